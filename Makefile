@@ -1,0 +1,59 @@
+# Everything a fresh clone needs: Python >= 3.11, a Rust toolchain, make, and the package registries.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test test-rust test-python lint format bench bench-smoke wheel clean
+.DEFAULT_GOAL := demo
+
+$(BIN)/maturin: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --group dev
+	touch $@
+
+# The extension and the package, editable. Rebuilt when a Rust or project file changes.
+$(STAMP): $(BIN)/maturin Cargo.toml Cargo.lock $(shell find rust -type f 2>/dev/null)
+	. $(BIN)/activate && maturin develop --release --quiet
+	touch $@
+
+demo: $(STAMP)
+	$(BIN)/playhead demo
+
+test: test-rust test-python
+
+test-rust:
+	cargo test --locked --workspace --quiet
+	RUSTFLAGS="--cfg loom" cargo test --locked --quiet --release --target-dir target/loom --test loom_pipe
+
+test-python: $(STAMP)
+	$(BIN)/python -m pytest -q
+
+lint: $(STAMP)
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest playhead._core
+
+format: $(BIN)/maturin
+	cargo fmt --all
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP)
+	cargo bench --locked
+	$(BIN)/python -m benches.run
+
+bench-smoke: $(STAMP)
+	cargo bench --locked -- --test
+	$(BIN)/python -m benches.run --smoke
+
+wheel: $(BIN)/maturin
+	. $(BIN)/activate && maturin build --out dist
+
+clean:
+	cargo clean
+	rm -rf $(VENV) dist

@@ -1,0 +1,186 @@
+"""One tree of errors, by whose fault it is.
+
+* `UsageError`: you. The call, the argument or the configuration has to change.
+* `RemoteError`: the peer. It answered, and the answer is an error or cannot be right. Never retried.
+* `TransportError`: the world between. Nothing, or not all, arrived; reads are retried.
+* `PlaybackError`: the sound. The bytes are there and cannot be decoded or played.
+
+Every message says what was expected, what came, where, and what to do. The precedent for naming errors
+by fault is h11 (`LocalProtocolError`, `RemoteProtocolError`); Closed, Broken and Busy are trio's words.
+"""
+
+from __future__ import annotations
+
+
+class PlayheadError(Exception):
+    """Base of everything this package raises on purpose."""
+
+
+# --- you ---------------------------------------------------------------------------------------------
+
+
+class UsageError(PlayheadError):
+    """The caller asked for something that cannot be done as asked."""
+
+
+class ConfigError(UsageError):
+    """A configuration file or option is wrong; the message names the file and the key path."""
+
+
+class ClosedError(UsageError):
+    """The object was already closed by its owner."""
+
+
+class BusyError(UsageError):
+    """Two tasks or threads use at once what only one may use (a pipe has a single reader)."""
+
+
+class WindowError(UsageError):
+    """A write lies outside the window that a pipe can hold.
+
+    Attributes: `start`, `end` (the half-open range written), `low`, `high` (the window, in bytes).
+    """
+
+    def __init__(self, message: str, *, start: int, end: int, low: int, high: int) -> None:
+        super().__init__(message)
+        self.start = start
+        self.end = end
+        self.low = low
+        self.high = high
+
+
+class BlockedAddressError(UsageError):
+    """A URL leads to an address that may not be reached (not global, and not allowed by the user)."""
+
+
+# --- the peer ----------------------------------------------------------------------------------------
+
+
+class RemoteError(PlayheadError):
+    """The peer answered, and its answer is an error or cannot be right."""
+
+
+class ServerError(RemoteError):
+    """A JSON-RPC error answer. Attributes: `code`, `data` (as the server sent it)."""
+
+    def __init__(self, message: str, *, code: int, data: object = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+
+class RangePastEndError(ServerError):
+    """The server says that the range asked for begins past the end (HTTP 416): a proof of the end."""
+
+
+class ToolFailedError(RemoteError):
+    """A tool answered with `isError`; the message is the text it gave."""
+
+
+class ProtocolError(RemoteError):
+    """A message that is not what the protocol allows at this point."""
+
+
+class LimitError(RemoteError):
+    """The peer sent more than a limit allows. Attributes: `limit` (its name), `allowed`, `got`."""
+
+    def __init__(self, message: str, *, limit: str, allowed: float, got: float) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.allowed = allowed
+        self.got = got
+
+
+class ContentError(RemoteError):
+    """The bytes of a resource cannot be right. Attribute: `offset`, in bytes of the resource."""
+
+    def __init__(self, message: str, *, offset: int) -> None:
+        super().__init__(message)
+        self.offset = offset
+
+
+class Base64Error(ContentError):
+    """Base64 text that does not decode strictly (RFC 4648, section 4, padded).
+
+    Attributes: `kind` (`"byte"`, `"length"`, `"padding"` or `"last_symbol"`), `index` (where in the text),
+    `offset` (of the text's first byte in the resource; 0 where there is no resource).
+    """
+
+    def __init__(self, message: str, *, kind: str, index: int, offset: int = 0) -> None:
+        super().__init__(message, offset=offset)
+        self.kind = kind
+        self.index = index
+
+
+class ContradictionError(ContentError):
+    """Two pages hold different bytes for the same `offset`: the server contradicts itself."""
+
+
+class TextContentError(ContentError):
+    """Text contents came where bytes were expected."""
+
+
+class RangeNotHonouredError(ContentError):
+    """A server's answers to ranges cannot be put together into one resource without guessing."""
+
+
+# --- the world between -------------------------------------------------------------------------------
+
+
+class TransportError(PlayheadError):
+    """Nothing, or not all, arrived. Reads are retried; `tools/call` is not, unless it is idempotent."""
+
+
+class ConnectError(TransportError):
+    """No connection could be made, or the handshake failed."""
+
+
+class ConnectionLostError(TransportError):
+    """The connection, or the server's process, ended while an answer was due."""
+
+
+class SessionLostError(ConnectionLostError):
+    """The server no longer knows the session (HTTP 404, or JSON-RPC -32600 "Session not found")."""
+
+
+class DeadlineError(TransportError):
+    """No byte came within the time allowed."""
+
+
+class HttpStatusError(TransportError):
+    """An HTTP status of 500 or above in place of an answer. Attribute: `status`."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class StreamBrokenError(TransportError):
+    """A page could not be had in any of the tries it was allowed; `__cause__` is the last failure.
+
+    Attributes: `offset` (first missing byte), `tries`.
+    """
+
+    def __init__(self, message: str, *, offset: int, tries: int) -> None:
+        super().__init__(message)
+        self.offset = offset
+        self.tries = tries
+
+
+# --- the sound ---------------------------------------------------------------------------------------
+
+
+class PlaybackError(PlayheadError):
+    """The sound cannot be decoded or played."""
+
+
+class UnsupportedFormatError(PlaybackError):
+    """A format that nobody here decodes; the message names it and, where there is one, the extra to install."""
+
+
+class DecodeError(PlaybackError):
+    """The decoder gave up on the bytes."""
+
+
+class NoDeviceError(PlaybackError):
+    """There is no sound device to play on."""

@@ -1,0 +1,62 @@
+"""Every cap and default that bounds what a peer can cause, in one place.
+
+A value is checked before the bytes are decoded, and the error names the limit (`errors.LimitError.limit`
+is the field's name). Pass your own `Limits(...)` to `playhead.connect` to change one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one session allows its server. Sizes are bytes, times are seconds."""
+
+    message_bytes: int = 64 * MIB
+    """One JSON-RPC message: a line, a frame, an HTTP body or one SSE event."""
+
+    block_bytes: int = 48 * MIB
+    """Decoded bytes of one content block or page: what 64 MiB of base64 can hold."""
+
+    stream_bytes: int = 16 * GIB
+    """Bytes of one stream: 100 hours of CD audio. An endless resource ends here, with an error."""
+
+    json_depth: int = 128
+    """Nesting of one message."""
+
+    result_items: int = 10_000
+    """Content blocks of one result."""
+
+    listed_items: int = 10_000
+    """Tools, resources or templates of one listing."""
+
+    listing_pages: int = 200
+    """Pages of one listing: a cursor that never ends is cut here."""
+
+    stagnant_pages: int = 8
+    """Pages in a row that bring no new byte."""
+
+    unclaimed_bytes: int = 16 * MIB
+    """Payload held for answers that nobody waits for any more."""
+
+    stderr_bytes: int = 64 * KIB
+    """The newest bytes of a stdio server's stderr that are kept for error messages."""
+
+    connect_seconds: float = 10.0
+    handshake_seconds: float = 10.0
+    page_seconds: float = 30.0
+    """A page's deadline, from the last byte received where the transport sees bytes."""
+
+    tool_seconds: float = 60.0
+    """A tool call's deadline; each progress notification starts it again."""
+
+    tool_total_seconds: float = 600.0
+    """A tool call's deadline however much progress it reports."""
+
+
+DEFAULT_LIMITS = Limits()

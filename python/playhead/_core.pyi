@@ -1,9 +1,18 @@
 """The Rust core: a bounded positional byte pipe and the prefetch planner."""
 
-from typing_extensions import Buffer
 from typing import Final, final
 
-__all__ = ["Pipe", "PipeStatistics", "Planner", "PlannerStatistics", "Request", "__version__", "decode_base64"]
+from typing_extensions import Buffer
+
+__all__ = [
+    "Pipe",
+    "PipeStatistics",
+    "Planner",
+    "PlannerStatistics",
+    "Request",
+    "__version__",
+    "decode_base64",
+]
 
 __version__: Final[str]
 

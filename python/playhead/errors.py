@@ -175,7 +175,7 @@ class PlaybackError(PlayheadError):
 
 
 class UnsupportedFormatError(PlaybackError):
-    """A format that nobody here decodes; the message names it and, where there is one, the extra to install."""
+    """A format that nobody here decodes; the message names it, and the extra to install where there is one."""
 
 
 class DecodeError(PlaybackError):

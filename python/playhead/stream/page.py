@@ -20,7 +20,7 @@ class Page:
     """How many text contents came: none is expected where bytes are read."""
     mime_type: str | None = None
     total_bytes: int | None = None
-    """The resource's size where the answer says it (HTTP's Content-Range); a hint, like `ResourceLink.size`."""
+    """The resource's size where the answer says it (Content-Range): a hint, like `ResourceLink.size`."""
 
 
 ReadRange = Callable[[int, int], Awaitable[Page]]

@@ -1,0 +1,188 @@
+"""The HTTP client that cannot reach what may not be reached."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterable, AsyncIterator, Collection, Iterable, Iterator
+from contextlib import contextmanager
+
+import httpcore2
+import httpx2
+import trio
+
+from playhead.errors import BlockedAddressError
+from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.net_guard.addresses import resolve
+from playhead.net_guard.urls import Origin, check_url
+
+REDIRECTS = 5
+"""Hops followed for one request; what browsers' fetch and curl allow (20, 50) is more than media need."""
+
+KEEP_ALIVE_SECONDS = 300.0
+"""A page of music lasts 6 s and more: with httpx's 5 s each page would connect anew."""
+
+
+def guarded_client(
+    *,
+    allow_origins: Collection[Origin] = (),
+    limits: Limits = DEFAULT_LIMITS,
+    ssl_context: ssl.SSLContext | None = None,
+) -> httpx2.AsyncClient:
+    """An HTTP client that reaches global addresses and the allowed origins, and nothing else.
+
+    It keeps connections for 300 s, follows at most 5 redirects (each hop is checked) and asks for no
+    compression, because ranges are of the bytes as stored. Use it as an async context manager: leaving it,
+    also by cancellation, closes its connections.
+
+    Its requests raise:
+        BlockedAddressError: the URL, a redirect or a resolved address may not be reached.
+        httpx2.TransportError, httpx2.TooManyRedirects: as any httpx2 client.
+    """
+    return httpx2.AsyncClient(
+        transport=GuardedTransport(allow_origins=allow_origins, ssl_context=ssl_context),
+        follow_redirects=True,
+        max_redirects=REDIRECTS,
+        trust_env=False,
+        headers={"accept-encoding": "identity", "user-agent": "playhead"},
+        timeout=httpx2.Timeout(limits.page_seconds, connect=limits.connect_seconds, pool=None),
+    )
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """The transport under `guarded_client`: two pools, one of which cannot reach private addresses.
+
+    Which pool a request takes is decided by its origin; a connection of one is never used by the other.
+    """
+
+    def __init__(
+        self, *, allow_origins: Collection[Origin] = (), ssl_context: ssl.SSLContext | None = None
+    ) -> None:
+        self._allow_origins = frozenset(allow_origins)
+        self._guarded = _pool(_GuardedBackend(), ssl_context)
+        self._allowed = _pool(httpcore2.TrioBackend(), ssl_context)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Sends one request. Raises as the client's docstring tells; cancelling it closes its connection."""
+        url = check_url(request.url)
+        pool = self._allowed if Origin.of(url) in self._allow_origins else self._guarded
+        assert isinstance(request.stream, httpx2.AsyncByteStream)
+        with _as_httpx_errors(), _naming(url):
+            answer = await pool.handle_async_request(
+                httpcore2.Request(
+                    method=request.method,
+                    url=httpcore2.URL(
+                        scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
+                    ),
+                    headers=request.headers.raw,
+                    content=request.stream,
+                    extensions=request.extensions,
+                )
+            )
+        assert isinstance(answer.stream, AsyncIterable)
+        return httpx2.Response(
+            status_code=answer.status,
+            headers=answer.headers,
+            stream=_Body(answer),
+            extensions=answer.extensions,
+        )
+
+    async def aclose(self) -> None:
+        """Closes every connection of both pools."""
+        await self._guarded.aclose()
+        await self._allowed.aclose()
+
+
+class _GuardedBackend(httpcore2.AsyncNetworkBackend):
+    """Opens sockets to checked addresses only. It has no way to a Unix socket: the base class refuses."""
+
+    def __init__(self) -> None:
+        self._open = httpcore2.TrioBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore2 names it
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        deadline = trio.current_time() + (float("inf") if timeout is None else timeout)
+        try:
+            with trio.fail_at(deadline):
+                addresses = await resolve(host, port)
+        except trio.TooSlowError as error:
+            raise httpcore2.ConnectTimeout(f"{host!r} was not resolved within {timeout:g} s") from error
+        except OSError as error:
+            raise httpcore2.ConnectError(f"{host!r} does not resolve: {error}") from error
+        failure: Exception = httpcore2.ConnectError(f"{host!r} resolves to no address")
+        for tried, address in enumerate(addresses):
+            # An address that swallows packets must leave time for the others.
+            share = (deadline - trio.current_time()) / (len(addresses) - tried)
+            try:
+                return await self._open.connect_tcp(
+                    str(address), port, max(share, 0.0), local_address, socket_options
+                )
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    async def sleep(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+
+
+class _Body(httpx2.AsyncByteStream):
+    """A response's body, with httpcore2's errors told as httpx2's."""
+
+    def __init__(self, answer: httpcore2.Response) -> None:
+        self._answer = answer
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        with _as_httpx_errors():
+            async for part in self._answer.aiter_stream():
+                yield part
+
+    async def aclose(self) -> None:
+        with _as_httpx_errors():
+            await self._answer.aclose()
+
+
+def _pool(
+    backend: httpcore2.AsyncNetworkBackend, ssl_context: ssl.SSLContext | None
+) -> httpcore2.AsyncConnectionPool:
+    return httpcore2.AsyncConnectionPool(
+        ssl_context=ssl_context,
+        max_connections=100,
+        max_keepalive_connections=20,
+        keepalive_expiry=KEEP_ALIVE_SECONDS,
+        network_backend=backend,
+    )
+
+
+@contextmanager
+def _naming(url: httpx2.URL) -> Iterator[None]:
+    # The backend sees a host and a port only; whoever reads the error wants the URL.
+    try:
+        yield
+    except BlockedAddressError as error:
+        raise BlockedAddressError(f"{str(url)[:200]!r} is blocked: {error}") from None
+
+
+@contextmanager
+def _as_httpx_errors() -> Iterator[None]:
+    try:
+        yield
+    except tuple(_HTTPX_ERRORS) as error:
+        raise _HTTPX_ERRORS[type(error)](str(error)) from error
+
+
+_HTTPX_ERRORS: dict[type[Exception], type[httpx2.TransportError]] = {
+    httpcore2.ConnectTimeout: httpx2.ConnectTimeout,
+    httpcore2.ReadTimeout: httpx2.ReadTimeout,
+    httpcore2.WriteTimeout: httpx2.WriteTimeout,
+    httpcore2.PoolTimeout: httpx2.PoolTimeout,
+    httpcore2.ConnectError: httpx2.ConnectError,
+    httpcore2.ReadError: httpx2.ReadError,
+    httpcore2.WriteError: httpx2.WriteError,
+    httpcore2.RemoteProtocolError: httpx2.RemoteProtocolError,
+    httpcore2.LocalProtocolError: httpx2.LocalProtocolError,
+}

@@ -1,0 +1,103 @@
+"""Which URLs may be asked for at all, before any name is resolved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import NoReturn
+
+import httpx2
+
+from playhead.errors import BlockedAddressError, UsageError
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?", re.ASCII)
+# A last label that is a number makes a host an IPv4 address, whatever its form (WHATWG, "ends in a number").
+_NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?", re.ASCII)
+_UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Scheme, host and port: what a user allows as one."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, url: httpx2.URL) -> Origin:
+        """The origin of a checked URL."""
+        port = url.port or _DEFAULT_PORTS[url.scheme]
+        return cls(scheme=url.scheme, host=url.raw_host.decode("ascii"), port=port)
+
+    @classmethod
+    def parse(cls, text: str) -> Origin:
+        """Reads `http://host:port` (the port may be left out), as given to `--allow-origin`.
+
+        Raises:
+            UsageError: it is no such origin, or it has a path, a query or a fragment.
+        """
+        url = check_url(text)
+        if url.raw_path not in (b"", b"/") or url.fragment:
+            raise UsageError(f"expected an origin like http://host:port, without a path; got {text!r}")
+        return cls.of(url)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+def parse_origins(texts: Iterable[str]) -> frozenset[Origin]:
+    """Reads several origins; see `Origin.parse`."""
+    return frozenset(Origin.parse(text) for text in texts)
+
+
+def check_url(url: str | httpx2.URL) -> httpx2.URL:
+    """Parses a URL strictly; says nothing yet about the address behind its host.
+
+    Raises:
+        BlockedAddressError: not http or https, a user name, a control character or space, a missing or
+            malformed host or port, an address in a form other than four decimal numbers or IPv6.
+    """
+    text = str(url)
+    if _UNPRINTABLE.search(text) or "\\" in text:
+        _refuse(text, "it holds a space, a backslash, a control or a non-ASCII character")
+    try:
+        parsed = httpx2.URL(text)
+    except httpx2.InvalidURL as error:
+        _refuse(text, str(error))
+    if parsed.scheme not in _DEFAULT_PORTS:
+        _refuse(text, f"only http and https may be fetched, not {parsed.scheme or 'a relative URL'!r}")
+    if parsed.userinfo or "@" in text.split("//", 1)[-1].split("/", 1)[0]:
+        _refuse(text, "it holds a user name or password")
+    if parsed.port is not None and not 0 < parsed.port < 65536:
+        _refuse(text, f"its port {parsed.port} is none")
+    host = parsed.raw_host.decode("ascii")  # `URL.host` would decode a punycode name
+    if ":" in host:
+        if not _is_literal(host) or "%" in host:
+            _refuse(text, f"its host {host!r} is no IPv6 address without a zone")
+    elif _NUMERIC.fullmatch(host):
+        if not _is_literal(host):
+            _refuse(text, f"its host {host!r} is an address in disguise; write it as four decimal numbers")
+    elif not _NAME.fullmatch(host):
+        _refuse(text, f"its host {host!r} is no host name")
+    return parsed
+
+
+def _refuse(url: str, reason: str) -> NoReturn:
+    raise BlockedAddressError(
+        f"will not fetch {url[:200]!r}: {reason}. Expected an http or https URL of a public host, "
+        "or of an origin allowed with --allow-origin"
+    )
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Public helpers for tests: conformance suites for transports and sinks, scripted peers, slow links."""

@@ -1,0 +1,193 @@
+"""Slow links: a rate and a latency between a client and a real server, for TCP and for stdio pipes.
+
+A `Link` is what all its connections share: one `TokenBucket` that lets bytes leave at `rate` and a fixed
+latency in each direction. Connections take turns of a quantum each, so they get fair shares, as flows do
+behind one bottleneck. Rate applies downwards (server to client), where the pages travel; requests only pay
+the latency.
+
+    python -m playhead.testing.links --rate 1250000 --latency 0.02 -- python server.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from math import inf
+
+import trio
+
+QUANTUM_SECONDS = 0.002
+"""A turn at the bottleneck lasts 2 ms: short beside any latency worth measuring, long beside a wake-up."""
+
+QUANTUM_MIN_BYTES = 1024
+QUANTUM_MAX_BYTES = 64 * 1024
+CREDIT_SECONDS = 0.005
+"""How late a sender may wake and still catch up. Without it each late wake-up is lost rate; with much more,
+a burst at the start would be free."""
+
+QUEUED_QUANTA = 512
+"""How much may be under way in one direction of one connection; enough for 1 s of latency at 2 ms a turn."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TokenBucket:
+    """When bytes have left a sender of `rate_bytes_per_second`. Pure: the time is an argument."""
+
+    rate_bytes_per_second: float = inf
+    credit_seconds: float = CREDIT_SECONDS
+    _free_at: float = -inf
+
+    def __post_init__(self) -> None:
+        if not self.rate_bytes_per_second > 0:
+            raise ValueError(f"a link's rate must be above 0 bytes/s, not {self.rate_bytes_per_second}")
+
+    def reserve(self, n_bytes: int, now: float) -> float:
+        """Queue `n_bytes` behind all that was reserved before; returns when the last of them has left.
+
+        A sender idle for longer than `credit_seconds` starts from then, not from when it fell idle.
+        """
+        self._free_at = max(self._free_at, now - self.credit_seconds) + n_bytes / self.rate_bytes_per_second
+        return max(self._free_at, now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A bottleneck and its delay; share one object between the connections that share the bottleneck.
+
+    `rate_bytes_per_second`: downwards, default unlimited. `latency_seconds`: in each direction, so that a
+    round trip costs twice as much.
+    """
+
+    rate_bytes_per_second: float = inf
+    latency_seconds: float = 0.0
+    down: TokenBucket = field(init=False)
+    up: TokenBucket = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.latency_seconds < 0:
+            raise ValueError(f"a link's latency must be 0 s or more, not {self.latency_seconds}")
+        object.__setattr__(self, "down", TokenBucket(rate_bytes_per_second=self.rate_bytes_per_second))
+        object.__setattr__(self, "up", TokenBucket())
+
+    @property
+    def quantum_bytes(self) -> int:
+        turn = self.rate_bytes_per_second * QUANTUM_SECONDS
+        return int(min(max(turn, QUANTUM_MIN_BYTES), QUANTUM_MAX_BYTES))
+
+
+async def carry(
+    link: Link,
+    bucket: TokenBucket,
+    source: trio.abc.ReceiveStream,
+    sink: trio.abc.SendStream,
+) -> None:
+    """Carry bytes from `source` to `sink` until `source` ends, which is passed on once all have arrived.
+
+    A peer that breaks either end ends the carrying; that is the link's normal end, not an error.
+    """
+    send, receive = trio.open_memory_channel[tuple[float, bytes | bytearray]](QUEUED_QUANTA)
+
+    async def deliver() -> None:
+        async with receive:
+            async for due, chunk in receive:
+                await trio.sleep_until(due)
+                await sink.send_all(chunk)
+        if isinstance(sink, trio.SocketStream):
+            await sink.send_eof()
+        else:
+            await sink.aclose()
+
+    async def depart() -> None:
+        async with send:
+            while chunk := await source.receive_some(link.quantum_bytes):
+                left = bucket.reserve(len(chunk), trio.current_time())
+                await trio.sleep_until(left)
+                await send.send((left + link.latency_seconds, chunk))
+
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(deliver)
+            await depart()
+    except* (trio.BrokenResourceError, trio.ClosedResourceError):
+        pass  # one end is gone: what was under way has nowhere to go
+
+
+@asynccontextmanager
+async def slow_tcp(link: Link, *, host: str, port: int) -> AsyncIterator[int]:
+    """A proxy on 127.0.0.1 in front of `host:port`; yields its port. Leaving closes every connection."""
+
+    async def serve(client: trio.SocketStream) -> None:
+        try:
+            server = await trio.open_tcp_stream(host, port)
+        except OSError:
+            return  # the client sees its connection close, as it would in front of a dead server
+        async with server, trio.open_nursery() as pumps:
+            pumps.start_soon(carry, link, link.up, client, server)
+            await carry(link, link.down, server, client)
+            pumps.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, serve, listeners)
+        bound: int = listeners[0].socket.getsockname()[1]
+        try:
+            yield bound
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+def slow_command(link: Link, command: Sequence[str]) -> list[str]:
+    """`command` behind the link, as a command: its stdout is throttled as one FIFO."""
+    rate, latency = str(link.rate_bytes_per_second), str(link.latency_seconds)
+    return [
+        sys.executable,
+        "-m",
+        "playhead.testing.links",
+        "--rate",
+        rate,
+        "--latency",
+        latency,
+        "--",
+        *command,
+    ]
+
+
+async def run_command(link: Link, command: Sequence[str]) -> int:
+    """Run `command` between this process's stdin and stdout; returns its exit status.
+
+    The child's stdin closes when ours does, and the child is killed if this task is cancelled.
+    """
+    process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(carry, link, link.up, trio.lowlevel.FdStream(0), process.stdin)
+            await carry(link, link.down, process.stdout, trio.lowlevel.FdStream(1))
+            nursery.cancel_scope.cancel()
+        return await process.wait()
+    finally:
+        with trio.CancelScope(shield=True):
+            process.kill()
+            await process.wait()
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(prog="python -m playhead.testing.links", description=__doc__)
+    arguments.add_argument("--rate", type=float, default=inf, help="bytes a second, downwards")
+    arguments.add_argument("--latency", type=float, default=0.0, help="seconds, in each direction")
+    arguments.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
+    options = arguments.parse_args()
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        arguments.error("give the command to run after --")
+    link = Link(rate_bytes_per_second=options.rate, latency_seconds=options.latency)
+    raise SystemExit(trio.run(run_command, link, command))
+
+
+if __name__ == "__main__":
+    main()

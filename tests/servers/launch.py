@@ -1,0 +1,80 @@
+"""Servers as processes: started, found, restarted when they die, and never left behind."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+REPOSITORY = Path(__file__).parents[2]
+START_SECONDS = 30.0
+
+
+def pages_command(transport: str, *options: object) -> list[str]:
+    """The command line of `tests.servers.pages`; it finds the package whatever the working directory."""
+    start = (
+        f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from tests.servers.pages import main; main()"
+    )
+    return [sys.executable, "-c", start, "--transport", transport, *(str(option) for option in options)]
+
+
+@asynccontextmanager
+async def http_process(command: Sequence[str], *, restart: bool = False) -> AsyncIterator[str]:
+    """Run a server that prints its URL as the first line of stdout; yields the URL.
+
+    With `restart`, a server that dies is started again on the same port (`--port N` is added).
+    The process is killed on the way out, cancelled or not.
+    """
+    async with trio.open_nursery() as nursery:
+        process, url = await _start(command)
+        if restart:
+            port = re.search(r":(\d+)/", url)
+            assert port is not None, f"no port in {url}"
+            nursery.start_soon(_supervise, process, [*command, "--port", port.group(1)])
+        else:
+            nursery.start_soon(_hold, process)
+        try:
+            yield url
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+async def _start(command: Sequence[str]) -> tuple[trio.Process, str]:
+    process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    line = b""
+    try:
+        with trio.fail_after(START_SECONDS):
+            while not line.endswith(b"\n"):
+                chunk = await process.stdout.receive_some(1024)
+                assert chunk, f"the server ended before it said where it is: {command}"
+                line += chunk
+    except BaseException:
+        process.kill()
+        raise
+    return process, line.decode("ascii").split()[0]
+
+
+async def _hold(process: trio.Process) -> None:
+    try:
+        await trio.sleep_forever()
+    finally:
+        with trio.CancelScope(shield=True):
+            process.kill()
+            await process.wait()
+
+
+async def _supervise(process: trio.Process, command: Sequence[str]) -> None:
+    while True:
+        try:
+            await process.wait()
+        finally:
+            with trio.CancelScope(shield=True):
+                process.kill()
+                await process.wait()
+        process, _ = await _start(command)

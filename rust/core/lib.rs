@@ -4,3 +4,5 @@
 //! base64 text of a page ──base64──▶ ring (byte o lives at o & mask) ──pipe──▶ one blocking reader
 //!                                     ▲ which range next: planner (pure; time is an argument)
 //! ```
+
+pub mod ranges;

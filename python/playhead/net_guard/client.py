@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 
 import httpcore2
 import httpx2
@@ -138,8 +138,9 @@ class _Body(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         with _as_httpx_errors():
-            async for part in self._answer.aiter_stream():
-                yield part
+            async with aclosing(self._answer.aiter_stream()) as parts:
+                async for part in parts:
+                    yield part
 
     async def aclose(self) -> None:
         with _as_httpx_errors():

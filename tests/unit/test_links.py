@@ -118,6 +118,12 @@ async def test_a_command_behind_a_link_reads_and_writes_as_before_and_gives_its_
     assert done.returncode == 5
 
 
+def test_a_proxy_of_its_own_says_where_it_is_and_ends_with_whoever_started_it() -> None:
+    command = [sys.executable, "-m", "playhead.testing.links", "--tcp", "127.0.0.1:9"]
+    done = subprocess.run(command, input=b"", capture_output=True, check=True, timeout=20)
+    assert done.stdout.startswith(b"127.0.0.1:")
+
+
 def test_the_wrapper_says_what_it_needs() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "playhead.testing.links"], capture_output=True, check=False, timeout=20

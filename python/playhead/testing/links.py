@@ -6,6 +6,9 @@ behind one bottleneck. Rate applies downwards (server to client), where the page
 the latency.
 
     python -m playhead.testing.links --rate 1250000 --latency 0.02 -- python server.py
+    python -m playhead.testing.links --rate 1250000 --latency 0.02 --tcp 127.0.0.1:3001
+
+The second prints the address of its proxy on stdout and serves as long as its stdin is open.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 
 import trio
@@ -176,16 +180,30 @@ async def run_command(link: Link, command: Sequence[str]) -> int:
             await process.wait()
 
 
+async def run_proxy(link: Link, *, host: str, port: int) -> int:
+    """Serve `slow_tcp`, print `127.0.0.1:PORT`, and end when stdin does: with whoever started this."""
+    async with slow_tcp(link, host=host, port=port) as bound:
+        sys.stdout.write(f"127.0.0.1:{bound}\n")
+        sys.stdout.flush()
+        async for _ in trio.lowlevel.FdStream(0):
+            pass
+    return 0
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(prog="python -m playhead.testing.links", description=__doc__)
     arguments.add_argument("--rate", type=float, default=inf, help="bytes a second, downwards")
     arguments.add_argument("--latency", type=float, default=0.0, help="seconds, in each direction")
+    arguments.add_argument("--tcp", metavar="HOST:PORT", help="stand in front of this address, not a command")
     arguments.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     options = arguments.parse_args()
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
-    if not command:
-        arguments.error("give the command to run after --")
     link = Link(rate_bytes_per_second=options.rate, latency_seconds=options.latency)
+    if options.tcp is not None:
+        host, _, port = options.tcp.rpartition(":")
+        raise SystemExit(trio.run(partial(run_proxy, link, host=host, port=int(port))))
+    if not command:
+        arguments.error("give the command to run after --, or an address with --tcp")
     raise SystemExit(trio.run(run_command, link, command))
 
 

@@ -29,6 +29,12 @@ class Limits:
     json_depth: int = 128
     """Nesting of one message."""
 
+    json_values: int = 250_000
+    """Values of one message: 64 MiB of `[[],[],…` would become more than a gigabyte of Python lists."""
+
+    server_requests: int = 1024
+    """Requests of a server that wait for our answer at once: each holds a task and a place in a queue."""
+
     result_items: int = 10_000
     """Content blocks of one result."""
 

@@ -1,0 +1,1 @@
+"""The client: sessions over the MCP SDK, and the transports under them."""

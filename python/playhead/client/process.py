@@ -1,0 +1,220 @@
+"""A server's process tree: started by argv, drained, and ended whole, also when playhead is killed.
+
+The server leads a session and process group of its own. So Ctrl-C in a terminal reaches playhead and not
+the server behind its back, and one signal to the group reaches the server's children too. (A grandchild
+that starts a session of its own has left the group, and cannot be found without cgroups.)
+
+SIGKILL of playhead. `PR_SET_PDEATHSIG` was not taken: it needs `preexec_fn` (unsafe beside threads) or a
+launcher; it is sent when the *thread* that forked ends, and trio forks in a worker thread that ends after
+ten idle seconds; and it reaches the server only, not its children. Instead a watcher, a POSIX `sh` of a
+megabyte, waits on a pipe whose other end only playhead holds. A line on it is a farewell; its end without
+one means that playhead is gone, and the watcher ends the group. This works wherever there is `/bin/sh`;
+elsewhere the server sees the end of its stdin and nothing more.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import trio
+from mcp.client.stdio import get_default_environment
+
+from playhead.errors import ConnectError
+from playhead.limits import MIB
+
+GRACE_SECONDS = 2.0
+"""How long a server may take to end by itself, first after its stdin closed and again after SIGTERM."""
+
+QUICK_GRACE_SECONDS = 0.2
+"""The same after a cancellation, where a person waits: SIGTERM at once, and this long before SIGKILL."""
+
+_REAP_SECONDS = 2.0
+"""How long a killed process may take to be gone; only one stuck in the kernel takes it."""
+
+_WATCHER = 'read -r farewell || { kill -TERM "-$1"; sleep 1; kill -KILL "-$1"; } 2>/dev/null'
+
+
+class ServerProcess:
+    """A running server. `stdin`, `stdout` and `stderr` are its pipes, as trio streams."""
+
+    def __init__(self, process: trio.Process, *, name: str) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._process = process
+        self.name = name
+        self.stdin = process.stdin
+        self.stdout: trio.abc.ReceiveStream = process.stdout
+        self.stderr: trio.abc.ReceiveStream = process.stderr
+
+    @property
+    def pid(self) -> int:
+        """The server's process id, which is its process group's too."""
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs; its exit status, or minus the signal that ended it."""
+        return self._process.returncode
+
+    async def wait(self) -> int:
+        """Wait for the server itself (not its children) to end. Cancelling this leaves it running."""
+        return await self._process.wait()
+
+    def describe_exit(self) -> str:
+        """How it ended, in words."""
+        status = self.returncode
+        if status is None:
+            return "is still running"
+        if status >= 0:
+            return f"ended with exit status {status}"
+        with suppress(ValueError):
+            return f"was ended by {signal.Signals(-status).name}"
+        return f"was ended by signal {-status}"
+
+    async def stop(self, *, quick: bool) -> None:
+        """End the server and everything in its group.
+
+        Politely: close its stdin, wait `GRACE_SECONDS`, SIGTERM to the group, wait as long again, SIGKILL.
+        `quick` starts with SIGTERM and waits `QUICK_GRACE_SECONDS`. A cancellation makes the rest quick;
+        the group is gone when this returns or raises Cancelled.
+        """
+        try:
+            if not quick:
+                await self._stop_politely()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._stop_now()
+
+    async def _stop_politely(self) -> None:
+        await self.stdin.aclose()
+        with trio.move_on_after(GRACE_SECONDS):
+            await self.wait()
+        if self.returncode is None:
+            self._signal(signal.SIGTERM)
+            with trio.move_on_after(GRACE_SECONDS):
+                await self.wait()
+
+    async def _stop_now(self) -> None:
+        await trio.aclose_forcefully(self.stdin)
+        if self._signal(signal.SIGTERM):
+            # The leader's end can be awaited; its children's cannot, so they get the same time at most.
+            with trio.move_on_after(QUICK_GRACE_SECONDS):
+                await self.wait()
+            self._signal(signal.SIGKILL)
+        with trio.move_on_after(_REAP_SECONDS):
+            await self.wait()
+
+    def _signal(self, number: signal.Signals) -> bool:
+        """Signal the whole group; False when nobody is left in it."""
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            return False
+        except PermissionError:  # macOS, where only zombies are left
+            return False
+        return True
+
+
+@asynccontextmanager
+async def open_server(
+    command: Sequence[str], *, env: Mapping[str, str] | None, cwd: str | os.PathLike[str] | None
+) -> AsyncIterator[ServerProcess]:
+    """Start a server and its watcher. The caller stops the server; leaving the block dismisses the watcher.
+
+    Raises:
+        ConnectError: the command cannot be started (not found, not executable, no such folder).
+    """
+    process = await _start(command, env=env, cwd=cwd)
+    server = ServerProcess(process, name=Path(command[0]).name)
+    try:
+        async with _watcher(server.pid):
+            yield server
+    finally:
+        if server.returncode is None:
+            await server.stop(quick=True)
+        with trio.CancelScope(shield=True):
+            for stream in (server.stdin, server.stdout, server.stderr):
+                await trio.aclose_forcefully(stream)
+
+
+async def _start(
+    command: Sequence[str], *, env: Mapping[str, str] | None, cwd: str | os.PathLike[str] | None
+) -> trio.Process:
+    if isinstance(command, str) or not command:
+        raise ConnectError(
+            f"expected a command as a list of words, got {command!r}; split it, or use shlex.split"
+        )
+    environment = get_default_environment() | dict(env or {})
+    try:
+        process = await trio.lowlevel.open_process(
+            list(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd=cwd,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise ConnectError(_cannot_start(command[0], error, cwd)) from error
+    _widen(process)
+    return process
+
+
+def _cannot_start(program: str, error: OSError | ValueError, cwd: str | os.PathLike[str] | None) -> str:
+    begin = f"cannot start the server {program!r}: "
+    if isinstance(error, OSError) and cwd is not None and error.filename == os.fspath(cwd):
+        return begin + f"its folder {os.fspath(cwd)!r} cannot be entered ({error.strerror}); correct `cwd`"
+    match error:
+        case FileNotFoundError():
+            return begin + "no such command; install it, correct its name, or give its full path"
+        case PermissionError():
+            return (
+                begin
+                + "it may not be executed; make it executable (chmod +x), or name the program that runs it"
+            )
+        case OSError():
+            return begin + f"{error.strerror}; check that it is a program for this machine"
+        case _:
+            return begin + f"{error}; correct the command or its environment"
+
+
+def _widen(process: trio.Process) -> None:
+    # One wake-up for a megabyte in place of sixteen. Only Linux has it, and an unprivileged user may have
+    # used up the allowance: both leave the pipe as it was.
+    if hasattr(fcntl, "F_SETPIPE_SZ") and process.stdout is not None:
+        with suppress(OSError):
+            fcntl.fcntl(process.stdout.fileno(), fcntl.F_SETPIPE_SZ, MIB)  # type: ignore[attr-defined]
+
+
+@asynccontextmanager
+async def _watcher(group: int) -> AsyncIterator[None]:
+    try:
+        watcher = await trio.lowlevel.open_process(
+            ["/bin/sh", "-c", _WATCHER, "playhead-watcher", str(group)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={"PATH": os.defpath},
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError:
+        yield  # no /bin/sh here: the server still sees the end of its stdin
+        return
+    try:
+        yield
+    finally:
+        with trio.CancelScope(shield=True):
+            assert watcher.stdin is not None
+            with suppress(trio.BrokenResourceError):
+                await watcher.stdin.send_all(b"farewell\n")
+            await watcher.stdin.aclose()
+            await watcher.wait()

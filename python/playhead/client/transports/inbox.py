@@ -1,0 +1,227 @@
+"""Which messages a session gets to see: the state between a stream of lines and the SDK.
+
+Rules. One bad line costs at most the request that it was meant to answer. An answer that nobody awaits
+(late, twice, foreign) is dropped by a look at its id, before it is parsed. A line that is no message is
+counted and forgotten, but for the beginning of the first. No clock and no stream: chunks go in with `feed`,
+messages come out of `next_message` until it answers None ("not yet").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import mcp_types as types
+
+from playhead.client.transports import frames, messages
+from playhead.errors import LimitError, PlayheadError, ProtocolError
+from playhead.limits import Limits
+
+_SHOWN_BYTES = 200
+"""How much of the first ignored line is kept for error messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxStatistics:
+    """What came so far. `unclaimed` are answers that nobody awaited; they are not among `ignored_lines`."""
+
+    received_bytes: int
+    lines: int
+    messages: int
+    ignored_lines: int
+    unclaimed: int
+    first_ignored: str | None
+    """How the first ignored line began (at most 200 bytes), and why it was ignored."""
+
+
+class Inbox:
+    """Turns received bytes into messages for one session, and remembers what it awaits.
+
+    `failure` is set when the peer has done what ends the connection; nothing comes out after that.
+    `is_active` tells whether the last chunk may have belonged to something awaited: log lines, foreign
+    answers and plain notifications do not count, so that chatter cannot keep a request alive for ever.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._framer = frames.LineFramer(max_bytes=limits.message_bytes)
+        self._awaited: dict[str, types.JSONRPCRequest] = {}
+        self._asked: set[str] = set()
+        """Requests of the server that this side has not answered yet."""
+        self.failure: PlayheadError | None = None
+        self.is_active = False
+        self._received_bytes = 0
+        self._lines = 0
+        self._messages = 0
+        self._ignored_lines = 0
+        self._unclaimed = 0
+        self._first_ignored: str | None = None
+
+    @property
+    def awaited_count(self) -> int:
+        """How many requests wait for an answer."""
+        return len(self._awaited)
+
+    def sent(self, message: types.JSONRPCMessage) -> None:
+        """Take note of what this side sends. Call it before the bytes leave, or an answer may overtake it."""
+        match message:
+            case types.JSONRPCRequest():
+                self._awaited[messages.key_of(message.id)] = message
+            case types.JSONRPCNotification(
+                method="notifications/cancelled", params={"requestId": int() | str() as given}
+            ):
+                self._awaited.pop(messages.key_of(given), None)
+            case types.JSONRPCResponse() | types.JSONRPCError():
+                if message.id is not None:
+                    self._asked.discard(messages.key_of(message.id))
+            case types.JSONRPCNotification():
+                pass
+
+    def feed(self, chunk: bytes | bytearray | memoryview) -> None:
+        """Take received bytes. Drain `next_message` after each call."""
+        self._received_bytes += len(chunk)
+        self.is_active = False
+        self._framer.feed(chunk)
+
+    def next_message(self) -> types.JSONRPCMessage | None:
+        """The next message for the session, or None when more bytes are needed or `failure` is set."""
+        while self.failure is None:
+            event = self._framer.next_event()
+            if event is None:
+                self.is_active = self.is_active or self._partial_counts()
+                return None
+            message = self._on_event(event)
+            if message is not None:
+                self._messages += 1
+                return message
+        return None
+
+    def fail_awaited(self, error_for: PlayheadError) -> Iterator[types.JSONRPCError]:
+        """Answer everything that is still awaited with an error; nothing is awaited afterwards."""
+        awaited, self._awaited = self._awaited, {}
+        for request in awaited.values():
+            yield messages.error_answer(request.id, error_for)
+
+    def fail(self, request: types.JSONRPCRequest, error: PlayheadError) -> types.JSONRPCError | None:
+        """Answer one request with an error, if it is still awaited."""
+        if self._awaited.pop(messages.key_of(request.id), None) is None:
+            return None
+        return messages.error_answer(request.id, error)
+
+    def statistics(self) -> InboxStatistics:
+        """A snapshot."""
+        return InboxStatistics(
+            received_bytes=self._received_bytes,
+            lines=self._lines,
+            messages=self._messages,
+            ignored_lines=self._ignored_lines,
+            unclaimed=self._unclaimed,
+            first_ignored=self._first_ignored,
+        )
+
+    # --- events of the framer ------------------------------------------------------------------------
+
+    def _on_event(self, event: frames.Event) -> types.JSONRPCMessage | None:
+        match event:
+            case frames.Line():
+                self._lines += 1
+                return self._on_line(event.data)
+            case frames.LongLine():
+                if self._is_unwanted(event.head):
+                    self._framer.skip_line()
+                return None
+            case frames.OverlongLine():
+                return self._fail_overlong(messages.answered_id(event.head))
+            case frames.SkippedLine():
+                self._lines += 1
+                if messages.is_answer(event.head):
+                    answer = None
+                    if event.overlong:
+                        answer = self._fail_overlong(messages.answered_id(event.head, event.tail))
+                    self._unclaimed += answer is None
+                    return answer
+                self._ignore(
+                    event.head, f"{event.length_bytes} bytes that are no message, or too many for one"
+                )
+                return None
+            case frames.EndlessLine():
+                self.failure = self._overlong(f"a line that has no end after {event.allowed_bytes} bytes")
+                return None
+
+    def _on_line(self, line: bytes | bytearray) -> types.JSONRPCMessage | None:
+        if not line or line.isspace():
+            return None
+        key = messages.answered_id(line, line[-frames.TAIL_BYTES :])
+        if key is not None and key not in self._awaited:
+            self._unclaimed += 1
+            return None
+        try:
+            message = messages.parse_message(line, self._limits)
+        except (ProtocolError, LimitError) as error:
+            return self._fail_broken(line, error)
+        return self._on_message(message)
+
+    def _on_message(self, message: types.JSONRPCMessage) -> types.JSONRPCMessage | None:
+        match message:
+            case types.JSONRPCResponse() | types.JSONRPCError():
+                if message.id is None or self._awaited.pop(messages.key_of(message.id), None) is None:
+                    self._unclaimed += 1
+                    return None
+                self.is_active = True
+            case types.JSONRPCRequest():
+                self._asked.add(messages.key_of(message.id))
+                if len(self._asked) > self._limits.server_requests:
+                    self.failure = LimitError(
+                        f"expected at most {self._limits.server_requests} requests of the server waiting for "
+                        f"our answer at once (limit server_requests), got one more",
+                        limit="server_requests",
+                        allowed=self._limits.server_requests,
+                        got=len(self._asked),
+                    )
+                    return None
+            case types.JSONRPCNotification():
+                self.is_active = self.is_active or message.method == "notifications/progress"
+        return message
+
+    # --- what is wrong -------------------------------------------------------------------------------
+
+    def _is_unwanted(self, head: bytes) -> bool:
+        """Whether a line that begins like this, and is long, need not be kept."""
+        if not head.lstrip().startswith(b"{"):
+            return True
+        key = messages.answered_id(head)
+        if key is not None:
+            return key not in self._awaited
+        return not self._awaited and messages.is_answer(head)
+
+    def _partial_counts(self) -> bool:
+        head = self._framer.head
+        return head.lstrip().startswith(b"{") and not self._is_unwanted(head)
+
+    def _fail_broken(self, line: bytes | bytearray, error: PlayheadError) -> types.JSONRPCMessage | None:
+        self._ignore(line, str(error))
+        key = messages.broken_answer_id(line)
+        request = self._awaited.get(key) if key is not None else None
+        return None if request is None else self.fail(request, error)
+
+    def _fail_overlong(self, key: str | None) -> types.JSONRPCMessage | None:
+        request = self._awaited.get(key) if key is not None else None
+        if request is None:
+            return None
+        return self.fail(request, self._overlong(f"a longer answer to {request.method}"))
+
+    def _overlong(self, what: str) -> LimitError:
+        allowed = self._limits.message_bytes
+        return LimitError(
+            f"expected a message of at most {allowed} bytes (limit message_bytes), got {what}; "
+            f"ask for smaller pages, or raise the limit",
+            limit="message_bytes",
+            allowed=allowed,
+            got=allowed + 1,
+        )
+
+    def _ignore(self, line: bytes | bytearray, why: str) -> None:
+        self._ignored_lines += 1
+        if self._first_ignored is None:
+            begin = bytes(line[:_SHOWN_BYTES]).decode("utf-8", "replace")
+            self._first_ignored = f"{begin!r} ({why})"

@@ -6,9 +6,14 @@
 
 use pyo3::prelude::*;
 
+mod planner;
+
 #[pymodule(gil_used = false)]
 mod _core {
     use super::*;
+
+    #[pymodule_export]
+    use crate::planner::{Planner, PlannerStatistics, Request};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -5,4 +5,5 @@
 //!                                     ▲ which range next: planner (pure; time is an argument)
 //! ```
 
+pub mod planner;
 pub mod ranges;

@@ -77,6 +77,14 @@ class ToolFailedError(RemoteError):
     """A tool answered with `isError`; the message is the text it gave."""
 
 
+class AccessDeniedError(RemoteError):
+    """HTTP 401 or 403: the server wants credentials, or other ones. Attribute: `status`."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class ProtocolError(RemoteError):
     """A message that is not what the protocol allows at this point."""
 

@@ -1,1 +1,20 @@
 """The client: sessions over the MCP SDK, and the transports under them."""
+
+from __future__ import annotations
+
+from playhead.client.calls import Block, CallResult, UnknownBlock
+from playhead.client.connect import Target, connect
+from playhead.client.media import BytesMedia, ResourceMedia
+from playhead.client.session import Session, SessionStatistics
+
+__all__ = [
+    "Block",
+    "BytesMedia",
+    "CallResult",
+    "ResourceMedia",
+    "Session",
+    "SessionStatistics",
+    "Target",
+    "UnknownBlock",
+    "connect",
+]

@@ -1,0 +1,88 @@
+"""`connect`: from whatever names a server to a session with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import trio
+from mcp.server import Server
+from mcp.server.mcpserver import MCPServer
+
+from playhead.client.groups import only
+from playhead.client.handshake import check_mode
+from playhead.client.openers import opener_for
+from playhead.client.session import Session
+from playhead.client.supervise import Supervisor
+from playhead.config.servers import ServerConfig, from_command, resolve_target
+from playhead.limits import DEFAULT_LIMITS, Limits
+
+Target = ServerConfig | str | Sequence[str] | Server[Any] | MCPServer
+
+
+@asynccontextmanager
+async def connect(
+    target: Target,
+    *,
+    config: Path | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    mode: str | None = None,
+    auth: httpx2.Auth | None = None,
+) -> AsyncIterator[Session]:
+    """A session with the server that `target` names, for as long as the context is open.
+
+    `target` is a `ServerConfig`; a text (a name from the servers file `config`, an `http(s)` URL, or a
+    command line in quotes, told apart in that order); an argument vector; or an SDK server object in this
+    process. `mode` is the protocol era: `auto` (default: the server's own setting, then `auto`) asks for the
+    newest and falls back, `legacy` goes straight to the handshake, and a revision such as `2026-07-28` is
+    taken without asking. `auth` is any `httpx2.Auth`, such as the SDK's OAuth providers.
+
+    Raises `ConfigError` for a target that can't be understood, and `ConnectError` where no session came
+    about (its cause says why; the server's last words on stderr are in the message). An error raised inside
+    the context leaves it as it is, not in a group. Leaving ends the server's process, where there is one,
+    and everything in flight; cancelling does the same at once.
+    """
+    resolved: ServerConfig | Server[Any] | MCPServer
+    if isinstance(target, str):
+        resolved = resolve_target(target, config)
+    elif isinstance(target, ServerConfig | Server | MCPServer):
+        resolved = target
+    else:
+        resolved = from_command(target)
+    settings = resolved if isinstance(resolved, ServerConfig) else ServerConfig()
+    mode = mode or settings.mode
+    check_mode(mode)
+    opener = opener_for(resolved, limits=limits, auth=auth)
+    try:
+        async with trio.open_nursery() as nursery:
+            supervisor = Supervisor(
+                opener, nursery=nursery, limits=limits, mode=mode, restart=settings.restart
+            )
+            connection = await supervisor.connect()
+            session = Session(
+                supervisor=supervisor,
+                connection=connection,
+                name=opener.server,
+                config=settings,
+                limits=limits,
+            )
+            background = trio.CancelScope()
+            nursery.start_soon(_inside, background, session)
+            try:
+                yield session
+            finally:
+                background.cancel()
+                supervisor.close()
+    except BaseExceptionGroup as group:
+        error = only(group)
+        if error is group:
+            raise
+        raise error from error.__cause__
+
+
+async def _inside(scope: trio.CancelScope, session: Session) -> None:
+    with scope:
+        await session.learn_templates()

@@ -1,0 +1,190 @@
+"""One live connection: a transport, the SDK's session over it, and the requests sent through them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import httpx2
+import trio
+from mcp.client.session import ClientSession
+from mcp.shared._stream_protocols import ReadStream, WriteStream
+from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from mcp_types import Implementation, Request, Result
+
+from playhead.client.deadline import run_until_silent
+from playhead.client.failures import from_answer, from_sdk
+from playhead.client.groups import only
+from playhead.client.handshake import negotiate
+from playhead.client.link import Link, LinkedReader, LinkedWriter
+from playhead.errors import ConnectError, ConnectionLostError, DeadlineError, PlayheadError
+from playhead.limits import Limits
+
+Transport = AbstractAsyncContextManager[
+    tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A transport about to be entered, and what can be asked of it."""
+
+    transport: Transport
+    last_received: Callable[[], float] = lambda: 0.0
+    """When the last byte of any kind came, on trio's clock. 0.0 where only answers tell."""
+    diagnosis: Callable[[], str] = lambda: ""
+    """What the server left behind (exit status, the end of its stderr), for error messages."""
+
+
+class Opener(Protocol):
+    """Makes a fresh transport each time it is called: for the first connection and for each after it."""
+
+    @property
+    def server(self) -> str:
+        """The server in a message: its name, and where it is, without secrets."""
+        ...
+
+    @property
+    def is_process(self) -> bool: ...
+
+    def __call__(self, link: Link) -> Opened: ...
+
+
+class Connection:
+    """Requests over one session, each with its own deadline and its own error."""
+
+    def __init__(self, *, session: ClientSession, link: Link, opened: Opened, server: str) -> None:
+        self.session = session
+        self._link = link
+        self._opened = opened
+        self._server = server
+
+    @property
+    def ended(self) -> bool:
+        return self._link.ended.is_set()
+
+    def leave(self) -> None:
+        """Ask the task that holds the transport open to close it. Idempotent."""
+        self._link.ended.set()
+
+    async def request(
+        self,
+        request: Request[Any, Any],
+        *,
+        silent_seconds: float,
+        total_seconds: float = math.inf,
+        on_progress: ProgressFnT | None = None,
+    ) -> dict[str, Any]:
+        """Send `request` and give its result as it came, unvalidated.
+
+        Raises `DeadlineError` when no byte came for `silent_seconds` (or `total_seconds` passed),
+        `ConnectionLostError` or another `TransportError` when the transport failed, `RemoteError` for an
+        error answer. On a deadline and on cancellation `notifications/cancelled` goes out (or the POST is
+        closed, where the revision says so) before this returns.
+        """
+        method: str = request.method
+        with self._link.ticket(method) as ticket:
+            made_up: MCPError | None = None
+
+            async def progressed(progress: float, total: float | None, message: str | None) -> None:
+                ticket.touched = trio.current_time()
+                if on_progress is not None:
+                    await on_progress(progress, total, message)
+
+            async def send() -> None:
+                nonlocal made_up
+                try:
+                    await self.session.send_request(request, Result, progress_callback=progressed)
+                except MCPError as error:
+                    made_up = error
+
+            spent = await run_until_silent(
+                send,
+                silent_seconds=silent_seconds,
+                total_seconds=total_seconds,
+                last_received=lambda: max(ticket.touched, self._opened.last_received()),
+            )
+            if ticket.result is not None:
+                return ticket.result
+            if ticket.failure is not None:
+                raise ticket.failure
+            if ticket.answer_error is not None:
+                raise from_answer(ticket.answer_error, method=method, server=self._server)
+            if made_up is not None:
+                raise from_sdk(
+                    made_up, method=method, server=self._server, diagnosis=self._opened.diagnosis()
+                ) from None
+            if spent is not None:
+                raise DeadlineError(
+                    f"{self._server} sent nothing for {method} in {spent:g} s; the request was cancelled"
+                )
+            raise ConnectionLostError(f"{self._server} gave no answer to {method}")
+
+
+async def hold(
+    opener: Opener,
+    *,
+    limits: Limits,
+    mode: str,
+    task_status: trio.TaskStatus[Connection],
+) -> None:
+    """Keep one connection open until it ends or is left. To be started with `nursery.start`.
+
+    Raises `ConnectError` before it has started; afterwards nothing (what breaks later reaches the callers
+    through their requests).
+    """
+    link = Link(limits)
+    opened = opener(link)
+    started = False
+    phase, allowed = "connect", limits.connect_seconds
+    with trio.CancelScope(deadline=trio.current_time() + allowed) as scope:
+        try:
+            async with (
+                opened.transport as (read, write),
+                ClientSession(
+                    LinkedReader(read, link),
+                    LinkedWriter(write, link),
+                    client_info=_client_info(),
+                ) as session,
+            ):
+                phase, allowed = "handshake", limits.handshake_seconds
+                scope.deadline = trio.current_time() + allowed
+                await negotiate(
+                    session, link, mode=mode, seconds=limits.handshake_seconds, server=opener.server
+                )
+                scope.deadline = math.inf
+                started = True
+                task_status.started(
+                    Connection(session=session, link=link, opened=opened, server=opener.server)
+                )
+                await link.ended.wait()
+        except (PlayheadError, OSError, httpx2.HTTPError, ExceptionGroup) as error:
+            cause = only(error)
+            if not isinstance(cause, PlayheadError | OSError | httpx2.HTTPError):
+                raise
+            if not started:
+                raise _connect_error(cause, opener.server, opened.diagnosis()) from cause
+        finally:
+            link.ended.set()
+    if scope.cancelled_caught and not started:
+        raise ConnectError(
+            f"{opener.server} did not finish the {phase} in {allowed:g} s{opened.diagnosis()};"
+            f" is it the right server, and does it speak MCP? (Limits.{phase}_seconds)"
+        )
+
+
+def _connect_error(cause: BaseException, server: str, diagnosis: str) -> ConnectError:
+    if isinstance(cause, ConnectError):
+        return cause
+    said = str(cause) if isinstance(cause, PlayheadError | OSError) else type(cause).__name__
+    more = "" if diagnosis.removeprefix("; ") in said else diagnosis
+    return ConnectError(f"could not connect to {server}: {said}{more}")
+
+
+def _client_info() -> Implementation:
+    return Implementation(name="playhead", version="0.1.0")

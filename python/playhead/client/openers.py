@@ -1,0 +1,122 @@
+"""What a target is, and how a fresh transport to it is made each time one is needed."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+from mcp.client._memory import InMemoryTransport
+from mcp.server import Server
+from mcp.server.mcpserver import MCPServer
+
+from playhead.client.connection import Opened, Opener
+from playhead.client.link import Link
+from playhead.client.transports.http import HttpOptions, http_transport, place_of
+from playhead.client.transports.stdio import stdio_transport
+from playhead.config.servers import ServerConfig
+from playhead.errors import ConfigError
+from playhead.limits import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class InProcess:
+    """A server object in this process, over memory streams: both eras, like any other server."""
+
+    target: Server[Any] | MCPServer
+
+    @property
+    def server(self) -> str:
+        return f"{self.target.name} (in process)"
+
+    @property
+    def is_process(self) -> bool:
+        return False
+
+    def __call__(self, link: Link) -> Opened:
+        return Opened(transport=InMemoryTransport(self.target))
+
+
+@dataclass(frozen=True, slots=True)
+class OverHttp:
+    config: ServerConfig
+    limits: Limits
+    auth: httpx2.Auth | None
+
+    @property
+    def server(self) -> str:
+        place = place_of(self.config.url or "")
+        return place if self.config.name in ("", place) else f"{self.config.name} ({place})"
+
+    @property
+    def is_process(self) -> bool:
+        return False
+
+    def __call__(self, link: Link) -> Opened:
+        assert self.config.url is not None
+        options = HttpOptions(
+            headers=self.config.headers,
+            auth=self.auth or self.config.auth,
+            verify=_tls(self.config),
+        )
+        return Opened(
+            transport=http_transport(self.config.url, limits=self.limits, options=options, observer=link)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OverStdio:
+    config: ServerConfig
+    limits: Limits
+
+    @property
+    def server(self) -> str:
+        return self.config.name or (self.config.command or ("",))[0]
+
+    @property
+    def is_process(self) -> bool:
+        return True
+
+    def __call__(self, link: Link) -> Opened:
+        assert self.config.command is not None
+        transport = stdio_transport(
+            self.config.command, env=self.config.env, cwd=self.config.cwd, limits=self.limits
+        )
+
+        def diagnosis() -> str:
+            left = transport.diagnosis()
+            return f"; {left}" if left else ""
+
+        return Opened(
+            transport=transport,
+            last_received=lambda: transport.last_received,
+            diagnosis=diagnosis,
+        )
+
+
+def opener_for(
+    target: ServerConfig | Server[Any] | MCPServer, *, limits: Limits, auth: httpx2.Auth | None
+) -> Opener:
+    if not isinstance(target, ServerConfig):
+        return InProcess(target)
+    if target.url is not None:
+        return OverHttp(target, limits, auth)
+    return OverStdio(target, limits)
+
+
+def _tls(config: ServerConfig) -> ssl.SSLContext | bool:
+    if config.tls_verify is False:
+        return False
+    if config.tls_authorities is None and config.tls_certificate is None:
+        return True
+    try:
+        context = ssl.create_default_context(cafile=config.tls_authorities)
+        if config.tls_certificate is not None:
+            context.load_cert_chain(config.tls_certificate, config.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"server {config.name!r}: its TLS files can't be used ({error}); check tls.authorities,"
+            " tls.certificate and tls.key"
+        ) from error
+    return context

@@ -1,0 +1,360 @@
+"""A session with one MCP server: tools, resources, ranges of resources and streams of them.
+
+Everything goes through `Connection.request`: our own request, our own lenient reading of the answer, a
+deadline from the last byte. Reads may be retried (by the stream's planner, which sees `TransportError`);
+`tools/call` is not, unless the tool says that calling it again does no harm and nothing was answered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import trio
+from mcp.shared.dispatcher import ProgressFnT
+from mcp_types import (
+    HEADER_MISMATCH,
+    AudioContent,
+    BlobResourceContents,
+    CallToolRequest,
+    CallToolRequestParams,
+    EmbeddedResource,
+    Implementation,
+    ListResourcesRequest,
+    ListResourceTemplatesRequest,
+    ListToolsRequest,
+    PaginatedRequestParams,
+    Request,
+    Resource,
+    ResourceLink,
+    ResourceTemplate,
+    ServerCapabilities,
+    Tool,
+)
+
+from playhead.client.calls import Block, CallResult, parse_blocks
+from playhead.client.connection import Connection
+from playhead.client.listing import list_all
+from playhead.client.media import BytesMedia, ResourceMedia
+from playhead.client.reads import page_from, read_request
+from playhead.client.requests import RangedReadRequest
+from playhead.client.supervise import Supervisor
+from playhead.config.servers import ServerConfig
+from playhead.errors import PlayheadError, ServerError, SessionLostError, TransportError, UsageError
+from playhead.limits import Limits
+from playhead.stream.page import Page
+
+if TYPE_CHECKING:
+    from playhead.stream.options import StreamOptions
+    from playhead.stream.ranges import ResourceRequest
+    from playhead.stream.reader import RangeStream
+
+TEMPLATE_WAIT_SECONDS = 2.0
+"""How long opening a stream waits for the listing of templates, where nothing else says how to ask for a
+range. A link whose description is a URL does not wait: `arguments` serves it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStatistics:
+    """What a session has done so far."""
+
+    requests: int
+    reconnects: int
+
+
+class Session:
+    """Made by `connect`; usable inside its context, from any number of tasks at once."""
+
+    def __init__(
+        self,
+        *,
+        supervisor: Supervisor,
+        connection: Connection,
+        name: str,
+        config: ServerConfig,
+        limits: Limits,
+    ) -> None:
+        self._supervisor = supervisor
+        self._first = connection.session
+        self._config = config
+        self._limits = limits
+        self.name = name
+        """The server in messages: its name in the servers file, and where it is."""
+        self._requests = 0
+        self._templates: tuple[str, ...] = ()
+        self._templates_known = trio.Event()
+        self._harmless: frozenset[str] = frozenset()
+
+    # --- who it is ---------------------------------------------------------------------------------
+
+    @property
+    def server_info(self) -> Implementation | None:
+        """The server's own name and version; servers of the newest revision need not say."""
+        return self._first.server_info
+
+    @property
+    def protocol_version(self) -> str:
+        return self._first.protocol_version or ""
+
+    @property
+    def capabilities(self) -> ServerCapabilities:
+        return self._first.server_capabilities or ServerCapabilities()
+
+    def statistics(self) -> SessionStatistics:
+        return SessionStatistics(requests=self._requests, reconnects=self._supervisor.reconnects)
+
+    # --- listings ----------------------------------------------------------------------------------
+
+    async def list_tools(self) -> list[Tool]:
+        """All tools, all pages. Items that aren't tools are left out.
+
+        Raises `LimitError` past `Limits.listed_items` or `Limits.listing_pages`, and what `call_tool` does.
+        """
+        found = await self._list(ListToolsRequest, "tools", Tool)
+        self._harmless = frozenset(
+            tool.name for tool in found if tool.annotations is not None and tool.annotations.idempotent_hint
+        )
+        return found
+
+    async def list_resources(self) -> list[Resource]:
+        """All resources, all pages; see `list_tools`."""
+        return await self._list(ListResourcesRequest, "resources", Resource)
+
+    async def list_resource_templates(self) -> list[ResourceTemplate]:
+        """All resource templates, all pages; see `list_tools`."""
+        return await self._list(ListResourceTemplatesRequest, "resourceTemplates", ResourceTemplate)
+
+    async def _list(self, kind: Callable[..., Request[Any, Any]], key: str, model: Any) -> list[Any]:
+        async def fetch(cursor: str | None) -> dict[str, Any]:
+            params = PaginatedRequestParams(cursor=cursor) if cursor is not None else None
+            return await self._request(
+                kind(params=params),
+                silent_seconds=self._limits.page_seconds,
+                total_seconds=self._limits.tool_seconds,
+            )
+
+        return await list_all(fetch, key=key, model=model, limits=self._limits, server=self.name)
+
+    # --- tools -------------------------------------------------------------------------------------
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - of silence, not of the whole: no cancel scope says that
+        on_progress: ProgressFnT | None = None,
+    ) -> CallResult:
+        """Call a tool and keep everything it answered, understood or not.
+
+        `timeout` is in seconds from the last byte or progress (default: the server's own setting, then
+        `Limits.tool_seconds`, 60 s); `Limits.tool_total_seconds` (10 min) ends it however much progress
+        comes. A result with `isError` is a result. Never sends `tools/list`.
+
+        Raises `DeadlineError`, `ConnectionLostError`, `HttpStatusError` or `SessionLostError` where no answer
+        came (the tool may have run); `ServerError` for a JSON-RPC error; `ProtocolError` or `LimitError` for
+        an answer that can't be used. Cancelling sends `notifications/cancelled`.
+        """
+        allowed = timeout or self._config.timeout_seconds or self._limits.tool_seconds
+        request = CallToolRequest(
+            params=CallToolRequestParams(
+                name=name, arguments=dict(arguments) if arguments is not None else None
+            )
+        )
+
+        async def call() -> dict[str, Any]:
+            return await self._request(
+                request,
+                silent_seconds=allowed,
+                total_seconds=max(self._limits.tool_total_seconds, allowed),
+                on_progress=on_progress,
+            )
+
+        try:
+            result = await call()
+        except ServerError as error:
+            if error.code != HEADER_MISMATCH:
+                raise
+            # The tool's parameters belong into headers as well; its schema says which, and the SDK learns
+            # that from a listing of its own. The call was refused before it ran.
+            await self._teach_headers()
+            result = await call()
+        except TransportError:
+            if name not in self._harmless:
+                raise
+            result = await call()
+        blocks = parse_blocks(result, limits=self._limits, server=self.name)
+        return CallResult(
+            raw=result,
+            blocks=blocks,
+            is_error=result.get("isError") is True,
+            media=tuple(item for block in blocks if (item := self._media_of(block)) is not None),
+        )
+
+    async def _teach_headers(self) -> None:
+        connection = await self._supervisor.connection()
+        cursor: str | None = None
+        for _page in range(self._limits.listing_pages):
+            listed = await connection.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+            cursor = listed.next_cursor
+            if cursor is None:
+                return
+
+    def _media_of(self, block: Block) -> ResourceMedia | BytesMedia | None:
+        match block.content:
+            case ResourceLink() as link:
+                return self.media(link)
+            case AudioContent(data=data, mime_type=mime_type):
+                return self._held("audio", data, mime_type, None)
+            case EmbeddedResource(resource=BlobResourceContents() as inner):
+                return self._held(inner.uri, inner.blob, inner.mime_type, inner.uri)
+            case _:
+                return None
+
+    def _held(self, title: str, data: str, mime_type: str | None, uri: str | None) -> BytesMedia:
+        return BytesMedia(
+            title=title, mime_type=mime_type, base64=data, block_bytes=self._limits.block_bytes, uri=uri
+        )
+
+    # --- resources ---------------------------------------------------------------------------------
+
+    async def read_resource(
+        self,
+        uri: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as in call_tool
+    ) -> Page:
+        """One plain read of a resource; see `read_range`. Text contents are only counted."""
+        return await self._read(read_request(uri, None, None), timeout)
+
+    async def read_range(
+        self,
+        request: ResourceRequest,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as in call_tool
+    ) -> Page:
+        """One `resources/read`, its blobs still as base64 text.
+
+        `timeout` is in seconds from the last byte received (default `Limits.page_seconds`, 30 s).
+        Raises `RangePastEndError` where the server says that the range is past the end; `TransportError`
+        where nothing, or not all, came (a retry may help; a lost session has been renewed already);
+        any other `RemoteError` as the server's answer. Cancelling cancels the request on the wire.
+        """
+        return await self._read(read_request(request.uri, request.arguments, request.meta), timeout)
+
+    async def _read(self, request: RangedReadRequest, seconds: float | None) -> Page:
+        result = await self._request(request, silent_seconds=seconds or self._limits.page_seconds)
+        return page_from(result, limits=self._limits, server=self.name)
+
+    def media(self, what: ResourceLink | ResourceMedia | str) -> ResourceMedia:
+        """Something that a player accepts, for a link of a result or a URI of this server."""
+        match what:
+            case ResourceMedia():
+                return what
+            case str():
+                return ResourceMedia(uri=what, title=what, streams=self)
+        return ResourceMedia(
+            uri=what.uri,
+            title=what.title or what.name,
+            description=what.description,
+            mime_type=what.mime_type,
+            size_bytes=what.size,
+            streams=self,
+        )
+
+    @asynccontextmanager
+    async def open(
+        self, what: ResourceMedia | ResourceLink | str, *, options: StreamOptions | None = None
+    ) -> AsyncIterator[RangeStream]:
+        """A stream of the resource, read in ranges; leaving the context cancels every read in flight.
+
+        How a range is asked for: `options.strategy`, else the server's `range_strategy`, else what the
+        server's templates, the link's description and the configuration offer (stream.ranges).
+        Raises `UsageError` where the strategy asked for does not fit.
+        """
+        from playhead.stream.ranges import choose_strategy, is_url
+        from playhead.stream.reader import open_stream
+
+        media = self.media(what)
+        options = options or self.default_options()
+        override = options.strategy or self._config.range_strategy
+        if not is_url(media.description) and override in (None, "uri-template"):
+            with trio.move_on_after(TEMPLATE_WAIT_SECONDS):
+                await self._templates_known.wait()
+        strategy = choose_strategy(
+            uri=media.uri,
+            description=media.description,
+            templates=self._templates,
+            override=override,
+            extra_arguments=options.extra_arguments or self._config.extra_arguments,
+            meta_key=options.meta_key or self._config.meta_key,
+        )
+
+        async def read(start: int, end: int) -> Page:
+            return await self.read_range(strategy.request(start, end), timeout=options.timeout)
+
+        async with open_stream(
+            read,
+            options=options,
+            limits=self._limits,
+            size_bytes=media.size_bytes,
+            strategy_name=strategy.name,
+        ) as stream:
+            yield stream
+
+    def default_options(self) -> StreamOptions:
+        """The options of a stream that brings none: the server's settings over the usual defaults."""
+        from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
+
+        config = self._config
+        return StreamOptions(
+            page_bytes=config.page_size_bytes or DEFAULT_OPTIONS.page_bytes,
+            in_flight=config.in_flight or DEFAULT_OPTIONS.in_flight,
+            compat=config.compat,
+            timeout=self._limits.page_seconds,
+        )
+
+    async def learn_templates(self) -> None:
+        """List the templates once, in the background; streams opened afterwards know them.
+
+        A server that says what it has, and names no resources, isn't asked. What goes wrong leaves the list
+        empty: a stream then uses another strategy, or fails with its own error.
+        """
+        try:
+            known = self.capabilities
+            if known.resources is not None or not known.model_fields_set:
+                listed = await self.list_resource_templates()
+                self._templates = tuple(template.uri_template for template in listed)
+        except PlayheadError:
+            return
+        finally:
+            self._templates_known.set()
+
+    # --- the way out -------------------------------------------------------------------------------
+
+    async def _request(
+        self,
+        request: Request[Any, Any],
+        *,
+        silent_seconds: float,
+        total_seconds: float = math.inf,
+        on_progress: ProgressFnT | None = None,
+    ) -> dict[str, Any]:
+        if not silent_seconds > 0:
+            raise UsageError(f"a timeout is {silent_seconds}; expected seconds above 0")
+        connection = await self._supervisor.connection()
+        self._requests += 1
+        try:
+            return await connection.request(
+                request,
+                silent_seconds=silent_seconds,
+                total_seconds=total_seconds,
+                on_progress=on_progress,
+            )
+        except SessionLostError:
+            # Renewed before the caller hears of it, once for all: its retry finds a session.
+            await self._supervisor.renew(connection)
+            raise

@@ -1,0 +1,93 @@
+"""A connection that can be replaced: whose turn it is to reconnect, and when not to.
+
+A lost HTTP session is renewed once for everybody who noticed (single flight); their pages are then retried by
+the planner. A server process that ended is started again when the next request comes, as its `restart`
+setting allows. Nothing here repeats a request: that is its caller's decision.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from playhead.client.connection import Connection, Opener, hold
+from playhead.errors import ClosedError, ConnectError, ConnectionLostError
+from playhead.limits import Limits
+
+
+class Supervisor:
+    """Owns the current connection of a session, inside the session's nursery."""
+
+    def __init__(
+        self, opener: Opener, *, nursery: trio.Nursery, limits: Limits, mode: str, restart: str
+    ) -> None:
+        self._opener = opener
+        self._nursery = nursery
+        self._limits = limits
+        self._mode = mode
+        self._restart = restart
+        self._current: Connection | None = None
+        self._turn = trio.Lock()
+        self._closed = False
+        self.reconnects = 0
+
+    async def connect(self) -> Connection:
+        """Make the first connection. Raises `ConnectError`.
+
+        A server process that ends while being asked `server/discover` is started once more, in the old
+        way: some old servers exit on a method they don't know.
+        """
+        try:
+            self._current = await self._open()
+        except ConnectError as error:
+            ended_on_probe = isinstance(error.__cause__, ConnectionLostError)
+            if self._mode != "auto" or not self._opener.is_process or not ended_on_probe:
+                raise
+            self._mode = "legacy"
+            self._current = await self._open()
+        return self._current
+
+    async def _open(self) -> Connection:
+        async def run(*, task_status: trio.TaskStatus[Connection]) -> None:
+            await hold(self._opener, limits=self._limits, mode=self._mode, task_status=task_status)
+
+        connection: Connection = await self._nursery.start(run)
+        return connection
+
+    async def connection(self) -> Connection:
+        """The live connection; a dead one is replaced first, where `restart` allows.
+
+        Raises `ClosedError` after `close`, `ConnectionLostError` where no restart is allowed (any more),
+        `ConnectError` when the attempt fails.
+        """
+        if self._closed:
+            raise ClosedError(f"the session with {self._opener.server} was closed")
+        current = self._current
+        if current is not None and not current.ended:
+            return current
+        return await self.renew(current)
+
+    async def renew(self, broken: Connection | None) -> Connection:
+        """Replace `broken`, unless somebody else already has: everybody who waits gets the same new one."""
+        async with self._turn:
+            current = self._current
+            if self._closed:
+                raise ClosedError(f"the session with {self._opener.server} was closed")
+            if current is not None and current is not broken and not current.ended:
+                return current
+            if self._opener.is_process and (
+                self._restart == "never" or (self._restart == "once" and self.reconnects > 0)
+            ):
+                raise ConnectionLostError(
+                    f"{self._opener.server} has ended and is not started again (restart = {self._restart!r})"
+                )
+            if current is not None:
+                current.leave()
+            self.reconnects += 1
+            self._current = await self._open()
+            return self._current
+
+    def close(self) -> None:
+        """Leave the connection; requests from now on raise `ClosedError`. Idempotent."""
+        self._closed = True
+        if self._current is not None:
+            self._current.leave()

@@ -1,0 +1,100 @@
+"""Bodies of HTTP answers, watched while they arrive: how much, whether still, and whether whole."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+import httpx2
+import trio
+
+from playhead.errors import ConnectionLostError, LimitError, PlayheadError
+from playhead.limits import KIB
+
+DRAIN_BYTES: Final = 64 * KIB
+DRAIN_SECONDS: Final = 0.5
+"""After the answer only the closing chunk is due. A server that keeps the stream open costs a connection."""
+
+
+async def read_at_most(response: httpx2.Response, allowed: int, *, touched: Callable[[], None]) -> bytes:
+    """The whole body. Raises `LimitError` as soon as more than `allowed` bytes came or are announced."""
+    announced = response.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > allowed:
+        raise _too_big(allowed, int(announced))
+    chunks: list[bytes] = []
+    got = 0
+    async for chunk in response.aiter_raw():
+        touched()
+        got += len(chunk)
+        if got > allowed:
+            raise _too_big(allowed, got)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _too_big(allowed: int, got: int) -> LimitError:
+    return LimitError(
+        f"an answer over HTTP is longer than {allowed} bytes (at least {got}); ask for smaller pages,"
+        " or raise Limits.message_bytes",
+        limit="message_bytes",
+        allowed=allowed,
+        got=got,
+    )
+
+
+class WatchedBody(httpx2.AsyncByteStream):
+    """An event stream's bytes on their way to the SDK, which closes it at the answer.
+
+    Closing there leaves the last chunk unread, and the connection can't be used again: one TCP connection
+    a page (605 reads: 609 connections). So `aclose` reads the little that is left first.
+    """
+
+    def __init__(
+        self,
+        response: httpx2.Response,
+        *,
+        touched: Callable[[], None],
+        broken: Callable[[PlayheadError], None],
+        place: str,
+    ) -> None:
+        self._response = response
+        self._chunks = response.aiter_raw()
+        self._touched = touched
+        self._broken = broken
+        self._place = place
+        self._over = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._chunks:
+                self._touched()
+                yield chunk
+        except httpx2.TransportError as error:
+            self._over = True
+            self._broken(
+                ConnectionLostError(
+                    f"the event stream from {self._place} broke before the answer ({type(error).__name__})"
+                )
+            )
+            raise
+        self._over = True
+        self._broken(ConnectionLostError(f"the event stream from {self._place} ended without an answer"))
+
+    async def aclose(self) -> None:
+        try:
+            if not self._over:
+                await self._drain()
+        finally:
+            await self._response.aclose()
+
+    async def _drain(self) -> None:
+        left = DRAIN_BYTES
+        with trio.move_on_after(DRAIN_SECONDS):
+            try:
+                async for chunk in self._chunks:
+                    left -= len(chunk)
+                    if left < 0:
+                        return
+            except httpx2.TransportError:
+                # The answer is here already; only the connection is lost.
+                return

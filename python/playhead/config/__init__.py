@@ -1,0 +1,1 @@
+"""Configuration files: where servers are, and how they are to be treated."""

@@ -1,0 +1,218 @@
+"""Where servers are: `mcpServers` files, URLs and command lines, told apart and made one `ServerConfig`.
+
+The file is the one other MCP clients use (`{"mcpServers": {NAME: {...}}}`), with what only playhead knows
+under `playhead` in each entry. Reading a file is not starting anything: commands stay argument vectors and
+never see a shell.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import httpx2
+
+from playhead.config.fields import Fields
+from playhead.errors import ConfigError
+
+Restart = Literal["never", "once", "always"]
+DEFAULT_FILE: Final = "mcp.json"
+URL: Final = re.compile(r"^(https?|wss?)://", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ServerConfig:
+    """One server and how it is to be treated. Its `repr` shows no argument, header or environment value."""
+
+    name: str = ""
+    command: tuple[str, ...] | None = None
+    """The program and its arguments, for a server over stdio."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Added to the inherited minimum; wins over it."""
+    cwd: str | None = None
+    url: str | None = None
+    """The endpoint, for a server over Streamable HTTP."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    auth: httpx2.Auth | None = None
+    timeout_seconds: float | None = None
+    """A tool call's deadline; `None` keeps `Limits.tool_seconds`."""
+    tls_verify: bool = True
+    tls_authorities: str | None = None
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    mode: str = "auto"
+    """Protocol era: `auto`, `legacy` or a revision (for servers that can't bear being asked)."""
+    range_strategy: str | None = None
+    page_size_bytes: int | None = None
+    in_flight: int | None = None
+    restart: Restart = "once"
+    compat: str | None = None
+    meta_key: str | None = None
+    extra_arguments: Mapping[str, object] = field(default_factory=dict)
+    send_result_to_ai: bool | None = None
+    allowed_tools: tuple[str, ...] | None = None
+
+    def __repr__(self) -> str:
+        where = self.command[0] if self.command else _place(self.url or "")
+        return f"ServerConfig(name={self.name!r}, {'command' if self.command else 'url'}={where!r})"
+
+
+def load_servers(path: Path, *, environment: Mapping[str, str] | None = None) -> dict[str, ServerConfig]:
+    """The servers in the file at `path`, in its order.
+
+    `environment` is where `${NAME}` comes from (default: this process's). Raises `ConfigError`, naming the
+    file and the key path, for anything that can't be read or isn't understood.
+    """
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file; write one, or name a URL or a command") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: can't be read ({error.strerror})") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: is not JSON ({error})") from error
+    top = Fields(raw, where=str(path), environment=os.environ if environment is None else environment)
+    servers = top.table("mcpServers", required=True)
+    return {name: _server(name, servers.table(name, required=True)) for name in servers.names()}
+
+
+def resolve_target(
+    text: str, config_path: Path | None = None, *, environment: Mapping[str, str] | None = None
+) -> ServerConfig:
+    """The server that `text` means: a name from the file, else a URL, else a command line in quotes.
+
+    Without `config_path` the file is `./mcp.json`, or else `playhead/mcp.json` in the user's configuration
+    folder; neither has to exist. Raises `ConfigError` where nothing fits.
+    """
+    environment = os.environ if environment is None else environment
+    path = config_path or default_file(environment)
+    servers = load_servers(path, environment=environment) if path is not None else {}
+    if text in servers:
+        return servers[text]
+    if URL.match(text):
+        return from_url(text)
+    near = get_close_matches(text, servers, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    try:
+        command = tuple(shlex.split(text))
+    except ValueError as error:
+        raise ConfigError(f"{text!r} is not a command line ({error}){hint}") from None
+    if not command:
+        raise ConfigError("the server is empty; give a name from the servers file, a URL, or a command")
+    if config_path is not None and len(command) == 1 and near:
+        raise ConfigError(f"{path}: there is no server {text!r}{hint}")
+    return from_command(command)
+
+
+def from_url(url: str) -> ServerConfig:
+    """A server at `url`. Raises `ConfigError` for a URL that can't be one, and for `ws:` and `wss:`."""
+    if url.lower().startswith(("ws:", "wss:")):
+        raise ConfigError(
+            f"{_place(url)}: WebSocket is not in this version; use the server's http(s) endpoint"
+        )
+    try:
+        host = httpx2.URL(url).host
+    except httpx2.InvalidURL as error:
+        raise ConfigError(f"{url!r} is not a URL ({error})") from None
+    if not host:
+        raise ConfigError(f"{_place(url)}: names no host")
+    return ServerConfig(name=_place(url), url=url)
+
+
+def from_command(command: Sequence[str]) -> ServerConfig:
+    """A server started as `command`: the program and its arguments."""
+    if not command:
+        raise ConfigError("the command is empty; give the program and its arguments")
+    return ServerConfig(name=Path(command[0]).name, command=tuple(command))
+
+
+def default_file(environment: Mapping[str, str]) -> Path | None:
+    """The first of `./mcp.json` and the user's own file that exists."""
+    folder = environment.get("XDG_CONFIG_HOME") or str(Path("~/.config").expanduser())
+    for path in (Path(DEFAULT_FILE), Path(folder) / "playhead" / DEFAULT_FILE):
+        if path.is_file():
+            return path
+    return None
+
+
+def _server(name: str, entry: Fields) -> ServerConfig:
+    command, url = entry.text("command"), entry.text("url")
+    if (command is None) == (url is None):
+        raise ConfigError(f"{entry.where}: expected either `command` or `url`, and not both")
+    kind = entry.text("transport") or entry.text("type")
+    if kind is not None and kind not in (
+        ("stdio",) if url is None else ("http", "streamable-http", "streamableHttp")
+    ):
+        raise ConfigError(
+            f"{entry.where}.transport: {kind!r} does not go with `{'url' if url else 'command'}`"
+        )
+    if url is not None:
+        from_url(url)
+    headers = entry.texts("headers")
+    auth = entry.table("auth")
+    token = None
+    if auth.names():
+        auth.only("type", "token")
+        if auth.text("type") != "bearer" or (token := auth.text("token")) is None:
+            raise ConfigError(
+                f'{auth.where}: expected {{"type": "bearer", "token": …}}; pass any other httpx2.Auth'
+                " (the SDK's OAuth providers) to playhead.connect(auth=…)"
+            )
+    for header, value in headers.items():
+        if any(ord(char) < 32 or ord(char) == 127 for char in header + value):
+            raise ConfigError(f"{entry.where}.headers.{header!r}: holds a control character")
+    tls = entry.table("tls")
+    tls.only("verify", "authorities", "certificate", "key")
+    own = entry.table("playhead")
+    own.only(
+        "range_strategy",
+        "page_size_bytes",
+        "in_flight",
+        "restart",
+        "compat",
+        "meta_key",
+        "extra_arguments",
+        "send_result_to_ai",
+        "allowed_tools",
+        "mode",
+    )
+    strategy = own.choice("range_strategy", ("uri-template", "arguments", "meta", "whole"))
+    restart: Any = own.choice("restart", ("never", "once", "always")) or "once"
+    allowed = own.items("allowed_tools")
+    return ServerConfig(
+        name=name,
+        command=(command, *(entry.items("args") or ())) if command is not None else None,
+        env=entry.texts("env"),
+        cwd=entry.text("cwd"),
+        url=url,
+        headers={**headers, "Authorization": f"Bearer {token}"} if token is not None else headers,
+        timeout_seconds=entry.number("timeout"),
+        tls_verify=tls.flag("verify") is not False,
+        tls_authorities=tls.text("authorities"),
+        tls_certificate=tls.text("certificate"),
+        tls_key=tls.text("key"),
+        mode=own.text("mode") or "auto",
+        range_strategy=strategy,
+        page_size_bytes=own.whole("page_size_bytes"),
+        in_flight=own.whole("in_flight"),
+        restart=restart,
+        compat=own.choice("compat", ("reference",)),
+        meta_key=own.text("meta_key"),
+        extra_arguments=own.values("extra_arguments"),
+        send_result_to_ai=own.flag("send_result_to_ai"),
+        allowed_tools=allowed,
+    )
+
+
+def _place(url: str) -> str:
+    try:
+        return str(httpx2.URL(url).copy_with(userinfo=b"", query=None, fragment=None))
+    except httpx2.InvalidURL:
+        return "(not a URL)"

@@ -1,0 +1,138 @@
+"""The resource `resource://read_from_http`: one read is one byte range of one URL.
+
+A client says the range in one of three ways, all answered alike: `arguments` beside the URI in the params of
+`resources/read` (the reference system's way), a `_meta` entry, or the expanded URI template. The URL is plain
+or base64url-coded; the coded form lets reserved characters survive a URI template.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+import httpx2
+import mcp_types as types
+import trio
+from mcp.shared.exceptions import MCPError
+from mcp.shared.uri_template import UriTemplate
+
+from playhead.client.http_range import HttpRange, fetch_range
+from playhead.errors import BlockedAddressError, DeadlineError, PlayheadError, RangePastEndError
+from playhead.limits import MIB, Limits
+
+URI = "resource://read_from_http"
+TEMPLATE = URI + "{?url,start,end}"
+DEFAULT_META_KEY = "playhead/range"
+MOST_BYTES = 8 * MIB
+"""A longer range is answered with its first 8 MiB. A short page is a hint to every client, never the end."""
+RETRY_SECONDS = 1.0
+DONE = b"[DONE]"
+"""The blob that says: nothing is at this offset or after it."""
+
+_EXPECTED = (
+    "expected url (an http or https URL, plain or base64url-coded), start and end "
+    "(bytes, whole numbers, 0 <= start < end), as `arguments`, as `_meta`, or in the URI like " + TEMPLATE
+)
+_LARGEST = 2**53 - 1  # beyond it JSON numbers are no longer whole in every language
+_PARSED_TEMPLATE = UriTemplate.parse(TEMPLATE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeAsked:
+    """What one read asks for: `[start, end)` of `url`, in bytes."""
+
+    url: str
+    start: int
+    end: int
+
+
+def parse_range(params: Mapping[str, object], *, meta_key: str = DEFAULT_META_KEY) -> RangeAsked:
+    """Finds the range in the params of a `resources/read`, as they came over the wire.
+
+    Raises:
+        MCPError: -32602, saying what was expected and what came; -32002 where the URI is not this resource.
+    """
+    uri = str(params.get("uri", ""))
+    matched = _PARSED_TEMPLATE.match(uri)
+    if uri.split("?", 1)[0] != URI or matched is None:
+        raise MCPError(-32002, f"no resource {uri[:200]!r} here; there is {TEMPLATE}", {"uri": uri[:200]})
+    meta = params.get("_meta")
+    ways: list[object] = [params.get("arguments"), meta.get(meta_key) if isinstance(meta, Mapping) else None]
+    given: Mapping[str, object] = next((way for way in ways if isinstance(way, Mapping)), {})
+    # `_meta` may hold the range only; the URL is then in the URI.
+    values = {**matched, **given}
+    from_uri = values.keys() - given.keys()
+    start = _offset(values.get("start"), "start", may_be_text="start" in from_uri)
+    end = _offset(values.get("end"), "end", may_be_text="end" in from_uri)
+    if start >= end:
+        _refuse(f"start {start} is not before end {end}")
+    return RangeAsked(url=_url(values.get("url")), start=start, end=min(end, start + MOST_BYTES))
+
+
+async def read_page(
+    asked: RangeAsked, client: httpx2.AsyncClient, *, uri: str, limits: Limits
+) -> types.ReadResourceResult:
+    """Fetches one range and gives it as one blob; `[DONE]` where the resource ends before it.
+
+    An origin that says nothing in time is asked once more, after a second. Cancelling this closes the HTTP
+    request.
+
+    Raises:
+        MCPError: -32602 where the URL may not be fetched, -32603 where the fetch failed.
+    """
+    try:
+        answer = await _fetch_with_one_retry(asked, client, limits)
+    except RangePastEndError:
+        return _blob(uri, DONE, None)
+    except BlockedAddressError as error:
+        raise MCPError(-32602, str(error)) from error
+    except PlayheadError as error:
+        raise MCPError(-32603, f"reading failed: {error}", {"kind": type(error).__name__}) from error
+    return _blob(uri, answer.body[: asked.end - asked.start], answer.mime_type)
+
+
+async def _fetch_with_one_retry(asked: RangeAsked, client: httpx2.AsyncClient, limits: Limits) -> HttpRange:
+    try:
+        return await fetch_range(client, asked.url, asked.start, asked.end, limits=limits)
+    except DeadlineError:
+        await trio.sleep(RETRY_SECONDS)
+        return await fetch_range(client, asked.url, asked.start, asked.end, limits=limits)
+
+
+def _blob(uri: str, data: bytes, mime_type: str | None) -> types.ReadResourceResult:
+    text = base64.b64encode(data).decode("ascii")
+    return types.ReadResourceResult(
+        contents=[types.BlobResourceContents(uri=uri, mime_type=mime_type, blob=text)]
+    )
+
+
+def _offset(value: object, name: str, *, may_be_text: bool) -> int:
+    if may_be_text and isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 16:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        _refuse(f"{name} is {value!r:.80}" if value is not None else f"{name} is missing")
+    if not 0 <= value <= _LARGEST:
+        _refuse(f"{name} is {str(value)[:40]}")
+    return value
+
+
+def _url(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        _refuse(f"url is {value!r:.80}" if value is not None else "url is missing")
+    if ":" in value:  # never in base64url
+        return value
+    try:
+        padded = value.rstrip("=").encode("ascii") + b"=" * (-len(value.rstrip("=")) % 4)
+        text = base64.b64decode(padded, altchars=b"-_", validate=True).decode("utf-8")
+    except (binascii.Error, ValueError):
+        text = ""
+    if ":" not in text:
+        _refuse(f"url is {value!r:.80}, neither a URL nor the base64url code of one")
+    return text
+
+
+def _refuse(came: str) -> NoReturn:
+    raise MCPError(-32602, f"{came}; {_EXPECTED}")

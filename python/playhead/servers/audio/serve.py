@@ -1,0 +1,155 @@
+"""Runs the audio server over stdio or Streamable HTTP, together with the HTTP origin of its library."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import anyio
+import trio
+from mcp.server import Server
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+
+from playhead.errors import UsageError
+from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.net_guard import Origin, guarded_client, parse_origins
+from playhead.servers.audio.library import Library
+from playhead.servers.audio.mixer import MemoryMixer, Mixer, SystemMixer
+from playhead.servers.audio.origin import serve_origin
+from playhead.servers.audio.resource import DEFAULT_META_KEY
+from playhead.servers.audio.tools import AudioTools
+from playhead.servers.http import base_url, bind, serve_app
+from playhead.servers.stdio import StdinLines
+
+Transport = Literal["stdio", "http", "ws"]
+MixerKind = Literal["memory", "system"]
+
+MCP_PATH = "/mcp"
+REQUEST_BYTES = 1024 * 1024
+"""A request to this server is a few hundred bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AudioServerOptions:
+    """What `playhead serve audio` can be told."""
+
+    transport: Transport = "stdio"
+    host: str = "127.0.0.1"
+    """Where HTTP listens. Loopback unless told otherwise: there is no authentication."""
+    port: int = 3001
+    """0 takes a free one."""
+    library: Path | None = None
+    """A folder of music; None is the piece shipped with the package."""
+    allow_origins: tuple[str, ...] = ()
+    """Origins (`http://host:port`) that may be read although their address is not global."""
+    mixer: MixerKind = "system"
+    meta_key: str = DEFAULT_META_KEY
+    """The key of `_meta` under which a read may say its range."""
+    origin_seconds: float = 10.0
+    """How long an origin may be silent; twice this and a second stay below a client's 30 s for a page."""
+    limits: Limits = DEFAULT_LIMITS
+
+
+async def serve(
+    options: AudioServerOptions, *, task_status: trio.TaskStatus[str | None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Serves until stdin ends (stdio) or it is cancelled (HTTP).
+
+    Over HTTP one line with the server's URL goes to stderr, and the URL is the task status; over stdio
+    nothing is written but MCP messages, and the task status is None. Cancelled, it closes every connection
+    at once.
+
+    Raises:
+        UsageError: a transport that does not exist in this version, an address that cannot be listened on,
+            a library or an origin that is none.
+        ConfigError: the library's `library.json` is wrong.
+    """
+    if options.transport == "ws":
+        raise UsageError("the ws transport is not in this version; use --transport stdio or http")
+    # What the user may have got wrong is checked before any nursery would wrap the error in a group.
+    origins = parse_origins(options.allow_origins)
+    library = await trio.to_thread.run_sync(Library.scan, options.library)
+    if options.transport == "stdio":
+        async with open_audio_server(options, library=library, origins=origins) as server:
+            await _serve_stdio(server, options.limits, task_status)
+        return
+    with bind(options.host, options.port) as sock:
+        url = base_url(sock) + MCP_PATH
+        async with open_audio_server(options, library=library, origins=origins) as server:
+            app = server.streamable_http_app(
+                streamable_http_path=MCP_PATH,
+                host=options.host,
+                json_response=True,  # a page needs no event stream around it
+                max_request_body_size=REQUEST_BYTES,
+                transport_security=_who_may_ask(options.host),
+            )
+            async with trio.open_nursery() as nursery:
+                await nursery.start(serve_app, app, sock)
+                sys.stderr.write(f"playhead audio server: {url}\n")
+                sys.stderr.flush()
+                task_status.started(url)
+
+
+@asynccontextmanager
+async def open_audio_server(
+    options: AudioServerOptions,
+    *,
+    library: Library | None = None,
+    origins: frozenset[Origin] | None = None,
+) -> AsyncIterator[Server[dict[str, Any]]]:
+    """The audio server as an SDK server, with its origin running: for `serve`, and to connect in-process.
+
+    The transport options are not looked at. `library` and `origins` are made from the options where they are
+    not given. Leaving the context stops the origin and closes every connection to it, at once.
+
+    Raises:
+        UsageError, ConfigError: as `serve`.
+    """
+    if library is None:
+        library = await trio.to_thread.run_sync(Library.scan, options.library)
+    if origins is None:
+        origins = parse_origins(options.allow_origins)
+    mixer: Mixer = MemoryMixer() if options.mixer == "memory" else SystemMixer()
+    limits = replace(options.limits, page_seconds=options.origin_seconds)
+    async with trio.open_nursery() as nursery:
+        own = await nursery.start(partial(serve_origin, library))
+        async with guarded_client(allow_origins=origins | {Origin.parse(own)}, limits=limits) as client:
+            yield AudioTools(
+                library=library,
+                origin=own,
+                client=client,
+                mixer=mixer,
+                meta_key=options.meta_key,
+                limits=limits,
+            ).server()
+        nursery.cancel_scope.cancel()
+
+
+async def _serve_stdio(
+    server: Server[dict[str, Any]], limits: Limits, task_status: trio.TaskStatus[str | None]
+) -> None:
+    # The SDK only iterates over stdin; see servers/stdio.py for why its own reader is not used.
+    lines = cast("anyio.AsyncFile[str]", StdinLines(limits=limits))
+    async with stdio_server(stdin=lines) as (read, write):
+        task_status.started(None)
+        await server.run(read, write, server.create_initialization_options())
+
+
+def _who_may_ask(host: str) -> TransportSecuritySettings:
+    """Which Host and Origin headers are answered: a page in a browser must not get here by its own name."""
+    names = {"127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host}
+    if host in ("0.0.0.0", "::"):
+        machine = socket.gethostname()
+        names |= {machine, f"{machine}.local"}
+    return TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        allowed_hosts=[*names, *(f"{name}:*" for name in names)],
+        allowed_origins=[f"http://{name}{port}" for name in names for port in ("", ":*")],
+    )

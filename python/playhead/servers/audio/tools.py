@@ -1,0 +1,144 @@
+"""The MCP face of the audio server: `musicPlayer`, `set_volume` and the resource they lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import httpx2
+import mcp_types as types
+from mcp.server import Server
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+
+from playhead.errors import PlayheadError
+from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.servers.audio.library import Library
+from playhead.servers.audio.mixer import Mixer
+from playhead.servers.audio.origin import media_url
+from playhead.servers.audio.resource import DEFAULT_META_KEY, TEMPLATE, URI, parse_range, read_page
+
+MUSIC_PLAYER = types.Tool(
+    name="musicPlayer",
+    description="Finds a piece of music by its title and gives a link to it, ready to be played.",
+    input_schema={
+        "type": "object",
+        "properties": {"query": {"type": "string", "description": "the title, or a part of it"}},
+        "required": ["query"],
+    },
+)
+SET_VOLUME = types.Tool(
+    name="set_volume",
+    description="Sets the volume of the sound.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "volume": {"type": "integer", "minimum": 1, "maximum": 100, "description": "per cent"}
+        },
+        "required": ["volume"],
+    },
+    annotations=types.ToolAnnotations(idempotent_hint=True, destructive_hint=False),
+)
+
+_Context = ServerRequestContext[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AudioTools:
+    """What the handlers work with. They hold no state of their own: any number of sessions may share it."""
+
+    library: Library
+    origin: str
+    """The base URL under which the library is served."""
+    client: httpx2.AsyncClient
+    """A guarded one, which may reach `origin`."""
+    mixer: Mixer
+    meta_key: str = DEFAULT_META_KEY
+    limits: Limits = DEFAULT_LIMITS
+
+    def server(self) -> Server[dict[str, Any]]:
+        """A server of the SDK, to be run over any transport."""
+        return Server(
+            "playhead-audio",
+            version=version("playhead"),
+            instructions="Call musicPlayer with a title, then read the link it gives in ranges of bytes.",
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
+        )
+
+    async def _list_tools(
+        self, context: _Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[MUSIC_PLAYER, SET_VOLUME])
+
+    async def _list_resources(
+        self, context: _Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        return types.ListResourcesResult(resources=[])
+
+    async def _list_templates(
+        self, context: _Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        template = types.ResourceTemplate(
+            name="read_from_http",
+            uri_template=TEMPLATE,
+            description="Bytes [start, end) of an http or https URL; the URL may be base64url-coded.",
+        )
+        return types.ListResourceTemplatesResult(resource_templates=[template])
+
+    async def _read_resource(
+        self, context: _Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        # The typed params drop `arguments`; the raw ones are as they came over the wire.
+        asked = parse_range(context.params or {}, meta_key=self.meta_key)
+        return await read_page(asked, self.client, uri=params.uri, limits=self.limits)
+
+    async def _call_tool(
+        self, context: _Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        arguments = params.arguments or {}
+        if params.name == MUSIC_PLAYER.name:
+            return self._music_player(arguments)
+        if params.name == SET_VOLUME.name:
+            return await self._set_volume(arguments)
+        raise MCPError(-32602, f"no tool {params.name[:80]!r} here; there are musicPlayer and set_volume")
+
+    def _music_player(self, arguments: Mapping[str, object]) -> types.CallToolResult:
+        query = arguments.get("query")
+        if not isinstance(query, str):
+            return _failed(f"query must be text (a title, or a part of it), but is {query!r:.80}")
+        track = self.library.find(query)
+        if track is None:
+            titles = "\n".join(f"- {track.title}" for track in self.library.tracks)
+            return _failed(f"Nothing is titled like {query[:200]!r}. The titles are:\n{titles}")
+        link = types.ResourceLink(
+            type="resource_link",
+            uri=URI,
+            name=track.title,
+            title=track.title,
+            description=media_url(self.origin, track),
+            mime_type=track.mime_type,
+            size=track.size_bytes,
+        )
+        return types.CallToolResult(content=[link])
+
+    async def _set_volume(self, arguments: Mapping[str, object]) -> types.CallToolResult:
+        volume = arguments.get("volume")
+        if isinstance(volume, bool) or not isinstance(volume, int) or not 1 <= volume <= 100:
+            return _failed(f"volume must be a whole number from 1 to 100, but is {volume!r:.80}")
+        try:
+            how = await self.mixer.set_volume(volume)
+        except PlayheadError as error:
+            return _failed(f"The volume was not set: {error}")
+        return types.CallToolResult(
+            content=[types.TextContent(type="text", text=f"Volume set to {volume} ({how}).")]
+        )
+
+
+def _failed(text: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)

@@ -1,6 +1,6 @@
 """The Rust core: a bounded positional byte pipe and the prefetch planner."""
 
-from typing import Final, final
+from typing import Final, Self, final
 
 from typing_extensions import Buffer
 
@@ -16,13 +16,191 @@ __all__ = [
 
 __version__: Final[str]
 
-def decode_base64(text: str | Buffer, /) -> bytes: ...
+def decode_base64(text: str | Buffer, /) -> bytes:
+    """The bytes of strict base64 (RFC 4648, section 4, padded, no white space).
+
+    Text of 64 KiB or more in an object that cannot change (`str`, `bytes`) is decoded with the GIL released.
+
+    Raises:
+        Base64Error: The text's first fault, by kind and index (the sender's fault).
+        BufferError, TypeError: No contiguous bytes can be had from `text` (yours).
+    """
 
 @final
-class Pipe: ...
+class Pipe:
+    """Bytes on their way from one writer to one reader, in bounded memory.
+
+    The byte at absolute offset `o` has its place in a ring of `capacity_bytes`, so pages may be written in
+    any order and none is moved; the reader sees the bytes up to the first gap. Every method may be called from
+    any thread. A negative int raises OverflowError everywhere (yours).
+    """
+
+    def __new__(cls, capacity_bytes: int, *, start: int = 0) -> Self:
+        """
+        Args:
+            capacity_bytes: The most it holds, 1 byte to 1 TiB, rounded up to a power of two. Memory is used
+                as far as it is written to: an idle pipe costs a few KiB, whatever its capacity.
+            start: Absolute offset of the first byte.
+
+        Raises:
+            UsageError: A capacity or start that is not possible (yours).
+            MemoryError, OSError: The system has no memory, or no file descriptor (the wake takes one).
+        """
+
+    @property
+    def capacity_bytes(self) -> int:
+        """The most it holds: a power of two."""
+
+    @property
+    def head(self) -> int:
+        """Absolute offset of the next byte to be read."""
+
+    @property
+    def tail(self) -> int:
+        """Absolute end of the bytes that can be read now."""
+
+    @property
+    def closed(self) -> bool:
+        """`close` or `abort` was called. A `seek` that empties a closed pipe opens it again."""
+
+    def write_base64(self, offset: int, text: str | Buffer) -> int:
+        """Decodes a page straight to its place, and returns its decoded length in bytes.
+
+        Bytes that were read already (below `head`) are skipped; bytes still held are compared, never
+        overwritten; missing ones are stored. All of that or, on an error, nothing. Text of 64 KiB or more in
+        an object that cannot change (`str`, `bytes`) is decoded with the GIL released.
+
+        Raises:
+            Base64Error: The text's first fault; `offset` says which page (the sender's fault).
+            ContradictionError: A byte that is held came with another value (the sender's fault); `offset` is
+                the first such byte.
+            WindowError: The page reaches past `head + capacity_bytes` (yours: ask for it later).
+            ClosedError: After `close` or `abort` (yours).
+            BufferError, TypeError: No contiguous bytes can be had from `text` (yours).
+        """
+
+    def write(self, offset: int, data: Buffer) -> int:
+        """As `write_base64`, for bytes as they are (PCM); no Base64Error."""
+
+    def wait_room(self, room_bytes: int, timeout: float | None = None) -> bool:
+        """For a thread that writes: blocks, with the GIL released, until `room_bytes` fit behind `tail`.
+
+        It sleeps on the wake of `fileno`, so a pipe's writer waits either here or there, not in both.
+        `timeout` is in seconds, by default without limit; 0 only looks. Returns whether there is room.
+
+        Raises:
+            UsageError: More than `capacity_bytes`, or a negative timeout (yours).
+            ClosedError: The pipe was closed or aborted, also while waiting (yours).
+        """
+
+    def arm(self, low_bytes: int) -> bool:
+        """For a trio task that writes: asks for one wake once `tail - head <= low_bytes`, or at the end.
+
+        Returns True if that is so already; then no wake is asked for. A wake can be one too many, never one
+        too few, so look again after it:
+
+            pipe.clear_wake()
+            while not pipe.arm(low_bytes):
+                await trio.lowlevel.wait_readable(pipe.fileno())
+                pipe.clear_wake()
+        """
+
+    def fileno(self) -> int:
+        """The file descriptor that is readable after a wake: an eventfd, or a socket's. The pipe owns it."""
+
+    def clear_wake(self) -> None:
+        """Takes the wakes that have come, so that `fileno` is not readable."""
+
+    def readinto(self, buffer: Buffer, timeout: float | None = None) -> int:
+        """Fills `buffer` with what is there, up to its length, and returns how many bytes that is.
+
+        Blocks while nothing is there, with the GIL released; a write, `close` and `abort` wake it, Ctrl-C does
+        not, so call it from a thread of its own. Never waits to fill the buffer. 0 is the end,
+        or an empty buffer. `timeout` is in seconds, by default without limit; 0 only looks.
+
+        Raises:
+            TimeoutError: No byte came in time; nothing is lost, ask again.
+            BusyError: Another thread is reading (yours).
+            UsageError: A negative timeout (yours).
+            BaseException: The very one given to `abort`, once the bytes before it were read.
+            BufferError, TypeError: `buffer` has no writable, contiguous bytes (yours).
+        """
+
+    def readinto_nowait(self, buffer: Buffer) -> int | None:
+        """As `readinto`, at once: None where nothing is there yet. For an audio callback.
+
+        Takes no lock, allocates nothing but its result and never blocks. Wakes a writer that waits for room.
+        None also while a `seek` is moving the window.
+
+        Raises:
+            BusyError, BaseException, BufferError, TypeError: As `readinto`.
+        """
+
+    def seek(self, offset: int) -> None:
+        """Moves the reader to an absolute offset.
+
+        Inside `head` to `tail` the bytes before it are dropped. Elsewhere everything is dropped, the pipe
+        begins anew at `offset`, and one that was closed is open again, because its end is no longer in hand.
+        A blocked reader stays blocked and gets the bytes from `offset`. A copy that is running is waited for.
+
+        Raises:
+            ClosedError: After `abort` (yours).
+            UsageError: An offset above 2**62 (yours).
+        """
+
+    def close(self) -> None:
+        """The stream ends at `tail`: the reader gets what is there, and then 0.
+
+        Bytes beyond a gap are forgotten. Wakes a blocked reader and a waiting writer. Idempotent; does nothing after `abort`.
+        """
+
+    def abort(self, error: BaseException) -> None:
+        """The stream breaks off at `tail`: the reader gets what is there, and then this very exception.
+
+        Wakes a blocked reader and a waiting writer. The first of `close` and `abort` wins.
+        """
+
+    def statistics(self) -> PipeStatistics:
+        """A snapshot; may be taken at any time, from any thread."""
 
 @final
-class PipeStatistics: ...
+class PipeStatistics:
+    """What a pipe has counted up to one instant."""
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes stored, each once."""
+
+    @property
+    def bytes_repeated(self) -> int:
+        """Bytes that came again: read already, or held and compared."""
+
+    @property
+    def writes(self) -> int:
+        """Writes accepted."""
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes handed to the reader."""
+
+    @property
+    def reads(self) -> int:
+        """Reads that gave bytes."""
+
+    @property
+    def reader_waits(self) -> int:
+        """Blocking reads that found nothing and had to wait."""
+
+    @property
+    def writer_wakes(self) -> int:
+        """Wakes sent to a writer that had asked for one."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes held at once, those beyond a gap included."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self, /) -> int: ...
 
 @final
 class Request:

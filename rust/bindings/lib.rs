@@ -4,14 +4,25 @@
     reason = "the Python stub `_core.pyi` documents this module"
 )]
 
-use pyo3::prelude::*;
-
+mod base64;
+mod buffer;
+mod error;
+mod pipe;
 mod planner;
+mod wake;
+
+use pyo3::prelude::*;
 
 #[pymodule(gil_used = false)]
 mod _core {
     use super::*;
 
+    #[pymodule_export]
+    use super::base64::decode_base64;
+    #[pymodule_export]
+    use super::pipe::PyPipe;
+    #[pymodule_export]
+    use super::pipe::PyPipeStatistics;
     #[pymodule_export]
     use crate::planner::{Planner, PlannerStatistics, Request};
 

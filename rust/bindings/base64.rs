@@ -1,0 +1,38 @@
+//! `decode_base64`.
+
+use playhead_core::base64::{decode, decoded_len};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::buffer::{Lent, with_text};
+use crate::error::to_python;
+
+/// From here on the work is done detached. Below it, decoding takes less time (8 µs) than a busy thread may
+/// keep us from attaching again (5 ms, `sys.getswitchinterval`).
+pub const DETACH_BYTES: usize = 64 * 1024;
+
+#[pyfunction]
+#[pyo3(signature = (text, /))]
+pub fn decode_base64<'py>(
+    py: Python<'py>,
+    text: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    with_text(
+        text,
+        |Lent {
+             bytes,
+             is_immutable,
+         }| {
+            let fail = |error| to_python(py, playhead_core::error::Error::Base64(error), 0);
+            let len = decoded_len(bytes).map_err(fail)?;
+            PyBytes::new_with(py, len, |out| {
+                if is_immutable && bytes.len() >= DETACH_BYTES {
+                    py.detach(|| decode(bytes, out))
+                } else {
+                    decode(bytes, out)
+                }
+                .map_err(fail)
+            })
+        },
+    )?
+}

@@ -1,0 +1,84 @@
+//! The one table from the core's errors to `playhead.errors`.
+
+use playhead_core::error::Error;
+use pyo3::exceptions::PyMemoryError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyType};
+
+/// A class of `playhead.errors`, imported when it is first needed.
+struct Class {
+    name: &'static str,
+    cell: PyOnceLock<Py<PyType>>,
+}
+
+impl Class {
+    const fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            cell: PyOnceLock::new(),
+        }
+    }
+
+    fn make(
+        &self,
+        py: Python<'_>,
+        message: String,
+        attributes: &Bound<'_, PyDict>,
+    ) -> PyResult<PyErr> {
+        let class = self.cell.import(py, "playhead.errors", self.name)?;
+        Ok(PyErr::from_value(class.call((message,), Some(attributes))?))
+    }
+}
+
+static USAGE: Class = Class::new("UsageError");
+static CLOSED: Class = Class::new("ClosedError");
+static BUSY: Class = Class::new("BusyError");
+static WINDOW: Class = Class::new("WindowError");
+static BASE64: Class = Class::new("Base64Error");
+static CONTRADICTION: Class = Class::new("ContradictionError");
+
+/// The Python exception for `error`. `offset` is where the page in hand begins in its resource, or 0.
+pub fn to_python(py: Python<'_>, error: Error, offset: u64) -> PyErr {
+    table(py, error, offset).unwrap_or_else(|failure| failure)
+}
+
+fn table(py: Python<'_>, error: Error, offset: u64) -> PyResult<PyErr> {
+    let message = error.to_string();
+    let attributes = PyDict::new(py);
+    let class = match error {
+        Error::Base64(fault) => {
+            attributes.set_item("kind", fault.kind.name())?;
+            attributes.set_item("index", fault.index)?;
+            attributes.set_item("offset", offset)?;
+            &BASE64
+        }
+        Error::Window {
+            start,
+            end,
+            low,
+            high,
+        } => {
+            for (name, value) in [("start", start), ("end", end), ("low", low), ("high", high)] {
+                attributes.set_item(name, value)?;
+            }
+            &WINDOW
+        }
+        Error::Contradiction { offset } => {
+            attributes.set_item("offset", offset)?;
+            &CONTRADICTION
+        }
+        Error::Closed => &CLOSED,
+        Error::Busy => &BUSY,
+        Error::Capacity { .. } | Error::Offset { .. } | Error::Room { .. } => &USAGE,
+        Error::Memory { .. } => return Ok(PyMemoryError::new_err(message)),
+    };
+    class.make(py, message, &attributes)
+}
+
+/// An argument that cannot be meant.
+pub fn usage(py: Python<'_>, message: String) -> PyErr {
+    USAGE
+        .make(py, message, &PyDict::new(py))
+        .unwrap_or_else(|failure| failure)
+}

@@ -1,0 +1,231 @@
+//! `Pipe` and `PipeStatistics`.
+
+use std::time::Duration;
+
+use playhead_core::error::Error;
+use playhead_core::payload::Payload;
+use playhead_core::pipe::{Outcome, Pipe, State};
+use playhead_core::stats;
+use pyo3::exceptions::{PyBaseException, PyTimeoutError};
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+
+use crate::base64::DETACH_BYTES;
+use crate::buffer::{Lent, with_bytes, with_bytes_mut, with_text};
+use crate::error::{to_python, usage};
+use crate::wake::FdWake;
+
+type Exception = Py<PyBaseException>;
+
+#[pyclass(name = "Pipe", module = "playhead._core", frozen)]
+pub struct PyPipe {
+    pipe: Pipe<FdWake, Exception>,
+}
+
+#[pymethods]
+impl PyPipe {
+    #[new]
+    #[pyo3(signature = (capacity_bytes, *, start = 0))]
+    fn new(py: Python<'_>, capacity_bytes: u64, start: u64) -> PyResult<Self> {
+        let pipe = Pipe::new(capacity_bytes, start, FdWake::new()?)
+            .map_err(|error| to_python(py, error, 0))?;
+        Ok(Self { pipe })
+    }
+
+    #[getter]
+    fn capacity_bytes(&self) -> u64 {
+        self.pipe.capacity()
+    }
+
+    #[getter]
+    fn head(&self) -> u64 {
+        self.pipe.head()
+    }
+
+    #[getter]
+    fn tail(&self) -> u64 {
+        self.pipe.tail()
+    }
+
+    #[getter]
+    fn closed(&self) -> bool {
+        self.pipe.state() != State::Open
+    }
+
+    fn write_base64(&self, py: Python<'_>, offset: u64, text: &Bound<'_, PyAny>) -> PyResult<u64> {
+        with_text(text, |lent| self.store(py, offset, &lent, Payload::Text))?
+    }
+
+    fn write(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<u64> {
+        with_bytes(data, |lent| self.store(py, offset, &lent, Payload::Bytes))?
+    }
+
+    #[pyo3(signature = (room_bytes, timeout = None))]
+    fn wait_room(&self, py: Python<'_>, room_bytes: u64, timeout: Option<f64>) -> PyResult<bool> {
+        let timeout = seconds(py, timeout)?;
+        py.detach(|| self.pipe.wait_room(room_bytes, timeout))
+            .map_err(|error| to_python(py, error, 0))
+    }
+
+    fn arm(&self, low_bytes: u64) -> bool {
+        self.pipe.arm(low_bytes)
+    }
+
+    fn fileno(&self) -> i32 {
+        self.pipe.wake().raw()
+    }
+
+    fn clear_wake(&self) {
+        self.pipe.wake().clear();
+    }
+
+    #[pyo3(signature = (buffer, timeout = None))]
+    fn readinto(
+        &self,
+        py: Python<'_>,
+        buffer: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<usize> {
+        let limit = seconds(py, timeout)?;
+        let outcome = with_bytes_mut(buffer, |out| py.detach(|| self.pipe.read(out, limit)))?;
+        result(py, outcome)?.ok_or_else(|| {
+            PyTimeoutError::new_err(format!(
+                "no byte came within {} s at offset {}; the stream goes on, so ask again or abort it",
+                timeout.unwrap_or_default(),
+                self.pipe.head(),
+            ))
+        })
+    }
+
+    fn readinto_nowait(
+        &self,
+        py: Python<'_>,
+        buffer: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<usize>> {
+        // Attached: the copy is smaller than what it costs to detach.
+        result(
+            py,
+            with_bytes_mut(buffer, |out| self.pipe.read_nowait(out))?,
+        )
+    }
+
+    fn seek(&self, py: Python<'_>, offset: u64) -> PyResult<()> {
+        self.pipe
+            .seek(offset)
+            .map_err(|error| to_python(py, error, 0))
+    }
+
+    fn close(&self) {
+        self.pipe.close();
+    }
+
+    fn abort(&self, error: Exception) {
+        self.pipe.abort(error);
+    }
+
+    fn statistics(&self) -> PyPipeStatistics {
+        self.pipe.statistics().into()
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<Pipe {:?} head={} tail={} capacity_bytes={}>",
+            self.pipe.state(),
+            self.pipe.head(),
+            self.pipe.tail(),
+            self.pipe.capacity(),
+        )
+    }
+
+    /// The error's traceback may lead back to this pipe. The collector breaks such a cycle at the traceback.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.pipe.error().map_or(Ok(()), |error| visit.call(error))
+    }
+}
+
+impl PyPipe {
+    fn store<'a>(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        lent: &Lent<'a>,
+        payload: impl FnOnce(&'a [u8]) -> Payload<'a>,
+    ) -> PyResult<u64> {
+        let payload = payload(lent.bytes);
+        let written = if lent.is_immutable && lent.bytes.len() >= DETACH_BYTES {
+            py.detach(|| self.pipe.write(offset, payload))
+        } else {
+            self.pipe.write(offset, payload)
+        };
+        written.map_err(|error| to_python(py, error, offset))
+    }
+}
+
+/// `None` is "not yet".
+fn result(py: Python<'_>, read: Result<Outcome<'_, Exception>, Error>) -> PyResult<Option<usize>> {
+    match read {
+        Ok(Outcome::Bytes(len)) => Ok(Some(len)),
+        Ok(Outcome::NotYet) => Ok(None),
+        Ok(Outcome::End) => Ok(Some(0)),
+        Ok(Outcome::Broken(error)) => Err(PyErr::from_value(error.bind(py).as_any().clone())),
+        Err(error) => Err(to_python(py, error, 0)),
+    }
+}
+
+/// A timeout in seconds. One that is too long for the clock is none.
+fn seconds(py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Duration>> {
+    match timeout {
+        Some(timeout) if timeout.is_nan() || timeout < 0.0 => Err(usage(
+            py,
+            format!("a timeout is 0 or more seconds, or None for no limit; got {timeout}"),
+        )),
+        Some(timeout) => Ok(Duration::try_from_secs_f64(timeout).ok()),
+        None => Ok(None),
+    }
+}
+
+#[pyclass(
+    name = "PipeStatistics",
+    module = "playhead._core",
+    frozen,
+    get_all,
+    eq,
+    hash
+)]
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct PyPipeStatistics {
+    bytes_written: u64,
+    bytes_repeated: u64,
+    writes: u64,
+    bytes_read: u64,
+    reads: u64,
+    reader_waits: u64,
+    writer_wakes: u64,
+    peak_bytes: u64,
+}
+
+#[pymethods]
+impl PyPipeStatistics {
+    fn __repr__(&self) -> String {
+        let text = format!("{self:?}");
+        text.trim_start_matches("Py")
+            .replace(": ", "=")
+            .replace(" { ", "(")
+            .replace(" }", ")")
+    }
+}
+
+impl From<stats::PipeStatistics> for PyPipeStatistics {
+    fn from(figures: stats::PipeStatistics) -> Self {
+        Self {
+            bytes_written: figures.bytes_written,
+            bytes_repeated: figures.bytes_repeated,
+            writes: figures.writes,
+            bytes_read: figures.bytes_read,
+            reads: figures.reads,
+            reader_waits: figures.reader_waits,
+            writer_wakes: figures.writer_wakes,
+            peak_bytes: figures.peak_bytes,
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Strict base64 (RFC 4648, section 4, padded) into a place that may lie on both sides of a ring's seam.
+//!
+//! Two readings of the same rules. The `base64` crate's engine does the work: SIMD where the CPU has it,
+//! 7–8 GB/s measured, scalar elsewhere. Only where it refuses does [`find_fault`] read the text again, byte
+//! by byte, to say what is wrong and where. So an error never depends on where the seam fell or on the
+//! engine, and the fast path carries no bookkeeping for it.
+//!
+//! The rules, in the order in which a fault is reported (the leftmost wins):
+//! * a byte that is no symbol, or a `=` where a symbol is due: `Byte`, at that byte;
+//! * one symbol in the last quad, which encodes no byte: `Length`, at the text's end;
+//! * `=` missing from the last quad: `Padding`, where it is due;
+//! * bits set in the last symbol that no byte takes: `LastSymbol`, at that symbol.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use base64::Engine as _;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+use base64::engine::GeneralPurpose as Chosen;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use base64::engine::Simd as Chosen;
+use base64::engine::general_purpose::PAD;
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+static ENGINE: LazyLock<Chosen> = LazyLock::new(|| Chosen::standard(PAD));
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+static ENGINE: LazyLock<Chosen> = LazyLock::new(|| Chosen::new(&base64::alphabet::STANDARD, PAD));
+
+/// What is wrong with a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base64Kind {
+    /// A byte outside the alphabet, or `=` where a symbol is due.
+    Byte,
+    /// The last quad has one symbol.
+    Length,
+    /// The last quad lacks `=`.
+    Padding,
+    /// The last symbol carries bits that belong to no byte.
+    LastSymbol,
+}
+
+impl Base64Kind {
+    /// The name that errors carry across the language border.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Byte => "byte",
+            Self::Length => "length",
+            Self::Padding => "padding",
+            Self::LastSymbol => "last_symbol",
+        }
+    }
+}
+
+/// A text that does not decode: what, and at which byte of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Base64Error {
+    /// What is wrong.
+    pub kind: Base64Kind,
+    /// Where, in bytes from the start of the whole text.
+    pub index: usize,
+}
+
+impl fmt::Display for Base64Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (expected, index) = (
+            match self.kind {
+                Base64Kind::Byte => {
+                    "a symbol of the standard alphabet was due, and something else came"
+                }
+                Base64Kind::Length => "the text ends after one symbol of a quad",
+                Base64Kind::Padding => "the text ends where '=' was due",
+                Base64Kind::LastSymbol => "the last symbol has bits set beyond the last byte",
+            },
+            self.index,
+        );
+        write!(
+            f,
+            "not strict base64 (RFC 4648, section 4, padded): {expected}, at index {index}; the sender must \
+             encode the blob anew"
+        )
+    }
+}
+
+impl std::error::Error for Base64Error {}
+
+/// How many bytes `text` decodes to, judged by its length and its trailing `=` only.
+///
+/// # Errors
+/// The text's first fault, if its length alone shows that it cannot decode.
+pub fn decoded_len(text: &[u8]) -> Result<usize, Base64Error> {
+    if !text.len().is_multiple_of(4) {
+        return Err(fault_of(text));
+    }
+    let padding = text
+        .iter()
+        .rev()
+        .take(2)
+        .take_while(|&&byte| byte == b'=')
+        .count();
+    Ok(text.len() / 4 * 3 - padding)
+}
+
+/// Decodes all of `text` into `first` and then `second`, without a staging copy: at most one quad, the one
+/// on the seam, goes through a register. Together they are exactly [`decoded_len`] bytes.
+///
+/// # Errors
+/// The text's first fault; what the slices hold is then undefined. Slices of another length are refused as
+/// [`Base64Kind::Length`].
+pub fn decode_split(text: &[u8], first: &mut [u8], second: &mut [u8]) -> Result<(), Base64Error> {
+    let done = if second.is_empty() {
+        fill(text, first)
+    } else {
+        fill_split(text, first, second)
+    };
+    done.ok_or_else(|| fault_of(text))
+}
+
+/// Decodes all of `text` into `out`, which has exactly [`decoded_len`] bytes.
+///
+/// # Errors
+/// As [`decode_split`].
+pub fn decode(text: &[u8], out: &mut [u8]) -> Result<(), Base64Error> {
+    decode_split(text, out, &mut [])
+}
+
+/// `None`: refused, or not exactly as long as `out`.
+fn fill(text: &[u8], out: &mut [u8]) -> Option<()> {
+    let written = ENGINE.decode_slice(text, out).ok()?;
+    (written == out.len()).then_some(())
+}
+
+fn fill_split(text: &[u8], first: &mut [u8], second: &mut [u8]) -> Option<()> {
+    let whole_quads = first.len() / 3;
+    let (before, rest) = text.split_at_checked(4 * whole_quads)?;
+    let (before_out, seam_out) = first.split_at_mut_checked(3 * whole_quads)?;
+    fill(before, before_out)?;
+    if seam_out.is_empty() {
+        return fill(rest, second);
+    }
+    let (seam, after) = rest.split_at_checked(4)?;
+    let mut quad = [0; 3];
+    let written = ENGINE.decode_slice(seam, &mut quad).ok()?;
+    let (left, right) = quad.get(..written)?.split_at_checked(seam_out.len())?;
+    let (right_out, after_out) = second.split_at_mut_checked(right.len())?;
+    seam_out.copy_from_slice(left);
+    right_out.copy_from_slice(right);
+    // A padded quad in the middle leaves `after_out` longer than `after` decodes to, so it is refused here.
+    fill(after, after_out)
+}
+
+/// The fault of a text that was refused. Where the careful reading finds none, the slices were at fault.
+fn fault_of(text: &[u8]) -> Base64Error {
+    find_fault(text).unwrap_or(Base64Error {
+        kind: Base64Kind::Length,
+        index: text.len(),
+    })
+}
+
+/// Reads the whole text carefully and slowly; `None` if it is strict base64.
+#[must_use]
+pub fn find_fault(text: &[u8]) -> Option<Base64Error> {
+    let fault = |kind, index| Some(Base64Error { kind, index });
+    for (quad_index, quad) in text.chunks(4).enumerate() {
+        let start = quad_index * 4;
+        let is_last = start + 4 >= text.len();
+        let symbols = quad
+            .iter()
+            .take_while(|&&byte| sextet(byte).is_some())
+            .count();
+        let padding = quad
+            .iter()
+            .skip(symbols)
+            .take_while(|&&byte| byte == b'=')
+            .count();
+        let Some(last) = symbols.checked_sub(1).and_then(|at| quad.get(at)) else {
+            return fault(Base64Kind::Byte, start);
+        };
+        if symbols == 4 {
+            continue;
+        }
+        if symbols + padding < quad.len() || (padding > 0 && (symbols < 2 || !is_last)) {
+            return fault(Base64Kind::Byte, start + symbols);
+        }
+        if symbols == 1 {
+            return fault(Base64Kind::Length, text.len());
+        }
+        if symbols + padding < 4 {
+            return fault(Base64Kind::Padding, text.len());
+        }
+        let unused_bits = if symbols == 2 { 0b1111 } else { 0b11 };
+        if sextet(*last).is_some_and(|bits| bits & unused_bits != 0) {
+            return fault(Base64Kind::LastSymbol, start + symbols - 1);
+        }
+    }
+    None
+}
+
+const fn sextet(byte: u8) -> Option<u8> {
+    match byte {
+        b'A'..=b'Z' => Some(byte - b'A'),
+        b'a'..=b'z' => Some(byte - b'a' + 26),
+        b'0'..=b'9' => Some(byte - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    }
+}

@@ -1,0 +1,54 @@
+//! What a page carries: base64 text as it came, or bytes as they are (PCM).
+
+use std::borrow::Cow;
+
+use crate::base64::{Base64Error, decode, decode_split, decoded_len};
+
+/// The bytes of one write, decoded or not. Borrowed: nothing is copied until it lands in the ring.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload<'a> {
+    /// Strict base64, decoded straight into place.
+    Text(&'a [u8]),
+    /// Bytes, copied into place.
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Payload<'a> {
+    /// The length in bytes, decoded.
+    ///
+    /// # Errors
+    /// A text whose length shows that it cannot decode.
+    pub fn len_bytes(self) -> Result<u64, Base64Error> {
+        match self {
+            Self::Text(text) => decoded_len(text),
+            Self::Bytes(bytes) => Ok(bytes.len()),
+        }
+        .map(|len| len as u64)
+    }
+
+    /// Fills `first` and then `second`, which together are exactly as long as the payload.
+    pub(crate) fn place(self, first: &mut [u8], second: &mut [u8]) -> Result<(), Base64Error> {
+        match self {
+            Self::Text(text) => decode_split(text, first, second),
+            Self::Bytes(bytes) => {
+                if let Some((left, right)) = bytes.split_at_checked(first.len()) {
+                    first.copy_from_slice(left);
+                    second.copy_from_slice(right);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The bytes in one piece, for the rare write that has to be compared before it is stored.
+    pub(crate) fn bytes(self) -> Result<Cow<'a, [u8]>, Base64Error> {
+        match self {
+            Self::Text(text) => {
+                let mut bytes = vec![0; decoded_len(text)?];
+                decode(text, &mut bytes)?;
+                Ok(Cow::Owned(bytes))
+            }
+            Self::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
+        }
+    }
+}

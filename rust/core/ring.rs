@@ -1,0 +1,392 @@
+//! A bounded window onto an endless sequence of bytes: the byte at absolute offset `o` lives at `o & mask`.
+//!
+//! ```text
+//!            head          tail            window end = head + capacity
+//!  consumed   │ readable    │ gap ▓▓island▓▓ gap │ does not fit yet
+//! ────────────┴─────────────┴───────────────────┴────────────────▶ offset
+//! ```
+//! A page that arrives out of order decodes to its final place, so there is no reorder buffer and nothing
+//! is moved. Memory is the capacity, whatever the length of the stream, and it is touched only as far as
+//! it is used.
+//!
+//! All `unsafe` of the core is here. It rests on two rules about who may touch which byte:
+//! 1. **The writer** (there is one [`Writer`]; its methods take `&mut self`) writes only to bytes of
+//!    `[tail, head + capacity)` that are not in an island, and reads only bytes that it wrote.
+//! 2. **The reader** reads only `[head, tail)`, and only inside a [`Turn`]. A `Turn` is exclusive: one bit
+//!    of `role` says that somebody is in one. Moving the window ([`Writer::seek`]) takes the same bit.
+//!
+//! `tail` is released after the bytes below it were written and acquired before they are read; `head` is
+//! released after the bytes below it were read and acquired before their places are written again. Under
+//! loom each byte has a mark that is touched with the byte, so a missing order is a reported race.
+//!
+//! Precedent: the two-index ring of crossbeam's and rtrb's SPSC queues, with positions kept absolute.
+
+use std::alloc::{Layout, alloc_zeroed};
+use std::cell::UnsafeCell;
+use std::ops::Range;
+use std::slice::{from_raw_parts, from_raw_parts_mut};
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::payload::Payload;
+use crate::ranges::RangeSet;
+use crate::sync::{AtomicU8, AtomicU64, Ordering, yield_now};
+
+/// The largest capacity, 1 TiB: far above any use, and low enough that no sum of offsets overflows.
+pub const CAPACITY_MAX_BYTES: u64 = 1 << 40;
+
+/// The largest absolute offset at which a stream may stand, 4 EiB; for the same reason.
+pub const OFFSET_MAX: u64 = 1 << 62;
+
+/// `role`: a reader exists; a second one is refused.
+const CLAIMED: u8 = 1;
+/// `role`: `[head, tail)` is being read from, or moved.
+const IN_TURN: u8 = 2;
+
+/// The shared part of a ring. Made by [`Ring::new`] together with its only [`Writer`].
+#[derive(Debug)]
+pub struct Ring {
+    bytes: Box<[UnsafeCell<u8>]>,
+    #[cfg(loom)]
+    marks: Box<[loom::cell::UnsafeCell<()>]>,
+    mask: u64,
+    head: AtomicU64,
+    tail: AtomicU64,
+    role: AtomicU8,
+}
+
+// SAFETY: the cells are reached only under the two rules of this file's header, which keep a byte that is
+// written apart from every other access to it.
+unsafe impl Sync for Ring {}
+// SAFETY: as for `Sync`; nothing in a ring belongs to a thread.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// A ring of at least `capacity_bytes` (rounded up to a power of two) that begins at offset `start`.
+    ///
+    /// # Errors
+    /// [`Error::Capacity`], [`Error::Offset`], or [`Error::Memory`] when the system has none.
+    pub fn new(capacity_bytes: u64, start: u64) -> Result<(Arc<Self>, Writer), Error> {
+        if !(1..=CAPACITY_MAX_BYTES).contains(&capacity_bytes) {
+            return Err(Error::Capacity {
+                bytes: capacity_bytes,
+            });
+        }
+        check_offset(start)?;
+        let capacity = capacity_bytes.next_power_of_two();
+        let no_memory = Error::Memory { bytes: capacity };
+        let len = usize::try_from(capacity).map_err(|_| no_memory)?;
+        let ring = Arc::new(Self {
+            bytes: zeroed(len).ok_or(no_memory)?,
+            #[cfg(loom)]
+            marks: (0..len).map(|_| loom::cell::UnsafeCell::new(())).collect(),
+            mask: capacity - 1,
+            head: AtomicU64::new(start),
+            tail: AtomicU64::new(start),
+            role: AtomicU8::new(0),
+        });
+        let writer = Writer {
+            ring: Arc::clone(&ring),
+            islands: RangeSet::new(),
+        };
+        Ok((ring, writer))
+    }
+
+    /// How many bytes fit.
+    #[must_use]
+    pub const fn capacity(&self) -> u64 {
+        self.mask + 1
+    }
+
+    /// The next byte to be read. Acquires what the reader did before it moved here.
+    #[must_use]
+    pub fn head(&self) -> u64 {
+        self.head.load(Ordering::Acquire)
+    }
+
+    /// The end of the readable bytes. Acquires the bytes below it.
+    #[must_use]
+    pub fn tail(&self) -> u64 {
+        self.tail.load(Ordering::Acquire)
+    }
+
+    /// Becomes the reader, until the claim is dropped; `None` while another one is.
+    ///
+    /// Relaxed is enough: the bit only excludes. What one reader leaves to the next travels with turns,
+    /// which go through the same atomic.
+    pub fn claim(&self) -> Option<Claim<'_>> {
+        let before = self.role.fetch_or(CLAIMED, Ordering::Relaxed);
+        (before & CLAIMED == 0).then_some(Claim { ring: self })
+    }
+
+    fn turn(&self) -> Option<Turn<'_>> {
+        let before = self.role.fetch_or(IN_TURN, Ordering::Acquire);
+        (before & IN_TURN == 0).then_some(Turn { ring: self })
+    }
+
+    /// The one or two stretches of memory in which `range` lies. It is at most a capacity long.
+    fn stretches(&self, range: &Range<u64>) -> (Range<usize>, Range<usize>) {
+        let len = (range.end - range.start) as usize;
+        let start = (range.start & self.mask) as usize;
+        let first_len = len.min(self.bytes.len() - start);
+        (start..start + first_len, 0..len - first_len)
+    }
+
+    /// # Safety
+    /// Until the slices are gone nobody writes to a byte of `range`, which is at most a capacity long.
+    unsafe fn slices(&self, range: Range<u64>) -> (&[u8], &[u8]) {
+        let (first, second) = self.stretches(&range);
+        #[cfg(loom)]
+        for at in first.clone().chain(second.clone()) {
+            self.marks[at].with(|_| ());
+        }
+        let base = self.bytes.as_ptr().cast::<u8>();
+        // SAFETY: `stretches` gives places inside the allocation, `u8` has no invalid value, the memory was
+        // zeroed when it was made, and the caller vouches for the absence of writes.
+        unsafe {
+            (
+                from_raw_parts(base.add(first.start), first.len()),
+                from_raw_parts(base, second.len()),
+            )
+        }
+    }
+
+    /// # Safety
+    /// Until the slices are gone nobody else reads or writes a byte of `range`, which is at most a capacity
+    /// long.
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "exclusive by the caller's promise; this is what the cells are for"
+    )]
+    unsafe fn slices_mut(&self, range: Range<u64>) -> (&mut [u8], &mut [u8]) {
+        let (first, second) = self.stretches(&range);
+        #[cfg(loom)]
+        for at in first.clone().chain(second.clone()) {
+            self.marks[at].with_mut(|_| ());
+        }
+        let base = self.bytes.as_ptr().cast::<u8>().cast_mut();
+        // SAFETY: as in `slices`. The two stretches do not overlap, because the range is at most a capacity
+        // long; writing through the pointer is allowed, because it comes from `UnsafeCell`s.
+        unsafe {
+            (
+                from_raw_parts_mut(base.add(first.start), first.len()),
+                from_raw_parts_mut(base, second.len()),
+            )
+        }
+    }
+}
+
+/// Zeroed by the system and not by us: with an alignment of 1 this is `calloc`, whose pages come into being
+/// when they are first written. An idle 1 MiB ring costs 4.6 KiB that way; an alignment above 16 makes the
+/// allocator clear all of it (measured).
+fn zeroed(len: usize) -> Option<Box<[UnsafeCell<u8>]>> {
+    let layout = Layout::array::<UnsafeCell<u8>>(len)
+        .ok()
+        .filter(|layout| layout.size() > 0)?;
+    // SAFETY: the layout's size is not 0.
+    let start = unsafe { alloc_zeroed(layout) }.cast::<UnsafeCell<u8>>();
+    if start.is_null() {
+        return None;
+    }
+    // SAFETY: allocated by the global allocator with the layout of a boxed slice of this type and length;
+    // every byte is a valid `u8`.
+    Some(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(start, len)) })
+}
+
+fn check_offset(offset: u64) -> Result<(), Error> {
+    if offset > OFFSET_MAX {
+        return Err(Error::Offset { offset });
+    }
+    Ok(())
+}
+
+/// The right to read, held by one at a time.
+#[derive(Debug)]
+pub struct Claim<'r> {
+    ring: &'r Ring,
+}
+
+impl<'r> Claim<'r> {
+    /// Begins to read; `None` while the window is being moved.
+    pub fn turn(&mut self) -> Option<Turn<'r>> {
+        self.ring.turn()
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.ring.role.fetch_and(!CLAIMED, Ordering::Relaxed);
+    }
+}
+
+/// Exclusive use of `[head, tail)`: for one copy, or to move the window.
+#[derive(Debug)]
+pub struct Turn<'r> {
+    ring: &'r Ring,
+}
+
+impl Turn<'_> {
+    /// Copies as much as is there and fits, and moves the head. Returns the bytes copied, and the bytes
+    /// that were left. Takes no lock and allocates nothing.
+    pub fn copy(self, out: &mut [u8]) -> (usize, u64) {
+        let ring = self.ring;
+        let head = ring.head.load(Ordering::Relaxed);
+        let held = ring.tail() - head;
+        let len = held.min(out.len() as u64);
+        // SAFETY: this is a turn, and the range lies in [head, tail), which the writer leaves alone.
+        let (first, second) = unsafe { ring.slices(head..head + len) };
+        let (first_out, rest) = out.split_at_mut(first.len());
+        first_out.copy_from_slice(first);
+        rest[..second.len()].copy_from_slice(second);
+        ring.head.store(head + len, Ordering::Release);
+        (len as usize, held - len)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.ring.role.fetch_and(!IN_TURN, Ordering::Release);
+    }
+}
+
+/// What a write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Length of the page, decoded.
+    pub len: u64,
+    /// How many of its bytes were missing and are stored now.
+    pub stored: u64,
+    /// Whether the readable bytes grew.
+    pub grew: bool,
+}
+
+/// The only one that stores. Not `Clone`: rule 1 of the header hangs on it.
+#[derive(Debug)]
+pub struct Writer {
+    ring: Arc<Ring>,
+    /// Held bytes beyond the gap that begins at `tail`.
+    islands: RangeSet,
+}
+
+impl Writer {
+    /// Bytes held, islands included.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.ring.tail().saturating_sub(self.ring.head()) + self.islands.len_bytes()
+    }
+
+    /// Stores a page at its absolute offset, all of it or, on an error, nothing.
+    ///
+    /// Bytes below the head are skipped, bytes still held are compared, missing ones are stored. A page of
+    /// which nothing is held is decoded straight into the ring.
+    ///
+    /// # Errors
+    /// In this order: [`Error::Base64`] by the text's length, [`Error::Window`], [`Error::Base64`],
+    /// [`Error::Contradiction`].
+    pub fn write(&mut self, offset: u64, payload: Payload<'_>) -> Result<Written, Error> {
+        let len = payload.len_bytes()?;
+        let window = self.ring.head()..self.ring.head() + self.ring.capacity();
+        let end = offset.saturating_add(len);
+        if end > window.end {
+            return Err(Error::Window {
+                start: offset,
+                end,
+                low: window.start,
+                high: window.end,
+            });
+        }
+        let tail = self.ring.tail.load(Ordering::Relaxed);
+        let is_fresh = offset >= tail && self.islands.held(offset..end).next().is_none();
+        let stored = if is_fresh {
+            // SAFETY: rule 1. The range lies in [tail, head + capacity) and in no island, and this is the
+            // writer. Acquiring the head above ordered the reader's copies before this write.
+            let (first, second) = unsafe { self.ring.slices_mut(offset..end) };
+            payload.place(first, second)?;
+            len
+        } else {
+            self.merge(offset, end, window.start..tail, &payload.bytes()?)?
+        };
+        Ok(Written {
+            len,
+            stored,
+            grew: self.publish(offset..end, tail),
+        })
+    }
+
+    /// Compares what is held of `[offset, end)` and stores the rest; `readable` is `[head, tail)`.
+    fn merge(
+        &mut self,
+        offset: u64,
+        end: u64,
+        readable: Range<u64>,
+        page: &[u8],
+    ) -> Result<u64, Error> {
+        let wanted = offset.max(readable.start)..end;
+        let of_page =
+            |run: &Range<u64>| &page[(run.start - offset) as usize..(run.end - offset) as usize];
+        let mut held = self.islands.clone();
+        held.insert(readable);
+        for run in held.held(wanted.clone()) {
+            // SAFETY: the writer wrote these bytes, and nobody else writes.
+            let (first, second) = unsafe { self.ring.slices(run.clone()) };
+            let ours = first.iter().chain(second);
+            if let Some(at) = ours
+                .zip(of_page(&run))
+                .position(|(ours, theirs)| ours != theirs)
+            {
+                return Err(Error::Contradiction {
+                    offset: run.start + at as u64,
+                });
+            }
+        }
+        let mut stored = 0;
+        for gap in held.missing(wanted) {
+            // SAFETY: rule 1. A gap lies at or past the tail, in no island, below head + capacity.
+            let (first, second) = unsafe { self.ring.slices_mut(gap.clone()) };
+            let (left, right) = of_page(&gap).split_at(first.len());
+            first.copy_from_slice(left);
+            second.copy_from_slice(right);
+            stored += gap.end - gap.start;
+        }
+        Ok(stored)
+    }
+
+    /// Makes `run` readable if it closes the gap at `tail`, or remembers it as an island.
+    fn publish(&mut self, run: Range<u64>, tail: u64) -> bool {
+        if run.start > tail {
+            self.islands.insert(run);
+            return false;
+        }
+        let end = self.islands.contiguous_end(run.end.max(tail));
+        self.islands.remove_below(end);
+        self.ring.tail.store(end, Ordering::Release);
+        end > tail
+    }
+
+    /// Moves the reader to `offset`: inside `[head, tail]` what lies before it is dropped; elsewhere the
+    /// ring is emptied and begins there, and `on_empty` is called before a reader can see that. Waits while
+    /// a copy is running (a `memcpy` of at most a capacity), so that no byte changes under it.
+    ///
+    /// # Errors
+    /// [`Error::Offset`].
+    pub fn seek(&mut self, offset: u64, on_empty: impl FnOnce()) -> Result<(), Error> {
+        check_offset(offset)?;
+        let turn = loop {
+            match self.ring.turn() {
+                Some(turn) => break turn,
+                None => yield_now(),
+            }
+        };
+        let (head, tail) = (&turn.ring.head, &turn.ring.tail);
+        let is_held =
+            (head.load(Ordering::Relaxed)..=tail.load(Ordering::Relaxed)).contains(&offset);
+        // Relaxed: the reader learns of both by its next turn, the writer is the one who writes them.
+        head.store(offset, Ordering::Relaxed);
+        if !is_held {
+            tail.store(offset, Ordering::Relaxed);
+            self.islands.clear();
+            on_empty();
+        }
+        Ok(())
+    }
+}

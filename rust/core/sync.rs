@@ -1,0 +1,61 @@
+//! The primitives that ring.rs and pipe.rs synchronise with: the standard ones, or loom's under
+//! `--cfg loom`, so that the model checker runs the shipped code and not a copy of it.
+//!
+//! loom has no clock: under it a timeout never fires. What a timeout leaves behind is tested with real
+//! threads in `tests/pipe_threads.rs`.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+#[cfg(loom)]
+pub(crate) use loom::{
+    sync::atomic::{AtomicU8, AtomicU64, Ordering, fence},
+    sync::{Condvar, Mutex, MutexGuard},
+    thread::yield_now,
+};
+#[cfg(not(loom))]
+pub(crate) use std::{
+    sync::atomic::{AtomicU8, AtomicU64, Ordering, fence},
+    sync::{Condvar, Mutex, MutexGuard},
+    thread::yield_now,
+};
+
+/// Locks. A panic elsewhere does not matter: nothing that panics runs between two writes to the ledger.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Blocks until `waiting` says no, or for `timeout` in all. `waiting` is asked under the lock, before the
+/// first wait and after every wake-up, spurious ones included.
+#[cfg(not(loom))]
+pub(crate) fn wait_while<'a, T>(
+    condvar: &Condvar,
+    guard: MutexGuard<'a, T>,
+    timeout: Option<Duration>,
+    waiting: impl FnMut(&mut T) -> bool,
+) -> MutexGuard<'a, T> {
+    match timeout {
+        None => condvar
+            .wait_while(guard, waiting)
+            .unwrap_or_else(PoisonError::into_inner),
+        Some(timeout) => {
+            condvar
+                .wait_timeout_while(guard, timeout, waiting)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0
+        }
+    }
+}
+
+#[cfg(loom)]
+pub(crate) fn wait_while<'a, T>(
+    condvar: &Condvar,
+    mut guard: MutexGuard<'a, T>,
+    _timeout: Option<Duration>,
+    mut waiting: impl FnMut(&mut T) -> bool,
+) -> MutexGuard<'a, T> {
+    while waiting(&mut guard) {
+        guard = condvar.wait(guard).unwrap_or_else(PoisonError::into_inner);
+    }
+    guard
+}

@@ -31,8 +31,8 @@ class Pipe:
     """Bytes on their way from one writer to one reader, in bounded memory.
 
     The byte at absolute offset `o` has its place in a ring of `capacity_bytes`, so pages may be written in
-    any order and none is moved; the reader sees the bytes up to the first gap. Every method may be called from
-    any thread. A negative int raises OverflowError everywhere (yours).
+    any order and none is moved; the reader sees the bytes up to the first gap. Every method may be called
+    from any thread. A negative int raises OverflowError everywhere (yours).
     """
 
     def __new__(cls, capacity_bytes: int, *, start: int = 0) -> Self:
@@ -114,9 +114,9 @@ class Pipe:
     def readinto(self, buffer: Buffer, timeout: float | None = None) -> int:
         """Fills `buffer` with what is there, up to its length, and returns how many bytes that is.
 
-        Blocks while nothing is there, with the GIL released; a write, `close` and `abort` wake it, Ctrl-C does
-        not, so call it from a thread of its own. Never waits to fill the buffer. 0 is the end,
-        or an empty buffer. `timeout` is in seconds, by default without limit; 0 only looks.
+        Blocks while nothing is there, with the GIL released; a write, `close` and `abort` wake it, Ctrl-C
+        does not, so call it from a thread of its own. Never waits to fill the buffer. 0 is the end, or an
+        empty buffer. `timeout` is in seconds, by default without limit; 0 only looks.
 
         Raises:
             TimeoutError: No byte came in time; nothing is lost, ask again.
@@ -151,7 +151,8 @@ class Pipe:
     def close(self) -> None:
         """The stream ends at `tail`: the reader gets what is there, and then 0.
 
-        Bytes beyond a gap are forgotten. Wakes a blocked reader and a waiting writer. Idempotent; does nothing after `abort`.
+        Bytes beyond a gap are forgotten. Wakes a blocked reader and a waiting writer. Idempotent;
+        does nothing after `abort`.
         """
 
     def abort(self, error: BaseException) -> None:

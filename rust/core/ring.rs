@@ -116,12 +116,13 @@ impl Ring {
     /// which go through the same atomic.
     pub fn claim(&self) -> Option<Claim<'_>> {
         let before = self.role.fetch_or(CLAIMED, Ordering::Relaxed);
-        (before & CLAIMED == 0).then_some(Claim { ring: self })
+        // Lazily: a guard made in vain would give back on drop what another one holds.
+        (before & CLAIMED == 0).then(|| Claim { ring: self })
     }
 
     fn turn(&self) -> Option<Turn<'_>> {
         let before = self.role.fetch_or(IN_TURN, Ordering::Acquire);
-        (before & IN_TURN == 0).then_some(Turn { ring: self })
+        (before & IN_TURN == 0).then(|| Turn { ring: self })
     }
 
     /// The one or two stretches of memory in which `range` lies. It is at most a capacity long.
@@ -285,7 +286,8 @@ impl Writer {
     /// [`Error::Contradiction`].
     pub fn write(&mut self, offset: u64, payload: Payload<'_>) -> Result<Written, Error> {
         let len = payload.len_bytes()?;
-        let window = self.ring.head()..self.ring.head() + self.ring.capacity();
+        let head = self.ring.head();
+        let window = head..head + self.ring.capacity();
         let end = offset.saturating_add(len);
         if end > window.end {
             return Err(Error::Window {

@@ -1,0 +1,319 @@
+//! The shipped pipe under loom: every order in which its atomics, locks and wake-ups can fall.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom --test loom_pipe`
+//!
+//! A lost wake-up shows as a deadlock, a missing order as a race on a byte's mark or as a wrong byte. Each
+//! model is the smallest that fails when the line it guards is taken out of ring.rs or pipe.rs; its name says
+//! which promise that is. Rings of one or two bytes, so that every write reuses a place.
+#![cfg(loom)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed model is a panic")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loom::sync::{Condvar, Mutex};
+use loom::thread;
+use playhead_core::error::Error;
+use playhead_core::payload::Payload;
+use playhead_core::pipe::{Outcome, Pipe, Wake};
+
+/// An eventfd: a token that stays until it is taken.
+struct Token {
+    is_there: Mutex<bool>,
+    came: Condvar,
+}
+
+impl Wake for Token {
+    fn wake(&self) {
+        *self.is_there.lock().unwrap() = true;
+        self.came.notify_one();
+    }
+
+    fn wait_while(&self, _timeout: Option<Duration>, waiting: &mut dyn FnMut() -> bool) -> bool {
+        while waiting() {
+            let mut is_there = self.is_there.lock().unwrap();
+            while !*is_there {
+                is_there = self.came.wait(is_there).unwrap();
+            }
+            *is_there = false;
+        }
+        true
+    }
+}
+
+type LoomPipe = Pipe<Token, &'static str>;
+
+fn pipe(capacity_bytes: u64) -> Arc<LoomPipe> {
+    let token = Token {
+        is_there: Mutex::new(false),
+        came: Condvar::new(),
+    };
+    Arc::new(Pipe::new(capacity_bytes, 0, token).unwrap())
+}
+
+fn write(pipe: &LoomPipe, offset: u64, bytes: &[u8]) -> Result<u64, Error> {
+    pipe.write(offset, Payload::Bytes(bytes))
+}
+
+/// A blocking read of one byte.
+fn read(pipe: &LoomPipe) -> Result<u8, &'static str> {
+    let mut out = [0];
+    match pipe.read(&mut out, None).unwrap() {
+        Outcome::Bytes(1) => Ok(out[0]),
+        Outcome::End => Err("end"),
+        Outcome::Broken(error) => Err(error),
+        other => panic!("a blocking read gave {other:?}"),
+    }
+}
+
+/// What a look gave: the bytes, or a word.
+fn look(pipe: &LoomPipe, at_most: usize) -> Result<Vec<u8>, &'static str> {
+    let mut out = vec![0; at_most];
+    match pipe.read_nowait(&mut out) {
+        Ok(Outcome::Bytes(len)) => Ok(out[..len].to_vec()),
+        Ok(Outcome::NotYet) => Err("not yet"),
+        Ok(Outcome::End) => Err("end"),
+        Ok(Outcome::Broken(error)) => Err(error),
+        Err(error) => {
+            assert_eq!(error, Error::Busy);
+            Err("busy")
+        }
+    }
+}
+
+// --- bytes are seen whole, and their places are reused only after they were read ------------------------
+
+#[test]
+fn a_byte_is_in_place_before_a_reader_without_a_lock_sees_it() {
+    loom::model(|| {
+        let pipe = pipe(1);
+        let reader = thread::spawn({
+            let pipe = Arc::clone(&pipe);
+            move || look(&pipe, 1)
+        });
+        write(&pipe, 0, &[7]).unwrap();
+        let seen = reader.join().unwrap();
+        assert!(seen == Ok(vec![7]) || seen == Err("not yet"), "{seen:?}");
+    });
+}
+
+#[test]
+fn a_place_is_written_again_only_after_its_byte_was_read() {
+    loom::model(|| {
+        let pipe = pipe(1);
+        write(&pipe, 0, &[7]).unwrap();
+        let reader = thread::spawn({
+            let pipe = Arc::clone(&pipe);
+            move || look(&pipe, 1)
+        });
+        let second = write(&pipe, 1, &[8]);
+        assert_eq!(reader.join().unwrap(), Ok(vec![7]));
+        match second {
+            Ok(_) => assert_eq!(look(&pipe, 1), Ok(vec![8])),
+            Err(error) => assert!(matches!(error, Error::Window { .. }), "{error}"),
+        }
+    });
+}
+
+#[test]
+fn an_end_is_seen_only_after_the_bytes_before_it() {
+    loom::model(|| {
+        let pipe = pipe(1);
+        let reader = thread::spawn({
+            let pipe = Arc::clone(&pipe);
+            move || look(&pipe, 1)
+        });
+        write(&pipe, 0, &[7]).unwrap();
+        pipe.close();
+        let seen = reader.join().unwrap();
+        assert!(seen == Ok(vec![7]) || seen == Err("not yet"), "{seen:?}");
+    });
+}
+
+#[test]
+fn a_break_is_seen_only_after_the_good_bytes_before_it() {
+    loom::model(|| {
+        let pipe = pipe(1);
+        let reader = thread::spawn({
+            let pipe = Arc::clone(&pipe);
+            move || look(&pipe, 1)
+        });
+        write(&pipe, 0, &[7]).unwrap();
+        pipe.abort("broken");
+        let seen = reader.join().unwrap();
+        assert!(seen == Ok(vec![7]) || seen == Err("not yet"), "{seen:?}");
+    });
+}
+
+// --- a blocked reader is woken ------------------------------------------------------------------------
+
+#[test]
+fn a_blocked_reader_is_woken_by_a_write() {
+    loom::model(|| {
+        let pipe = pipe(1);
+        let reader = thread::spawn({
+            let pipe = Arc::clone(&pipe);
+            move || read(&pipe)
+        });
+        write(&pipe, 0, &[7]).unwrap();
+        assert_eq!(reader.join().unwrap(), Ok(7));
+    });
+}
+
+#[test]
+fn a_blocked_reader_is_woken_by_the_write_that_closes_a_gap() {
+    loom::model(|| {
+        let pipe = pipe(2);
+        let reader = thread::spawn({
+            let pipe = Arc::clone(&pipe);
+            move || (read(&pipe), read(&pipe))
+        });
+        write(&pipe, 1, &[8]).unwrap();
+        write(&pipe, 0, &[7]).unwrap();
+        assert_eq!(reader.join().unwrap(), (Ok(7), Ok(8)));
+    });
+}
+
+#[test]
+fn a_blocked_reader_is_woken_by_close() {
+    loom::model(|| {
+        let pipe = pipe(1);
+        let reader = thread::spawn({
+            let pipe = Arc::clone(&pipe);
+            move || read(&pipe)
+        });
+        pipe.close();
+        assert_eq!(reader.join().unwrap(), Err("end"));
+    });
+}
+
+#[test]
+fn a_blocked_reader_is_woken_by_abort() {
+    loom::model(|| {
+        let pipe = pipe(1);
+        let reader = thread::spawn({
+            let pipe = Arc::clone(&pipe);
+            move || read(&pipe)
+        });
+        pipe.abort("broken");
+        assert_eq!(reader.join().unwrap(), Err("broken"));
+    });
+}
+
+#[test]
+fn a_reader_that_a_seek_sent_back_to_wait_is_woken_again() {
+    loom::model(|| {
+        let pipe = pipe(1);
+        let reader = thread::spawn({
+            let pipe = Arc::clone(&pipe);
+            move || read(&pipe)
+        });
+        write(&pipe, 0, &[7]).unwrap();
+        pipe.seek(4).unwrap();
+        write(&pipe, 4, &[9]).unwrap();
+        let byte = reader.join().unwrap();
+        assert!(byte == Ok(7) || byte == Ok(9), "{byte:?}");
+    });
+}
+
+// --- a waiting writer is woken ------------------------------------------------------------------------
+
+fn waits_for_room_until(free: impl Fn(&LoomPipe) + Send + Sync + Copy + 'static) {
+    loom::model(move || {
+        let pipe = pipe(1);
+        write(&pipe, 0, &[7]).unwrap();
+        let writer = thread::spawn({
+            let pipe = Arc::clone(&pipe);
+            move || {
+                if pipe.wait_room(1, None) == Ok(true) {
+                    let at = pipe.tail();
+                    write(&pipe, at, &[8]).unwrap();
+                }
+            }
+        });
+        free(&pipe);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_writer_that_waits_for_room_is_woken_by_a_read_without_a_lock() {
+    waits_for_room_until(|pipe| assert_eq!(look(pipe, 1), Ok(vec![7])));
+}
+
+#[test]
+fn a_writer_that_waits_for_room_is_woken_by_a_blocking_read() {
+    waits_for_room_until(|pipe| assert_eq!(read(pipe), Ok(7)));
+}
+
+#[test]
+fn a_writer_that_waits_for_room_is_woken_by_a_seek() {
+    waits_for_room_until(|pipe| pipe.seek(4).unwrap());
+}
+
+#[test]
+fn a_writer_that_waits_for_room_is_woken_by_close() {
+    waits_for_room_until(LoomPipe::close);
+}
+
+#[test]
+fn a_writer_that_waits_for_room_is_woken_by_abort() {
+    waits_for_room_until(|pipe| pipe.abort("broken"));
+}
+
+// --- a seek and a copy keep out of each other's way ------------------------------------------------------
+
+#[test]
+fn a_seek_waits_for_the_copy_that_is_running() {
+    loom::model(|| {
+        let pipe = pipe(2);
+        write(&pipe, 0, &[1, 2]).unwrap();
+        let reader = thread::spawn({
+            let pipe = Arc::clone(&pipe);
+            move || look(&pipe, 2)
+        });
+        pipe.seek(4).unwrap();
+        write(&pipe, 4, &[5, 6]).unwrap();
+        let seen = reader.join().unwrap();
+        let allowed = [Ok(vec![1, 2]), Ok(vec![5, 6]), Err("not yet")];
+        assert!(allowed.contains(&seen), "{seen:?}");
+    });
+}
+
+#[test]
+fn a_seek_away_from_an_end_never_shows_that_end() {
+    loom::model(|| {
+        let pipe = pipe(1);
+        write(&pipe, 0, &[7]).unwrap();
+        pipe.close();
+        let reader = thread::spawn({
+            let pipe = Arc::clone(&pipe);
+            move || look(&pipe, 1)
+        });
+        pipe.seek(4).unwrap();
+        let seen = reader.join().unwrap();
+        assert!(seen == Ok(vec![7]) || seen == Err("not yet"), "{seen:?}");
+    });
+}
+
+// --- one reader -----------------------------------------------------------------------------------------
+
+#[test]
+fn two_readers_never_get_the_same_byte() {
+    loom::model(|| {
+        let pipe = pipe(2);
+        write(&pipe, 0, &[1, 2]).unwrap();
+        let other = thread::spawn({
+            let pipe = Arc::clone(&pipe);
+            move || look(&pipe, 1)
+        });
+        let ours = look(&pipe, 1);
+        let mut seen = [ours, other.join().unwrap()];
+        seen.sort();
+        let (one, two, busy) = (Ok(vec![1]), Ok(vec![2]), Err("busy"));
+        assert!(
+            seen == [one.clone(), two] || seen == [one, busy],
+            "{seen:?}"
+        );
+    });
+}

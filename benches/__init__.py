@@ -1,0 +1,1 @@
+"""Benchmarks of the client as a whole, each beside a baseline in the same run."""

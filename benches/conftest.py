@@ -1,0 +1,36 @@
+"""The options and fixtures of the benchmarks; `python -m benches.run` is the usual way in."""
+
+from __future__ import annotations
+
+import pytest
+
+from benches.board import Board
+
+BOARD = pytest.StashKey[Board]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--smoke", action="store_true", help="small sizes and one or two rounds; bounds are not held"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[BOARD] = Board(smoke=config.getoption("--smoke"))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    board = config.stash[BOARD]
+    if board.comparisons:
+        board.print()
+        print(f"raw numbers: {board.write()}")
+
+
+@pytest.fixture
+def board(pytestconfig: pytest.Config) -> Board:
+    return pytestconfig.stash[BOARD]
+
+
+@pytest.fixture
+def smoke(board: Board) -> bool:
+    return board.smoke

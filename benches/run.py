@@ -1,0 +1,30 @@
+"""Run the benchmarks: `python -m benches.run [--smoke] [--only NAME]`.
+
+Prints one table of ratios and writes the raw numbers under bench-results/. Status 1 when a bound is not
+kept (full run only) or a benchmark fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(prog="python -m benches.run", description=__doc__)
+    arguments.add_argument("--smoke", action="store_true", help="small sizes, under 90 seconds in all")
+    arguments.add_argument("--only", metavar="NAME", help="a benchmark's file or test name, or a part of it")
+    options = arguments.parse_args()
+    command = [str(Path(__file__).parent), "-q", "--no-header", "-p", "no:cacheprovider", "--tb=short", "-s"]
+    command += ["--benchmark-disable-gc", "--benchmark-columns=median,iqr,rounds"]
+    if options.smoke:
+        command += ["--smoke", "--benchmark-disable"]
+    if options.only:
+        command += ["-k", options.only]
+    return int(pytest.main(command))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,149 @@
+"""A paged resource in memory, that answers reads of ranges as well, or as badly, as servers do.
+
+`ScriptedPages` is a `stream.page.ReadRange`. Its behaviour is a set of choices, so that they combine:
+
+    pages = ScriptedPages(data, cap_bytes=65_536, end="done", faults={0: [errors.ConnectionLostError("…")]})
+    async with open_stream(pages) as stream: ...
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import trio
+
+from playhead.errors import PlayheadError, RangePastEndError, ServerError
+from playhead.stream.page import Page
+
+EndStyle = Literal["empty_blob", "empty_list", "done", "416", "refuse", "last_page_again"]
+
+
+@dataclass(kw_only=True)
+class ReadRecord:
+    """One read as the server saw it."""
+
+    start: int
+    end: int
+    cancelled: bool = False
+
+
+@dataclass(slots=True)
+class ScriptedPages:
+    """Serves `data`. Every choice's default is a server without faults.
+
+    Times are seconds of trio's clock, so that a `MockClock` plays them.
+    """
+
+    data: bytes
+    cap_bytes: int | None = None
+    """Most bytes of an answer."""
+    blobs_a_page: int = 1
+    ignore_range: bool = False
+    """Every answer is the whole resource."""
+    ignore_range_until_end: bool = False
+    """As `ignore_range`, but a read that starts past the end is answered as `end` says."""
+    own_page_bytes: int | None = None
+    """`start` is honoured, `end` is not: every answer has this many bytes."""
+    end: EndStyle = "empty_blob"
+    done_with_data: bool = False
+    """The last page has its data and a `[DONE]` blob."""
+    delay: Callable[[int, int, int], float] | float = 0.0
+    """Seconds before the answer to `(start, end, number of the read)`."""
+    serial: bool = False
+    """Reads are answered one after the other."""
+    faults: Mapping[int, Sequence[PlayheadError]] = field(default_factory=dict)
+    """Errors in place of the first answers to reads that hold this offset."""
+    stalls: Mapping[int, float] = field(default_factory=dict)
+    """Seconds that the first read that holds this offset waits."""
+    spoil: Callable[[int, bytes], bytes] | None = None
+    """Changes the bytes of a page: `(start, data)`."""
+    rewrite: Callable[[int, Page], Page] | None = None
+    """Changes a whole answer: `(start, page)`."""
+    endless: bool = False
+    """`data` comes again and again."""
+    plain: bool = False
+    """Blobs are plain bytes, not base64 text."""
+    mime_type: str | None = "application/octet-stream"
+    reads: list[ReadRecord] = field(default_factory=list)
+    in_flight: int = 0
+    in_flight_max: int = 0
+    _turn: trio.Lock = field(default_factory=trio.Lock)
+    _struck: dict[int, int] = field(default_factory=dict)
+
+    async def __call__(self, start: int, end: int) -> Page:
+        record = ReadRecord(start=start, end=end)
+        number = len(self.reads)
+        self.reads.append(record)
+        self.in_flight += 1
+        self.in_flight_max = max(self.in_flight_max, self.in_flight)
+        try:
+            if self.serial:
+                async with self._turn:
+                    return await self._answer(start, end, number)
+            return await self._answer(start, end, number)
+        except trio.Cancelled:
+            record.cancelled = True
+            raise
+        finally:
+            self.in_flight -= 1
+
+    async def _answer(self, start: int, end: int, number: int) -> Page:
+        delay = self.delay if isinstance(self.delay, int | float) else self.delay(start, end, number)
+        await trio.sleep(delay)
+        for at, seconds in self.stalls.items():
+            if start <= at < end and self._strike(-1 - at) == 0:
+                await trio.sleep(seconds)
+        for at, errors in self.faults.items():
+            if start <= at < end and (nth := self._strike(at)) < len(errors):
+                raise errors[nth]
+        page = self._page(start, end)
+        return page if self.rewrite is None else self.rewrite(start, page)
+
+    def _strike(self, key: int) -> int:
+        nth = self._struck.get(key, 0)
+        self._struck[key] = nth + 1
+        return nth
+
+    def _page(self, start: int, end: int) -> Page:
+        size = len(self.data)
+        if self.ignore_range or (self.ignore_range_until_end and start < size):
+            start, end = 0, size
+        elif self.own_page_bytes is not None:
+            end = start + self.own_page_bytes
+        elif self.cap_bytes is not None:
+            end = min(end, start + self.cap_bytes)
+        if self.endless:
+            repeats = -(-end // size)
+            chunk = (self.data * (repeats - start // size))[start % size :][: end - start]
+        else:
+            chunk = self.data[start:end]
+        if not chunk and not self.ignore_range:
+            return self._past_the_end(start)
+        if self.spoil is not None:
+            chunk = self.spoil(start, chunk)
+        step = max(1, -(-len(chunk) // self.blobs_a_page))
+        blobs = [chunk[at : at + step] for at in range(0, len(chunk), step)]
+        if self.done_with_data and start + len(chunk) >= size:
+            blobs.append(b"[DONE]")
+        return Page(blobs=tuple(self._blob(blob) for blob in blobs), mime_type=self.mime_type)
+
+    def _past_the_end(self, start: int) -> Page:
+        match self.end:
+            case "empty_blob":
+                return Page(blobs=(self._blob(b""),))
+            case "empty_list":
+                return Page(blobs=())
+            case "done":
+                return Page(blobs=(self._blob(b"[DONE]"),))
+            case "416":
+                raise RangePastEndError(f"no bytes at {start}", code=-32000)
+            case "refuse":
+                raise ServerError(f"bad range: {start}", code=-32602)
+            case "last_page_again":
+                return Page(blobs=(self._blob(self.data[-1000:]),))
+
+    def _blob(self, data: bytes) -> str | bytes:
+        return data if self.plain else base64.b64encode(data).decode()

@@ -102,8 +102,9 @@ async def fetch_range(
     headers = {"range": f"bytes={start}-{end - 1}", "accept-encoding": "identity"}
     if etag is not None and not etag.startswith("W/"):
         headers["if-range"] = etag
+    checked = check_url(url)
     with _as_playhead_errors(url):
-        async with client.stream("GET", url, headers=headers) as response:
+        async with client.stream("GET", checked, headers=headers) as response:
             _check_status(response, url, start)
             _same_version(url, start, etag, response.headers.get("etag"))
             total_bytes: int | None

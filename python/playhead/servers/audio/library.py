@@ -75,7 +75,7 @@ class Library:
         """The track whose title fits best, or None where no title is near. An empty query finds the first.
 
         Upper and lower case do not matter. In order: the same title, a title that contains the query (the
-        shortest), a title that the query contains, a title with all its words, a title spelt alike.
+        shortest), a title with all its words, a title that the query contains, a title spelt alike.
         """
         wanted = " ".join(query.casefold().split())
         if not wanted:
@@ -85,9 +85,9 @@ class Library:
         if wanted in titles:
             return titles[wanted]
         candidates = [title for title in by_length if wanted in title]
-        candidates += [title for title in reversed(by_length) if title in wanted]
         words = set(wanted.split())
         candidates += [title for title in by_length if words <= set(title.replace(":", " ").split())]
+        candidates += [title for title in reversed(by_length) if title in wanted]
         candidates += difflib.get_close_matches(wanted, by_length, n=1, cutoff=_CLOSE_ENOUGH)
         return titles[candidates[0]] if candidates else None
 
@@ -95,9 +95,11 @@ class Library:
 def _track(path: Path, title: str | None) -> Track:
     digest = hashlib.sha256(path.name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     suffix = path.suffix.lower()
+    # A file name may hold bytes that are no UTF-8; a title goes into JSON, which cannot.
+    stem = path.stem.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return Track(
         id=digest + suffix,
-        title=title or path.stem.replace("_", " ").replace("-", " ").strip() or path.stem,
+        title=title or stem.replace("_", " ").replace("-", " ").strip() or stem,
         path=path,
         mime_type=MIME_TYPES[suffix],
         size_bytes=path.stat().st_size,

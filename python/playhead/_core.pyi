@@ -12,6 +12,7 @@ __all__ = [
     "Request",
     "__version__",
     "decode_base64",
+    "scale_pcm16",
 ]
 
 __version__: Final[str]
@@ -24,6 +25,15 @@ def decode_base64(text: str | Buffer, /) -> bytes:
     Raises:
         Base64Error: The text's first fault, by kind and index (the sender's fault).
         BufferError, TypeError: No contiguous bytes can be had from `text` (yours).
+    """
+
+def scale_pcm16(pcm: Buffer, start_gain: float, end_gain: float, /) -> None:
+    """Scales native-endian 16-bit samples in place by a gain going evenly from `start_gain` to `end_gain`.
+
+    Gains are 0.0 to 1.0, others are clamped; 1.0 changes no sample. For an audio callback.
+
+    Raises:
+        BufferError, TypeError: `pcm` has no writable, contiguous bytes (yours).
     """
 
 @final

@@ -7,6 +7,7 @@
 mod base64;
 mod buffer;
 mod error;
+mod gain;
 mod pipe;
 mod planner;
 mod wake;
@@ -19,6 +20,8 @@ mod _core {
 
     #[pymodule_export]
     use super::base64::decode_base64;
+    #[pymodule_export]
+    use super::gain::scale_pcm16;
     #[pymodule_export]
     use super::pipe::PyPipe;
     #[pymodule_export]

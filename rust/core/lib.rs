@@ -12,6 +12,7 @@
 
 pub mod base64;
 pub mod error;
+pub mod gain;
 pub mod payload;
 pub mod pipe;
 pub mod planner;

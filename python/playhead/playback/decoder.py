@@ -1,0 +1,166 @@
+"""PCM out of a stream that is still arriving: miniaudio's decoders, and raw samples.
+
+miniaudio's `stream_any` wants the rate and channels before it has seen the stream, and resamples to
+them. Playhead keeps the file's own (the device resamples, once, where it must; a wave file and a hash
+stay equal to a local decode), so this calls the same three functions of miniaudio's C interface itself:
+rate 0 and channels 0 mean "the file's own".
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from typing import TYPE_CHECKING, Protocol
+
+import miniaudio
+
+from playhead.errors import DecodeError, UnsupportedFormatError
+from playhead.playback.durations import HEAD_BYTES, duration_seconds
+from playhead.playback.formats import SNIFF_BYTES, AudioFormat, Identified, PcmFormat, RawPcm, identify
+from playhead.playback.source import DecoderSource
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_ffi, _lib = miniaudio.ffi, miniaudio.lib
+
+FIRST_FRAMES = 1024
+"""Frames of the first piece: less than one MP3 frame, so that sound starts with the first."""
+FRAMES = 4096
+"""Frames of every other piece: 85 ms at 48 kHz, a quarter of the PCM pipe."""
+
+SEARCH_BYTES = {AudioFormat.MP3: 512 * 1024}
+"""Bytes read in search of the first sound. MPEG audio has next to no signature, so noise and error pages
+must end here."""
+HEADER_BYTES = 16 * 1024 * 1024
+"""The same for the formats with a signature: Vorbis and FLAC may carry a cover picture in their headers."""
+
+_ENCODINGS = {
+    AudioFormat.MP3: miniaudio.FileFormat.MP3,
+    AudioFormat.FLAC: miniaudio.FileFormat.FLAC,
+    AudioFormat.WAV: miniaudio.FileFormat.WAV,
+    AudioFormat.VORBIS: miniaudio.FileFormat.VORBIS,
+}
+
+
+class PcmDecoder(Protocol):
+    """Blocking; for one thread. An `av` decoder for more formats fits in here."""
+
+    @property
+    def format(self) -> PcmFormat: ...
+    @property
+    def duration_seconds(self) -> float | None: ...
+
+    def read(self) -> Buffer:
+        """The next piece of PCM, whole frames, valid until the next call; empty at the end, and from then on.
+
+        Raises the stream's own error, after the sound before it, and `DecodeError` where the bytes are
+        damaged.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free the decoder. Idempotent."""
+        ...
+
+
+def open_decoder(
+    source: DecoderSource, *, mime_type: str | None, uri: str | None, size_bytes: int | None = None
+) -> PcmDecoder:
+    """Find out what the stream is and read as far as its rate and channels. Blocks while bytes arrive.
+
+    Raises `UnsupportedFormatError` where it is nothing that is decoded here, and the stream's own error.
+    """
+    head = source.peek(SNIFF_BYTES)
+    found = identify(head, mime_type=mime_type, uri=uri)
+    if found.raw is not None:
+        return RawPcmDecoder(source, found.raw, size_bytes=size_bytes)
+    source.search_bytes = SEARCH_BYTES.get(found.format, HEADER_BYTES)
+    return MiniaudioDecoder(source, found, head=head)
+
+
+class MiniaudioDecoder:
+    """One of miniaudio's four decoders over a source."""
+
+    def __init__(self, source: DecoderSource, found: Identified, *, head: bytes) -> None:
+        self._source = source
+        self._name = found.format.value
+        self._handle = _ffi.new_handle(source)  # C holds no reference to it
+        self._decoder = _ffi.new("ma_decoder *")
+        self._open = False
+        config = _lib.ma_decoder_config_init(miniaudio.SampleFormat.SIGNED16.value, 0, 0)
+        config.encodingFormat = _ENCODINGS[found.format].value
+        result = _lib.ma_decoder_init(
+            _lib._internal_decoder_read_callback,
+            _lib._internal_decoder_seek_callback,
+            self._handle,
+            _ffi.addressof(config),
+            self._decoder,
+        )
+        if source.failure is not None:
+            if result == _lib.MA_SUCCESS:
+                _lib.ma_decoder_uninit(self._decoder)
+            raise source.failure
+        if result != _lib.MA_SUCCESS:
+            raise UnsupportedFormatError(
+                f"the stream begins like {self._name}, but no {self._name} could be decoded from it "
+                f"(miniaudio's result {result}): it is damaged, cut off, or something else"
+            )
+        self._open = True
+        self.format = PcmFormat(rate_hz=self._decoder.outputSampleRate, channels=self._decoder.outputChannels)
+        # FLAC says it at its very beginning, the others just before the first sound.
+        header = head if found.format is AudioFormat.FLAC else source.recent(HEAD_BYTES)
+        self.duration_seconds = duration_seconds(header, audio_format=found.format, pcm=self.format)
+        self._frames = FIRST_FRAMES
+        self._buffer = _ffi.new("int8_t[]", FRAMES * self.format.frame_bytes)
+        self._got = _ffi.new("ma_uint64 *")
+
+    def read(self) -> Buffer:
+        if not self._open:
+            return b""
+        result = _lib.ma_decoder_read_pcm_frames(self._decoder, self._buffer, self._frames, self._got)
+        frames = self._got[0]
+        if frames:
+            self._frames = FRAMES
+            piece: Buffer = _ffi.buffer(self._buffer, frames * self.format.frame_bytes)
+            return piece
+        self.close()
+        if self._source.failure is not None:
+            raise self._source.failure
+        if result not in (_lib.MA_SUCCESS, _lib.MA_AT_END):
+            raise DecodeError(
+                f"the {self._name} decoder gave up in mid-stream (miniaudio's result {result}): its "
+                "bytes are damaged"
+            )
+        return b""
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            _lib.ma_decoder_uninit(self._decoder)
+
+
+class RawPcmDecoder:
+    """Samples without a header: only their byte order may change."""
+
+    def __init__(self, source: DecoderSource, raw: RawPcm, *, size_bytes: int | None) -> None:
+        self.format = raw.format
+        self.duration_seconds = None if size_bytes is None else size_bytes / raw.format.bytes_per_second
+        self._source = source
+        self._swap = raw.big_endian != (sys.byteorder == "big")
+        self._rest = b""
+
+    def read(self) -> Buffer:
+        frame_bytes = self.format.frame_bytes
+        while piece := self._source.read(FRAMES * frame_bytes):
+            data = self._rest + bytes(piece)
+            whole = len(data) - len(data) % frame_bytes
+            self._rest = data[whole:]
+            if whole:
+                samples = array("h", data[:whole])
+                if self._swap:
+                    samples.byteswap()
+                return samples
+        return b""  # half a frame at the end is not a sound
+
+    def close(self) -> None: ...

@@ -1,0 +1,63 @@
+"""A .wav file, as fast as the decoder gives."""
+
+from __future__ import annotations
+
+import secrets
+import wave
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import BinaryIO
+
+from playhead.errors import PlaybackError
+from playhead.playback.feed import PcmFeed
+from playhead.playback.threads import run_thread
+
+TAKE_FRAMES = 8192
+MAX_DATA_BYTES = 0xFFFF_FFFF - 64
+"""RIFF counts its bytes in 32 bits, header included: six hours of CD audio."""
+
+
+class WaveSink:
+    """Writes what is played to `path`, in its own rate and channels.
+
+    The file appears under its name when it is whole; a stream that breaks or is stopped leaves nothing.
+    An existing file is replaced. Each item played replaces the one before.
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self._path = Path(path)
+
+    @property
+    def name(self) -> str:
+        return f"wave:{self._path}"
+
+    async def play(self, feed: PcmFeed) -> None:
+        """See `Sink.play`. Raises `OSError` where the file cannot be written, `PlaybackError` past 4 GiB."""
+        await run_thread(partial(self._write, feed), wake=feed.close)
+
+    def _write(self, feed: PcmFeed) -> None:
+        part = self._path.with_name(f".{self._path.name}.{secrets.token_hex(4)}.part")
+        try:
+            with part.open("xb") as file:
+                _write_wave(file, feed)
+            part.replace(self._path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def _write_wave(file: BinaryIO, feed: PcmFeed) -> None:
+    buffer = memoryview(bytearray(TAKE_FRAMES * feed.format.frame_bytes))
+    data_bytes = 0
+    with wave.open(file, "wb") as output:
+        output.setnchannels(feed.format.channels)
+        output.setsampwidth(2)
+        output.setframerate(feed.format.rate_hz)
+        while sound := feed.take(buffer):
+            data_bytes += sound
+            if data_bytes > MAX_DATA_BYTES:
+                raise PlaybackError(
+                    f"a .wav file ends at 4 GiB and the stream goes on: nothing was kept of {feed.format}; "
+                    "play to another sink, or a shorter piece"
+                )
+            output.writeframes(buffer[:sound])

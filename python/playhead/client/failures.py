@@ -14,6 +14,7 @@ from mcp_types import CONNECTION_CLOSED, PARSE_ERROR, REQUEST_TIMEOUT, ErrorData
 from playhead.errors import (
     ConnectionLostError,
     DeadlineError,
+    LimitError,
     PlayheadError,
     ProtocolError,
     RangePastEndError,
@@ -21,6 +22,8 @@ from playhead.errors import (
 )
 
 PAST_END = re.compile(r"\b416\b|range not satisfiable|not satisfiable", re.IGNORECASE)
+EVENT_LIMIT = re.compile(r"^SSE stream failed: Server-sent event exceeded the (\d+) byte limit")
+"""How the SDK says it; a peer that says the same gets the same error, and gains nothing by it."""
 QUOTED_CHARS = 500
 """How much of a peer's own words goes into a message."""
 
@@ -35,6 +38,15 @@ def from_answer(error: ErrorData, *, method: str, server: str) -> PlayheadError:
     if error.code == PARSE_ERROR and said.startswith("Failed to parse"):
         # The SDK's own words for a body or event that is not JSON-RPC.
         return ProtocolError(f"{server} answered {method} with something that is not JSON-RPC: {said}")
+    if error.code == CONNECTION_CLOSED and (cut := EVENT_LIMIT.search(said)) is not None:
+        allowed = int(cut.group(1))
+        return LimitError(
+            f"{server} answered {method} with an event longer than {allowed} bytes; ask for smaller pages, or"
+            " raise Limits.message_bytes",
+            limit="message_bytes",
+            allowed=allowed,
+            got=allowed + 1,
+        )
     kind = RangePastEndError if method == "resources/read" and PAST_END.search(said) else ServerError
     return kind(
         f"{server} answered {method} with error {error.code}: {said}", code=error.code, data=error.data

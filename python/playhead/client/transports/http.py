@@ -37,6 +37,7 @@ from playhead.errors import (
     AccessDeniedError,
     ConnectionLostError,
     HttpStatusError,
+    LimitError,
     PlayheadError,
     ProtocolError,
     SessionLostError,
@@ -176,10 +177,12 @@ class OneRequestClient(httpx2.AsyncClient):
             request.extensions = {**request.extensions, "timeout": _bounded(COURTESY_SECONDS)}
         try:
             response = await super().send(request, **how)
-            if call.request_id is None:
-                return response
-            self._observer.touch(call.request_id)
-            return await self._answer(response, call)
+            if call.request_id is not None:
+                self._observer.touch(call.request_id)
+                return await self._answer(response, call)
+            if request.method == "POST" and response.next_request is None:
+                return await _read_off(response)
+            return response
         except (httpx2.RequestError, OAuthFlowError, OSError, PlayheadError) as error:
             return self._failed(request, call, _as_ours(error, request))
 
@@ -187,9 +190,8 @@ class OneRequestClient(httpx2.AsyncClient):
         request.extensions = {**request.extensions, "timeout": _bounded(COURTESY_SECONDS)}
         with trio.move_on_after(COURTESY_SECONDS):
             try:
-                response = await super().send(request, **how)
-                await response.aclose()
-            except (httpx2.RequestError, OAuthFlowError, OSError):
+                await _read_off(await super().send(request, **how))
+            except (httpx2.RequestError, OAuthFlowError, OSError, LimitError):
                 # Nobody waits for it: the request it cancels has been given up already.
                 return
 
@@ -260,6 +262,15 @@ class Call:
             method if isinstance(method, str) else "response",
             message.get("id") if method is not None else None,
         )
+
+
+async def _read_off(response: httpx2.Response) -> httpx2.Response:
+    """The answer to a notification. The SDK doesn't read it, and an unread answer costs its connection."""
+    try:
+        await read_at_most(response, ERROR_BODY_BYTES, touched=lambda: None)
+    finally:
+        await response.aclose()
+    return httpx2.Response(response.status_code, request=response.request)
 
 
 def _bounded(seconds: float) -> dict[str, float | None]:

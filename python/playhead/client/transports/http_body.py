@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from typing import Final
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Final, cast
 
 import httpx2
 import trio
@@ -23,13 +24,19 @@ async def read_at_most(response: httpx2.Response, allowed: int, *, touched: Call
         raise _too_big(allowed, int(announced))
     chunks: list[bytes] = []
     got = 0
-    async for chunk in response.aiter_raw():
-        touched()
-        got += len(chunk)
-        if got > allowed:
-            raise _too_big(allowed, got)
-        chunks.append(chunk)
+    async with aclosing(_chunks_of(response)) as arriving:
+        async for chunk in arriving:
+            touched()
+            got += len(chunk)
+            if got > allowed:
+                raise _too_big(allowed, got)
+            chunks.append(chunk)
     return b"".join(chunks)
+
+
+def _chunks_of(response: httpx2.Response) -> AsyncGenerator[bytes]:
+    # It is a generator, though its signature does not say so; it must be closed where it was left early.
+    return cast("AsyncGenerator[bytes]", response.aiter_raw())
 
 
 def _too_big(allowed: int, got: int) -> LimitError:
@@ -58,7 +65,7 @@ class WatchedBody(httpx2.AsyncByteStream):
         place: str,
     ) -> None:
         self._response = response
-        self._chunks = response.aiter_raw()
+        self._chunks = _chunks_of(response)
         self._touched = touched
         self._broken = broken
         self._place = place
@@ -85,6 +92,7 @@ class WatchedBody(httpx2.AsyncByteStream):
             if not self._over:
                 await self._drain()
         finally:
+            await self._chunks.aclose()
             await self._response.aclose()
 
     async def _drain(self) -> None:

@@ -1,0 +1,406 @@
+"""What breaks below JSON-RPC: each fault fails the request it hit, with its own error, and nothing else."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import struct
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from playhead.client import Session, connect
+from playhead.config.servers import ServerConfig
+from playhead.errors import (
+    AccessDeniedError,
+    ConnectError,
+    ConnectionLostError,
+    DeadlineError,
+    HttpStatusError,
+    LimitError,
+    PlayheadError,
+    ProtocolError,
+    RangePastEndError,
+    ServerError,
+    SessionLostError,
+)
+from playhead.limits import Limits
+from tests.servers.raw_http import Exchange, Handler, raw_http
+
+PAGE = {"contents": [{"uri": "x:", "blob": "eHh4"}]}
+
+
+async def read(session: Session) -> tuple[str | bytes, ...]:
+    return (await session.read_resource("x:")).blobs
+
+
+def first_then_pages(fault: Handler) -> Handler:
+    """A handler that does `fault` to the first request and answers the others."""
+    struck = False
+
+    async def handle(exchange: Exchange) -> None:
+        nonlocal struck
+        if struck:
+            await exchange.result(PAGE)
+        else:
+            struck = True
+            await fault(exchange)
+
+    return handle
+
+
+async def hang_up(exchange: Exchange) -> None:
+    await exchange.hang_up()
+
+
+async def break_body(exchange: Exchange) -> None:
+    await exchange.raw(b"HTTP/1.1 200 X\r\ncontent-type: application/json\r\ncontent-length: 999\r\n\r\n{")
+    await exchange.hang_up()
+
+
+async def reset_body(exchange: Exchange) -> None:
+    await exchange.raw(b"HTTP/1.1 200 X\r\ncontent-type: application/json\r\ncontent-length: 999\r\n\r\n{")
+    exchange.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    await exchange.hang_up()
+
+
+async def break_stream(exchange: Exchange) -> None:
+    await exchange.raw(
+        b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n4\r\ndata\r\n"
+    )
+    await exchange.hang_up()
+
+
+async def end_stream(exchange: Exchange) -> None:
+    await exchange.body(b": nothing\n\n", kind="text/event-stream")
+
+
+async def speak_nonsense(exchange: Exchange) -> None:
+    await exchange.raw(b"SMTP ready\r\n\r\n")
+    await exchange.hang_up()
+
+
+async def answer_500(exchange: Exchange) -> None:
+    await exchange.body(b"oh", status=500, kind="text/plain")
+
+
+async def answer_html(exchange: Exchange) -> None:
+    await exchange.body(b"<html>", kind="text/html")
+
+
+async def answer_202(exchange: Exchange) -> None:
+    await exchange.body(b"", status=202)
+
+
+async def answer_no_json(exchange: Exchange) -> None:
+    await exchange.body(b"{]")
+
+
+async def answer_400(exchange: Exchange) -> None:
+    await exchange.body(b"no", status=400, kind="text/plain")
+
+
+async def answer_403(exchange: Exchange) -> None:
+    await exchange.body(b"no", status=403, kind="text/plain")
+
+
+async def answer_past_end(exchange: Exchange) -> None:
+    await exchange.error(-32602, "HTTP 416 Range Not Satisfiable")
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (hang_up, ConnectionLostError),
+        (break_body, ConnectionLostError),
+        (reset_body, ConnectionLostError),
+        (break_stream, ConnectionLostError),
+        (end_stream, ConnectionLostError),
+        (speak_nonsense, ConnectionLostError),
+        (answer_500, HttpStatusError),
+        (answer_html, ProtocolError),
+        (answer_202, ServerError),
+        (answer_no_json, ProtocolError),
+        (answer_400, ProtocolError),
+        (answer_403, AccessDeniedError),
+        (answer_past_end, RangePastEndError),
+    ],
+    ids=lambda value: value.__name__,
+)
+async def test_a_fault_fails_its_request_and_the_next_one_works(
+    fault: Handler, error: type[PlayheadError]
+) -> None:
+    async with raw_http(first_then_pages(fault)) as server, connect(server.url) as session:
+        with pytest.raises(error):
+            await read(session)
+        assert await read(session) == ("eHh4",)
+        assert session.statistics().reconnects == 0
+
+
+async def test_the_other_requests_in_flight_live_through_a_fault() -> None:
+    struck = trio.Event()
+    answered: list[tuple[str | bytes, ...]] = []
+
+    async def handle(exchange: Exchange) -> None:
+        if exchange.message["params"]["uri"] == "x:bad":
+            await exchange.hang_up()
+            struck.set()
+        else:
+            await struck.wait()
+            await exchange.result(PAGE)
+
+    async with raw_http(handle) as server, connect(server.url) as session:
+
+        async def good() -> None:
+            answered.append(await read(session))
+
+        async def bad() -> None:
+            with pytest.raises(ConnectionLostError):
+                await session.read_resource("x:bad")
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(good)
+            nursery.start_soon(bad)
+    assert answered == [("eHh4",)] * 4
+
+
+@pytest.mark.parametrize("code", [-32000, -32001, -32600, 0, -32603])
+async def test_a_code_sent_by_the_peer_is_its_answer(code: int) -> None:
+    async def handle(exchange: Exchange) -> None:
+        await exchange.error(code, "Connection closed")
+
+    async with raw_http(handle) as server, connect(server.url) as session:
+        with pytest.raises(ServerError) as caught:
+            await read(session)
+        assert caught.value.code == code
+
+
+@pytest.mark.parametrize("with_body", [True, False])
+async def test_a_lost_session_is_renewed_once_for_all_who_wait(with_body: bool) -> None:
+    readers = 5
+    waiting = 0
+    all_wait = trio.Event()
+
+    async def handle(exchange: Exchange) -> None:
+        nonlocal waiting
+        if exchange.headers["mcp-session-id"] != "s-1":
+            await exchange.result(PAGE)
+            return
+        waiting += 1
+        if waiting == readers:
+            all_wait.set()
+        await all_wait.wait()
+        if with_body:
+            await exchange.error(-32600, "Session not found", status=404)
+        else:
+            await exchange.body(b"", status=404, kind="text/plain")
+
+    async with raw_http(handle, session="s") as server, connect(server.url) as session:
+
+        async def lost() -> None:
+            with pytest.raises(SessionLostError):
+                await read(session)
+            assert await read(session) == ("eHh4",)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(readers):
+                nursery.start_soon(lost)
+        assert server.methods.count("initialize") == 2
+        assert session.statistics().reconnects == 1
+
+
+async def test_bytes_that_keep_coming_hold_off_the_deadline(mock_clock: MockClock) -> None:
+    async def handle(exchange: Exchange) -> None:
+        await exchange.raw(b"HTTP/1.1 200 X\r\ncontent-type: application/json\r\ncontent-length: 999\r\n\r\n")
+        for _ in range(8):
+            mock_clock.jump(20)
+            await exchange.raw(b" ")
+            # Let the byte arrive: both ends are in this process.
+            await trio.testing.wait_all_tasks_blocked(0.01)
+        answer = b'{"jsonrpc":"2.0","id":%d,"result":{"contents":[]}}' % exchange.message["id"]
+        await exchange.raw(answer + b" " * (999 - 8 - len(answer)))
+
+    async with raw_http(handle) as server, connect(server.url) as session:
+        assert await read(session) == ()
+
+
+async def test_silence_ends_a_read_and_is_cancelled_on_the_wire(mock_clock: MockClock) -> None:
+    async def handle(exchange: Exchange) -> None:
+        if exchange.message["params"]["uri"] == "x:":
+            mock_clock.jump(31)
+            await trio.sleep_forever()
+        await exchange.result(PAGE)
+
+    async with raw_http(handle) as server, connect(server.url) as session:
+        with pytest.raises(DeadlineError, match=r"127\.0\.0\.1.*resources/read in 30 s"):
+            await read(session)
+        assert (await session.read_resource("x:other")).blobs == ("eHh4",)
+        while "notifications/cancelled" not in server.methods:
+            await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_a_caller_that_gives_up_cancels_on_the_wire() -> None:
+    came = trio.Event()
+
+    async def handle(exchange: Exchange) -> None:
+        came.set()
+        await trio.sleep_forever()
+
+    async with raw_http(handle) as server, connect(server.url) as session, trio.open_nursery() as nursery:
+        nursery.start_soon(read, session)
+        await came.wait()
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            while "notifications/cancelled" not in server.methods:
+                await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_a_handshake_that_hangs_costs_its_allowance_once(autojump_clock: MockClock) -> None:
+    async def never(exchange: Exchange) -> None:
+        await trio.sleep_forever()
+
+    async with raw_http(never) as server:
+        server.greet = _no_handshake
+        began = trio.current_time()
+        with pytest.raises(ConnectError, match=r"handshake in 10 s"):
+            async with connect(server.url):
+                raise AssertionError("connected")
+        assert trio.current_time() - began == pytest.approx(10, abs=1)
+
+
+async def _no_handshake(_exchange: Exchange) -> bool:
+    return False
+
+
+async def test_a_web_page_is_not_taken_for_a_server() -> None:
+    async with raw_http(answer_html) as server:
+        server.greet = _no_handshake
+        with pytest.raises(ConnectError, match="text/html in place of JSON"):
+            async with connect(server.url):
+                raise AssertionError("connected")
+
+
+async def test_refused_credentials_are_named_and_not_asked_twice() -> None:
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.body(b"", status=401, kind="text/plain")
+
+    async with raw_http(refuse) as server:
+        server.greet = _no_handshake
+        with pytest.raises(ConnectError, match="HTTP 401") as caught:
+            async with connect(server.url):
+                raise AssertionError("connected")
+        assert isinstance(caught.value.__cause__, AccessDeniedError)
+        assert server.methods == ["server/discover"]
+
+
+async def test_a_port_where_nobody_listens_is_one_error() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/mcp"
+        with pytest.raises(ConnectError, match="is the server running there"):
+            async with connect(url):
+                raise AssertionError("connected")
+
+
+SMALL = Limits(message_bytes=100_000)
+
+
+async def big_json(exchange: Exchange) -> None:
+    await exchange.result({"contents": [{"uri": "x:", "blob": "A" * 200_000}]})
+
+
+async def big_unannounced(exchange: Exchange) -> None:
+    await exchange.raw(
+        b"HTTP/1.1 200 X\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+    )
+    while True:
+        await exchange.raw(b"2710\r\n" + b" " * 10_000 + b"\r\n")
+
+
+async def big_event(exchange: Exchange) -> None:
+    await exchange.raw(
+        b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        b"6\r\ndata: \r\n"
+    )
+    while True:
+        await exchange.raw(b"2710\r\n" + b"x" * 10_000 + b"\r\n")
+
+
+@pytest.mark.filterwarnings(
+    # The HTTP libraries chain generators, and closing the outer leaves the inner to trio's collector.
+    "ignore:Async generator 'httpcore2:ResourceWarning",
+    "ignore:Async generator 'httpx2:ResourceWarning",
+)
+@pytest.mark.parametrize("flood", [big_json, big_unannounced, big_event], ids=lambda value: value.__name__)
+async def test_an_answer_past_the_limit_is_cut_while_it_arrives(flood: Handler) -> None:
+    async with raw_http(first_then_pages(flood)) as server, connect(server.url, limits=SMALL) as session:
+        with pytest.raises(LimitError) as caught:
+            await read(session)
+        assert caught.value.limit == "message_bytes"
+        assert await read(session) == ("eHh4",)
+
+
+async def test_a_result_that_nests_too_deep_is_refused() -> None:
+    async def nest(exchange: Exchange) -> None:
+        result: dict[str, object] = {"contents": []}
+        for _ in range(150):
+            result = {"contents": [], "more": result}
+        await exchange.result(result)
+
+    async with raw_http(first_then_pages(nest)) as server, connect(server.url) as session:
+        with pytest.raises(LimitError) as caught:
+            await read(session)
+        assert caught.value.limit == "json_depth"
+        assert await read(session) == ("eHh4",)
+
+
+async def test_a_server_slow_to_take_a_cancellation_holds_up_nobody(mock_clock: MockClock) -> None:
+    async def handle(exchange: Exchange) -> None:
+        if exchange.message["params"]["uri"] == "x:":
+            mock_clock.jump(31)
+            await trio.sleep_forever()
+        await exchange.result(PAGE)
+
+    async with raw_http(handle) as server:
+
+        async def stubborn(exchange: Exchange) -> bool:
+            if exchange.method == "notifications/cancelled":
+                await trio.sleep_forever()
+            return await server.handshake(exchange)
+
+        server.greet = stubborn
+        async with connect(server.url) as session:
+            with pytest.raises(DeadlineError):
+                await read(session)
+            assert (await session.read_resource("x:other")).blobs == ("eHh4",)
+
+
+async def test_secrets_are_in_no_error_repr_or_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    secret = "hush-hush-42"
+    seen: list[str] = []
+    for fault in (hang_up, answer_500, answer_403, answer_html):
+        async with raw_http(first_then_pages(fault)) as server:
+            host = server.url.removeprefix("http://")
+            config = ServerConfig(
+                name="quiet", url=f"http://user:{secret}@{host}?key={secret}", headers={"X-Key": secret}
+            )
+            async with connect(config) as session:
+                with pytest.raises(PlayheadError) as caught:
+                    await read(session)
+                seen += [str(caught.value), repr(config), session.name]
+            assert any(headers.get("x-key") == secret for headers in server.headers)
+            assert any(headers.get("authorization", "").startswith("Basic ") for headers in server.headers)
+    assert secret not in "".join(seen)
+    ours = [record.getMessage() for record in caplog.records if record.name.startswith("playhead")]
+    assert secret not in "".join(ours)
+
+
+async def test_a_header_that_cannot_be_sent_is_not_quoted() -> None:
+    config = ServerConfig(name="x", url="http://127.0.0.1:9/mcp", headers={"X-Key": "hush\nhush"})
+    with pytest.raises(ConnectError) as caught:
+        async with connect(config):
+            raise AssertionError("connected")
+    assert "hush" not in str(caught.value)

@@ -1,0 +1,141 @@
+"""An HTTP/1.1 server written by hand, because the faults it makes are ones that no framework lets through.
+
+It speaks the handshake of the old era by itself (and refuses `server/discover`), and hands every other
+request to the test, with the socket.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+Json = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request and the means to answer it, well or badly."""
+
+    verb: str
+    headers: dict[str, str]
+    message: Json
+    stream: trio.SocketStream
+    closed: bool = False
+
+    @property
+    def method(self) -> str:
+        return str(self.message.get("method", ""))
+
+    async def json(self, body: Json, *, status: int = 200, headers: str = "") -> None:
+        await self.body(json.dumps(body).encode(), status=status, headers=headers)
+
+    async def result(self, result: Json, *, headers: str = "") -> None:
+        await self.json({"jsonrpc": "2.0", "id": self.message["id"], "result": result}, headers=headers)
+
+    async def error(self, code: int, message: str, *, status: int = 200) -> None:
+        error = {"code": code, "message": message}
+        await self.json({"jsonrpc": "2.0", "id": self.message["id"], "error": error}, status=status)
+
+    async def body(
+        self, body: bytes, *, status: int = 200, kind: str = "application/json", headers: str = ""
+    ) -> None:
+        head = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n{headers}\r\n"
+        await self.stream.send_all(head.encode() + body)
+
+    async def raw(self, data: bytes) -> None:
+        await self.stream.send_all(data)
+
+    async def hang_up(self) -> None:
+        self.closed = True
+        await self.stream.aclose()
+
+
+Handler = Callable[[Exchange], Awaitable[None]]
+
+
+@dataclass(slots=True, kw_only=True)
+class RawServer:
+    url: str = ""
+    connections: int = 0
+    methods: list[str] = field(default_factory=list)
+    """Of every JSON-RPC message that came, in order."""
+    headers: list[dict[str, str]] = field(default_factory=list)
+    greet: Callable[[Exchange], Awaitable[bool]] | None = None
+    """In place of the handshake below; gives whether it answered."""
+    session: str | None = None
+    """Where given, the session id that `initialize` hands out, with the number of the handshake."""
+
+    async def handshake(self, exchange: Exchange) -> bool:
+        """Answer what belongs to a handshake of the old era; False for anything else."""
+        if exchange.verb != "POST":
+            await exchange.body(b"", status=405)
+        elif exchange.method == "server/discover":
+            await exchange.error(-32601, "Method not found")
+        elif exchange.method == "initialize":
+            count = self.methods.count("initialize")
+            session = f"mcp-session-id: {self.session}-{count}\r\n" if self.session else ""
+            await exchange.result(
+                {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "raw", "version": "1"},
+                },
+                headers=session,
+            )
+        elif "id" not in exchange.message:
+            await exchange.raw(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
+        else:
+            return False
+        return True
+
+
+@asynccontextmanager
+async def raw_http(handler: Handler, *, session: str | None = None) -> AsyncIterator[RawServer]:
+    """Serve on loopback; `handler` gets what is no handshake (it may be called for several at once)."""
+    server = RawServer(session=session)
+
+    async def serve(stream: trio.SocketStream) -> None:
+        server.connections += 1
+        try:
+            async with stream:
+                while (exchange := await _receive(stream)) is not None:
+                    server.methods.append(exchange.method)
+                    server.headers.append(exchange.headers)
+                    if not await (server.greet or server.handshake)(exchange):
+                        await handler(exchange)
+                    if exchange.closed:
+                        return
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return
+
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        port = listeners[0].socket.getsockname()[1]
+        server.url = f"http://127.0.0.1:{port}/mcp"
+        nursery.start_soon(trio.serve_listeners, serve, listeners)
+        yield server
+        nursery.cancel_scope.cancel()
+
+
+async def _receive(stream: trio.SocketStream) -> Exchange | None:
+    data = b""
+    while b"\r\n\r\n" not in data:
+        chunk = await stream.receive_some(65536)
+        if not chunk:
+            return None
+        data += chunk
+    head, _, body = data.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    length = int(headers.get("content-length", "0"))
+    while len(body) < length:
+        chunk = await stream.receive_some(65536)
+        if not chunk:
+            return None
+        body += chunk
+    return Exchange(first.split()[0], headers, json.loads(body) if body else {}, stream)

@@ -6,7 +6,11 @@
 //! model is the smallest that fails when the line it guards is taken out of ring.rs or pipe.rs; its name says
 //! which promise that is. Rings of one or two bytes, so that every write reuses a place.
 #![cfg(loom)]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed model is a panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failed model is a panic"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! `--cfg loom`, so that the model checker runs the shipped code and not a copy of it.
 //!
 //! loom has no clock: under it a timeout never fires. What a timeout leaves behind is tested with real
-//! threads in `tests/pipe_threads.rs`.
+//! threads in `tests/pipe_vs_model.rs`.
 
 use std::sync::PoisonError;
 use std::time::Duration;

@@ -1,0 +1,373 @@
+//! The pipe against a naive model: every byte of the resource that was ever given, in a plain vector.
+//!
+//! Rings of 16 bytes over a resource of 96, so that pages cross the seam, come out of order, overlap,
+//! repeat and contradict all the time.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failed test is a panic"
+)]
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use playhead_core::error::Error;
+use playhead_core::payload::Payload;
+use playhead_core::pipe::{Outcome, Pipe, Wake};
+use proptest::prelude::*;
+
+const CAPACITY: u64 = 16;
+const LENGTH: u64 = 96;
+
+struct NoWake;
+
+impl Wake for NoWake {
+    fn wake(&self) {}
+
+    fn wait_while(&self, _timeout: Option<Duration>, waiting: &mut dyn FnMut() -> bool) -> bool {
+        !waiting()
+    }
+}
+
+type TestPipe = Pipe<NoWake, &'static str>;
+
+/// The resource: what the byte at an offset is.
+fn byte_at(offset: u64) -> u8 {
+    (offset * 37 + 11) as u8
+}
+
+fn page(start: u64, len: u64) -> Vec<u8> {
+    (start..start + len).map(byte_at).collect()
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write {
+        start: u64,
+        len: u64,
+        is_text: bool,
+    },
+    /// A page whose byte `at` (modulo its length) is not the resource's.
+    WriteWrong {
+        start: u64,
+        len: u64,
+        at: u64,
+    },
+    /// A text whose symbol `at` (modulo its length) is none.
+    WriteBroken {
+        start: u64,
+        len: u64,
+        at: usize,
+    },
+    Read {
+        at_most: usize,
+        is_blocking: bool,
+    },
+    Seek(u64),
+    Close,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let start = 0..LENGTH;
+    let len = 0..=CAPACITY + 2;
+    prop_oneof![
+        12 => (start.clone(), len.clone(), any::<bool>())
+            .prop_map(|(start, len, is_text)| Step::Write { start, len, is_text }),
+        2 => (start.clone(), 1..=CAPACITY, 0..CAPACITY)
+            .prop_map(|(start, len, at)| Step::WriteWrong { start, len, at }),
+        2 => (start.clone(), 1..=CAPACITY, any::<usize>())
+            .prop_map(|(start, len, at)| Step::WriteBroken { start, len, at }),
+        8 => (0..20_usize, any::<bool>())
+            .prop_map(|(at_most, is_blocking)| Step::Read { at_most, is_blocking }),
+        1 => start.prop_map(Step::Seek),
+        1 => Just(Step::Close),
+    ]
+}
+
+/// Near the reader, where most writes belong; the rest of the range is for the refusals.
+fn near(head: u64, start: u64) -> u64 {
+    if start.is_multiple_of(4) {
+        start
+    } else {
+        (head + start % (CAPACITY + 4)).saturating_sub(4)
+    }
+}
+
+#[derive(Debug)]
+struct Model {
+    head: u64,
+    held: Vec<Option<u8>>,
+    is_closed: bool,
+    peak: u64,
+}
+
+impl Model {
+    fn new(start: u64) -> Self {
+        Self {
+            head: start,
+            held: vec![None; (LENGTH + 4 * CAPACITY) as usize],
+            is_closed: false,
+            peak: 0,
+        }
+    }
+
+    fn tail(&self) -> u64 {
+        (self.head..)
+            .find(|&offset| self.held[offset as usize].is_none())
+            .unwrap()
+    }
+
+    fn write(&mut self, start: u64, bytes: &[u8]) -> Result<u64, Error> {
+        if self.is_closed {
+            return Err(Error::Closed);
+        }
+        let end = start + bytes.len() as u64;
+        let high = self.head + CAPACITY;
+        if end > high {
+            return Err(Error::Window {
+                start,
+                end,
+                low: self.head,
+                high,
+            });
+        }
+        for (offset, byte) in (start..).zip(bytes) {
+            if offset >= self.head && self.held[offset as usize].is_some_and(|held| held != *byte) {
+                return Err(Error::Contradiction { offset });
+            }
+        }
+        for (offset, byte) in (start..)
+            .zip(bytes)
+            .filter(|(offset, _)| *offset >= self.head)
+        {
+            self.held[offset as usize] = Some(*byte);
+        }
+        self.peak = self.peak.max(self.held.iter().flatten().count() as u64);
+        Ok(bytes.len() as u64)
+    }
+
+    fn read(&mut self, at_most: usize) -> Vec<u8> {
+        let end = self.tail().min(self.head + at_most as u64);
+        let bytes = (self.head..end)
+            .filter_map(|offset| self.held[offset as usize].take())
+            .collect();
+        self.head = end;
+        bytes
+    }
+
+    fn seek(&mut self, offset: u64) {
+        if (self.head..=self.tail()).contains(&offset) {
+            self.held[..offset as usize].fill(None);
+        } else {
+            self.held.fill(None);
+            self.is_closed = false;
+        }
+        self.head = offset;
+    }
+}
+
+fn read(pipe: &TestPipe, at_most: usize, is_blocking: bool) -> (Vec<u8>, &'static str) {
+    let mut out = vec![0; at_most];
+    let outcome = if is_blocking {
+        pipe.read(&mut out, Some(Duration::ZERO))
+    } else {
+        pipe.read_nowait(&mut out)
+    };
+    let (len, what) = match outcome.unwrap() {
+        Outcome::Bytes(len) => (len, "bytes"),
+        Outcome::NotYet => (0, "not yet"),
+        Outcome::End => (0, "end"),
+        Outcome::Broken(error) => (0, *error),
+    };
+    out.truncate(len);
+    (out, what)
+}
+
+proptest! {
+    #[test]
+    fn a_pipe_answers_like_a_vector_of_every_byte(
+        start in 0..LENGTH,
+        steps in prop::collection::vec(step(), 0..80),
+    ) {
+        let pipe = TestPipe::new(CAPACITY, start, NoWake).unwrap();
+        let mut model = Model::new(start);
+        for step in steps {
+            match step {
+                Step::Write { start, len, is_text } => {
+                    let start = near(model.head, start);
+                    let bytes = page(start, len);
+                    let text = STANDARD.encode(&bytes);
+                    let payload = if is_text { Payload::Text(text.as_bytes()) } else { Payload::Bytes(&bytes) };
+                    prop_assert_eq!(pipe.write(start, payload), model.write(start, &bytes));
+                }
+                Step::WriteWrong { start, len, at } => {
+                    let start = near(model.head, start);
+                    let mut bytes = page(start, len);
+                    bytes[(at % len) as usize] ^= 1;
+                    // Where nothing is held yet a wrong byte can't be told, so only the others are tried.
+                    let is_held = model.held[(start + at % len) as usize].is_some();
+                    if is_held || model.is_closed || start + len > model.head + CAPACITY {
+                        let text = STANDARD.encode(&bytes);
+                        prop_assert_eq!(pipe.write(start, Payload::Text(text.as_bytes())), model.write(start, &bytes));
+                    }
+                }
+                Step::WriteBroken { start, len, at } => {
+                    let start = near(model.head, start);
+                    let mut text = STANDARD.encode(page(start, len)).into_bytes();
+                    let at = at % text.len();
+                    text[at] = b'*';
+                    let refused = pipe.write(start, Payload::Text(&text)).is_err();
+                    prop_assert!(refused);
+                }
+                Step::Read { at_most, is_blocking } => {
+                    let expected = model.read(at_most);
+                    let what = match (at_most, expected.len(), model.is_closed) {
+                        (0, _, _) | (_, 1.., _) => "bytes",
+                        (_, 0, true) => "end",
+                        (_, 0, false) => "not yet",
+                    };
+                    prop_assert_eq!(read(&pipe, at_most, is_blocking), (expected, what));
+                }
+                Step::Seek(offset) => {
+                    model.seek(offset);
+                    pipe.seek(offset).unwrap();
+                }
+                Step::Close => {
+                    model.is_closed = true;
+                    pipe.close();
+                }
+            }
+            prop_assert_eq!((pipe.head(), pipe.tail()), (model.head, model.tail()));
+            prop_assert_eq!(pipe.statistics().peak_bytes, model.peak);
+        }
+    }
+
+    #[test]
+    fn whole_bytewise_and_random_chunks_give_the_same_bytes(
+        cuts in prop::collection::vec(1..30_usize, 1..20),
+        writes in prop::collection::vec(1..=CAPACITY, 1..20),
+    ) {
+        let expected = page(0, LENGTH);
+        for chunks in [vec![LENGTH as usize], vec![1], cuts] {
+            let pipe = TestPipe::new(CAPACITY, 0, NoWake).unwrap();
+            let mut sizes = chunks.iter().cycle();
+            let mut lens = writes.iter().cycle();
+            let mut got = Vec::new();
+            loop {
+                let tail = pipe.tail();
+                let len = (*lens.next().unwrap()).min(LENGTH - tail).min(pipe.head() + CAPACITY - tail);
+                if tail < LENGTH {
+                    let text = STANDARD.encode(page(tail, len));
+                    prop_assert_eq!(pipe.write(tail, Payload::Text(text.as_bytes())), Ok(len));
+                } else {
+                    pipe.close();
+                }
+                match read(&pipe, *sizes.next().unwrap(), true) {
+                    (_, "end") => break,
+                    (bytes, _) => got.extend(bytes),
+                }
+            }
+            prop_assert_eq!(&got, &expected);
+        }
+    }
+
+    #[test]
+    fn a_text_that_fails_leaves_nothing_behind(held in 0..8_u64, at in 0..16_usize) {
+        // The page overlaps what is held, so this goes the way that compares; with `held` 0, straight.
+        let pipe = TestPipe::new(CAPACITY, 0, NoWake).unwrap();
+        pipe.write(0, Payload::Bytes(&page(0, held))).unwrap();
+        let mut text = STANDARD.encode(page(0, 12)).into_bytes();
+        text[at] = b'*';
+        let fault = playhead_core::base64::find_fault(&text).unwrap();
+        prop_assert_eq!(pipe.write(0, Payload::Text(&text)), Err(Error::Base64(fault)));
+        prop_assert_eq!(pipe.tail(), held);
+        prop_assert_eq!(pipe.write(0, Payload::Bytes(&page(0, 12))), Ok(12));
+        prop_assert_eq!(read(&pipe, 16, false).0, page(0, 12));
+    }
+}
+
+#[test]
+fn what_was_counted_adds_up() {
+    let pipe = TestPipe::new(CAPACITY, 0, NoWake).unwrap();
+    pipe.write(0, Payload::Bytes(&page(0, 4))).unwrap();
+    pipe.write(8, Payload::Bytes(&page(8, 4))).unwrap();
+    pipe.write(2, Payload::Bytes(&page(2, 8))).unwrap();
+    assert_eq!(read(&pipe, 16, false).0, page(0, 12));
+    pipe.write(10, Payload::Bytes(&page(10, 2))).unwrap();
+    let figures = pipe.statistics();
+    assert_eq!(
+        (
+            figures.writes,
+            figures.bytes_written,
+            figures.bytes_repeated
+        ),
+        (4, 12, 6)
+    );
+    assert_eq!(
+        (figures.reads, figures.bytes_read, figures.peak_bytes),
+        (1, 12, 12)
+    );
+}
+
+#[test]
+fn limits_are_refused_and_not_met_with_a_panic() {
+    let new = |capacity, start| TestPipe::new(capacity, start, NoWake).map(|pipe| pipe.capacity());
+    assert_eq!(new(0, 0), Err(Error::Capacity { bytes: 0 }));
+    assert_eq!(new(u64::MAX, 0), Err(Error::Capacity { bytes: u64::MAX }));
+    assert_eq!(new(9, u64::MAX), Err(Error::Offset { offset: u64::MAX }));
+    assert_eq!(new(9, 1 << 62), Ok(16));
+    let pipe = TestPipe::new(CAPACITY, 0, NoWake).unwrap();
+    let window = Error::Window {
+        start: u64::MAX,
+        end: u64::MAX,
+        low: 0,
+        high: CAPACITY,
+    };
+    assert_eq!(pipe.write(u64::MAX, Payload::Bytes(b"ab")), Err(window));
+    assert_eq!(pipe.seek(u64::MAX), Err(Error::Offset { offset: u64::MAX }));
+    assert_eq!(
+        pipe.wait_room(CAPACITY + 1, None),
+        Err(Error::Room {
+            bytes: 17,
+            capacity: CAPACITY
+        })
+    );
+    assert!(pipe.arm(u64::MAX));
+}
+
+#[test]
+fn a_second_reader_is_refused_as_often_as_it_comes_and_nothing_is_lost() {
+    let pipe = TestPipe::new(CAPACITY, 0, NoWake).unwrap();
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| {
+            let mut out = [0; 4];
+            pipe.read(&mut out, None).map(|_| out)
+        });
+        while pipe.statistics().reader_waits == 0 {
+            std::thread::yield_now();
+        }
+        for _ in 0..3 {
+            assert_eq!(pipe.read_nowait(&mut [0]), Err(Error::Busy));
+            assert_eq!(pipe.read(&mut [0], Some(Duration::ZERO)), Err(Error::Busy));
+        }
+        pipe.write(0, Payload::Bytes(&page(0, 4))).unwrap();
+        assert_eq!(first.join().unwrap().unwrap().to_vec(), page(0, 4));
+    });
+    assert_eq!(pipe.read_nowait(&mut [0]), Ok(Outcome::NotYet));
+}
+
+#[test]
+fn a_blocking_read_that_times_out_leaves_the_pipe_as_it_was() {
+    let pipe = TestPipe::new(CAPACITY, 0, NoWake).unwrap();
+    assert_eq!(
+        pipe.read(&mut [0; 4], Some(Duration::from_millis(1))),
+        Ok(Outcome::NotYet)
+    );
+    assert_eq!(pipe.wait_room(CAPACITY, Some(Duration::ZERO)), Ok(true));
+    pipe.write(0, Payload::Bytes(&page(0, 4))).unwrap();
+    assert_eq!(pipe.wait_room(CAPACITY, Some(Duration::ZERO)), Ok(false));
+    assert_eq!(read(&pipe, 4, true), (page(0, 4), "bytes"));
+    // The request that was not met in time was withdrawn: the read sent no wake.
+    assert_eq!(pipe.statistics().writer_wakes, 0);
+}

@@ -62,20 +62,22 @@ class Inbox:
         """How many requests wait for an answer."""
         return len(self._awaited)
 
-    def sent(self, message: types.JSONRPCMessage) -> None:
-        """Take note of what this side sends. Call it before the bytes leave, or an answer may overtake it."""
+    def sending(self, message: types.JSONRPCMessage) -> None:
+        """Take note of a request or its cancellation, before its bytes leave: an answer must not overtake."""
         match message:
             case types.JSONRPCRequest():
                 self._awaited[messages.key_of(message.id)] = message
             case types.JSONRPCNotification(
-                method="notifications/cancelled", params={"requestId": int() | str() as given}
+                method="notifications/cancelled", params={"requestId": int() | str() as cancelled}
             ):
-                self._awaited.pop(messages.key_of(given), None)
-            case types.JSONRPCResponse() | types.JSONRPCError():
-                if message.id is not None:
-                    self._asked.discard(messages.key_of(message.id))
-            case types.JSONRPCNotification():
+                self._awaited.pop(messages.key_of(cancelled), None)
+            case _:
                 pass
+
+    def written(self, message: types.JSONRPCMessage) -> None:
+        """Take note of an answer of ours, when the peer has its bytes: until then it costs us a task."""
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and message.id is not None:
+            self._asked.discard(messages.key_of(message.id))
 
     def feed(self, chunk: bytes | bytearray | memoryview) -> None:
         """Take received bytes. Drain `next_message` after each call."""

@@ -115,16 +115,21 @@ def check_structure(data: bytes | bytearray, limits: Limits) -> None:
 def _check_skeleton(data: bytes | bytearray, limits: Limits) -> None:
     # Every step runs in C, passes over the data once and holds no list that grows with it. In a run of
     # backslashes they escape each other in pairs from the left, which is what these replacements do.
-    plain = data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
-    structure = plain.translate(None, _NOT_STRUCTURE)
+    structure = data
+    if b"\\" in structure:
+        structure = structure.replace(b"\\\\", b"").replace(b'\\"', b"")
+    structure = structure.translate(None, _NOT_STRUCTURE)
     if structure.count(b'"') > 4 * limits.json_values:  # a key and a value, two quotes each
         raise _too_many(structure.count(b'"') // 4, limits)
-    # An unfinished string at the end leaves its quote behind: that is no JSON, and the parser will say so.
-    outside = _STRING.sub(b"", structure).replace(b'"', b"")
-    brackets = outside.translate(None, b",")
-    values = outside.count(b",") + outside.count(b"[") + outside.count(b"{")
-    if values > limits.json_values or len(brackets) > 2 * limits.json_values:
-        raise _too_many(max(values, len(brackets) // 2), limits)
+    if b'"' in structure:
+        # An unfinished string leaves its quote behind: that is no JSON, and the parser will say so.
+        structure = _STRING.sub(b"", structure).replace(b'"', b"")
+    opened = structure.count(b"[") + structure.count(b"{")
+    closed = structure.count(b"]") + structure.count(b"}")
+    values = max(opened + structure.count(b","), closed)
+    if values > limits.json_values:
+        raise _too_many(values, limits)
+    brackets = structure.translate(None, b",")
     depth = max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
     if depth > limits.json_depth:
         raise LimitError(

@@ -38,7 +38,7 @@ class Outbox:
             anyio.BrokenResourceError: the transport is closed.
         """
         message = item.message
-        self._inbox.sent(message)
+        self._inbox.sending(message)
         if isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
             # The SDK shields this write for five seconds, and Ctrl-C would wait for it. A server that has
             # left 64 messages unread will not read this one either.

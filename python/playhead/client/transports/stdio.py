@@ -225,6 +225,7 @@ class StdioTransport:
                     await self._refuse(session_message.message, line, deliver)
                     continue
                 await server.stdin.send_all(line)
+                self._inbox.written(session_message.message)
                 self._sent_bytes += len(line)
                 self._sent_messages += 1
         except (trio.BrokenResourceError, trio.ClosedResourceError):

@@ -9,3 +9,34 @@ The way of a sound, one thread and one pipe at a time:
 
 The player (trio) starts, watches and stops them; nothing on this way waits for it.
 """
+
+from __future__ import annotations
+
+from playhead.playback.files import FileMedia
+from playhead.playback.player import Player
+from playhead.playback.sinks import DeviceSink, NullSink, Sink, WaveSink
+from playhead.playback.state import (
+    ItemEnd,
+    ItemError,
+    ItemStart,
+    PlayerEvent,
+    PlayerState,
+    StateChange,
+    Status,
+)
+
+__all__ = [
+    "DeviceSink",
+    "FileMedia",
+    "ItemEnd",
+    "ItemError",
+    "ItemStart",
+    "NullSink",
+    "Player",
+    "PlayerEvent",
+    "PlayerState",
+    "Sink",
+    "StateChange",
+    "Status",
+    "WaveSink",
+]

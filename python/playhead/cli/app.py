@@ -1,0 +1,81 @@
+"""The command tree, and the last line of defence: nothing prints a traceback at a user."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import click
+import typer
+
+from playhead import _core
+from playhead.cli import call, demo, play, read, serve, tools
+from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, fail
+from playhead.cli.terminal import Terminal
+from playhead.errors import PlayheadError
+
+app = typer.Typer(
+    name="playhead",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+)
+serve_app = typer.Typer(no_args_is_help=True, help="Run one of the example servers.")
+app.add_typer(serve_app, name="serve")
+
+app.command("demo")(demo.demo)
+app.command("tools")(tools.tools)
+app.command("call")(call.call)
+app.command("play")(play.play)
+app.command("read")(read.read)
+serve_app.command("audio")(serve.audio)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"playhead {_core.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """MCP tool results, played, shown and routed while they are still arriving.
+
+    SERVER is a name from an mcpServers file, a URL, or a command line in quotes.
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line `arguments` (without the program's name); return the exit code."""
+    try:
+        code = app(list(arguments), prog_name="playhead", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return EXIT_DONE if not arguments else EXIT_USAGE
+    except click.ClickException as error:
+        error.show()
+        return EXIT_USAGE
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except PlayheadError as error:
+        return fail(error, Terminal(json_output="--json" in arguments), {})
+    except BrokenPipeError:
+        # The reader of stdout left (`playhead tools X | head`): nothing more can be said to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    except Exception as error:
+        if "PLAYHEAD_TRACEBACK" in os.environ:
+            raise
+        Terminal(json_output=False).fail(
+            f"internal error, please report it: {type(error).__name__}: {error}"
+            " (PLAYHEAD_TRACEBACK=1 in the environment shows where)"
+        )
+        return EXIT_FAILED
+    return code if isinstance(code, int) else EXIT_DONE

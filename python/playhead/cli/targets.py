@@ -1,0 +1,86 @@
+"""From the words of the command line to something that can be read or played."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from playhead.cli.parameters import parse_pairs, parse_size
+from playhead.cli.terminal import escape_line
+from playhead.errors import ProtocolError, ToolFailedError
+from playhead.stream.options import StreamOptions
+
+if TYPE_CHECKING:
+    from playhead.client import BytesMedia, CallResult, ResourceMedia, Session
+
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+"""RFC 3986, section 3.1. A tool's name has no colon in it (SEP-986)."""
+
+
+def stream_options(
+    *,
+    strategy: str | None,
+    page_size: str | None,
+    in_flight: int | None,
+    capacity: str | None,
+    extra: Sequence[str] | None,
+    size: str | None,
+    timeout: float | None,
+    max_bytes: str | None,
+) -> StreamOptions:
+    """The streaming options that were given; what was not given keeps its default."""
+    given: dict[str, Any] = {
+        "strategy": strategy,
+        "page_bytes": parse_size(page_size, option="--page-size") if page_size else None,
+        "in_flight": in_flight,
+        "capacity_bytes": parse_size(capacity, option="--capacity") if capacity else None,
+        "extra_arguments": parse_pairs(extra, option="--arg") if extra else None,
+        "size_bytes": parse_size(size, option="--size") if size else None,
+        "timeout": timeout,
+        "max_bytes": parse_size(max_bytes, option="--max-bytes") if max_bytes else None,
+    }
+    return StreamOptions(**{name: value for name, value in given.items() if value is not None})
+
+
+def is_uri(what: str) -> bool:
+    """Whether `what` is a URI; everything else is a tool's name."""
+    return _URI.match(what) is not None
+
+
+async def find_media(
+    session: Session, what: str, arguments: Mapping[str, Any], *, playable: bool
+) -> ResourceMedia | BytesMedia:
+    """What `playhead play` and `playhead read` mean by WHAT: a URI, or a tool's first link or blob.
+
+    Raises `ToolFailedError` where the tool answered with isError, and `ProtocolError` where its answer holds
+    nothing that can be read.
+    """
+    if is_uri(what):
+        return session.media(what)
+    result = await session.call_tool(what, arguments)
+    raise_tool_error(what, result)
+    found = result.media or (() if playable else result.links)
+    if not found:
+        wanted = "sound" if playable else "a resource link or a blob"
+        came = ", ".join(sorted({kind_of(block) for block in result.blocks})) or "nothing"
+        raise ProtocolError(
+            f"expected {wanted} in the answer of tool {what!r}, got {came}; `playhead call` shows the answer"
+        )
+    return found[0]
+
+
+def raise_tool_error(tool: str, result: CallResult) -> None:
+    """Raise `ToolFailedError` with the tool's own words where the result says isError."""
+    if result.is_error:
+        raise ToolFailedError(f"tool {escape_line(tool)} failed: {result.text or '(it gave no reason)'}")
+
+
+def kind_of(block: object) -> str:
+    """The `type` of a content block, whatever class holds it."""
+    return str(getattr(block, "type", "unknown"))
+
+
+def server_name(session: Session) -> str:
+    """What the server calls itself, else what it was connected as."""
+    return session.server_info.name if session.server_info is not None else session.name

@@ -183,7 +183,7 @@ class PlaybackError(PlayheadError):
 
 
 class UnsupportedFormatError(PlaybackError):
-    """A format that nobody here decodes; the message names it, and the extra to install where there is one."""
+    """A format nobody here decodes; the message names it and the extra to install, where there is one."""
 
 
 class DecodeError(PlaybackError):

@@ -104,7 +104,7 @@ class ServerProcess:
     async def _stop_now(self) -> None:
         await trio.aclose_forcefully(self.stdin)
         if self._signal(signal.SIGTERM):
-            # The leader's end can be awaited; its children's cannot, so they get the same time at most.
+            # Only the leader's end can be awaited. Children that outlive it had its grace, not one of theirs.
             with trio.move_on_after(QUICK_GRACE_SECONDS):
                 await self.wait()
             self._signal(signal.SIGKILL)
@@ -170,7 +170,7 @@ async def _start(
 
 def _cannot_start(program: str, error: OSError | ValueError, cwd: str | os.PathLike[str] | None) -> str:
     begin = f"cannot start the server {program!r}: "
-    if isinstance(error, OSError) and cwd is not None and error.filename == os.fspath(cwd):
+    if isinstance(error, OSError) and cwd is not None and str(error.filename) == os.fspath(cwd):
         return begin + f"its folder {os.fspath(cwd)!r} cannot be entered ({error.strerror}); correct `cwd`"
     match error:
         case FileNotFoundError():

@@ -151,7 +151,10 @@ class Inbox:
                 return None
 
     def _on_line(self, line: bytes | bytearray) -> types.JSONRPCMessage | None:
-        if not line or line.isspace():
+        begin = line[:_SHOWN_BYTES].lstrip()
+        if not begin.startswith(b"{"):  # a log line: told before anything dearer is tried
+            if begin:
+                self._ignore(line, "it does not begin as a JSON object")
             return None
         key = messages.answered_id(line, line[-frames.TAIL_BYTES :])
         if key is not None and key not in self._awaited:

@@ -83,6 +83,9 @@ class StdioTransport:
         self._sent_bytes = 0
         self._sent_messages = 0
         self._quick = False
+        self._closing = False
+        self._listening = True
+        """Whether stdout is still looked at; otherwise it is only drained."""
         self.failure: PlayheadError | None = None
         """Why the connection ended by itself: a `ConnectionLostError` with the server's exit status and last
         words, or a `LimitError`. None while it works and after it was closed by its owner."""
@@ -168,7 +171,9 @@ class StdioTransport:
                     try:
                         yield read_stream, write_stream
                     finally:
-                        read_stream.close()  # from here on stdout is drained, so that the server can finish
+                        self._closing = True
+                        self._listening = False  # drained from here on, so that the server can finish
+                        read_stream.close()
                         write_stream.close()
                         try:
                             if not self._quick:
@@ -182,30 +187,28 @@ class StdioTransport:
 
     async def _read(self, server: ServerProcess, deliver: MemoryObjectSendStream[Received]) -> None:
         try:
-            listening = True
             while chunk := await server.stdout.receive_some(CHUNK_BYTES):
-                if listening:
-                    listening = await self._take(chunk, deliver)
+                if self._listening:
+                    await self._take(chunk, deliver)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # closed by our own shutdown
         finally:
             self._stdout_ended.set()
         self._lose("it closed its stdout")
 
-    async def _take(self, chunk: bytes | bytearray, deliver: MemoryObjectSendStream[Received]) -> bool:
-        """Pass on what a chunk completes; False when nobody listens any more."""
+    async def _take(self, chunk: bytes | bytearray, deliver: MemoryObjectSendStream[Received]) -> None:
+        """Pass on what a chunk completes."""
         self._inbox.feed(chunk)
         try:
             while (message := self._inbox.next_message()) is not None:
                 self._note_activity()
                 await deliver.send(SessionMessage(message))
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            return False
+            self._listening = False
         self._note_activity()
         if self._inbox.failure is not None:
+            self._listening = False
             self._lose("", self._inbox.failure)
-            return False
-        return True
 
     def _note_activity(self) -> None:
         if self._inbox.is_active:
@@ -258,7 +261,7 @@ class StdioTransport:
         self._lose("it ended")
 
     def _lose(self, what: str, error: PlayheadError | None = None) -> None:
-        if not self._lost.is_set():
+        if not self._lost.is_set() and not self._closing:
             self._lost_by = what
             self.failure = error
             self._lost.set()

@@ -1,0 +1,156 @@
+"""Hostile stdio servers: what they cost a client, and what it says. One row each, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.faults import hostile_servers
+from tests.faults.hostile_runs import ROOT, left_of, run_against
+
+PEAK_BYTES = 400_000_000
+RAW_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """How a run must end. `survives`: the connection still answers after the misbehaviour."""
+
+    exit_code: int
+    says: str
+    survives: bool
+
+
+def fails(says: str) -> Expected:
+    """One request fails; the session goes on."""
+    return Expected(exit_code=1, says=f"it: {says}", survives=True)
+
+
+def ends(says: str) -> Expected:
+    """The connection, or what can be had from it, ends."""
+    return Expected(exit_code=1, says=f"it: {says}", survives=False)
+
+
+def unreachable(says: str) -> Expected:
+    return Expected(exit_code=3, says=f"connect: ConnectError: .*{says}", survives=False)
+
+
+FINE = Expected(exit_code=0, says="it: ok", survives=True)
+
+ROWS: dict[str, Expected] = {
+    # security.md, line 3: sizes
+    "endless_line_that_is_no_message": ends("LimitError: .*limit message_bytes"),
+    "endless_answer": ends("LimitError: .*limit message_bytes"),
+    "endless_log_lines": ends("DeadlineError: .*limit page_seconds"),
+    "notifications_100_mb": FINE,
+    "foreign_notifications_100_mb_in_one_line": FINE,
+    "answer_of_200_mb": fails("LimitError: .*limit message_bytes"),
+    "answer_of_200_mb_with_its_id_last": fails("LimitError: .*limit message_bytes"),
+    "answer_at_the_limit": FINE,
+    "twenty_million_values": fails("LimitError: .*limit json_values"),
+    "requests_that_leave_no_room": ends("LimitError: .*limit server_requests"),
+    # line 4: structure
+    "nesting_of_100k": fails("LimitError: .*limit json_depth"),
+    "nesting_of_60m_unclosed": fails("LimitError: .*limit json_values"),
+    "sixty_mib_of_escapes": fails("LimitError: .*limit json_depth"),
+    "not_a_number": fails("ProtocolError: .*no JSON"),
+    "infinity": fails("ProtocolError: .*no JSON"),
+    "lone_surrogate": fails("ProtocolError: .*no JSON"),
+    "invalid_utf8_in_the_answer": fails("ProtocolError: .*no JSON"),
+    "invalid_utf8_lines_before_the_answer": FINE,
+    "garbage_and_logs_before_the_answer": FINE,
+    "unknown_shape": fails("ProtocolError: expected a JSON-RPC message"),
+    "result_that_is_no_object": fails("ProtocolError: .*'result'"),
+    "duplicate_ids": FINE,
+    "foreign_ids_100_mb": FINE,
+    "answers_after_cancellation": fails("DeadlineError"),
+    # line 6: the process
+    "partial_line_then_death": ends("ConnectionLostError: .*exit status 7.*fatal"),
+    "killed_by_a_signal": ends("ConnectionLostError: .*SIGSEGV"),
+    "stdout_closed_but_alive": ends("ConnectionLostError: .*closed its stdout"),
+    "stderr_flood_of_200_mb": FINE,
+    "never_answers": ends("DeadlineError"),
+    "slow_drip": ends("DeadlineError"),
+    "ignores_sigterm": Expected(exit_code=0, says="it: ok", survives=False),
+    "leaves_grandchildren": FINE,
+    "dies_and_a_grandchild_holds_its_pipes": ends("ConnectionLostError: .*exit status 3"),
+    "never_answers_initialize": unreachable("limit handshake_seconds"),
+    "rubbish_for_initialize": unreachable("handshake failed"),
+    "dies_at_start": unreachable("exit status 4.*cannot open the device"),
+    "never_reads": unreachable("limit handshake_seconds"),
+    # line 9: the terminal (every row is held against it)
+    "error_with_control_characters": fails(r"MCPError: \\x1b\[31mred"),
+}
+
+
+def test_every_hostile_server_has_a_row() -> None:
+    assert set(ROWS) == {*hostile_servers.BEHAVIOURS, *hostile_servers.AT_START}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_hostile_server_costs_bounded_memory_and_ends_in_a_typed_error(name: str, tmp_path: Path) -> None:
+    expected = ROWS[name]
+    run = run_against(name, tmp_path)
+
+    assert re.search(f"^({expected.says})", run.output, re.MULTILINE), run.output
+    assert run.exit_code == expected.exit_code, run.output
+    if expected.survives:
+        assert run.lines["after"].startswith("ok"), run.output
+    assert 0 < run.peak_bytes < PEAK_BYTES
+    assert "Traceback" not in run.output
+    assert "Exception ignored" not in run.output
+    assert RAW_CONTROL.search(run.output) is None, repr(run.output)
+    assert run.left_behind == ()
+
+
+def start_client(name: str, pids: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """A client that waits for an answer, and its server's pid; both are running when this returns."""
+    os.mkfifo(pids)
+    client = subprocess.Popen(
+        [sys.executable, "-m", "tests.faults.hostile_client", name, str(pids)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    return client, int(pids.read_text(encoding="ascii"))
+
+
+def wait_gone(pid: int, seconds: float) -> bool:
+    """Whether a process that is not our child ends within the time."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], seconds)[0])
+    finally:
+        os.close(handle)
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="pidfd_open waits for a process that is no child")
+def test_a_server_that_ignores_the_end_of_its_stdin_goes_when_its_client_is_killed(tmp_path: Path) -> None:
+    client, server = start_client("never_reads", tmp_path / "pids")
+    left = left_of(server)
+    assert server in left
+    client.kill()
+    client.communicate()
+    assert [pid for pid in left if not wait_gone(pid, 10.0)] == []
+    assert left_of(server) == ()
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="pidfd_open waits for a process that is no child")
+def test_ctrl_c_ends_a_stubborn_server_at_once_and_without_a_word(tmp_path: Path) -> None:
+    client, server = start_client("never_reads", tmp_path / "pids")
+    client.send_signal(signal.SIGINT)
+    output, _ = client.communicate(timeout=30)
+    assert client.returncode == 130
+    assert output == b""
+    assert left_of(server) == ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -10,8 +10,8 @@ from playhead.cli import parameters as p
 from playhead.cli.listening import listen
 from playhead.cli.runner import EXIT_DONE, Report, run_command
 from playhead.cli.sinks import make_sink
-from playhead.cli.targets import kind_of, raise_tool_error
-from playhead.cli.terminal import Terminal, escape_line
+from playhead.cli.targets import raise_tool_error
+from playhead.cli.terminal import Terminal
 
 
 def call(
@@ -34,6 +34,7 @@ def call(
     speaker = make_sink(sink, real_time=True)
 
     async def command(terminal: Terminal, report: Report) -> int:
+        from playhead.cli.showing import shown
         from playhead.client import connect
 
         async with connect(server, config=config) as session:
@@ -42,27 +43,10 @@ def call(
             report["result"] = result.raw
             raise_tool_error(tool, result)
             for block in result.blocks:
-                terminal.show(_shown(block))
+                terminal.show(shown(block))
             if not quiet and not json_output:
                 for media in result.media:
                     await listen(media, speaker, terminal, report)
         return EXIT_DONE
 
     return run_command(command, json_output=json_output)
-
-
-def _shown(block: Any) -> str:
-    match kind_of(block):
-        case "text":
-            return str(block.text)
-        case "resource_link":
-            size = f", {block.size} bytes" if block.size else ""
-            kind = block.mime_type or "unknown type"
-            return f"link: {escape_line(block.title or block.name)} <{block.uri}> ({kind}{size})"
-        case "image" | "audio" as kind:
-            return f"{kind}: {block.mime_type}, {len(block.data) * 3 // 4} bytes"
-        case "resource":
-            text = getattr(block.resource, "text", None)
-            return text if isinstance(text, str) else f"resource: <{block.resource.uri}>"
-        case kind:
-            return f"{kind}: {block}"

@@ -63,7 +63,7 @@ async def find_media(
     found = result.media or (() if playable else result.links)
     if not found:
         wanted = "sound" if playable else "a resource link or a blob"
-        came = ", ".join(sorted({kind_of(block) for block in result.blocks})) or "nothing"
+        came = ", ".join(sorted({str(block.raw.get("type")) for block in result.blocks})) or "nothing"
         raise ProtocolError(
             f"expected {wanted} in the answer of tool {what!r}, got {came}; `playhead call` shows the answer"
         )
@@ -74,11 +74,6 @@ def raise_tool_error(tool: str, result: CallResult) -> None:
     """Raise `ToolFailedError` with the tool's own words where the result says isError."""
     if result.is_error:
         raise ToolFailedError(f"tool {escape_line(tool)} failed: {result.text or '(it gave no reason)'}")
-
-
-def kind_of(block: object) -> str:
-    """The `type` of a content block, whatever class holds it."""
-    return str(getattr(block, "type", "unknown"))
 
 
 def server_name(session: Session) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from functools import partial
 
 import httpx2
 import pytest
@@ -13,6 +11,7 @@ import trio
 from playhead import errors
 from playhead.client.http_range import HttpRangeReader, fetch_range
 from playhead.limits import Limits
+from tests.servers.raw_origin import raw_origin, says_nothing
 
 URL = "https://music.example/song.mp3"
 BODY = bytes(range(256)) * 40
@@ -194,28 +193,11 @@ async def test_no_compression_is_asked_for() -> None:
     await read(answer, 0, 10)
 
 
-@asynccontextmanager
-async def silent_origin() -> AsyncIterator[tuple[int, trio.Event, trio.Event]]:
-    """An origin that takes a request and never answers; tells when the peer closed."""
-    asked, closed = trio.Event(), trio.Event()
-
-    async def handle(stream: trio.SocketStream) -> None:
-        await stream.receive_some()
-        asked.set()
-        assert not await stream.receive_some()
-        closed.set()
-
-    async with trio.open_nursery() as nursery:
-        listeners = await nursery.start(partial(trio.serve_tcp, handle, 0, host="127.0.0.1"))
-        yield listeners[0].socket.getsockname()[1], asked, closed
-        nursery.cancel_scope.cancel()
-
-
 async def test_a_cancelled_read_closes_its_connection() -> None:
-    async with silent_origin() as (port, asked, closed), httpx2.AsyncClient() as http:
+    async with raw_origin(says_nothing) as origin, httpx2.AsyncClient() as http:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(fetch_range, http, f"http://127.0.0.1:{port}/song", 0, 10)
-            await asked.wait()
+            nursery.start_soon(fetch_range, http, origin.url, 0, 10)
+            await origin.asked.wait()
             nursery.cancel_scope.cancel()
         with trio.fail_after(5):
-            await closed.wait()
+            await origin.closed.wait()

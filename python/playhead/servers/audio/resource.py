@@ -60,9 +60,9 @@ def parse_range(params: Mapping[str, object], *, meta_key: str = DEFAULT_META_KE
     if uri.split("?", 1)[0] != URI or matched is None:
         raise MCPError(-32002, f"no resource {uri[:200]!r} here; there is {TEMPLATE}", {"uri": uri[:200]})
     meta = params.get("_meta")
-    ways: list[object] = [params.get("arguments"), meta.get(meta_key) if isinstance(meta, Mapping) else None]
-    given: Mapping[str, object] = next((way for way in ways if isinstance(way, Mapping)), {})
-    # `_meta` may hold the range only; the URL is then in the URI.
+    ways = (params.get("arguments"), meta.get(meta_key) if isinstance(meta, Mapping) else None)
+    # `_meta` may hold the range only; the URL is then in `arguments` or in the URI.
+    given = {str(name): value for way in ways if isinstance(way, Mapping) for name, value in way.items()}
     values = {**matched, **given}
     from_uri = values.keys() - given.keys()
     start = _offset(values.get("start"), "start", may_be_text="start" in from_uri)

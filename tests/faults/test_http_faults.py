@@ -67,7 +67,8 @@ async def reset_body(exchange: Exchange) -> None:
 
 async def break_stream(exchange: Exchange) -> None:
     await exchange.raw(
-        b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n4\r\ndata\r\n"
+        b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        b"4\r\ndata\r\n"
     )
     await exchange.hang_up()
 

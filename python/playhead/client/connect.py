@@ -12,7 +12,7 @@ import trio
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
-from playhead.client.groups import only
+from playhead.client.groups import peeled
 from playhead.client.handshake import check_mode
 from playhead.client.openers import opener_for
 from playhead.client.session import Session
@@ -77,7 +77,7 @@ async def connect(
                 background.cancel()
                 supervisor.close()
     except BaseExceptionGroup as group:
-        error = only(group)
+        error = peeled(group)
         if error is group:
             raise
         raise error from error.__cause__

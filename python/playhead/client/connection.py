@@ -96,10 +96,13 @@ class Connection:
                 if on_progress is not None:
                     await on_progress(progress, total, message)
 
+            # Reads don't ask for progress: their bytes are it.
+            watching = progressed if method == "tools/call" else None
+
             async def send() -> None:
                 nonlocal made_up
                 try:
-                    await self.session.send_request(request, Result, progress_callback=progressed)
+                    await self.session.send_request(request, Result, progress_callback=watching)
                 except MCPError as error:
                     made_up = error
 

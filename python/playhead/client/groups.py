@@ -18,3 +18,8 @@ def only(group: BaseException) -> BaseException:
     """The single exception inside `group`, or `group` unchanged where there are several."""
     found = list(leaves(group))
     return found[0] if len(found) == 1 else group
+
+
+def peeled(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What one nursery of ours wrapped: a group that the body itself raised stays a group."""
+    return group.exceptions[0] if len(group.exceptions) == 1 else group

@@ -24,7 +24,7 @@ from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse, RequestId
 
-from playhead.errors import LimitError, PlayheadError
+from playhead.errors import ConnectionLostError, LimitError, PlayheadError
 from playhead.limits import Limits
 
 
@@ -135,6 +135,9 @@ class Link:
             if isinstance(message.error.data, PlayheadError):
                 # Put there by our own stdio transport: no wire can carry an exception object.
                 ticket.failure = message.error.data
+                if isinstance(ticket.failure, ConnectionLostError):
+                    # Known before the stream ends: who asks next must not be sent to a dead process.
+                    self.ended.set()
             else:
                 ticket.answer_error = message.error
             return item

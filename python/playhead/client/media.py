@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from playhead._core import decode_base64
 from playhead.errors import LimitError
+from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
 from playhead.stream.page import Page
-
-if TYPE_CHECKING:
-    from playhead.stream.options import StreamOptions
-    from playhead.stream.reader import RangeStream
+from playhead.stream.reader import RangeStream, open_stream
 
 
 class Streams(Protocol):
@@ -74,10 +73,6 @@ class BytesMedia:
                 allowed=self.block_bytes,
                 got=self.size_bytes,
             )
-        from playhead._core import decode_base64
-        from playhead.stream.options import DEFAULT_OPTIONS
-        from playhead.stream.reader import open_stream
-
         data = memoryview(decode_base64(self.base64))
 
         async def read_range(start: int, end: int) -> Page:

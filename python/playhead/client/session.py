@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 from mcp.shared.dispatcher import ProgressFnT
@@ -39,18 +39,17 @@ from playhead.client.calls import Block, CallResult, parse_blocks
 from playhead.client.connection import Connection
 from playhead.client.listing import list_all
 from playhead.client.media import BytesMedia, ResourceMedia
+from playhead.client.opening import Reading, leads_to_the_web, web_reading
 from playhead.client.reads import page_from, read_request
 from playhead.client.requests import RangedReadRequest
 from playhead.client.supervise import Supervisor
 from playhead.config.servers import ServerConfig
 from playhead.errors import PlayheadError, ServerError, SessionLostError, TransportError, UsageError
 from playhead.limits import Limits
+from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
 from playhead.stream.page import Page
-
-if TYPE_CHECKING:
-    from playhead.stream.options import StreamOptions
-    from playhead.stream.ranges import ResourceRequest
-    from playhead.stream.reader import RangeStream
+from playhead.stream.ranges import ResourceRequest, choose_strategy, is_url
+from playhead.stream.reader import RangeStream, open_stream
 
 TEMPLATE_WAIT_SECONDS = 2.0
 """How long opening a stream waits for the listing of templates, where nothing else says how to ask for a
@@ -273,10 +272,11 @@ class Session:
 
         How a range is asked for: `options.strategy`, else the server's `range_strategy`, else what the
         server's templates, the link's description and the configuration offer (stream.ranges).
-        Raises `UsageError` where the strategy asked for does not fit.
+        A link to the web that the server does not list is read from its origin by HTTP Range, from global
+        addresses and `allow_origins` only.
+        Raises `UsageError` where the strategy asked for does not fit, `BlockedAddressError` for a link that
+        may not be followed.
         """
-        from playhead.stream.ranges import choose_strategy, is_url
-        from playhead.stream.reader import open_stream
 
         media = self.media(what)
         options = options or self.default_options()
@@ -296,19 +296,31 @@ class Session:
         async def read(start: int, end: int) -> Page:
             return await self.read_range(strategy.request(start, end), timeout=options.timeout)
 
-        async with open_stream(
-            read,
-            options=options,
-            limits=self._limits,
-            size_bytes=media.size_bytes,
-            strategy_name=strategy.name,
-        ) as stream:
-            yield stream
+        async with AsyncExitStack() as stack:
+            reading = Reading(read=read, strategy=strategy.name, server=self.name)
+            if leads_to_the_web(media.uri, strategy, override) and not await self._offers(media.uri):
+                reading = await stack.enter_async_context(
+                    web_reading(media.uri, limits=self._limits, allow_origins=self._config.allow_origins)
+                )
+            yield await stack.enter_async_context(
+                open_stream(
+                    reading.read,
+                    options=options,
+                    limits=self._limits,
+                    size_bytes=media.size_bytes,
+                    strategy_name=reading.strategy,
+                    server_name=reading.server,
+                )
+            )
+
+    async def _offers(self, uri: str) -> bool:
+        """Whether the server lists `uri` among its resources, asked once for each link to the web."""
+        if self.capabilities.resources is None and self.capabilities.model_fields_set:
+            return False
+        return any(resource.uri == uri for resource in await self.list_resources())
 
     def default_options(self) -> StreamOptions:
         """The options of a stream that brings none: the server's settings over the usual defaults."""
-        from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
-
         config = self._config
         return StreamOptions(
             page_bytes=config.page_size_bytes or DEFAULT_OPTIONS.page_bytes,

@@ -58,6 +58,8 @@ class ServerConfig:
     extra_arguments: Mapping[str, object] = field(default_factory=dict)
     send_result_to_ai: bool | None = None
     allowed_tools: tuple[str, ...] | None = None
+    allow_origins: tuple[str, ...] = ()
+    """Origins whose links may be followed although their addresses are not global (`http://host:port`)."""
 
     def __repr__(self) -> str:
         where = self.command[0] if self.command else _place(self.url or "")
@@ -182,6 +184,7 @@ def _server(name: str, entry: Fields) -> ServerConfig:
         "send_result_to_ai",
         "allowed_tools",
         "mode",
+        "allow_origins",
     )
     strategy = own.choice("range_strategy", ("uri-template", "arguments", "meta", "whole"))
     restart: Any = own.choice("restart", ("never", "once", "always")) or "once"
@@ -208,6 +211,7 @@ def _server(name: str, entry: Fields) -> ServerConfig:
         extra_arguments=own.values("extra_arguments"),
         send_result_to_ai=own.flag("send_result_to_ai"),
         allowed_tools=allowed,
+        allow_origins=own.items("allow_origins") or (),
     )
 
 

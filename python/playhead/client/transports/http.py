@@ -179,12 +179,12 @@ class OneRequestClient(httpx2.AsyncClient):
             response = await super().send(request, **how)
             if call.request_id is not None:
                 self._observer.touch(call.request_id)
-                return await self._answer(response, call)
-            if request.method == "POST" and response.next_request is None:
-                return await _read_off(response)
-            return response
+                response = await self._answer(response, call)
+            elif request.method == "POST" and response.next_request is None:
+                response = await _read_off(response)
         except (httpx2.RequestError, OAuthFlowError, OSError, PlayheadError) as error:
             return self._failed(request, call, _as_ours(error, request))
+        return response
 
     async def _send_quietly(self, request: httpx2.Request, how: dict[str, Any]) -> None:
         request.extensions = {**request.extensions, "timeout": _bounded(COURTESY_SECONDS)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from typing import Final, cast
+from typing import Final
 
 import httpx2
 import trio
@@ -35,8 +35,8 @@ async def read_at_most(response: httpx2.Response, allowed: int, *, touched: Call
 
 
 def _chunks_of(response: httpx2.Response) -> AsyncGenerator[bytes]:
-    # It is a generator, though its signature does not say so; it must be closed where it was left early.
-    return cast("AsyncGenerator[bytes]", response.aiter_raw())
+    # A generator: it must be closed where it was left early.
+    return response.aiter_raw()
 
 
 def _too_big(allowed: int, got: int) -> LimitError:

@@ -1,0 +1,209 @@
+"""What every transport must do, whatever is under it: a suite that stdio, HTTP and in-process all pass.
+
+A transport's tests give a factory: called with a lowlevel SDK server, it returns an async context manager of
+an SDK transport that is connected to that very server object. (For a stdio transport the child is a relay,
+see `peers.relay_command`.)
+
+    @pytest.mark.parametrize("check", transports.CHECKS, ids=lambda check: check.__name__)
+    async def test_conformance(check):
+        await check(factory)
+
+Each check opens a connection of its own, in the era that the SDK negotiates over it, and raises
+AssertionError, or trio.TooSlowError when something that must come does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import mcp_types as types
+import trio
+from mcp import Client, ClientSession
+from mcp.client._transport import Transport
+from mcp.server import Server
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+
+Factory = Callable[[Server[Any]], AbstractAsyncContextManager[Transport]]
+Check = Callable[[Factory], Awaitable[None]]
+
+PATIENCE_SECONDS = 30.0
+"""For what must come. Generous: it is spent only by a transport that fails the check."""
+
+AWKWARD_TEXT = 'quote " backslash \\ newline \n line separator \u2028 nul \x00 emoji \U0001f3b5 bidi \u202e'
+
+
+@dataclass(slots=True)
+class Peer:
+    """The server of a check: a few resources whose reads can be held, counted and released."""
+
+    started: int = 0
+    cancelled: int = 0
+    anyone_started: trio.Event = field(default_factory=trio.Event)
+    anyone_cancelled: trio.Event = field(default_factory=trio.Event)
+    release: trio.Event = field(default_factory=trio.Event)
+
+    async def read(
+        self, context: ServerRequestContext[Any, Any], params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        kind, _, rest = params.uri.partition("://")
+        text = ""
+        match kind:
+            case "echo":
+                text = rest
+            case "big":
+                text = "x" * int(rest)
+            case "length":
+                text = str(len(rest))
+            case "awkward":
+                text = AWKWARD_TEXT
+            case "fail":
+                raise MCPError(code=-32050, message=rest)
+            case "hold":
+                text = await self._hold(rest)
+            case _:
+                raise AssertionError(f"no such resource: {params.uri}")
+        return types.ReadResourceResult(contents=[types.TextResourceContents(uri=params.uri, text=text)])
+
+    async def _hold(self, text: str) -> str:
+        self.started += 1
+        self.anyone_started.set()
+        try:
+            await self.release.wait()
+        except trio.Cancelled:
+            self.cancelled += 1
+            self.anyone_cancelled.set()
+            raise
+        return text
+
+    def server(self) -> Server[Any]:
+        """A server that reads from this peer."""
+        return Server("conformance", on_read_resource=self.read)
+
+
+@asynccontextmanager
+async def _connected(factory: Factory, peer: Peer) -> AsyncIterator[ClientSession]:
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with factory(peer.server()) as transport, Client(transport, cache=None) as client:
+            yield client.session
+
+
+async def _read(session: ClientSession, uri: str) -> str:
+    result = await session.read_resource(uri)
+    assert isinstance(result, types.ReadResourceResult)
+    (content,) = result.contents
+    assert isinstance(content, types.TextResourceContents)
+    return content.text
+
+
+async def a_request_is_answered(factory: Factory) -> None:
+    """One question, its answer."""
+    async with _connected(factory, Peer()) as session:
+        assert await _read(session, "echo://hello") == "hello"
+
+
+async def answers_find_their_requests(factory: Factory) -> None:
+    """Sixteen reads in flight; the first is answered last, and each gets its own answer."""
+    peer = Peer()
+    answers: dict[str, str] = {}
+
+    async def ask(session: ClientSession, uri: str) -> None:
+        answers[uri] = await _read(session, uri)
+
+    async with _connected(factory, peer) as session, trio.open_nursery() as nursery:
+        nursery.start_soon(ask, session, "hold://first")
+        await peer.anyone_started.wait()
+        async with trio.open_nursery() as others:
+            for number in range(15):
+                others.start_soon(ask, session, f"echo://{number}")
+        assert "hold://first" not in answers
+        peer.release.set()
+    assert answers == {"hold://first": "first"} | {f"echo://{n}": str(n) for n in range(15)}
+
+
+async def a_big_answer_arrives_whole(factory: Factory) -> None:
+    """8 MiB in one message: far more than any pipe or socket buffer holds."""
+    async with _connected(factory, Peer()) as session:
+        assert len(await _read(session, f"big://{8 << 20}")) == 8 << 20
+
+
+async def a_big_request_arrives_whole(factory: Factory) -> None:
+    """1 MiB on the way out."""
+    async with _connected(factory, Peer()) as session:
+        assert await _read(session, "length://" + "y" * (1 << 20)) == str(1 << 20)
+
+
+async def awkward_text_is_carried_unchanged(factory: Factory) -> None:
+    """Newlines, line separators, NUL and characters outside the first plane are data, not framing."""
+    async with _connected(factory, Peer()) as session:
+        assert await _read(session, "awkward://") == AWKWARD_TEXT
+
+
+async def an_error_fails_its_own_request_only(factory: Factory) -> None:
+    """The code and message come through, and the session goes on."""
+    async with _connected(factory, Peer()) as session:
+        came: types.ErrorData | None = None
+        try:
+            await _read(session, "fail://out of tape")
+        except MCPError as error:
+            came = error.error
+        assert came is not None, "the error answer did not raise"
+        assert (came.code, came.message) == (-32050, "out of tape")
+        assert await _read(session, "echo://on") == "on"
+
+
+async def a_cancelled_request_is_cancelled_at_the_server(factory: Factory) -> None:
+    """Cancelling the caller reaches the handler, and the session goes on."""
+    peer = Peer()
+    async with _connected(factory, peer) as session:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_read, session, "hold://x")
+            await peer.anyone_started.wait()
+            nursery.cancel_scope.cancel()
+        await peer.anyone_cancelled.wait()
+        assert peer.cancelled == 1
+        assert await _read(session, "echo://on") == "on"
+
+
+async def leaving_in_the_middle_of_a_request_ends_it(factory: Factory) -> None:
+    """A session that is cancelled while it waits can be left."""
+    peer = Peer()
+    with trio.CancelScope() as scope:
+        async with _connected(factory, peer) as session, trio.open_nursery() as nursery:
+            nursery.start_soon(_read, session, "hold://x")
+            await peer.anyone_started.wait()
+            scope.cancel()
+    assert scope.cancelled_caught
+
+
+async def an_exception_of_the_body_comes_out(factory: Factory) -> None:
+    """What the user's code raises is not swallowed (task groups may wrap it)."""
+
+    class OfTheBodyError(Exception):
+        pass
+
+    caught = False
+    try:
+        async with _connected(factory, Peer()) as session:
+            await _read(session, "echo://x")
+            raise OfTheBodyError  # noqa: TRY301 (from inside the session is the point)
+    except* OfTheBodyError:
+        caught = True
+    assert caught
+
+
+CHECKS: tuple[Check, ...] = (
+    a_request_is_answered,
+    answers_find_their_requests,
+    a_big_answer_arrives_whole,
+    a_big_request_arrives_whole,
+    awkward_text_is_carried_unchanged,
+    an_error_fails_its_own_request_only,
+    a_cancelled_request_is_cancelled_at_the_server,
+    leaving_in_the_middle_of_a_request_ends_it,
+    an_exception_of_the_body_comes_out,
+)
+"""The suite."""

@@ -227,8 +227,9 @@ class Driver:
         if self._trust.established:
             mine = (surprise,) if surprise.offset == case.at else ()
             return Settlement(answers=mine, page_bytes=surprise.n_bytes)
+        # What trust holds is kept: where ranges turn out to be honoured, `_drive` stores it before the answers
+        # are fed, so that a surplus that denies another page is found out.
         reference = self._trust.reference
-        self._trust.restart()
         return await settle(self._patient.read, case, surprise=surprise, reference=reference)
 
     def _issue(self, nursery: trio.Nursery) -> None:

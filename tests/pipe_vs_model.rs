@@ -342,7 +342,9 @@ fn a_second_reader_is_refused_as_often_as_it_comes_and_nothing_is_lost() {
     std::thread::scope(|scope| {
         let first = scope.spawn(|| {
             let mut out = [0; 4];
-            pipe.read(&mut out, None).map(|_| out)
+            // A limit only so that a failure here is a failure and not a test that hangs.
+            pipe.read(&mut out, Some(Duration::from_secs(20)))
+                .map(|_| out)
         });
         while pipe.statistics().reader_waits == 0 {
             std::thread::yield_now();

@@ -5,13 +5,14 @@
 //!   write ── under the lock ── tail ─▶ notify ─────▶ read          blocks on a condvar
 //!   arm, wait_room ◀──────── wake ◀── armed? ◀────── read_nowait   no lock, no allocation
 //! ```
-//! Everything a writer or an owner does (write, seek, close, abort, arm) happens under one lock, so those
-//! calls order themselves. The reader takes that lock only when it is about to wait, and it decides to wait
+//! Everything a writer or an owner does (write, seek, close, abort) happens under one lock, so those calls
+//! order themselves. The reader takes that lock only when it is about to wait, and it decides to wait
 //! under it, so a write can't slip in between the look and the wait. Reading itself never takes it.
 //!
-//! The one handshake without a lock is "there is room again". The writer says `armed` and then looks at the
-//! head; the reader moves the head and then looks at `armed`. A full fence between the two steps on both
-//! sides makes it impossible that both look too early (Dekker's argument), so a wake is never lost.
+//! The one handshake without a lock is "there is room again, or it is over". The writer says `armed` and then
+//! looks at the head and the state; the others change one of them and then look at `armed`. A full fence
+//! between the two steps on both sides makes it impossible that both look too early (Dekker's argument), so a
+//! wake is never lost.
 //!
 //! Why a waiting writer *thread* sleeps on the [`Wake`] and not on a condvar: the audio callback that frees
 //! the room must not take the lock that a condvar needs. The wake is a token that stays until it is taken,
@@ -211,7 +212,7 @@ impl<W: Wake, E> Pipe<W, E> {
         let _ledger = lock(&self.ledger);
         self.armed
             .store(low_bytes.min(NOT_ARMED - 1), Ordering::Relaxed);
-        // Pairs with the fence in `wake_writer`: either we see the head moved, or the reader sees us armed.
+        // Pairs with the fence in `wake_writer`: either we see what changed, or whoever changed it sees us.
         fence(Ordering::SeqCst);
         let is_low = self.tail().saturating_sub(self.head()) <= low_bytes;
         let is_so = is_low || self.state() != State::Open;

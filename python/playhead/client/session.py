@@ -281,7 +281,7 @@ class Session:
         media = self.media(what)
         options = options or self.default_options()
         override = options.strategy or self._config.range_strategy
-        if not is_url(media.description) and override in (None, "uri-template"):
+        if override == "uri-template" or (override is None and not is_url(media.description)):
             with trio.move_on_after(TEMPLATE_WAIT_SECONDS):
                 await self._templates_known.wait()
         strategy = choose_strategy(

@@ -7,11 +7,23 @@ setting allows. Nothing here repeats a request: that is its caller's decision.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import trio
 
 from playhead.client.connection import Connection, Opener, hold
-from playhead.errors import ClosedError, ConnectError, ConnectionLostError
+from playhead.errors import ClosedError, ConnectError, ConnectionLostError, PlayheadError
 from playhead.limits import Limits
+
+
+@dataclass(slots=True, eq=False)
+class _Renewal:
+    """One attempt at a new connection, and who waits for it."""
+
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    over: trio.Event = field(default_factory=trio.Event)
+    connection: Connection | None = None
+    error: PlayheadError | None = None
 
 
 class Supervisor:
@@ -26,7 +38,7 @@ class Supervisor:
         self._mode = mode
         self._restart = restart
         self._current: Connection | None = None
-        self._turn = trio.Lock()
+        self._renewal: _Renewal | None = None
         self._closed = False
         self.reconnects = 0
 
@@ -60,20 +72,24 @@ class Supervisor:
         `ConnectError` when the attempt fails.
         """
         if self._closed:
-            raise ClosedError(f"the session with {self._opener.server} was closed")
+            raise self._was_closed()
         current = self._current
         if current is not None and not current.ended:
             return current
         return await self.renew(current)
 
     async def renew(self, broken: Connection | None) -> Connection:
-        """Replace `broken`, unless somebody else already has: everybody who waits gets the same new one."""
-        async with self._turn:
-            current = self._current
-            if self._closed:
-                raise ClosedError(f"the session with {self._opener.server} was closed")
-            if current is not None and current is not broken and not current.ended:
-                return current
+        """Replace `broken`, unless somebody else already has: everybody who waits gets the same new one.
+
+        The attempt is the session's, not its first caller's: a page whose deadline passes while a server
+        starts must neither stop the start nor spend the one restart that there is. Raises as `connection`.
+        """
+        if self._closed:
+            raise self._was_closed()
+        current = self._current
+        if current is not None and current is not broken and not current.ended:
+            return current
+        if self._renewal is None:
             if self._opener.is_process and (
                 self._restart == "never" or (self._restart == "once" and self.reconnects > 0)
             ):
@@ -83,11 +99,33 @@ class Supervisor:
             if current is not None:
                 current.leave()
             self.reconnects += 1
-            self._current = await self._open()
-            return self._current
+            self._renewal = _Renewal()
+            self._nursery.start_soon(self._renew, self._renewal)
+        renewal = self._renewal
+        await renewal.over.wait()
+        if renewal.error is not None:
+            raise ConnectError(str(renewal.error)) from renewal.error
+        if renewal.connection is None:
+            raise self._was_closed()
+        return renewal.connection
+
+    async def _renew(self, renewal: _Renewal) -> None:
+        try:
+            with renewal.scope:
+                self._current = renewal.connection = await self._open()
+        except PlayheadError as error:
+            renewal.error = error
+        finally:
+            self._renewal = None
+            renewal.over.set()
+
+    def _was_closed(self) -> ClosedError:
+        return ClosedError(f"the session with {self._opener.server} was closed")
 
     def close(self) -> None:
         """Leave the connection; requests from now on raise `ClosedError`. Idempotent."""
         self._closed = True
+        if self._renewal is not None:
+            self._renewal.scope.cancel()
         if self._current is not None:
             self._current.leave()

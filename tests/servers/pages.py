@@ -83,7 +83,8 @@ class PagesServer:
             type="resource_link",
             uri=URI,
             name="pages",
-            description="http://127.0.0.1/pages",
+            # A URL here is an offer of the `arguments` form.
+            description=None if self.options.behaviour == "template-only" else "http://127.0.0.1/pages",
             mime_type=self.options.mime,
             size=self.announced_bytes(),
         )

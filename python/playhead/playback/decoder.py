@@ -17,7 +17,7 @@ import miniaudio
 from playhead.errors import DecodeError, UnsupportedFormatError
 from playhead.playback.durations import HEAD_BYTES, duration_seconds
 from playhead.playback.formats import SNIFF_BYTES, AudioFormat, Identified, PcmFormat, RawPcm, identify
-from playhead.playback.source import DecoderSource
+from playhead.playback.source import WHOLE_STEP_BYTES, DecoderSource
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -76,6 +76,8 @@ def open_decoder(
     if found.raw is not None:
         return RawPcmDecoder(source, found.raw, size_bytes=size_bytes)
     source.search_bytes = SEARCH_BYTES.get(found.format, HEADER_BYTES)
+    if found.format is AudioFormat.WAV:
+        source.step_bytes = WHOLE_STEP_BYTES
     return MiniaudioDecoder(source, found, head=head)
 
 

@@ -61,7 +61,7 @@ class Item:
         self._stopping = False
         self._scope = trio.CancelScope()
         self._understood = trio.Event()
-        self._decoder_ended = trio.Event()
+        self._decoder_ended: trio.Event | None = None
         self._token = trio.lowlevel.current_trio_token()
 
     # --- what other tasks do -------------------------------------------------------------------------
@@ -109,23 +109,24 @@ class Item:
     async def _play(self) -> None:
         try:
             async with self.media.open() as reader, trio.open_nursery() as nursery:
-                nursery.start_soon(self._decode, reader)
+                self._decoder_ended = trio.Event()
+                nursery.start_soon(self._decode, reader, self._decoder_ended)
                 await self._understood.wait()
                 if self.feed is not None:
                     await self._sound(self.feed)
                     nursery.cancel_scope.cancel()  # a sink that failed leaves a decoder behind
         finally:
             # A thread that waits for bytes wakes only when the reader is closed: after the context.
-            if self._understood.is_set() or self._stopping:
+            if self._decoder_ended is not None:
                 await join(self._decoder_ended)
 
-    async def _decode(self, reader: BlockingReader) -> None:
+    async def _decode(self, reader: BlockingReader, ended: trio.Event) -> None:
         pump = Pump(self.media, reader, gate_bytes=self._gate_bytes)
         try:
             await run_thread(
                 partial(pump.run, self._make_feed),
                 wake=self._close_feed,
-                ended=self._decoder_ended,
+                ended=ended,
                 join_seconds=0,
             )
         except ITEM_ERRORS as error:

@@ -10,34 +10,51 @@ turns an exception, and only that, into a failed seek.
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 import miniaudio
 
 from playhead.errors import PlayheadError, UnsupportedFormatError
 from playhead.stream.source import BlockingReader
 
-FIRST_READ_BYTES = 2048
-"""The cap of a read until the first PCM: MP3 then starts from 6,189 bytes. Uncapped, its decoder asks for
-64 KiB at once and starts from that; at 512 it starts from 1,581, but pays four times the calls."""
-READ_BYTES = 64 * 1024
-"""The largest read afterwards: what the MP3 decoder asks for."""
+STEP_BYTES = 2048
+"""What a decoder gets at once, and no less before the end. No more: the MP3 decoder asks for 64 KiB, and
+starts from 6,189 bytes if it gets them in steps of 2 KiB. No less: it gives up on a frame that comes in
+crumbs, and the FLAC decoder loses bytes where a step is not a multiple of 8."""
+WHOLE_STEP_BYTES = 1 << 20
+"""For the WAV decoder, which loses what is not a whole frame: it gets all that it asks for (4096 frames)."""
+TAKE_BYTES = 64 * 1024
+"""The most taken from the reader at once: what is there, so this costs no waiting."""
 REMEMBERED_BYTES = 128 * 1024
 """How far back a decoder may seek before the first sound."""
+SEEK_BYTES = 128 * 1024
+"""Skips of this many bytes and more become a seek of the reader, where it can: a cover picture is then never
+fetched. Shorter ones would gain less than the round trip that new reads cost."""
+
+
+@runtime_checkable
+class SeekableReader(Protocol):
+    """A reader whose next byte can be chosen (`RangeStream`): offsets count from where it began."""
+
+    def seek_from_thread(self, offset: int) -> None: ...
 
 
 class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniaudio has no types
     """A `BlockingReader` for one miniaudio decoder, used by one thread.
 
-    `search_bytes` bounds what may be read (skips not counted) before `sound_began()`: a stream of
-    something else would otherwise be read to its end in search of a frame.
+    `search_bytes` bounds what a decoder may read (skips not counted) before `sound_began()`: a stream of
+    something else would otherwise be read to its end in search of a frame. `step_bytes` is what it gets
+    at once.
 
     The wrapper swallows what `read` raises, and a decoder may take it for the end (FLAC does): look at
     `failure` whenever the decoder stops.
     """
 
-    def __init__(self, reader: BlockingReader, *, search_bytes: int = REMEMBERED_BYTES) -> None:
-        self.search_bytes = search_bytes
+    def __init__(self, reader: BlockingReader) -> None:
+        self.step_bytes = STEP_BYTES
+        self.search_bytes = REMEMBERED_BYTES
         self._reader = reader
-        self._buffer = memoryview(bytearray(READ_BYTES))
+        self._buffer = memoryview(bytearray(TAKE_BYTES))
         self._memory = bytearray()
         self._memory_start = 0
         self._position = 0
@@ -45,6 +62,8 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         self._searched_bytes = 0
         self._taken_bytes = 0
         self._skipped_bytes = 0
+        self._ended = False
+        self._deferred: Exception | None = None
 
     @property
     def failure(self) -> Exception | None:
@@ -64,8 +83,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
 
     def peek(self, wanted_bytes: int) -> bytes:
         """What lies ahead, `wanted_bytes` of it, or less at the end. Raises what the reader raises."""
-        while self._ahead_bytes() < wanted_bytes and self.read_ahead():
-            pass
+        self._fill(wanted_bytes)
         start = self._position - self._memory_start
         return bytes(self._memory[start : start + wanted_bytes])
 
@@ -74,29 +92,30 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         end = self._position - self._memory_start
         return bytes(self._memory[max(0, end - wanted_bytes) : end])
 
-    def read_ahead(self, cap_bytes: int = FIRST_READ_BYTES) -> bool:
-        """Take one more read into memory and stay where we are. False at the end of the stream."""
-        got = self._take(cap_bytes)
-        self._memory += self._buffer[:got]
-        return got > 0
+    def read_ahead(self) -> bool:
+        """Wait for more bytes and keep them for later reads. False at the end of the stream."""
+        if not self._ended:
+            got = self._reader.readinto(self._buffer)
+            self._memory += self._buffer[:got]
+            self._taken_bytes += got
+            self._ended = got == 0
+        return not self._ended
 
     # --- what the decoder calls ----------------------------------------------------------------------
 
-    def read(self, num_bytes: int) -> memoryview | bytes:
-        """At least one byte and at most `num_bytes`; empty at the real end and nowhere else."""
+    def read(self, num_bytes: int) -> bytes:
+        """`step_bytes`, or what was asked for if that is less; less than both only before the end."""
+        wanted = min(num_bytes, self.step_bytes)
         if self._searching:
-            num_bytes = min(num_bytes, FIRST_READ_BYTES)
-        if not self._ahead_bytes():
-            if not self._searching:
-                got = self._take(num_bytes)
-                self._position += got
-                self._memory_start = self._position
-                return self._buffer[:got]
-            self._check_search()
-            self.read_ahead(num_bytes)
-            self._searched_bytes += self._ahead_bytes()
+            if self._searched_bytes >= self.search_bytes:
+                raise UnsupportedFormatError(
+                    f"no sound in the first {self._searched_bytes} bytes: the stream is not what its first "
+                    "bytes or its MIME type say it is"
+                )
+            self._searched_bytes += wanted
+        self._fill(wanted)
         start = self._position - self._memory_start
-        chunk = bytes(self._memory[start : start + num_bytes])
+        chunk = bytes(self._memory[start : start + wanted])
         self._position += len(chunk)
         self._forget()
         return chunk
@@ -119,27 +138,37 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
 
     # -------------------------------------------------------------------------------------------------
 
-    def _check_search(self) -> None:
-        if self._searched_bytes >= self.search_bytes:
-            raise UnsupportedFormatError(
-                f"no sound in the first {self._searched_bytes} bytes: the stream is not what its first bytes "
-                "or its MIME type say it is"
-            )
+    def _fill(self, wanted_bytes: int) -> None:
+        """Have `wanted_bytes` ahead, or all there is; what breaks the stream waits until those are read."""
+        if self._deferred is not None and not self._ahead_bytes():
+            raise self._deferred
+        try:
+            while self._ahead_bytes() < wanted_bytes and self._deferred is None and self.read_ahead():
+                pass
+        except Exception as error:  # whatever a reader raises
+            if not self._ahead_bytes():
+                raise
+            self._deferred = error
 
     def _skip_to(self, target: int) -> None:
         """Forward by reading. Past the end is not an error: the next read says that it is the end."""
+        if (
+            target - self._memory_start - len(self._memory) >= SEEK_BYTES
+            and self._searching
+            and isinstance(self._reader, SeekableReader)
+        ):
+            self._reader.seek_from_thread(target)
+            self._memory.clear()
+            self._memory_start = self._position = target
+            return
         while target - self._position > self._ahead_bytes():
+            self._skipped_bytes += self._ahead_bytes()
             self._position += self._ahead_bytes()
             self._forget()
-            if not self.read_ahead(min(target - self._position, READ_BYTES)):
+            if not self.read_ahead():
                 return
-            self._skipped_bytes += self._ahead_bytes()
+        self._skipped_bytes += max(0, target - self._position)
         self._position = target
-
-    def _take(self, cap_bytes: int) -> int:
-        got = self._reader.readinto(self._buffer[: min(cap_bytes, READ_BYTES)])
-        self._taken_bytes += got
-        return got
 
     def _ahead_bytes(self) -> int:
         return self._memory_start + len(self._memory) - self._position

@@ -41,6 +41,11 @@ async def run_thread(
                 token.run_sync_soon(thread_ended.set)
 
     try:
+        await trio.lowlevel.checkpoint_if_cancelled()
+    except trio.Cancelled:
+        thread_ended.set()  # it never began
+        raise
+    try:
         return await trio.to_thread.run_sync(
             run, abandon_on_cancel=True, limiter=trio.CapacityLimiter(math.inf)
         )

@@ -14,12 +14,14 @@
 //! three fills the latency. After that the rate the link delivers and its least latency give the bandwidth-delay product:
 //! so many bytes, and one page, are kept in flight (BBR: Cardwell et al., ACM Queue 14(5), 2016; draft-ietf-ccwg-bbr).
 //! More would queue and make a retry or a seek slow; less would idle. The rate a window can show doubles at most from
-//! round to round, hence the start-up gain of two. Deadlines come from smoothed latency and variance (RFC 6298) plus the
-//! transfer of what is queued. Where a cost a page and not bandwidth limits, as with a server that answers one read at a
-//! time, the latency floor is that cost, the affordable page is one and a half times the last, and pages grow.
+//! round to round, hence the start-up gain of two, and the look at how closely the first answers follow each other. New
+//! pages leave about a transfer apart: those that leave together arrive together, and leave the link idle together.
+//! Deadlines come from smoothed latency and variance (RFC 6298) plus the transfer of what is queued. Where the rate grows
+//! as the pages do, a cost a page limits and not bandwidth, as with a server that answers one read at a time: pages grow.
 
 use std::cmp::min;
 
+mod asking;
 mod estimate;
 mod flight;
 mod gate;
@@ -27,22 +29,20 @@ mod outcome;
 mod retry;
 mod settings;
 mod sizing;
+mod statistics;
 
 use estimate::{Completion, Estimates};
-use flight::{Copy, Flight, Flights, Piece, Pieces, Standing};
-use gate::{Appetite, Outlook};
+use flight::{Flights, Piece, Pieces, Standing};
+use gate::Appetite;
 use outcome::{Ending, Proof, Size, Trouble};
 use retry::Jitter;
 pub use settings::{InvalidSetting, MAX_IN_FLIGHT, MAX_OFFSET, Settings};
 use sizing::Sizing;
+use statistics::Counters;
+pub use statistics::Statistics;
 
 /// Wins a page, loses 30 % on an error: additive increase, multiplicative decrease, as TCP does.
 const WINDOW_LOSS: f64 = 0.7;
-/// Later pages that must have come before a late one is asked for again (TCP's duplicate acknowledgements, less one).
-const OVERTAKEN_TO_HEDGE: u32 = 2;
-const HEDGE_LATENESS: f64 = 1.5;
-const HEDGE_DEVIATIONS: f64 = 2.0;
-
 /// One range to read now: bytes `start..end`, to be answered by `on_page` or `on_error` with its id.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request {
@@ -62,50 +62,6 @@ pub struct Request {
     pub is_confirm: bool,
 }
 
-/// What a planner has done and measured so far.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Statistics {
-    /// Requests handed out, retries and hedges included.
-    pub requests: u64,
-    /// Answers with bytes that were kept.
-    pub pages: u64,
-    /// Kept bytes.
-    pub bytes: u64,
-    /// Requests that asked again for a page that had failed.
-    pub retries: u64,
-    /// Requests that asked again for a page that was late.
-    pub hedges: u64,
-    /// Answers with fewer bytes than asked for.
-    pub short_pages: u64,
-    /// Answers without bytes.
-    pub empty_pages: u64,
-    /// Requests on the wire now.
-    pub in_flight: usize,
-    /// Most requests on the wire at once.
-    pub in_flight_max: usize,
-    /// Size of the next new page.
-    pub page_bytes: u64,
-    /// Payload bytes a second, the maximum over ten seconds.
-    pub bandwidth_bytes_per_second: Option<f64>,
-    /// The least latency of a page over thirty seconds.
-    pub rtt_seconds: Option<f64>,
-    /// Bytes came past the announced size, or the end before it.
-    pub size_was_wrong: bool,
-    /// The end is the announced size; the read past it was refused rather than empty.
-    pub ended_by_size: bool,
-}
-
-#[derive(Default)]
-struct Counters {
-    requests: u64,
-    pages: u64,
-    retries: u64,
-    hedges: u64,
-    short_pages: u64,
-    empty_pages: u64,
-    in_flight_max: usize,
-}
-
 /// The prefetch planner. After every event the driver calls [`next`](Self::next) until it gives None, then waits for an
 /// answer, for the reader to move, or for [`timer`](Self::timer).
 pub struct Planner {
@@ -114,6 +70,8 @@ pub struct Planner {
     next_id: u64,
     /// All below is received, in flight or a piece.
     frontier: u64,
+    /// When the newest page was asked for, and its size.
+    newest: (f64, u64),
     flights: Flights,
     pieces: Pieces,
     /// Requests at once, as errors and answers have moved it.
@@ -138,6 +96,7 @@ impl Planner {
             now: 0.0,
             next_id: 0,
             frontier: settings.start,
+            newest: (0.0, 0),
             flights: Flights::new(),
             pieces: Pieces::new(),
             window: settings.in_flight_start as f64,
@@ -283,6 +242,7 @@ impl Planner {
         flights
             .chain(self.pieces.next_due(self.now))
             .chain(hedge)
+            .chain(self.paced_until().filter(|&at| at > self.now))
             .reduce(f64::min)
     }
 
@@ -344,77 +304,8 @@ impl Planner {
             .filter(|trouble| self.tail() >= trouble.offset)
             .map(|trouble| (trouble.offset, trouble.tries))
     }
-
-    /// May the listener start, or resume, with `buffered_bytes` in hand, of which the decoder needs `needed_bytes`?
-    /// `left_bytes` is what is left of the stream from the reader's offset, if known.
-    pub fn can_play(
-        &self,
-        now: f64,
-        buffered_bytes: u64,
-        needed_bytes: u64,
-        left_bytes: Option<u64>,
-    ) -> bool {
-        let over = self.finished() || self.failed().is_some() || self.contradiction().is_some();
-        let full = self.flights.len() == 0
-            && self.pieces.len() == 0
-            && buffered_bytes.saturating_add(self.sizing.next_bytes(&self.estimates))
-                > self.settings.capacity_bytes;
-        if over || full || left_bytes.is_some_and(|left| buffered_bytes >= left) {
-            return true;
-        }
-        let (Some(bandwidth), Some(smoothed)) = (
-            self.estimates.bandwidth(),
-            self.estimates.smoothed_seconds(),
-        ) else {
-            return false;
-        };
-        let arrival = self.flights.first().map_or(2.0 * smoothed, |first| {
-            let due = first.issued_at + smoothed + self.estimates.deviation_seconds();
-            due + self.flights.bytes() as f64 / bandwidth - self.now.max(now)
-        });
-        buffered_bytes >= needed_bytes
-            && Outlook {
-                buffered_bytes,
-                needed_bytes,
-                left_bytes,
-                capacity_bytes: self.settings.capacity_bytes,
-                appetite: self.appetite.rate(),
-                bandwidth,
-                samples: self.estimates.samples(),
-                smoothed_seconds: smoothed,
-                arrival_seconds: arrival,
-            }
-            .is_good()
-    }
-
-    /// A snapshot.
-    pub fn statistics(&self) -> Statistics {
-        Statistics {
-            requests: self.counters.requests,
-            pages: self.counters.pages,
-            bytes: self.estimates.delivered(),
-            retries: self.counters.retries,
-            hedges: self.counters.hedges,
-            short_pages: self.counters.short_pages,
-            empty_pages: self.counters.empty_pages,
-            in_flight: self.flights.len(),
-            in_flight_max: self.counters.in_flight_max,
-            page_bytes: self.sizing.next_bytes(&self.estimates),
-            bandwidth_bytes_per_second: self.estimates.bandwidth(),
-            rtt_seconds: self.estimates.floor_seconds(),
-            size_was_wrong: self.size == Size::Refuted,
-            ended_by_size: matches!(
-                self.ending,
-                Ending::Proven {
-                    proof: Proof::Announced,
-                    ..
-                }
-            ),
-        }
-    }
 }
 
-/// Deciding.
 impl Planner {
     /// A driver's clock that jumps back, or is no number, must not undo what has happened.
     fn advance(&mut self, now: f64) {
@@ -459,146 +350,5 @@ impl Planner {
                 .make_moot(self.now, |flight| flight.start >= offset);
             self.trouble = self.trouble.filter(|trouble| trouble.offset < offset);
         }
-    }
-
-    fn next_piece(&mut self, room_to: u64) -> Option<Request> {
-        let below = self
-            .trouble
-            .map_or(room_to, |trouble| min(room_to, trouble.offset));
-        let piece = self.pieces.due(self.now, below)?;
-        let end = min(
-            piece.end,
-            piece.start.saturating_add(self.sizing.gap_bytes()),
-        )
-        .min(room_to);
-        self.pieces.remove(piece.start);
-        self.pieces.put(Piece {
-            start: end,
-            ..piece
-        });
-        self.counters.retries += u64::from(piece.tries > 0);
-        Some(self.issue(piece.start, end, piece.tries, Copy::Only))
-    }
-
-    fn next_hedge(&mut self) -> Option<Request> {
-        let late = self.hedge_candidate()?;
-        if self.late_at(late)? > self.now {
-            return None;
-        }
-        let (start, end, tries) = (late.start, late.end, late.tries);
-        self.flights.mark_hedged(start);
-        self.counters.hedges += 1;
-        Some(self.issue(start, end, tries, Copy::Hedge))
-    }
-
-    /// The page the reader waits for, if others have overtaken it and it was not asked for twice yet.
-    fn hedge_candidate(&self) -> Option<&Flight> {
-        self.flights.first().filter(|first| {
-            self.settings.hedge
-                && self.flights.len() < self.settings.in_flight
-                && first.copy == Copy::Only
-                && first.overtaken >= OVERTAKEN_TO_HEDGE
-        })
-    }
-
-    fn late_at(&self, flight: &Flight) -> Option<f64> {
-        let expected = self
-            .estimates
-            .expected_seconds(flight.end - flight.start, self.flights.bytes())?;
-        let grace = HEDGE_DEVIATIONS * self.estimates.deviation_seconds();
-        Some(flight.issued_at + HEDGE_LATENESS * expected + grace)
-    }
-
-    fn next_page(&mut self, room_to: u64) -> Option<Request> {
-        let finding_floor = self.estimates.floor_is_stale(self.now);
-        let start = self.frontier;
-        if !self.may_ask_at(start) || !self.link_has_room(finding_floor) {
-            return None;
-        }
-        let size = if finding_floor {
-            self.sizing.small_bytes()
-        } else {
-            self.sizing.next_bytes(&self.estimates)
-        };
-        let size = match (self.end(), self.size) {
-            (Some(end), _) => min(size, end - start),
-            (None, Size::Announced(total)) if start < total => min(size, total - start),
-            (None, Size::Announced(_)) => self.sizing.small_bytes(),
-            (None, Size::Unknown | Size::Refuted) => size,
-        };
-        let end = start.saturating_add(size);
-        if end > room_to {
-            // Waiting for a whole page's room keeps a slow reader from asking for crumbs (RFC 9293, 3.8.6.2.2).
-            self.estimates.mark_app_limited(self.flights.bytes());
-            return None;
-        }
-        self.frontier = end;
-        if !finding_floor {
-            self.sizing.asked_new_page(size);
-        }
-        Some(self.issue(start, end, 0, Copy::Only))
-    }
-
-    fn may_ask_at(&self, start: u64) -> bool {
-        let past_total = matches!(self.size, Size::Announced(total) if start >= total);
-        let asked_past = || {
-            let total = self.size.announced();
-            self.pieces.any_from(total) || self.flights.wanted().any(|flight| flight.start >= total)
-        };
-        self.end().is_none_or(|end| start < end)
-            && self.trouble.is_none_or(|trouble| start < trouble.offset)
-            && start < MAX_OFFSET
-            && !(past_total && asked_past())
-    }
-
-    fn link_has_room(&self, finding_floor: bool) -> bool {
-        let wanted = self.flights.wanted().count();
-        if finding_floor {
-            return wanted == 0 && self.pieces.len() == 0;
-        }
-        let page = self.sizing.next_bytes(&self.estimates) as f64;
-        let enough = self
-            .estimates
-            .bytes_wanted_in_flight()
-            .is_some_and(|bytes| self.flights.bytes() as f64 >= bytes + page);
-        !enough && (wanted as f64) < self.window && self.pieces.len() < self.settings.in_flight
-    }
-
-    fn issue(&mut self, start: u64, end: u64, tries: u32, copy: Copy) -> Request {
-        let id = self.next_id;
-        self.next_id += 1;
-        let deadline = self.now + self.timeout_seconds(end - start, tries);
-        let alone = self.flights.len() == 0;
-        self.flights.push(Flight {
-            id,
-            start,
-            end,
-            issued_at: self.now,
-            deadline,
-            tries,
-            delivered_before: self.estimates.delivered(),
-            app_limited: self.estimates.app_limited(),
-            alone,
-            overtaken: 0,
-            copy,
-            standing: Standing::Wanted,
-        });
-        self.counters.requests += 1;
-        self.counters.in_flight_max = self.counters.in_flight_max.max(self.flights.len());
-        let is_confirm = matches!(self.size, Size::Announced(total) if start >= total);
-        Request {
-            id,
-            start,
-            end,
-            deadline,
-            attempt: tries,
-            is_hedge: copy == Copy::Hedge,
-            is_confirm,
-        }
-    }
-
-    fn timeout_seconds(&self, bytes: u64, tries: u32) -> f64 {
-        let queued = bytes.saturating_add(self.flights.bytes());
-        retry::timeout_seconds(&self.estimates, queued, tries).min(self.settings.deadline_seconds)
     }
 }

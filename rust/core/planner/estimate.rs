@@ -11,6 +11,15 @@ const FLAT_ROUNDS: u32 = 3;
 const GROWTH: f64 = 1.25;
 const GAIN_STARTUP: f64 = 2.0;
 const GAIN_STEADY: f64 = 1.5;
+/// Rounds whose rate grew with their pages, by this much of it, before a cost a page is believed; one may be chance,
+/// as the first pages are small and share the link.
+const ROUNDS_IN_PROPORTION: u32 = 2;
+const LARGER_PAGES: f64 = 1.25;
+const IN_PROPORTION: f64 = 0.8;
+const PACING_STARTUP: f64 = 2.0;
+const PACING_STEADY: f64 = 1.25;
+/// Answers that share a link overlap, so pages that follow each other read up to twice too fast.
+const TRAIN_EXCESS: f64 = 2.0;
 /// A page should take about half a second to transfer, or one and a half latencies where those are longer.
 const PAGE_SECONDS: f64 = 0.5;
 const PAGE_LATENCIES: f64 = 1.5;
@@ -55,7 +64,86 @@ pub(super) struct Estimates {
     smoothed: Option<(f64, f64)>,
     phase: Phase,
     round_id: u64,
+    train: Train,
+    page_cost: PageCost,
     samples: u64,
+}
+
+/// The pages of a round that came after its first: how fast they follow shows the bandwidth behind the latency.
+/// Used only until the rounds have told: on a long fast link that takes five of them.
+#[derive(Default)]
+struct Train {
+    first_at: f64,
+    bytes: u64,
+    rate: f64,
+}
+
+impl Train {
+    fn add(&mut self, now: f64, bytes: u64) {
+        self.bytes += bytes;
+        self.rate = self.bytes as f64 / (now - self.first_at).max(TICK_SECONDS);
+    }
+
+    fn start(&mut self, now: f64) {
+        (self.first_at, self.bytes) = (now, 0);
+    }
+}
+
+/// One round's pages, to compare with the next round's.
+#[derive(Clone, Copy, Default)]
+struct Round {
+    started_at: f64,
+    bytes: u64,
+    pages: u32,
+}
+
+/// How fast a round went, and with what pages.
+#[derive(Clone, Copy)]
+struct Pace {
+    rate: f64,
+    page: f64,
+}
+
+/// Whether a cost a page limits, and not bandwidth: then the rate grows as the pages do.
+#[derive(Default)]
+struct PageCost {
+    round: Round,
+    before: Option<Pace>,
+    rounds_in_proportion: u32,
+}
+
+impl PageCost {
+    fn add(&mut self, bytes: u64) {
+        self.round.bytes += bytes;
+        self.round.pages += 1;
+    }
+
+    fn end_round(&mut self, now: f64) {
+        let Round {
+            started_at,
+            bytes,
+            pages,
+        } = self.round;
+        let pace = Pace {
+            rate: bytes as f64 / (now - started_at).max(TICK_SECONDS),
+            page: bytes as f64 / f64::from(pages.max(1)),
+        };
+        let in_proportion = self.before.is_some_and(|before| {
+            let larger = pace.page / before.page;
+            larger >= LARGER_PAGES && pace.rate >= IN_PROPORTION * larger * before.rate
+        });
+        self.rounds_in_proportion = if in_proportion {
+            self.rounds_in_proportion + 1
+        } else {
+            0
+        };
+        self.before = Some(pace);
+        self.round = Round {
+            started_at: now,
+            bytes: 0,
+            pages: 0,
+        };
+    }
 }
 
 impl Estimates {
@@ -71,6 +159,8 @@ impl Estimates {
                 flat_rounds: 0,
             },
             round_id: 0,
+            train: Train::default(),
+            page_cost: PageCost::default(),
             samples: 0,
         }
     }
@@ -122,12 +212,33 @@ impl Estimates {
 
     /// Bytes that keep the link busy: gain × bandwidth × latency floor. None before the first page.
     pub fn bytes_wanted_in_flight(&self) -> Option<f64> {
-        let gain = if self.starting_up() {
-            GAIN_STARTUP
-        } else {
-            GAIN_STEADY
+        let (rate, floor) = (self.bandwidth()?, self.floor_seconds()?);
+        Some(
+            floor
+                * match self.phase {
+                    Phase::Startup { .. } => {
+                        (GAIN_STARTUP * rate).max(self.train.rate / TRAIN_EXCESS)
+                    }
+                    Phase::Steady => GAIN_STEADY * rate,
+                },
+        )
+    }
+
+    /// How long after a page of `bytes` the next new one leaves: about its transfer, so that they do not arrive
+    /// together; never half a latency, for the estimate may be far too low. None before the first page.
+    pub fn gap_seconds(&self, bytes: u64) -> Option<f64> {
+        let rate = match self.phase {
+            Phase::Startup { .. } => {
+                (PACING_STARTUP * self.bandwidth()?).max(self.train.rate / TRAIN_EXCESS)
+            }
+            Phase::Steady => PACING_STEADY * self.bandwidth()?,
         };
-        Some(gain * self.bandwidth()? * self.floor_seconds()?)
+        Some((bytes as f64 / rate).min(self.floor_seconds()?))
+    }
+
+    /// A cost a page limits, not bandwidth: only larger pages are faster.
+    pub fn page_cost_limits(&self) -> bool {
+        self.page_cost.rounds_in_proportion >= ROUNDS_IN_PROPORTION
     }
 
     /// The page that takes about [`PAGE_SECONDS`]. None before the first page.
@@ -167,11 +278,16 @@ impl Estimates {
             ),
         });
         self.samples += 1;
+        self.page_cost.add(page.bytes);
         if page.id >= self.round_id {
             self.round_id = page.next_id;
+            self.train.start(now);
+            self.page_cost.end_round(now);
             if !page.app_limited {
                 self.end_round();
             }
+        } else {
+            self.train.add(now, page.bytes);
         }
     }
 

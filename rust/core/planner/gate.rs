@@ -1,5 +1,7 @@
 //! The start gate: may the listener begin, or resume, without a stall that can be foreseen?
 
+use super::Planner;
+
 /// Movement over less time than this says more about the decoder's buffer than about the music.
 const RATE_WINDOW_SECONDS: f64 = 0.5;
 const RATE_WEIGHT: f64 = 0.3;
@@ -51,22 +53,66 @@ impl Appetite {
     }
 }
 
+impl Planner {
+    /// May the listener start, or resume, with `buffered_bytes` in hand, of which the decoder needs `needed_bytes`?
+    /// `left_bytes` is what is left of the stream from the reader's offset, if known.
+    pub fn can_play(
+        &self,
+        now: f64,
+        buffered_bytes: u64,
+        needed_bytes: u64,
+        left_bytes: Option<u64>,
+    ) -> bool {
+        let over = self.finished() || self.failed().is_some() || self.contradiction().is_some();
+        let full = self.flights.len() == 0
+            && self.pieces.len() == 0
+            && buffered_bytes.saturating_add(self.sizing.next_bytes(&self.estimates))
+                > self.settings.capacity_bytes;
+        if over || full || left_bytes.is_some_and(|left| buffered_bytes >= left) {
+            return true;
+        }
+        let (Some(bandwidth), Some(smoothed)) = (
+            self.estimates.bandwidth(),
+            self.estimates.smoothed_seconds(),
+        ) else {
+            return false;
+        };
+        let arrival = self.flights.first().map_or(2.0 * smoothed, |first| {
+            let due = first.issued_at + smoothed + self.estimates.deviation_seconds();
+            due + self.flights.bytes() as f64 / bandwidth - self.now.max(now)
+        });
+        buffered_bytes >= needed_bytes
+            && Outlook {
+                buffered_bytes,
+                needed_bytes,
+                left_bytes,
+                capacity_bytes: self.settings.capacity_bytes,
+                appetite: self.appetite.rate(),
+                bandwidth,
+                samples: self.estimates.samples(),
+                smoothed_seconds: smoothed,
+                arrival_seconds: arrival,
+            }
+            .is_good()
+    }
+}
+
 /// What the gate weighs once the simple answers are out of the way.
-pub(super) struct Outlook {
-    pub buffered_bytes: u64,
-    pub needed_bytes: u64,
-    pub left_bytes: Option<u64>,
-    pub capacity_bytes: u64,
-    pub appetite: f64,
-    pub bandwidth: f64,
-    pub samples: u64,
-    pub smoothed_seconds: f64,
+struct Outlook {
+    buffered_bytes: u64,
+    needed_bytes: u64,
+    left_bytes: Option<u64>,
+    capacity_bytes: u64,
+    appetite: f64,
+    bandwidth: f64,
+    samples: u64,
+    smoothed_seconds: f64,
     /// Seconds until the next contiguous page should be here; may be negative when it is late.
-    pub arrival_seconds: f64,
+    arrival_seconds: f64,
 }
 
 impl Outlook {
-    pub fn is_good(&self) -> bool {
+    fn is_good(&self) -> bool {
         let buffered = self.buffered_bytes as f64;
         let most = RING_SHARE * self.capacity_bytes as f64;
         if buffered >= most {

@@ -4,6 +4,13 @@ use super::estimate::Estimates;
 
 /// Pages fewer than this in a ring leave nothing to overlap with.
 const PAGES_IN_RING: u64 = 4;
+/// Each page this many times the last.
+const GROWTH: u64 = 2;
+/// The same where only larger pages are faster: each small one costs as much as a large one.
+const GROWTH_BY_COST: u64 = 4;
+/// The page after a first burst of three, in first pages. Not doubling once more would cost a slow server three more
+/// reads to find out; doubling costs a slow link half a second after the first sound.
+const ALWAYS_AFFORDED: u64 = 8;
 /// Short pages in a row that make a cap of the server's; one may be the end of the file.
 const SHORTS_TO_LEARN: u32 = 3;
 /// Whole pages at the cap before a page of twice the size is tried again; doubles with every try.
@@ -67,16 +74,19 @@ impl Sizing {
             return self.under_cap(self.smallest);
         };
         // The first rates under-read, because latency hides the bandwidth: they stop the growth but do not undo it.
-        let affordable = match estimates.page_bytes() {
-            None => u64::MAX,
-            Some(bytes) if estimates.starting_up() => bytes.max(last),
-            Some(bytes) => bytes,
+        let (growth, affordable) = match estimates.page_bytes() {
+            _ if estimates.page_cost_limits() => (GROWTH_BY_COST, u64::MAX),
+            None => (GROWTH, u64::MAX),
+            Some(bytes) if estimates.starting_up() => (
+                GROWTH,
+                bytes
+                    .max(last)
+                    .max(self.smallest.saturating_mul(ALWAYS_AFFORDED)),
+            ),
+            Some(bytes) => (GROWTH, bytes),
         };
-        self.under_cap(
-            last.saturating_mul(2)
-                .min(affordable)
-                .clamp(self.smallest, self.largest),
-        )
+        let grown = last.saturating_mul(growth).min(affordable);
+        self.under_cap(grown.clamp(self.smallest, self.largest))
     }
 
     /// The small page: the first, the lone one that finds the latency floor, and the one past an announced end.

@@ -4,46 +4,71 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use playhead_core::planner::{Planner, Settings};
+use playhead_core::planner::{Planner, Request, Settings};
 
 const PAGE: u64 = 100 << 10;
 
-/// A planner at its full window, with the requests it has out.
-fn warmed_up(in_flight: usize) -> (Planner, VecDeque<(u64, u64, u64)>) {
-    let mut settings = Settings::new(64 << 20);
-    settings.in_flight = in_flight;
-    // Settings above are in range, or there is nothing to measure.
-    let Ok(planner) = Planner::new(settings) else {
-        unreachable!()
-    };
-    let mut bench = (planner, VecDeque::new());
-    let (mut now, mut head) = (0.0, 0);
-    for _ in 0..10_000 {
-        cycle(&mut bench, &mut now, &mut head);
-    }
-    bench
+/// Long enough that only the request window limits, so that it is full.
+const LATENCY_SECONDS: f64 = 0.05;
+
+struct Reader {
+    planner: Planner,
+    now: f64,
+    head: u64,
+    out: VecDeque<(f64, Request)>,
 }
 
-fn cycle((planner, out): &mut (Planner, VecDeque<(u64, u64, u64)>), now: &mut f64, head: &mut u64) {
-    *now += 1e-4;
-    if let Some((id, start, end)) = out.pop_front() {
-        black_box(planner.on_page(id, *now, end - start));
-        *head = end;
+impl Reader {
+    fn new(in_flight: usize) -> Self {
+        let mut settings = Settings::new(64 << 20);
+        settings.in_flight = in_flight;
+        let Ok(planner) = Planner::new(settings) else {
+            unreachable!("these settings are in range")
+        };
+        let mut reader = Self {
+            planner,
+            now: 0.0,
+            head: 0,
+            out: VecDeque::new(),
+        };
+        for _ in 0..10_000 {
+            reader.take_page();
+        }
+        assert_eq!(reader.out.len(), in_flight, "the window is not full");
+        reader
     }
-    while let Some(request) = planner.next(*now, *head) {
-        out.push_back((request.id, request.start, request.end));
+
+    /// The oldest answer comes, after what the timer asks for before it, and the reader takes it.
+    fn take_page(&mut self) {
+        if let Some((asked_at, request)) = self.out.pop_front() {
+            let due = self.now.max(asked_at + LATENCY_SECONDS);
+            while let Some(at) = self.planner.timer().filter(|&at| at < due) {
+                self.now = at;
+                self.ask();
+            }
+            self.now = due;
+            black_box(
+                self.planner
+                    .on_page(request.id, due, request.end - request.start),
+            );
+            self.head = request.end;
+        }
+        self.ask();
+    }
+
+    fn ask(&mut self) {
+        while let Some(request) = self.planner.next(self.now, self.head) {
+            self.out.push_back((self.now, request));
+        }
     }
 }
 
 fn plan(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("planner");
     for in_flight in [8, 64] {
-        let mut state = warmed_up(in_flight);
-        // Later than any instant of the warm-up; the reader stands where the last page ended.
-        let mut now = 2.0;
-        let mut head = state.1.front().map_or(0, |(_, start, _)| *start);
+        let mut reader = Reader::new(in_flight);
         group.bench_function(format!("page/{in_flight}_in_flight"), |bencher| {
-            bencher.iter(|| cycle(&mut state, &mut now, &mut head));
+            bencher.iter(|| reader.take_page());
         });
     }
     let mut queue: VecDeque<(u64, u64)> = (0..8)

@@ -22,7 +22,7 @@ from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.net_guard import Origin, guarded_client, parse_origins
 from playhead.servers.audio.library import Library
 from playhead.servers.audio.mixer import MemoryMixer, Mixer, SystemMixer
-from playhead.servers.audio.origin import serve_origin
+from playhead.servers.audio.origin import media_url, serve_origin
 from playhead.servers.audio.resource import DEFAULT_META_KEY
 from playhead.servers.audio.tools import AudioTools
 from playhead.servers.http import base_url, bind, serve_app
@@ -121,6 +121,9 @@ async def open_audio_server(
     async with trio.open_nursery() as nursery:
         own = await nursery.start(partial(serve_origin, library))
         async with guarded_client(allow_origins=origins | {Origin.parse(own)}, limits=limits) as client:
+            # The first request of a process imports and connects for 20 ms and more, which would come before
+            # the first sound; so it is made here.
+            await client.head(media_url(own, library.tracks[0]))
             yield AudioTools(
                 library=library,
                 origin=own,

@@ -405,3 +405,24 @@ async def test_a_header_that_cannot_be_sent_is_not_quoted() -> None:
         async with connect(config):
             raise AssertionError("connected")
     assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("idempotent", "calls"), [(True, 2), (False, 1)])
+async def test_only_a_call_that_does_no_harm_twice_is_made_again(idempotent: bool, calls: int) -> None:
+    async def handle(exchange: Exchange) -> None:
+        if exchange.method == "tools/list":
+            tool = {"name": "t", "inputSchema": {}, "annotations": {"idempotentHint": idempotent}}
+            await exchange.result({"tools": [tool]})
+        elif server.methods.count("tools/call") == 1:
+            await exchange.hang_up()
+        else:
+            await exchange.result({"content": []})
+
+    async with raw_http(handle) as server, connect(server.url) as session:
+        await session.list_tools()
+        if idempotent:
+            await session.call_tool("t")
+        else:
+            with pytest.raises(ConnectionLostError):
+                await session.call_tool("t")
+        assert server.methods.count("tools/call") == calls

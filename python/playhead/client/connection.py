@@ -17,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import Implementation, Request, Result
 
+from playhead._core import __version__
 from playhead.client.deadline import run_until_silent
 from playhead.client.failures import from_answer, from_sdk
 from playhead.client.groups import only
@@ -190,4 +191,4 @@ def _connect_error(cause: BaseException, server: str, diagnosis: str) -> Connect
 
 
 def _client_info() -> Implementation:
-    return Implementation(name="playhead", version="0.1.0")
+    return Implementation(name="playhead", version=__version__)

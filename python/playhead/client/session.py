@@ -44,7 +44,14 @@ from playhead.client.reads import page_from, read_request
 from playhead.client.requests import RangedReadRequest
 from playhead.client.supervise import Supervisor
 from playhead.config.servers import ServerConfig
-from playhead.errors import PlayheadError, ServerError, SessionLostError, TransportError, UsageError
+from playhead.errors import (
+    ConnectionLostError,
+    HttpStatusError,
+    PlayheadError,
+    ServerError,
+    SessionLostError,
+    UsageError,
+)
 from playhead.limits import Limits
 from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
 from playhead.stream.page import Page
@@ -181,7 +188,8 @@ class Session:
             # that from a listing of its own. The call was refused before it ran.
             await self._teach_headers()
             result = await call()
-        except TransportError:
+        except (ConnectionLostError, HttpStatusError):
+            # Known from the last `list_tools`; a deadline is not spent twice.
             if name not in self._harmless:
                 raise
             result = await call()

@@ -43,7 +43,7 @@ def sample_server() -> MCPServer:
     server: MCPServer = MCPServer("sample", log_level="CRITICAL")
 
     @server.tool()
-    def add(a: int, b: int) -> int:
+    async def add(a: int, b: int) -> int:  # no thread: the jumping clock would not wait for one
         return a + b
 
     @server.tool()

@@ -27,7 +27,8 @@ def pages_command(transport: str, *options: object) -> list[str]:
 async def http_process(command: Sequence[str], *, restart: bool = False) -> AsyncIterator[str]:
     """Run a server that prints its URL as the first line of stdout; yields the URL.
 
-    With `restart`, a server that dies is started again on the same port (`--port N` is added).
+    With `restart`, a server that dies is followed by one on the same port (`--port N`), which stood by from
+    the beginning (`--standby`): what is tested is a server that comes back, not how long Python takes.
     The process is killed on the way out, cancelled or not.
     """
     async with trio.open_nursery() as nursery:
@@ -45,36 +46,49 @@ async def http_process(command: Sequence[str], *, restart: bool = False) -> Asyn
 
 
 async def _start(command: Sequence[str]) -> tuple[trio.Process, str]:
-    process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    line = b""
+    process = await _open(command)
     try:
-        with trio.fail_after(START_SECONDS):
-            while not line.endswith(b"\n"):
-                chunk = await process.stdout.receive_some(1024)
-                assert chunk, f"the server ended before it said where it is: {command}"
-                line += chunk
+        return process, await _url_of(process)
     except BaseException:
         process.kill()
         raise
-    return process, line.decode("ascii").split()[0]
 
 
-async def _hold(process: trio.Process) -> None:
+async def _open(command: Sequence[str]) -> trio.Process:
+    return await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+async def _url_of(process: trio.Process) -> str:
+    assert process.stdout is not None
+    line = b""
+    with trio.fail_after(START_SECONDS):
+        while not line.endswith(b"\n"):
+            chunk = await process.stdout.receive_some(1024)
+            assert chunk, f"the server ended before it said where it is: {process.args!r}"
+            line += chunk
+    return line.decode("ascii").split()[0]
+
+
+@asynccontextmanager
+async def _killed_at_the_end(process: trio.Process) -> AsyncIterator[None]:
     try:
-        await trio.sleep_forever()
+        yield
     finally:
         with trio.CancelScope(shield=True):
             process.kill()
             await process.wait()
 
 
+async def _hold(process: trio.Process) -> None:
+    async with _killed_at_the_end(process):
+        await trio.sleep_forever()
+
+
 async def _supervise(process: trio.Process, command: Sequence[str]) -> None:
-    while True:
-        try:
+    spare = await _open([*command, "--standby"])
+    async with _killed_at_the_end(spare):
+        async with _killed_at_the_end(process):
             await process.wait()
-        finally:
-            with trio.CancelScope(shield=True):
-                process.kill()
-                await process.wait()
-        process, _ = await _start(command)
+        assert spare.stdin is not None
+        await spare.stdin.send_all(b"\n")
+        await trio.sleep_forever()

@@ -34,6 +34,7 @@ from tests.servers.wave import wave_header
 
 URI = "resource://pages"
 TEMPLATE = "resource://pages{?url,start,end}"
+TEMPLATE_ALONE = "resource://pages{?start,end}"
 HTTP_FAULTS = {"fail-once": "unavailable", "drop-connection": "cut"}
 ANNOUNCED = {"size-too-small": 0.7, "size-too-big": 1.3}
 """Behaviours whose link lies about the size, and by which factor."""
@@ -53,7 +54,9 @@ class PagesServer:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.counters = Counters()
-        self.template = UriTemplate.parse(TEMPLATE)
+        self.template = UriTemplate.parse(
+            TEMPLATE_ALONE if options.behaviour == "template-only" else TEMPLATE
+        )
         self.behaviour = BEHAVIOURS.get(options.behaviour, BEHAVIOURS["plain"])
         self.script = Script(payload=payload_of(options), once=Once(options.once))
         self.server: Server[Any] = Server(
@@ -97,7 +100,9 @@ class PagesServer:
     async def list_templates(self, _context: object, _params: object) -> types.ListResourceTemplatesResult:
         if self.options.behaviour == "arguments-only":
             return types.ListResourceTemplatesResult(resource_templates=[])
-        template = types.ResourceTemplate(name="pages", uri_template=TEMPLATE, mime_type=self.options.mime)
+        template = types.ResourceTemplate(
+            name="pages", uri_template=str(self.template), mime_type=self.options.mime
+        )
         return types.ListResourceTemplatesResult(resource_templates=[template])
 
     def range_of(self, uri: str, params: dict[str, Any]) -> tuple[int, int]:
@@ -176,6 +181,9 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--mime", default="application/octet-stream")
     arguments.add_argument("--delay", type=float, default=0.0, help="seconds before each answer to a read")
     arguments.add_argument("--no-size", action="store_true", help="the link does not say how big it is")
+    arguments.add_argument(
+        "--standby", action="store_true", help="be ready, and serve once a line comes on stdin"
+    )
     arguments.add_argument("--once", type=Path, help="where a process that dies once remembers that it did")
     return arguments
 
@@ -183,6 +191,8 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     logging.disable(logging.CRITICAL)  # the faults are on purpose; a test's output is not the place for them
     server = PagesServer(parser().parse_args())
+    if server.options.standby:
+        os.read(0, 1)
     trio.run(server.run_stdio if server.options.transport == "stdio" else server.run_http)
 
 

@@ -1,0 +1,130 @@
+"""What is measured in a process of its own: peak memory of one stream, and many streams at once.
+
+    python -m benches.children memory save TARGET…          TARGET: a URL, or a command line
+    python -m benches.children memory play TARGET…
+    python -m benches.children many 64 SECONDS TARGET…
+
+Prints one JSON object. The process is fresh, so that its memory is the work's and nobody else's.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from playhead.client import connect
+from playhead.playback.player import Player
+from playhead.playback.sinks.null import NullSink
+
+
+def status_bytes(field: str) -> int:
+    """A field of /proc/self/status that is in kB."""
+    found = re.search(
+        rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE
+    )
+    assert found is not None, f"no {field} in /proc/self/status"
+    return int(found.group(1)) * 1024
+
+
+def reset_peak() -> None:
+    """Make VmHWM what VmRSS is now (proc(5): 5 into clear_refs)."""
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def target_of(arguments: Sequence[str]) -> str | list[str]:
+    return arguments[0] if arguments[0].startswith("http") else list(arguments)
+
+
+async def memory(how: str, target: str | list[str]) -> dict[str, object]:
+    """Peak memory of one whole resource, minus what there was once connected."""
+    async with connect(target) as session:
+        (link,) = (await session.call_tool("link")).links
+        gc.collect()
+        before = status_bytes("VmRSS")
+        reset_peak()
+        started = time.perf_counter()
+        if how == "save":
+            with tempfile.TemporaryDirectory() as folder:
+                async with session.open(link) as stream:
+                    statistics = await stream.save(Path(folder) / "saved")
+            n_bytes, in_flight_max = statistics.bytes, statistics.in_flight_max
+        else:
+            async with Player(NullSink(real_time=False)) as player:
+                await player.play(link)
+                await player.wait_finished()
+                n_bytes, in_flight_max = link.size_bytes or 0, 8
+        spent = time.perf_counter() - started
+    return {
+        "bytes": n_bytes,
+        "in_flight_max": in_flight_max,
+        "connected_bytes": before,
+        "added_bytes": status_bytes("VmHWM") - before,
+        "seconds": spent,
+    }
+
+
+async def many(streams: int, seconds: float, target: str | list[str]) -> dict[str, object]:
+    """`streams` sessions, each playing into its own real-time null device, at most for `seconds`."""
+    underruns: list[int] = []
+    played: list[float] = []
+    connected: list[int] = []
+    start = trio.Event()
+
+    async def one() -> None:
+        async with connect(target) as session:
+            (link,) = (await session.call_tool("link")).links
+            connected.append(1)
+            await start.wait()
+            async with Player(NullSink(real_time=True)) as player:
+                await player.play(link)
+                with trio.move_on_after(seconds):
+                    await player.wait_finished()
+                snapshot = player.snapshot()
+                underruns.append(snapshot.underruns)
+                played.append(snapshot.position_seconds)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(streams):
+            nursery.start_soon(one)
+        while len(connected) < streams:  # noqa: ASYNC110 - a benchmark's set-up, not measured
+            await trio.sleep(0.05)
+        before, cpu, started = status_bytes("VmRSS"), _cpu_seconds(), time.perf_counter()
+        reset_peak()
+        start.set()
+    wall = time.perf_counter() - started
+    return {
+        "streams": streams,
+        "underruns": sum(underruns),
+        "played_seconds_min": min(played),
+        "wall_seconds": wall,
+        "cpu_seconds": _cpu_seconds() - cpu,
+        "connected_bytes": before,
+        "added_bytes": status_bytes("VmHWM") - before,
+    }
+
+
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def main(arguments: list[str]) -> None:
+    if arguments[0] == "memory":
+        work = partial(memory, arguments[1], target_of(arguments[2:]))
+    else:
+        work = partial(many, int(arguments[1]), float(arguments[2]), target_of(arguments[3:]))
+    print(json.dumps(trio.run(work)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

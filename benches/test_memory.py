@@ -22,7 +22,7 @@ SLACK_BYTES = 8 * MIB
 @pytest.mark.parametrize("how", ["save", "play"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_memory(transport: str, how: str, board: Board, smoke: bool) -> None:
-    size = 24 * MIB if smoke else GIB
+    size = 8 * MIB if smoke else GIB
     with trio.fail_after(900):
         async with serving(transport, "--size", size, "--wave", "--mime", "audio/wav") as target:
             found = await in_child("memory", how, target)

@@ -56,7 +56,9 @@ async def read_ours(session: Session, options: StreamOptions) -> str:
 @pytest.mark.parametrize("delay_ms", [0, 20, 100])
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_whole_file(transport: str, delay_ms: int, board: Board, smoke: bool) -> None:
-    size = (2 if smoke else 32) * MIB + 4321
+    if smoke and delay_ms == 100:
+        pytest.skip("full runs only: 20 ms takes the same way")
+    size = (1 if smoke else 32) * MIB + 4321
     rounds = 1 if smoke else ROUNDS
     expected = Payload(size_bytes=size).sha256()
     settings = {"defaults": StreamOptions(), "1 MiB pages": StreamOptions(page_bytes=MIB)}

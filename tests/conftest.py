@@ -18,6 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="read 32 MiB from every server; without it the costly ones serve less",
     )
+    parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
 
 
 @pytest.fixture(scope="session")

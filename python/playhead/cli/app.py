@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
-import click
 import typer
 
 from playhead import _core
 from playhead.cli import call, demo, play, read, serve, tools
-from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, fail
+from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, fail, stdout_left
 from playhead.cli.terminal import Terminal
 from playhead.errors import PlayheadError
 
@@ -55,21 +53,13 @@ def root(
 def run(arguments: Sequence[str]) -> int:
     """Run the command line `arguments` (without the program's name); return the exit code."""
     try:
-        code = app(list(arguments), prog_name="playhead", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        return EXIT_DONE if not arguments else EXIT_USAGE
-    except click.ClickException as error:
-        error.show()
-        return EXIT_USAGE
-    except click.exceptions.Exit as error:
-        return error.exit_code
+        app(list(arguments), prog_name="playhead")
+    except SystemExit as exit:
+        return exit.code if isinstance(exit.code, int) else EXIT_DONE
     except PlayheadError as error:
         return fail(error, Terminal(json_output="--json" in arguments), {})
     except BrokenPipeError:
-        # The reader of stdout left (`playhead tools X | head`): nothing more can be said to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAILED
+        return stdout_left()
     except Exception as error:
         if "PLAYHEAD_TRACEBACK" in os.environ:
             raise
@@ -78,4 +68,4 @@ def run(arguments: Sequence[str]) -> int:
             " (PLAYHEAD_TRACEBACK=1 in the environment shows where)"
         )
         return EXIT_FAILED
-    return code if isinstance(code, int) else EXIT_DONE
+    return EXIT_DONE

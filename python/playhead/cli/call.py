@@ -28,7 +28,7 @@ def call(
     ] = False,
     timeout: p.Timeout = None,
     json_output: p.Json = False,
-) -> int:
+) -> None:
     """Call a tool and show its answer; sound is played."""
     tool_arguments = p.parse_arguments(pairs, arguments)
     speaker = make_sink(sink, real_time=True)
@@ -49,4 +49,4 @@ def call(
                     await listen(media, speaker, terminal, report)
         return EXIT_DONE
 
-    return run_command(command, json_output=json_output)
+    run_command(command, json_output=json_output)

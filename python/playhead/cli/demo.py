@@ -30,7 +30,7 @@ def demo(
         bool, typer.Option("--real-time", help="Without a sound card: take as long as the music does.")
     ] = False,
     json_output: p.Json = False,
-) -> int:
+) -> None:
     """Ask the example audio server for music and play it while it arrives."""
 
     async def command(terminal: Terminal, report: Report) -> int:
@@ -58,7 +58,7 @@ def demo(
             _summarise(terminal, report)
         return EXIT_FAILED if same is False else EXIT_DONE
 
-    return run_command(command, json_output=json_output)
+    run_command(command, json_output=json_output)
 
 
 async def _compare_with_local_decode(title: str, speaker: Sink, report: Report) -> bool | None:

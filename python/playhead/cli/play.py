@@ -40,7 +40,7 @@ def play(
     timeout: p.Timeout = None,
     max_bytes: p.MaxBytes = None,
     json_output: p.Json = False,
-) -> int:
+) -> None:
     """Play a resource while it is still arriving, or a local file."""
     options = stream_options(
         strategy=strategy,
@@ -56,7 +56,7 @@ def play(
     speaker = make_sink(sink, real_time=real_time)
     if what is None and not Path(server).is_file():
         raise UsageError(
-            f"{server!r} is no file; to play from a server say what:"
+            f"{server!r}: no such file; to play from a server say what:"
             " playhead play SERVER WHAT (a URI, or a tool and its arguments)"
         )
 
@@ -80,4 +80,4 @@ def play(
         terminal.say(f"played {clock(heard)}, underruns {report['underruns']}", style="green")
         return EXIT_DONE
 
-    return run_command(command, json_output=json_output)
+    run_command(command, json_output=json_output)

@@ -40,7 +40,7 @@ def read(
     timeout: p.Timeout = None,
     max_bytes: p.MaxBytes = None,
     json_output: p.Json = False,
-) -> int:
+) -> None:
     """Read a resource in byte ranges and save it; a file appears only when it is whole."""
     options = stream_options(
         strategy=strategy,
@@ -77,7 +77,7 @@ def read(
         terminal.say(f"{human_bytes(stream.statistics().bytes)} to {where}", style="green")
         return EXIT_DONE
 
-    return run_command(command, json_output=json_output)
+    run_command(command, json_output=json_output)
 
 
 async def _save(stream: RangeStream, output: Path | None) -> str:

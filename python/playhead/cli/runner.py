@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, NoReturn, TypeVar
 
 import trio
+import typer
 
 from playhead.cli.terminal import Terminal
 from playhead.errors import ConnectError, PlayheadError, UsageError
@@ -29,15 +31,15 @@ Command = Callable[[Terminal, Report], Awaitable[int]]
 still says how far it came; the runner adds `error` and prints it with `--json`."""
 
 
-def run_command(command: Command, *, json_output: bool) -> int:
-    """Run `command` to its end, to its failure, or to a signal; return the exit code."""
+def run_command(command: Command, *, json_output: bool) -> NoReturn:
+    """Run `command` to its end, to its failure, or to a signal; raise `typer.Exit` with the exit code."""
     terminal = Terminal(json_output=json_output)
     report: Report = {}
     code = trio.run(_supervise, command, terminal, report)
     if json_output:
         report.setdefault("error", None)
         terminal.print_json(report)
-    return code
+    raise typer.Exit(code)
 
 
 async def _supervise(command: Command, terminal: Terminal, report: Report) -> int:
@@ -59,13 +61,10 @@ async def _supervise(command: Command, terminal: Terminal, report: Report) -> in
             with trio.CancelScope() as scope:
                 try:
                     code = await command(terminal, report)
-                except PlayheadError as error:
-                    code = fail(error, terminal, report)
-                except BaseExceptionGroup as group:
-                    matched, rest = group.split(PlayheadError)
-                    if matched is None or (rest is not None and not _only_cancelled(rest)):
-                        raise
-                    code = fail(first_leaf(matched), terminal, report)
+                except* BrokenPipeError:
+                    code = stdout_left()
+                except* (PlayheadError, OSError) as group:
+                    code = fail(first_leaf(group), terminal, report)
             nursery.cancel_scope.cancel()
 
     if interrupted is not None:
@@ -75,8 +74,17 @@ async def _supervise(command: Command, terminal: Terminal, report: Report) -> in
     return code
 
 
-def fail(error: PlayheadError, terminal: Terminal, report: Report) -> int:
+def stdout_left() -> int:
+    """The reader of stdout is gone (`playhead tools X | head`): nothing more can be said to it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_FAILED
+
+
+def fail(error: PlayheadError | OSError, terminal: Terminal, report: Report) -> int:
     """Say what went wrong, and choose the exit code by whose fault it was."""
+    if isinstance(error, OSError):
+        # What is left of these is about the files that were named: everything a peer does is a PlayheadError.
+        error = UsageError(f"{error.filename or 'the system'}: {error.strerror or error}")
     message = str(error) or type(error).__name__
     report["error"] = {"type": type(error).__name__, "message": message} | _place(error)
     terminal.fail(message)
@@ -89,14 +97,13 @@ def fail(error: PlayheadError, terminal: Terminal, report: Report) -> int:
             return EXIT_FAILED
 
 
-def first_leaf(group: BaseExceptionGroup[PlayheadError]) -> PlayheadError:
+Ours = TypeVar("Ours", bound=Exception)
+
+
+def first_leaf(group: BaseExceptionGroup[Ours]) -> Ours:
     """Return the first error of a (nested) group: one is said, the others are its consequences."""
     error = group.exceptions[0]
     return first_leaf(error) if isinstance(error, BaseExceptionGroup) else error
-
-
-def _only_cancelled(group: BaseExceptionGroup[BaseException]) -> bool:
-    return group.split(trio.Cancelled)[1] is None
 
 
 def _place(error: PlayheadError) -> dict[str, object]:

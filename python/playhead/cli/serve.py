@@ -24,7 +24,7 @@ def audio(
     mixer: Annotated[
         MixerKind, typer.Option(help="Set the system's volume, or only keep the number.")
     ] = "system",
-) -> int:
+) -> None:
     """Serve music over MCP: musicPlayer, set_volume, and ranged reads of what they link to."""
     options = AudioServerOptions(
         transport=transport,
@@ -39,4 +39,4 @@ def audio(
         await serve(options)
         return EXIT_DONE
 
-    return run_command(command, json_output=False)
+    run_command(command, json_output=False)

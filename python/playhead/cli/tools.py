@@ -19,7 +19,7 @@ def tools(
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show each tool's input schema.")] = False,
     config: p.ConfigFile = None,
     json_output: p.Json = False,
-) -> int:
+) -> None:
     """List a server's tools."""
 
     async def command(terminal: Terminal, report: Report) -> int:
@@ -41,7 +41,7 @@ def tools(
                 terminal.show(f"\n{tool.name}\n{json.dumps(tool.input_schema, indent=2)}")
         return EXIT_DONE
 
-    return run_command(command, json_output=json_output)
+    run_command(command, json_output=json_output)
 
 
 def _summary(tool: Any) -> str:

@@ -1,0 +1,221 @@
+"""What a person types, what they see, and the exit code that a script sees."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from playhead.cli.app import run
+from playhead.servers.audio.library import Library
+from tests.e2e.command import AUDIO_SERVER, HANG_SECONDS, playhead, start
+
+MUSIC = Path(__file__).parents[2] / "python" / "playhead" / "servers" / "audio" / "music"
+DATA = Path(__file__).parents[1] / "data"
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+# --- what works -------------------------------------------------------------------------------------
+
+
+def test_the_demo_plays_to_the_end_and_compares_what_was_heard() -> None:
+    done = playhead("demo", "--sink", "null", "--json")
+    report = done.json
+    assert done.code == 0, done.stderr
+    assert report["same_as_local_decode"] is True
+    assert report["position_seconds"] >= 60
+    assert report["pages"] >= 8
+    assert report["in_flight_max"] >= 3
+    assert report["underruns"] == 0
+    assert report["error"] is None
+
+
+def test_tools_lists_names_arguments_and_on_request_schemas() -> None:
+    done = playhead("tools", AUDIO_SERVER, "-v")
+    assert done.code == 0
+    text = done.stdout.decode()
+    assert "musicPlayer" in text
+    assert "(query)" in text
+    assert '"maximum": 100' in text
+
+
+def test_call_shows_the_answer_as_text() -> None:
+    done = playhead("call", AUDIO_SERVER, "set_volume", "volume=40")
+    assert (done.code, done.stdout.decode().strip()) == (
+        0,
+        "Volume set to 40 (remembered, no mixer is used).",
+    )
+
+
+def test_call_with_args_and_json_gives_the_result_as_it_came() -> None:
+    done = playhead("call", AUDIO_SERVER, "musicPlayer", "--args", '{"query": "first"}', "--json")
+    link = done.json["result"]["content"][0]
+    assert (link["type"], link["name"]) == ("resource_link", "First Light")
+
+
+def test_read_saves_what_a_tool_links_to_and_reports_it(tmp_path: Path) -> None:
+    saved = tmp_path / "music.mp3"
+    done = playhead("read", AUDIO_SERVER, "musicPlayer", "query=first", "-o", saved, "--json")
+    assert done.code == 0, done.stderr
+    original = MUSIC / "first-light.mp3"
+    assert done.json["sha256"] == sha256(saved) == sha256(original)
+    assert done.json["bytes"] == original.stat().st_size
+    assert [path.name for path in tmp_path.iterdir()] == ["music.mp3"]
+
+
+def test_read_writes_to_a_pipe_where_no_file_is_named() -> None:
+    done = playhead("read", AUDIO_SERVER, "musicPlayer", "query=first")
+    assert done.code == 0
+    assert done.stdout == (MUSIC / "first-light.mp3").read_bytes()
+
+
+def test_play_of_a_tool_into_a_wave_file(tmp_path: Path) -> None:
+    saved = tmp_path / "music.wav"
+    done = playhead("play", AUDIO_SERVER, "musicPlayer", "query=lift", "--sink", f"wave:{saved}", "--json")
+    assert done.code == 0, done.stderr
+    assert done.json["underruns"] == 0
+    assert saved.stat().st_size > 100_000
+
+
+def test_play_of_a_local_file() -> None:
+    done = playhead("play", DATA / "tagged.mp3", "--sink", "null", "--json")
+    assert done.code == 0
+    assert done.json["position_seconds"] > 1
+
+
+def test_a_server_by_its_name_in_the_servers_file(tmp_path: Path) -> None:
+    words = shlex.split(AUDIO_SERVER)
+    (tmp_path / "mcp.json").write_text(
+        f'{{"mcpServers": {{"home": {{"command": {words[0]!r}, "args": {words[1:]!r}}}}}}}'.replace("'", '"')
+    )
+    done = playhead("tools", "home", "--json", cwd=tmp_path)
+    assert done.code == 0, done.stderr
+    assert [tool["name"] for tool in done.json["tools"]] == ["musicPlayer", "set_volume"]
+
+
+def test_the_library_of_the_demo_is_the_shipped_one() -> None:
+    assert Library.scan().find("") is not None
+
+
+# --- what a person gets wrong -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["play", "no-such-file.mp3"], "no such file"),
+        (["call", AUDIO_SERVER, "set_volume", "volume"], "key=value"),
+        (["call", AUDIO_SERVER, "set_volume", "a=1", "--args", "{}"], "not both"),
+        (["call", AUDIO_SERVER, "set_volume", "--args", "[1]"], "JSON object"),
+        (["read", AUDIO_SERVER, "musicPlayer", "-o", "x", "--page-size", "lots"], "--page-size"),
+        (["read", AUDIO_SERVER, "musicPlayer", "-o", "x", "--strategy", "guess"], "uri-template"),
+        (["read", AUDIO_SERVER, "musicPlayer", "query=first", "-o", "/nonexistent/x"], "/nonexistent/x"),
+        (["read", AUDIO_SERVER, "musicPlayer", "-o", "/"], "folder"),
+        (["read", AUDIO_SERVER, "musicPlayer", "--json"], "-o FILE"),
+        (["play", AUDIO_SERVER, "musicPlayer", "--sink", "radio"], "device, null or wave:FILE"),
+        (
+            ["play", AUDIO_SERVER, "musicPlayer", "query=first", "--sink", "wave:/nonexistent/x.wav"],
+            "/nonexistent/x.wav",
+        ),
+        (["serve", "audio", "--transport", "ws"], "not in this version"),
+        (["serve", "audio", "--library", "/nonexistent"], "/nonexistent"),
+        (["tools", "x", "--config", "/nonexistent.json"], "/nonexistent.json"),
+        (["tools", "unbalanced 'quote"], "quot"),
+        (["tools", "ws://127.0.0.1:1/mcp"], "version"),
+        (["frobnicate"], "frobnicate"),
+        (["tools"], "SERVER"),
+        (["read", AUDIO_SERVER, "musicPlayer", "--in-flight", "0"], "in-flight"),
+    ],
+)
+def test_a_mistake_is_named_and_exits_with_2(
+    arguments: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = run(arguments)
+    said = capfd.readouterr().err
+    assert says.lower() in " ".join(said.lower().split())
+    assert "internal error" not in said
+    assert code == 2
+
+
+def test_a_file_that_holds_no_sound_exits_with_1() -> None:
+    done = playhead("play", DATA / "make_audio.py", "--sink", "null")
+    assert "is text, not audio" in done.stderr
+    assert done.code == 1
+
+
+@pytest.mark.parametrize(
+    ("server", "says"),
+    [
+        ("no-such-command --flag", "no such command"),
+        ("http://127.0.0.1:9/mcp", "is the server running"),
+        (shlex.join([sys.executable, "-c", "raise SystemExit('the licence has run out')"]), "licence"),
+        (shlex.join([sys.executable, "-c", "print('hello')"]), "ended"),
+    ],
+)
+def test_a_server_that_is_not_there_exits_with_3(server: str, says: str) -> None:
+    done = playhead("tools", server)
+    assert says in done.stderr
+    assert done.code == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["call", AUDIO_SERVER, "set_volume", "volume=400"], "1 to 100"),
+        (["call", AUDIO_SERVER, "no_such_tool"], "no_such_tool"),
+        (["play", AUDIO_SERVER, "musicPlayer", "query=zzz", "--sink", "null"], "First Light"),
+        (["play", AUDIO_SERVER, "set_volume", "volume=4", "--sink", "null"], "expected sound"),
+        (["read", AUDIO_SERVER, "resource://nothing-here", "-o", "x"], "nothing-here"),
+    ],
+)
+def test_a_tool_or_resource_that_fails_exits_with_1(arguments: list[str], says: str, tmp_path: Path) -> None:
+    done = playhead(*arguments, cwd=tmp_path)
+    assert says in done.stderr
+    assert done.code == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_is_in_the_json_too() -> None:
+    done = playhead("call", AUDIO_SERVER, "set_volume", "volume=400", "--json")
+    assert done.code == 1
+    assert done.json["error"]["type"] == "ToolFailedError"
+
+
+# --- Ctrl-C -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("command", ["play", "read"])
+def test_interrupted_in_the_middle_it_leaves_nothing_behind(
+    command: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    output = tmp_path / "output"
+    output.mkdir()
+    target = ["--sink", f"wave:{output / 'x.wav'}"] if command == "play" else ["-o", str(output / "x.wav")]
+    server = shlex.join([sys.executable, "-m", "tests.servers.hanging", str(fifo)])
+    process = start([command, server, "resource://hanging", *target])
+    server_process = int(fifo.read_text().split()[0])
+
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=HANG_SECONDS)
+
+    assert process.returncode == 128 + number
+    assert b"Traceback" not in stderr
+    assert list(output.iterdir()) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(server_process, 0)

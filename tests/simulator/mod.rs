@@ -84,18 +84,12 @@ impl World {
     /// The optimum for pages of `page` bytes, `in_flight` at once: what the link, the window and a serial server allow.
     pub fn page_optimum_seconds(&self, page: u64, in_flight: usize) -> f64 {
         let link = self.optimum_seconds(self.size_bytes);
-        let (pages, at_once) = (self.size_bytes.div_ceil(page), in_flight as u64);
-        let rounds = |count: u64, together: u64| {
-            count as f64 * (self.latency() + self.transfer(page * together))
-        };
-        let window = match self.discipline {
-            _ if self.fills_link(page, in_flight) => 0.0,
-            // Pages that share a link fairly arrive together, and their followers leave together.
-            Discipline::FairShare => {
-                rounds(pages / at_once, at_once)
-                    + rounds(u64::from(pages % at_once > 0), pages % at_once)
-            }
-            Discipline::Fifo => rounds(pages.div_ceil(at_once), 1),
+        let pages = self.size_bytes.div_ceil(page);
+        let rounds = pages.div_ceil(in_flight as u64) as f64;
+        let window = if self.fills_link(page, in_flight) {
+            0.0
+        } else {
+            rounds * (self.latency() + self.transfer(page))
         };
         let serial = if self.serial {
             self.rtt_seconds + pages as f64 * self.cost_seconds + self.transfer(page)

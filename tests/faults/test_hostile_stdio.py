@@ -71,7 +71,7 @@ ROWS: dict[str, Expected] = {
     "result_that_is_no_object": fails("ProtocolError: .*'result'"),
     "duplicate_ids": FINE,
     "foreign_ids_100_mb": FINE,
-    "answers_after_cancellation": fails("DeadlineError"),
+    "answers_after_cancellation": FINE,
     # line 6: the process
     "partial_line_then_death": ends("ConnectionLostError: .*exit status 7.*fatal"),
     "killed_by_a_signal": ends("ConnectionLostError: .*SIGSEGV"),
@@ -87,7 +87,7 @@ ROWS: dict[str, Expected] = {
     "dies_at_start": unreachable("exit status 4.*cannot open the device"),
     "never_reads": unreachable("limit handshake_seconds"),
     # line 9: the terminal (every row is held against it)
-    "error_with_control_characters": fails(r"MCPError: \\x1b\[31mred"),
+    "error_with_control_characters": fails(r"ServerError: .*\\x1b\[31mred"),
 }
 
 

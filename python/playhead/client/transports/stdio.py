@@ -115,7 +115,8 @@ class StdioTransport:
         """What is known about the server, for an error message: its end, its last words, what was ignored."""
         if self._server is None:
             return "the server was not started"
-        parts = [f"the server {self._server.name!r} {self._server.describe_exit()}"]
+        lost = f"{self._lost_by} and " if self._lost_by and self._server.returncode is None else ""
+        parts = [f"the server {self._server.name!r} {lost}{self._server.describe_exit()}"]
         received = self._inbox.statistics()
         if received.first_ignored is not None:
             first = self._blank_secrets(received.first_ignored)
@@ -194,7 +195,7 @@ class StdioTransport:
             pass  # closed by our own shutdown
         finally:
             self._stdout_ended.set()
-        self._lose("it closed its stdout")
+        self._lose("closed its stdout")
 
     async def _take(self, chunk: bytes | bytearray, deliver: MemoryObjectSendStream[Received]) -> None:
         """Pass on what a chunk completes."""
@@ -232,7 +233,7 @@ class StdioTransport:
                 self._sent_bytes += len(line)
                 self._sent_messages += 1
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            self._lose("it closed its stdin")
+            self._lose("closed its stdin")
         finally:
             written.set()
 
@@ -258,7 +259,7 @@ class StdioTransport:
         # What it wrote before it ended is still in the pipe, and may be the answer.
         with trio.move_on_after(LAST_WORDS_SECONDS):
             await self._stdout_ended.wait()
-        self._lose("it ended")
+        self._lose("ended")
 
     def _lose(self, what: str, error: PlayheadError | None = None) -> None:
         if not self._lost.is_set() and not self._closing:
@@ -274,8 +275,6 @@ class StdioTransport:
                 await self._stderr_ended.wait()
             self.failure = ConnectionLostError(
                 f"expected an answer, but the connection ended: {self.diagnosis()}"
-                if server.returncode is not None
-                else f"expected an answer, but {self._lost_by}: {self.diagnosis()}"
             )
         await _deliver_all(deliver, self._inbox.fail_awaited(self.failure))
         deliver.close()

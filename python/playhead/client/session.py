@@ -59,8 +59,12 @@ from playhead.stream.ranges import ResourceRequest, choose_strategy, is_url
 from playhead.stream.reader import RangeStream, open_stream
 
 TEMPLATE_WAIT_SECONDS = 2.0
-"""How long opening a stream waits for the listing of templates, where nothing else says how to ask for a
-range. A link whose description is a URL does not wait: `arguments` serves it."""
+"""How long opening a stream waits for a listing of templates that is still under way. It was sent before
+anything else, so only a stream opened just after connecting waits at all, for about a round trip."""
+
+DESCRIBED_WAIT_SECONDS = 1.0
+"""The same for a link whose description is a URL: most servers take that as `arguments`, but one that offers
+only a template does not, and would fail at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,12 +289,12 @@ class Session:
         Raises `UsageError` where the strategy asked for does not fit, `BlockedAddressError` for a link that
         may not be followed.
         """
-
         media = self.media(what)
         options = options or self.default_options()
         override = options.strategy or self._config.range_strategy
-        if override == "uri-template" or (override is None and not is_url(media.description)):
-            with trio.move_on_after(TEMPLATE_WAIT_SECONDS):
+        if override in (None, "uri-template"):
+            described = override is None and is_url(media.description)
+            with trio.move_on_after(DESCRIBED_WAIT_SECONDS if described else TEMPLATE_WAIT_SECONDS):
                 await self._templates_known.wait()
         strategy = choose_strategy(
             uri=media.uri,

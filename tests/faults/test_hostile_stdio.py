@@ -82,10 +82,10 @@ ROWS: dict[str, Expected] = {
     "ignores_sigterm": Expected(exit_code=0, says="it: ok", survives=False),
     "leaves_grandchildren": FINE,
     "dies_and_a_grandchild_holds_its_pipes": ends("ConnectionLostError: .*exit status 3"),
-    "never_answers_initialize": unreachable("limit handshake_seconds"),
-    "rubbish_for_initialize": unreachable("handshake failed"),
+    "never_answers_initialize": unreachable("handshake_seconds"),
+    "rubbish_for_initialize": unreachable("answered initialize"),
     "dies_at_start": unreachable("exit status 4.*cannot open the device"),
-    "never_reads": unreachable("limit handshake_seconds"),
+    "never_reads": unreachable("handshake_seconds"),
     # line 9: the terminal (every row is held against it)
     "error_with_control_characters": fails(r"ServerError: .*\\x1b\[31mred"),
 }

@@ -40,7 +40,7 @@ _HOMES: Final = {
     "connect": "playhead.client",
     "open_stream": "playhead.stream.reader",
 }
-"""Imported when first asked for: the MCP SDK alone takes half a second that `playhead --help` need not pay."""
+"""Imported when first asked for: the MCP SDK takes half a second that `playhead --help` need not pay."""
 
 
 def __getattr__(name: str) -> object:

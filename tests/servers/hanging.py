@@ -33,7 +33,7 @@ async def list_templates(_context: object, _params: object) -> types.ListResourc
 
 async def read(_context: object, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
     wanted = TEMPLATE.match(str(params.uri)) or {}
-    if int(wanted.get("start", 0)) > 0:
+    if int(str(wanted.get("start", 0))) > 0:
         await trio.to_thread.run_sync(tell, abandon_on_cancel=True)
         await trio.sleep_forever()
     page = wave_header(SIZE_BYTES) + bytes(GIVEN_BYTES - len(wave_header(SIZE_BYTES)))

@@ -20,8 +20,9 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.shared.uri_template import UriTemplate
 
 from playhead.errors import UsageError
-from playhead.servers.audio import AudioServerOptions, open_audio_server, serve
-from playhead.servers.audio.resource import DEFAULT_META_KEY, MOST_BYTES, TEMPLATE, URI
+from playhead.servers.audio.options import DEFAULT_META_KEY, AudioServerOptions
+from playhead.servers.audio.resource import MOST_BYTES, TEMPLATE, URI
+from playhead.servers.audio.serve import open_audio_server, serve
 from tests.servers.raw_origin import RawOrigin, answer, bounds, ignores_ranges, raw_origin, says_nothing
 
 MUSIC = Path(__file__).parents[2] / "python/playhead/servers/audio/music"
@@ -281,7 +282,7 @@ async def test_cancelling_a_read_closes_the_request_to_the_origin(mode: Literal[
 
 
 async def test_over_stdio_the_song_is_read_and_the_child_ends_with_its_stdin() -> None:
-    arguments = ["-m", "playhead.servers.audio", "--mixer", "memory"]
+    arguments = ["-m", "playhead", "serve", "audio", "--mixer", "memory"]
     with trio.fail_after(30):
         async with Client(StdioServerParameters(command=sys.executable, args=arguments)) as connected:
             url = await song_url(connected)
@@ -301,7 +302,9 @@ async def http_server() -> AsyncIterator[tuple[str, trio.Process]]:
     argv = [
         sys.executable,
         "-m",
-        "playhead.servers.audio",
+        "playhead",
+        "serve",
+        "audio",
         "--transport",
         "http",
         "--port",

@@ -44,7 +44,7 @@ def demo(
             )
             chosen = "null"
         speaker = make_sink(chosen, real_time=real_time)
-        server = (sys.executable, "-m", "playhead.servers.audio", "--transport", "stdio", "--mixer", "memory")
+        server = (sys.executable, "-m", "playhead", "serve", "audio", "--mixer", "memory")
         started = trio.current_time()
         async with connect(server) as session:
             terminal.say(f"connected to {server_name(session)} (MCP {session.protocol_version}) over stdio")

@@ -14,6 +14,7 @@ from playhead.cli import parameters as p
 from playhead.cli.progress import human_bytes, live_line
 from playhead.cli.reports import stream_report
 from playhead.cli.runner import EXIT_DONE, Report, run_command
+from playhead.cli.sinks import file_to_write
 from playhead.cli.targets import find_media, stream_options
 from playhead.cli.terminal import Terminal
 from playhead.errors import UsageError
@@ -57,8 +58,8 @@ def read(
         raise UsageError("--json needs -o FILE: the bytes and the report can't share stdout")
     if output is None and sys.stdout.isatty():
         raise UsageError("expected -o FILE: bytes are not printed on a terminal; pipe them or save them")
-    if output is not None and output.is_dir():
-        raise UsageError(f"-o: expected a file, got the folder {output}; add a file name")
+    if output is not None:
+        file_to_write(output, option="-o")
 
     async def command(terminal: Terminal, report: Report) -> int:
         from playhead.client import connect
@@ -83,10 +84,7 @@ def read(
 async def _save(stream: RangeStream, output: Path | None) -> str:
     digest = hashlib.sha256()
     if output is not None:
-        try:
-            await stream.save(output, tap=digest.update)
-        except OSError as error:
-            raise UsageError(f"-o: cannot write {output}: {error.strerror}") from error
+        await stream.save(output, tap=digest.update)
         return digest.hexdigest()
     async for chunk in stream:
         digest.update(chunk)

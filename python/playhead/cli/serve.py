@@ -9,7 +9,7 @@ import typer
 
 from playhead.cli.runner import EXIT_DONE, Report, run_command
 from playhead.cli.terminal import Terminal
-from playhead.servers.audio.serve import AudioServerOptions, MixerKind, Transport, serve
+from playhead.servers.audio.options import AudioServerOptions, MixerKind, Transport
 
 
 def audio(
@@ -36,6 +36,8 @@ def audio(
     )
 
     async def command(_terminal: Terminal, _report: Report) -> int:
+        from playhead.servers.audio.serve import serve
+
         await serve(options)
         return EXIT_DONE
 

@@ -27,9 +27,18 @@ def make_sink(text: str | None, *, real_time: bool) -> Sink:
         case ("null", "", _):
             return NullSink(real_time=real_time)
         case ("wave", ":", path) if path:
-            return WaveSink(Path(path))
+            return WaveSink(file_to_write(Path(path), option="--sink wave"))
         case _:
             raise UsageError(f"--sink: expected device, null or wave:FILE, got {text!r}")
+
+
+def file_to_write(path: Path, *, option: str) -> Path:
+    """Check early, before a server is asked for anything, that `path` can be a file."""
+    if path.is_dir():
+        raise UsageError(f"{option}: expected a file, got the folder {path}; add a file name")
+    if not path.parent.is_dir():
+        raise UsageError(f"{option}: cannot write {path}: there is no folder {path.parent}")
+    return path
 
 
 async def has_device() -> bool:

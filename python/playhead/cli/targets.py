@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 from playhead.cli.parameters import parse_pairs, parse_size
 from playhead.cli.terminal import escape_line
 from playhead.errors import ProtocolError, ToolFailedError
-from playhead.stream.options import StreamOptions
 
 if TYPE_CHECKING:
     from playhead.client import BytesMedia, CallResult, ResourceMedia, Session
+    from playhead.stream.options import StreamOptions
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 """RFC 3986, section 3.1. A tool's name has no colon in it (SEP-986)."""
@@ -30,6 +30,8 @@ def stream_options(
     max_bytes: str | None,
 ) -> StreamOptions:
     """The streaming options that were given; what was not given keeps its default."""
+    from playhead.stream.options import StreamOptions
+
     given: dict[str, Any] = {
         "strategy": strategy,
         "page_bytes": parse_size(page_size, option="--page-size") if page_size else None,

@@ -1,5 +1,4 @@
-"""The example audio server: finds music, links to it, and reads it in ranges."""
+"""The example audio server: finds music, links to it, and reads it in ranges.
 
-from playhead.servers.audio.serve import AudioServerOptions, open_audio_server, serve
-
-__all__ = ["AudioServerOptions", "open_audio_server", "serve"]
+`options` says what it can be told, `serve` runs it, or opens it in this process.
+"""

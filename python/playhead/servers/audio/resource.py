@@ -22,10 +22,10 @@ from mcp.shared.uri_template import UriTemplate
 from playhead.client.http_range import HttpRange, fetch_range
 from playhead.errors import BlockedAddressError, DeadlineError, PlayheadError, RangePastEndError
 from playhead.limits import MIB, Limits
+from playhead.servers.audio.options import DEFAULT_META_KEY
 
 URI = "resource://read_from_http"
 TEMPLATE = URI + "{?url,start,end}"
-DEFAULT_META_KEY = "playhead/range"
 MOST_BYTES = 8 * MIB
 """A longer range is answered with its first 8 MiB. A short page is a hint to every client, never the end."""
 RETRY_SECONDS = 1.0

@@ -6,10 +6,9 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import anyio
 import trio
@@ -18,43 +17,19 @@ from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 
 from playhead.errors import UsageError
-from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.limits import Limits
 from playhead.net_guard import Origin, guarded_client, parse_origins
 from playhead.servers.audio.library import Library
 from playhead.servers.audio.mixer import MemoryMixer, Mixer, SystemMixer
+from playhead.servers.audio.options import AudioServerOptions
 from playhead.servers.audio.origin import media_url, serve_origin
-from playhead.servers.audio.resource import DEFAULT_META_KEY
 from playhead.servers.audio.tools import AudioTools
 from playhead.servers.http import base_url, bind, serve_app
 from playhead.servers.stdio import StdinLines
 
-Transport = Literal["stdio", "http", "ws"]
-MixerKind = Literal["memory", "system"]
-
 MCP_PATH = "/mcp"
 REQUEST_BYTES = 1024 * 1024
 """A request to this server is a few hundred bytes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AudioServerOptions:
-    """What `playhead serve audio` can be told."""
-
-    transport: Transport = "stdio"
-    host: str = "127.0.0.1"
-    """Where HTTP listens. Loopback unless told otherwise: there is no authentication."""
-    port: int = 3001
-    """0 takes a free one."""
-    library: Path | None = None
-    """A folder of music; None is the piece shipped with the package."""
-    allow_origins: tuple[str, ...] = ()
-    """Origins (`http://host:port`) that may be read although their address is not global."""
-    mixer: MixerKind = "system"
-    meta_key: str = DEFAULT_META_KEY
-    """The key of `_meta` under which a read may say its range."""
-    origin_seconds: float = 10.0
-    """How long an origin may be silent; twice this and a second stay below a client's 30 s for a page."""
-    limits: Limits = DEFAULT_LIMITS
 
 
 async def serve(

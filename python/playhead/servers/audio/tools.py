@@ -17,8 +17,9 @@ from playhead.errors import PlayheadError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.servers.audio.library import Library
 from playhead.servers.audio.mixer import Mixer
+from playhead.servers.audio.options import DEFAULT_META_KEY
 from playhead.servers.audio.origin import media_url
-from playhead.servers.audio.resource import DEFAULT_META_KEY, TEMPLATE, URI, parse_range, read_page
+from playhead.servers.audio.resource import TEMPLATE, URI, parse_range, read_page
 
 MUSIC_PLAYER = types.Tool(
     name="musicPlayer",

@@ -58,7 +58,7 @@ class Item:
         self._gain = gain
         self._tell = tell
         self._on_change = on_change
-        self._stopping = False
+        self.stopping = False
         self._scope = trio.CancelScope()
         self._understood = trio.Event()
         self._decoder_ended: trio.Event | None = None
@@ -68,7 +68,7 @@ class Item:
 
     def stop(self) -> None:
         """Silence now; `finished` is set soon after."""
-        self._stopping = True
+        self.stopping = True
         self._close_feed()
         self._scope.cancel()
 
@@ -159,7 +159,7 @@ class Item:
         self.feed = feed
         # Whoever called between the two lines before and here saw no feed: say it again.
         self._token.run_sync_soon(self._introduce)
-        if self._stopping:
+        if self.stopping:
             feed.close()
         return feed
 
@@ -173,7 +173,7 @@ class Item:
             self.feed.close()
 
     def _fail(self, error: Exception) -> None:
-        if self.error is None and not self._stopping:
+        if self.error is None and not self.stopping:
             self.error = error
 
     def _conclude(self) -> None:

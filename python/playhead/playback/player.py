@@ -62,7 +62,11 @@ class Player:
         if nursery is not None:
             nursery.cancel_scope.cancel()
         try:
-            return await self._stack.__aexit__(kind, error, traceback)
+            if isinstance(error, (trio.Cancelled, BaseExceptionGroup)):
+                return await self._stack.__aexit__(kind, error, traceback)
+            # The block's own error goes on as it is, not wrapped in the nursery's group.
+            await self._stack.__aexit__(None, None, None)
+            return None
         finally:
             self._hub.close()
 
@@ -183,7 +187,9 @@ class Player:
             return Status.IDLE
         if item.outcome is Outcome.FAILED:
             return Status.ERROR
-        if item.outcome is Outcome.STOPPED:
+        if (
+            item.stopping or item.outcome is Outcome.STOPPED
+        ):  # it is silent, though its network may still hang
             return Status.STOPPED
         if item.paused:
             return Status.PAUSED

@@ -56,11 +56,14 @@ class Pump:
     def _decode(self, decoder: PcmDecoder, feed: PcmFeed) -> None:
         try:
             offset = 0
+            self._source.on_taken = lambda: self._open_gate_if_enough(feed)
             while pcm := memoryview(decoder.read()).cast("B"):
                 if offset == 0:
                     self._source.sound_began()
                 while not feed.gate_open and not feed.pipe.wait_room(len(pcm), 0.0):
-                    self._fill_gate(feed)
+                    # The PCM pipe is full and the gate still closed: read on, without decoding.
+                    if not self._source.read_ahead():
+                        feed.open_gate()
                 feed.pipe.wait_room(len(pcm))
                 offset += feed.pipe.write(offset, pcm)
                 self._open_gate_if_enough(feed)
@@ -72,15 +75,8 @@ class Pump:
         else:
             feed.finish()
 
-    def _fill_gate(self, feed: PcmFeed) -> None:
-        """The PCM pipe is full and the gate still closed: go on reading, without decoding."""
-        if self._source.read_ahead():
-            self._open_gate_if_enough(feed)
-        else:
-            feed.open_gate()
-
     def _open_gate_if_enough(self, feed: PcmFeed) -> None:
-        if feed.gate_open:
+        if feed.gate_open or not feed.pipe.tail:
             return
         sound_bytes = self._source.sound_bytes
         if sound_bytes >= self._gate_bytes or (

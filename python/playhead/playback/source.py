@@ -10,6 +10,7 @@ turns an exception, and only that, into a failed seek.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import miniaudio
@@ -44,13 +45,14 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
 
     `search_bytes` bounds what a decoder may read (skips not counted) before `sound_began()`: a stream of
     something else would otherwise be read to its end in search of a frame. `step_bytes` is what it gets
-    at once.
+    at once. `on_taken` is called whenever bytes have come from the reader.
 
     The wrapper swallows what `read` raises, and a decoder may take it for the end (FLAC does): look at
     `failure` whenever the decoder stops.
     """
 
     def __init__(self, reader: BlockingReader) -> None:
+        self.on_taken: Callable[[], None] = lambda: None
         self.step_bytes = STEP_BYTES
         self.search_bytes = REMEMBERED_BYTES
         self._reader = reader
@@ -99,6 +101,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
             self._memory += self._buffer[:got]
             self._taken_bytes += got
             self._ended = got == 0
+            self.on_taken()
         return not self._ended
 
     # --- what the decoder calls ----------------------------------------------------------------------

@@ -1,0 +1,439 @@
+"""The player: what is told when, two callers, a network that hangs, and nothing left behind."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import threading
+import wave
+from pathlib import Path
+
+import miniaudio
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from playhead.errors import ClosedError, NoDeviceError, StreamBrokenError, UnsupportedFormatError, UsageError
+from playhead.playback.events import CAPACITY, EventHub
+from playhead.playback.feed import PcmFeed
+from playhead.playback.files import FileMedia
+from playhead.playback.player import Player, gain_of
+from playhead.playback.sinks import NullSink, WaveSink
+from playhead.playback.state import ItemEnd, ItemError, ItemStart, PlayerEvent, StateChange, Status
+from playhead.stream.page import Page
+from playhead.stream.reader import open_stream
+from playhead.testing.media import ScriptedMedia, ScriptedReader
+
+DATA = Path(__file__).parents[1] / "data"
+MUSIC = ["bare.mp3", "gapless.mp3", "tagged.mp3", "chord.flac", "chord.ogg", "chord.wav"]
+BROKEN = StreamBrokenError("cut", offset=7, tries=6)
+
+
+def bytes_of(name: str) -> bytes:
+    return (DATA / name).read_bytes()
+
+
+def media_of(name: str, **script: object) -> ScriptedMedia:
+    return ScriptedMedia(reader=ScriptedReader(bytes_of(name), **script), title=name)  # type: ignore[arg-type]
+
+
+def fast() -> NullSink:
+    return NullSink(real_time=False)
+
+
+def told(event: PlayerEvent) -> str:
+    return str(event.state.status) if isinstance(event, StateChange) else type(event).__name__
+
+
+async def until(channel: trio.MemoryReceiveChannel[PlayerEvent], *statuses: Status) -> StateChange:
+    with trio.fail_after(20):
+        async for event in channel:
+            if isinstance(event, StateChange) and event.state.status in statuses:
+                return event
+    raise AssertionError(f"the player closed before it was {statuses}")
+
+
+async def held(reader: ScriptedReader) -> None:
+    """Until a thread is blocked in the reader."""
+    assert await trio.to_thread.run_sync(reader.held.wait, 20)
+
+
+@pytest.mark.parametrize("name", MUSIC)
+async def test_what_reaches_the_sink_equals_a_local_decode(name: str) -> None:
+    sink = fast()
+    async with Player(sink) as player:
+        await player.play(FileMedia(DATA / name))
+        await player.wait_finished()
+        state = player.snapshot()
+    assert sink.report is not None
+    format = sink.report.format
+    local = miniaudio.decode(bytes_of(name), nchannels=format.channels, sample_rate=format.rate_hz)
+    assert sink.report.sha256 == hashlib.sha256(local.samples).hexdigest()
+    assert state.frames == sink.report.frames == local.num_frames
+    assert state.position_seconds == pytest.approx(local.num_frames / format.rate_hz)
+    assert (state.status, state.underruns, state.last_error) == (Status.IDLE, 0, None)
+    assert state.first_audio_seconds is not None
+
+
+async def test_real_time_plays_the_same_frames_without_an_underrun() -> None:
+    sink = NullSink()
+    async with Player(sink) as player:
+        await player.play(media_of("chord.flac"))
+        await player.wait_finished()
+        assert player.snapshot().underruns == 0
+    assert sink.report is not None
+    assert sink.report.frames == 48_000
+
+
+async def test_a_ranged_stream_plays_into_a_wave_file(tmp_path: Path) -> None:
+    data = bytes_of("tagged.mp3")
+
+    async def read_range(start: int, end: int) -> Page:
+        part = data[start:end]
+        return Page(blobs=(part,) if part else ())
+
+    class Ranged:
+        title, mime_type, uri, size_bytes = "ranged", None, None, None
+
+        def open(self) -> object:
+            return open_stream(read_range)
+
+    async with Player(WaveSink(tmp_path / "out.wav")) as player:
+        await player.play(Ranged())  # type: ignore[arg-type]  # its context gives a RangeStream
+        with trio.fail_after(20):
+            await player.wait_finished()
+        assert player.snapshot().frames == 132_300
+    with wave.open(str(tmp_path / "out.wav")) as written:
+        assert written.getnframes() == 132_300
+
+
+async def test_the_title_is_told_before_the_first_sound_and_the_end_after_the_last() -> None:
+    async with Player(fast()) as player:
+        events = player.events()
+        await player.play(media_of("gapless.mp3"))
+        await player.wait_finished()
+    seen: list[PlayerEvent] = [event async for event in events]
+    assert [told(event) for event in seen] == ["buffering", "ItemStart", "playing", "ItemEnd", "idle"]
+    start, end = seen[1], seen[3]
+    assert isinstance(start, ItemStart)
+    assert (start.title, start.duration_seconds, start.format.rate_hz) == ("gapless.mp3", 3.0, 44100)
+    assert end == ItemEnd(title="gapless.mp3", frames=132_300, stopped=False)
+
+
+@pytest.mark.parametrize("name", MUSIC)
+async def test_a_stream_that_breaks_in_the_middle_is_played_so_far_and_then_fails(name: str) -> None:
+    data = bytes_of(name)
+    media = ScriptedMedia(reader=ScriptedReader(data[: len(data) * 3 // 4], error=BROKEN), title=name)
+    for sink in (fast(), NullSink()):
+        media.reader = ScriptedReader(data[: len(data) - 4000], error=BROKEN)
+        async with Player(sink) as player:
+            events = player.events()
+            await player.play(media)
+            with pytest.raises(StreamBrokenError) as caught:
+                await player.wait_finished()
+            state = player.snapshot()
+        assert caught.value is BROKEN
+        assert (state.status, state.last_error) == (Status.ERROR, BROKEN)
+        assert state.frames > 0
+        last = [event async for event in events][-2:]
+        assert last[0] == ItemError(title=name, frames=state.frames, error=BROKEN)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html>not music</html>",
+        random.Random(1).randbytes(200_000),
+        b"\x00" * 3,
+        bytes_of("refused.opus"),
+    ],
+    ids=["empty", "html", "noise", "three bytes", "opus"],
+)
+async def test_what_is_no_music_fails_without_a_sound(body: bytes) -> None:
+    sink = fast()
+    async with Player(sink) as player:
+        await player.play(ScriptedMedia(reader=ScriptedReader(body), mime_type="audio/mpeg"))
+        with trio.fail_after(20), pytest.raises(UnsupportedFormatError):
+            await player.wait_finished()
+        assert player.snapshot().status is Status.ERROR
+    assert sink.report is None
+
+
+async def test_nothing_sounds_before_the_gate_and_decoding_does_not_wait_for_it() -> None:
+    reader = ScriptedReader(bytes_of("gapless.mp3"), hold_at=20_000)
+    async with Player(fast()) as player:
+        await player.play(ScriptedMedia(reader=reader))
+        await held(reader)
+        await wait_all_tasks_blocked()
+        state = player.snapshot()
+        assert (state.status, state.frames) == (Status.BUFFERING, 0)
+        assert state.buffered_seconds > 0.2, "decoded as far as its pipe goes"
+        reader.release()
+        await player.wait_finished()
+        assert player.snapshot().frames == 132_300
+
+
+async def test_the_gate_opens_at_its_bytes_while_the_stream_goes_on() -> None:
+    reader = ScriptedReader(bytes_of("chord.ogg"), sizes=[4096], hold_at=24 * 1024)
+    async with Player(fast()) as player:
+        events = player.events()
+        await player.play(ScriptedMedia(reader=reader))
+        await until(events, Status.PLAYING)
+        assert reader.position == 24 * 1024
+        assert player.snapshot().frames > 0
+
+
+async def test_a_reader_that_foresees_its_arrival_opens_the_gate_earlier() -> None:
+    asked: list[int] = []
+
+    class Foreseeing(ScriptedReader):
+        def can_play(self, needed_bytes: int) -> bool:
+            asked.append(needed_bytes)
+            return needed_bytes == 0
+
+    reader = Foreseeing(bytes_of("gapless.mp3"), sizes=[1024], hold_at=10_000)
+    async with Player(fast()) as player:
+        events = player.events()
+        await player.play(ScriptedMedia(reader=reader))
+        await until(events, Status.PLAYING)
+    assert asked[-1] == 0
+
+
+async def test_a_tag_does_not_count_for_the_gate() -> None:
+    reader = ScriptedReader(bytes_of("tagged.mp3"), sizes=[4096], hold_at=150_000)
+    async with Player(fast()) as player:
+        await player.play(ScriptedMedia(reader=reader))
+        await held(reader)
+        await wait_all_tasks_blocked()
+        assert player.snapshot().frames == 0
+
+
+async def test_pause_holds_the_playhead_and_not_the_reading() -> None:
+    reader = ScriptedReader(bytes_of("chord.ogg"))
+    async with Player(fast()) as player:
+        events = player.events()
+        await player.play(ScriptedMedia(reader=reader))
+        player.pause()
+        await until(events, Status.PAUSED)
+        while player.snapshot().buffered_seconds < 0.3:
+            await trio.lowlevel.checkpoint()
+        assert player.snapshot().frames == 0
+        assert reader.position >= 12_000
+        player.resume()
+        await until(events, Status.PLAYING)
+        await player.wait_finished()
+        assert player.snapshot().frames == 144_000
+
+
+@pytest.mark.parametrize("hold_at", [0, 10, 5_000, 15_000, 30_000])
+async def test_stop_returns_at_once_while_the_network_hangs_and_wakes_the_thread(hold_at: int) -> None:
+    media = media_of("chord.flac", hold_at=hold_at)
+    reader = media.reader
+    assert isinstance(reader, ScriptedReader)
+    async with Player(fast()) as player:
+        events = player.events()
+        await player.play(media)
+        await held(reader)
+        await player.stop()
+        assert player.snapshot().status is Status.STOPPED
+        assert (media.closings, reader.readers_blocked) == (1, 0)
+        await player.wait_finished()
+        await player.play(media_of("chord.wav"))
+        await player.wait_finished()
+    seen = [told(event) async for event in events]
+    assert seen[-1] == "idle"
+    assert "ItemError" not in seen
+
+
+class DeafReader(ScriptedReader):
+    """Blocks, and does not notice that it was closed."""
+
+    def close(self) -> None:
+        self.closed = True
+
+
+async def test_stop_does_not_wait_for_a_reader_that_ignores_its_closing() -> None:
+    reader = DeafReader(bytes_of("chord.flac"), hold_at=1000)
+    async with Player(fast()) as player:
+        await player.play(ScriptedMedia(reader=reader))
+        await held(reader)
+        with trio.fail_after(5):
+            await player.stop()
+        assert player.snapshot().status is Status.STOPPED
+        await player.play(media_of("chord.wav"))
+        await player.wait_finished()
+        assert player.snapshot().frames == 32_000
+    reader.release()
+
+
+async def test_stop_does_not_wait_for_a_media_that_cannot_be_closed() -> None:
+    hang = trio.Event()
+
+    class Stubborn(ScriptedMedia):
+        def open(self) -> object:  # type: ignore[override]  # a context made by hand
+            outer = self
+
+            class Context:
+                async def __aenter__(self) -> ScriptedReader:
+                    assert isinstance(outer.reader, ScriptedReader)
+                    return outer.reader
+
+                async def __aexit__(self, *_: object) -> None:
+                    assert isinstance(outer.reader, ScriptedReader)
+                    outer.reader.close()
+                    with trio.CancelScope(shield=True):
+                        await hang.wait()
+
+            return Context()
+
+    async with Player(fast()) as player:
+        reader = ScriptedReader(bytes_of("chord.flac"), hold_at=1000)
+        await player.play(Stubborn(reader=reader))  # type: ignore[arg-type]  # its context is made by hand
+        await held(reader)
+        try:
+            with trio.fail_after(5):
+                await player.stop()
+                assert player.snapshot().status is Status.STOPPED
+                await player.play(media_of("chord.wav"))
+                await player.wait_finished()
+            assert player.snapshot().frames == 32_000
+        finally:
+            hang.set()
+
+
+async def test_play_replaces_what_plays_and_wait_finished_follows_it() -> None:
+    first, second = media_of("chord.flac", hold_at=30_000), media_of("chord.wav")
+    async with Player(fast()) as player:
+        events = player.events()
+        await player.play(first)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(player.wait_finished)
+            await player.play(second)
+        assert player.snapshot().title == "chord.wav"
+        assert player.snapshot().frames == 32_000
+    ends = [event async for event in events if isinstance(event, ItemEnd)]
+    assert [(end.title, end.stopped) for end in ends] == [("chord.flac", True), ("chord.wav", False)]
+
+
+async def test_many_tasks_may_call_it_at_once() -> None:
+    async with Player(fast()) as player, trio.open_nursery() as nursery:
+
+        async def insist(name: str) -> None:
+            for _ in range(8):
+                await player.play(media_of(name))
+                player.pause()
+                player.resume()
+                player.set_volume(100)
+                await player.stop()
+
+        for name in MUSIC[:4]:
+            nursery.start_soon(insist, name)
+    assert player.snapshot().status is Status.STOPPED
+
+
+async def test_a_sink_that_fails_fails_the_item_and_the_player_goes_on(tmp_path: Path) -> None:
+    class Deaf:
+        name = "deaf"
+
+        async def play(self, feed: PcmFeed) -> None:
+            raise NoDeviceError("no sound device")
+
+    media = media_of("chord.flac", hold_at=40_000)
+    async with Player(Deaf()) as player:
+        await player.play(media)
+        with trio.fail_after(20), pytest.raises(NoDeviceError):
+            await player.wait_finished()
+        assert media.closings == 1
+        await player.play(FileMedia(tmp_path / "missing.mp3"))
+        with pytest.raises(FileNotFoundError):
+            await player.wait_finished()
+        await player.play(FileMedia(tmp_path))
+        with pytest.raises(UsageError, match="regular file"):
+            await player.wait_finished()
+
+
+async def test_volume_reaches_the_samples_and_full_volume_changes_none() -> None:
+    assert (gain_of(0), gain_of(50), gain_of(100)) == (0.0, 0.125, 1.0)
+    for wrong in (-1, 101):
+        with pytest.raises(UsageError, match="0 to 100"):
+            gain_of(wrong)
+    sink = fast()
+    async with Player(sink, volume=0) as player:
+        events = player.events()
+        await player.play(media_of("chord.wav"))
+        await player.wait_finished()
+        player.set_volume(30)
+        assert player.snapshot().volume == 30
+    assert sink.report is not None
+    assert sink.report.sha256 == hashlib.sha256(bytes(64_000)).hexdigest()
+    assert [event.state.volume async for event in events if isinstance(event, StateChange)][-1] == 30
+
+
+async def test_a_slow_listener_loses_the_oldest_events_and_a_gone_one_costs_nothing() -> None:
+    hub = EventHub()
+    slow, gone = hub.listen(), hub.listen()
+    gone.close()
+    for number in range(CAPACITY + 10):
+        hub.tell(ItemEnd(title=str(number), frames=0, stopped=False))
+    hub.close()
+    kept = [event.title async for event in slow if isinstance(event, ItemEnd)]
+    assert kept == [str(number) for number in range(10, CAPACITY + 10)]
+    late = hub.listen()
+    assert [event async for event in late] == []
+
+
+async def test_a_player_that_is_not_open_refuses_to_play() -> None:
+    player = Player(fast())
+    with pytest.raises(ClosedError, match="async with"):
+        await player.play(media_of("chord.wav"))
+    async with player:
+        pass
+    with pytest.raises(ClosedError):
+        await player.play(media_of("chord.wav"))
+    await player.stop()
+    await player.wait_finished()
+    assert player.snapshot().status is Status.IDLE
+
+
+async def test_leaving_the_player_stops_what_plays() -> None:
+    media = media_of("chord.flac", hold_at=1000)
+    assert isinstance(media.reader, ScriptedReader)
+    async with Player(NullSink()) as player:
+        await player.play(media)
+        await held(media.reader)
+    assert (media.closings, media.reader.readers_blocked) == (1, 0)
+
+
+@pytest.mark.parametrize("real_time", [True, False])
+async def test_cancelled_at_any_checkpoint_it_leaves_no_thread_in_the_reader(real_time: bool) -> None:
+    for steps in range(40):
+        media = media_of("chord.flac", hold_at=30_000, sizes=[3000])
+        assert isinstance(media.reader, ScriptedReader)
+        with trio.CancelScope() as scope:
+            async with Player(NullSink(real_time=real_time)) as player:
+                await player.play(media)
+                for _ in range(steps):
+                    await trio.lowlevel.checkpoint()
+                scope.cancel()
+                await player.wait_finished()
+        assert scope.cancelled_caught
+        assert media.reader.readers_blocked == 0
+        assert media.closings in (0, 1)
+    assert [thread for thread in threading.enumerate() if "miniaudio" in thread.name] == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts file descriptors by /proc")
+async def test_playing_again_and_again_leaves_no_file_descriptor_behind() -> None:
+    async with Player(NullSink()) as player:
+
+        async def play_and_stop() -> None:
+            await player.play(FileMedia(DATA / "chord.wav"))
+            await player.stop()
+
+        await play_and_stop()
+        before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # a count
+        for _ in range(20):
+            await play_and_stop()
+        assert len(os.listdir("/proc/self/fd")) <= before + 2  # noqa: PTH208  # the newest item's pipe

@@ -126,6 +126,7 @@ class Driver:
         self._stagnant = 0
         self._sequential: Sequential | None = None
         self._feeding = trio.CancelScope()
+        self._has_adopted = False
         self._life = trio.CancelScope()
 
     # --- the task --------------------------------------------------------------------------------------
@@ -158,6 +159,9 @@ class Driver:
             await self._one_by_one(())
         while True:
             await self._planned(nursery)
+            if self._surprise is None:
+                await self._vouch()
+                continue
             settlement = await self._settle()
             self.tally.pages += len(settlement.answers)
             if settlement.end is not None and settlement.proof is not None:
@@ -169,8 +173,9 @@ class Driver:
                 await self._one_by_one(answers)
             if page_bytes is not None and not self._fits(page_bytes):
                 await self._one_by_one(answers, page_bytes=page_bytes)
-            for answer in self._trust.establish():
-                self.inlet.store(answer)
+            # First what came before it, so that an answer that denies it is found out.
+            for held in self._trust.establish():
+                self.inlet.store(held)
             with trio.CancelScope() as self._feeding:
                 while answers:
                     await self.inlet.feed(answers.popleft())
@@ -197,28 +202,55 @@ class Driver:
         return page_bytes <= self.pipe.capacity_bytes // 2
 
     def _adopt(self, page_bytes: int) -> None:
+        # Once: a server that always sends a little more than asked for would be followed up and up.
+        self._has_adopted = True
         self._page_bytes = page_bytes
         self._planner.set_page_bytes(page_bytes)
 
     # --- planned reading -------------------------------------------------------------------------------
 
     async def _planned(self, nursery: trio.Nursery) -> None:
-        """Read as the planner says, until something has to be settled."""
-        while self._surprise is None:
+        """Read as the planner says, until something has to be settled or vouched for."""
+        while self._surprise is None and not self._is_unvouched():
             self.inlet.news = trio.Event()
             self._expire()
-            self._issue(nursery)
+            await self._issue(nursery)
+            if self._is_unvouched():
+                return  # a seek, just now
             self._check()
             timer = self._planner.timer()
             earliest = trio.current_time() + TIMER_GRAIN_SECONDS
             with trio.move_on_at(math.inf if timer is None else max(timer, earliest)):
                 await self.inlet.news.wait()
 
+    def _is_unvouched(self) -> bool:
+        """A seek came before the answer at offset 0: there is nothing to hold the others against."""
+        return self.pipe.tail != 0 and not self._trust.established and self._trust.reference is None
+
+    async def _vouch(self) -> None:
+        """Read the beginning, which the reader has left, to know what the server does with ranges."""
+        answer = await self._patient.read(0, self._page_bytes)
+        if answer.n_bytes > self._page_bytes:
+            self.tally.oversized_pages += 1
+            self._surprised(answer, self._page_bytes)
+        elif answer.n_bytes:
+            admission = self._trust.admit(answer, size_bytes=self._size_bytes)
+            for admitted in admission.store:
+                self.inlet.store(admitted)
+            if admission.surprise is not None:
+                self._surprised(admission.surprise, admission.surprise.n_bytes)
+        else:
+            self._trust.establish()
+            if answer.proof is not None:
+                self._prove(0, answer.proof)
+
     async def _settle(self) -> Settlement:
         assert self._surprise is not None
         (surprise, want_bytes), self._surprise = self._surprise, None
+        reference = self._trust.reference
+        settled = self._trust.established or reference is not None
         case = Case(
-            at=self.pipe.tail,
+            at=self.pipe.tail if settled else 0,
             want_bytes=want_bytes,
             far=max(self._limits.stream_bytes, self._max_bytes, self._size_bytes or 0),
             size_bytes=self._size_bytes,
@@ -227,13 +259,11 @@ class Driver:
         if self._trust.established:
             mine = (surprise,) if surprise.offset == case.at else ()
             return Settlement(answers=mine, page_bytes=surprise.n_bytes)
-        # What trust holds is kept: where ranges turn out to be honoured, `_drive` stores it before the answers
-        # are fed, so that a surplus that denies another page is found out.
-        reference = self._trust.reference
+        # What trust holds is kept: `_drive` stores it before the answers are fed.
         return await settle(self._patient.read, case, surprise=surprise, reference=reference)
 
-    def _issue(self, nursery: trio.Nursery) -> None:
-        while self._surprise is None:
+    async def _issue(self, nursery: trio.Nursery) -> None:
+        while self._surprise is None and not self._is_unvouched():
             now, head = trio.current_time(), self.pipe.head
             request = self._planner.next(now, head)
             if request is not None:
@@ -243,6 +273,8 @@ class Driver:
                     self._planner.on_page(request.id, now, 0)
                 else:
                     self._send(request, nursery)
+                    # trio runs new tasks in any order; on a slow link the first page must be sent first.
+                    await trio.lowlevel.checkpoint()
             elif not self.pipe.arm(self._low_bytes()) or self.pipe.head == head:
                 return
 
@@ -351,11 +383,12 @@ class Driver:
             if not self._trust.established or not self._fits(answer.n_bytes):
                 self._surprised(answer, want_bytes)
                 return
-            self._adopt(answer.n_bytes)
-        stop = min(answer.end, request.end)
-        admission = self._trust.admit(answer, at=self.pipe.tail, size_bytes=self._size_bytes)
+            if not self._has_adopted:
+                self._adopt(answer.n_bytes)
+        admission = self._trust.admit(answer, size_bytes=self._size_bytes)
         for admitted in admission.store:
-            self.inlet.store(admitted, stop=min(admitted.end, stop) if admitted is answer else None)
+            # More than was asked for is kept where it fits: the page it belongs to is held against it.
+            self.inlet.store(admitted, stop=min(admitted.end, self.pipe.head + self.pipe.capacity_bytes))
         if admission.surprise is not None:
             # Nothing admitted is longer than asked for: here it is the likeness that surprises.
             self._surprised(admission.surprise, max(want_bytes, admission.surprise.n_bytes))
@@ -366,7 +399,7 @@ class Driver:
                 self._prove(answer.end, answer.proof)
             elif self._options.compat == "reference":
                 self._prove(answer.end, "reference")
-        if self._planner.on_page(request.id, now, stop - answer.offset):
+        if self._planner.on_page(request.id, now, min(answer.n_bytes, want_bytes)):
             self.tally.pages += 1
             self._stagnant = 0
         else:
@@ -413,11 +446,8 @@ class Driver:
             if error is not None:
                 raise error
             raise broken(offset, tries, self._last_failure) from self._last_failure
-        if self._planner.finished and self._surprise is None:
-            for answer in self._trust.restart():
-                self.inlet.store(answer)
-            if not self.pipe.closed:
-                self.inlet.close()
+        if self._planner.finished and self._surprise is None and not self.pipe.closed:
+            self.inlet.close()
 
     def _break(self, error: PlayheadError) -> None:
         self._broken = error
@@ -442,7 +472,7 @@ class Driver:
         if self.pipe.tail != tail:  # not in the ring: it was emptied
             self._drop_all()
             self._planner.seek(offset)
-            self._trust.restart()
+            self._trust.forget_held()
             self._errors.clear()
             self._feeding.cancel()
             if self._sequential is not None:

@@ -14,7 +14,7 @@ it is settled which, nothing else is in flight:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from playhead.errors import ContradictionError, RangeNotHonouredError
 from playhead.stream.answer import Answer
@@ -42,7 +42,7 @@ class Case:
     """What the decision is about."""
 
     at: int
-    """The first missing offset."""
+    """The first missing offset; 0 where there is no reference."""
     want_bytes: int
     """How much was asked for."""
     far: int
@@ -61,7 +61,7 @@ class Case:
 
 
 async def settle(ask: Ask, case: Case, *, surprise: Answer, reference: Answer | None) -> Settlement:
-    """Decide what `surprise` is; `reference` is the answer at the first offset, where there already is one.
+    """Decide what `surprise` is; `reference` is the answer at offset 0, where it has come and is stored.
 
     `ask` reads one range, retries included. Raises `RangeNotHonouredError` when it cannot be told,
     `ContradictionError` when the server has nothing at an offset before bytes that it sent, and what `ask`
@@ -69,7 +69,7 @@ async def settle(ask: Ask, case: Case, *, surprise: Answer, reference: Answer | 
     """
     if reference is not None:
         if await _ignored(ask, case, reference, surprise):
-            return _whole(reference, keep=reference.offset != 0)
+            return _whole(reference, keep=False)
         mine = (surprise,) if surprise.offset == case.at else ()
         own_size = surprise.n_bytes if surprise.n_bytes > case.want_bytes else None
         return Settlement(answers=mine, page_bytes=own_size)
@@ -88,24 +88,26 @@ async def settle(ask: Ask, case: Case, *, surprise: Answer, reference: Answer | 
             return Settlement(answers=(first,), page_bytes=surprise.n_bytes)
     other = await ask(first.end, first.end + case.want_bytes)
     if not other.n_bytes:
-        if case.at == 0:
-            return _whole(first)
-        return Settlement(answers=(first,), end=first.end, proof=other.proof, page_bytes=first.n_bytes)
+        return _whole(first)
     if await _ignored(ask, case, first, other):
         return _whole(first)
     return Settlement(answers=(first, other), page_bytes=first.n_bytes)
 
 
 def _whole(first: Answer, *, keep: bool = True) -> Settlement:
-    # Wherever it was asked for, what a server sends that ignores ranges begins at byte 0.
-    answers = (replace(first, offset=0),) if keep else ()
-    return Settlement(answers=answers, end=first.n_bytes, proof="whole", ranges_ignored=True)
+    answers = (first,) if keep else ()
+    return Settlement(answers=answers, end=first.end, proof="whole", ranges_ignored=True)
 
 
 async def _ignored(ask: Ask, case: Case, first: Answer, other: Answer) -> bool:
     verdict = judge(first, other, size_bytes=case.size_bytes)
     if verdict is not Verdict.UNSURE:
         return verdict is Verdict.IGNORED
+    if alike(first, other) and other.offset < first.end:
+        # They overlap, so `other` speaks of bytes past the end of `first`: is there anything?
+        following = await ask(first.end, first.end + case.want_bytes)
+        if not following.n_bytes:
+            return True
     beyond = await ask(case.far, case.far + case.want_bytes)
     if not beyond.n_bytes:
         return False

@@ -2,7 +2,7 @@
 
 A server that ignores ranges sends the same to every read. If that is smaller than a page it looks like a
 short page, at every offset. So nothing but the answer at offset 0, which is right either way, is stored
-before two answers from different offsets have differed. Pure.
+before an answer from another offset has differed from it. Pure.
 """
 
 from __future__ import annotations
@@ -27,45 +27,37 @@ class Trust:
     def __init__(self) -> None:
         self.established = False
         self.reference: Answer | None = None
-        """The answer at the first missing offset, that the others are held against."""
+        """The answer at offset 0, that the others are held against."""
         self._held: list[Answer] = []
 
-    def admit(self, answer: Answer, *, at: int, size_bytes: int | None) -> Admission:
-        """Judge a non-empty answer, not longer than asked for; `at` is the first missing offset."""
+    def admit(self, answer: Answer, *, size_bytes: int | None) -> Admission:
+        """Judge a non-empty answer, not longer than asked for."""
         if self.established:
             return Admission(store=(answer,))
-        reference = self.reference
-        if reference is None:
-            if answer.offset != at:
-                self._held.append(answer)
-                return Admission()
+        if answer.offset == 0:
             self.reference = answer
-            return self._weigh_held(answer, size_bytes)
-        if answer.offset == reference.offset:
-            return Admission()  # a copy of it
-        if judge(reference, answer, size_bytes=size_bytes) is not Verdict.HONOURED:
-            return Admission(surprise=answer)
-        return Admission(store=(*self.establish(), answer))
-
-    def _weigh_held(self, reference: Answer, size_bytes: int | None) -> Admission:
-        others, self._held = self._held, []
-        first = (reference,) if reference.offset == 0 else ()
-        if not first:
-            self._held.append(reference)
+            others, self._held = self._held, []
+        elif self.reference is None:
+            self._held.append(answer)
+            return Admission()
+        else:
+            others = [answer]
+        first = (answer,) if answer.offset == 0 else ()
         for other in others:
-            if judge(reference, other, size_bytes=size_bytes) is not Verdict.HONOURED:
+            if judge(self.reference, other, size_bytes=size_bytes) is not Verdict.HONOURED:
                 return Admission(store=first, surprise=other)
-        if not others:
-            return Admission(store=first)
-        return Admission(store=(*first, *self.establish(), *others))
+        if others:
+            self.establish()
+        return Admission(store=(*first, *others))
 
     def establish(self) -> tuple[Answer, ...]:
-        """Trust from now on; gives what was held."""
+        """Trust from now on; gives what was held, to be stored."""
         self.established = True
-        return self.restart()
-
-    def restart(self) -> tuple[Answer, ...]:
-        """Forget what was held, and give it; trust stays as it is."""
-        held, self._held = tuple(self._held), []
         self.reference = None
+        held = tuple(self._held)
+        self._held.clear()
         return held
+
+    def forget_held(self) -> None:
+        """Drop the answers that wait for a judgement: a seek has made them useless."""
+        self._held.clear()

@@ -47,6 +47,10 @@ class ScriptedPages:
     """As `ignore_range`, but a read that starts past the end is answered as `end` says."""
     own_page_bytes: int | None = None
     """`start` is honoured, `end` is not: every answer has this many bytes."""
+    overlap_bytes: int = 0
+    """Every answer has so many bytes more than asked for."""
+    overlap_lies: bool = False
+    """Those bytes are other ones than the resource's."""
     end: EndStyle = "empty_blob"
     done_with_data: bool = False
     """The last page has its data and a `[DONE]` blob."""
@@ -119,7 +123,10 @@ class ScriptedPages:
             repeats = -(-end // size)
             chunk = (self.data * (repeats - start // size))[start % size :][: end - start]
         else:
-            chunk = self.data[start:end]
+            chunk = self.data[start : end + self.overlap_bytes]
+            if self.overlap_lies:
+                asked = chunk[: end - start]
+                chunk = asked + bytes(byte ^ 255 for byte in chunk[len(asked) :])
         if not chunk and not self.ignore_range:
             return self._past_the_end(start)
         if self.spoil is not None:

@@ -59,7 +59,8 @@ class Sequential:
         while True:
             with trio.CancelScope() as self._scope:
                 await self._feed_all()
-                self._inlet.close()
+                if not self._scope.cancel_called:  # a seek, just now: the tail is not the end
+                    self._inlet.close()
                 await trio.sleep_forever()
 
     async def _feed_all(self) -> None:

@@ -13,10 +13,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--smoke", action="store_true", help="small sizes and one or two rounds; bounds are not held"
     )
+    parser.addoption("--rounds", type=int, help="rounds of each comparison, in place of its own number")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[BOARD] = Board(smoke=config.getoption("--smoke"))
+    config.stash[BOARD] = Board(smoke=config.getoption("--smoke"), rounds_wanted=config.getoption("--rounds"))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if not session.config.stash[BOARD].kept:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -57,7 +57,7 @@ async def test_first_audio(transport: str, delay_ms: int, board: Board, smoke: b
     if smoke and delay_ms == 100:
         pytest.skip("full runs only: 20 ms takes the same way")
     options = ("--file", encoded_music(), "--mime", "audio/mpeg", "--delay", delay_ms / 1000)
-    rounds = 1 if smoke else ROUNDS
+    rounds = board.rounds(ROUNDS)
     async with serving(transport, *options, rate_bytes_per_second=TEN_MBIT) as target:
         ours, theirs = await measure(target, rounds)
     board.add(

@@ -56,7 +56,7 @@ def test_frame_to_pipe(n_bytes: int, board: Board, smoke: bool) -> None:
     def baseline() -> None:
         target[:] = base64.b64decode(blob_of(line))
 
-    mine, theirs = interleaved(ours, baseline, rounds=1 if smoke else 9, calls=10 if smoke else 100)
+    mine, theirs = interleaved(ours, baseline, rounds=board.rounds(9), calls=10 if smoke else 100)
     board.add(
         Comparison(
             name=f"frame of {n_bytes // 1024} KiB to the ring",

@@ -97,7 +97,7 @@ def test_a_page_through_the_pipe(
     name: str, baseline: Call, at_most: float | None, board: Board, smoke: bool
 ) -> None:
     ours = page_through(_core.Pipe(RING_BYTES))
-    mine, theirs = interleaved(ours, baseline, rounds=1 if smoke else 9, calls=20 if smoke else 500)
+    mine, theirs = interleaved(ours, baseline, rounds=board.rounds(9), calls=20 if smoke else 500)
     board.add(
         Comparison(
             name="100 KiB through the pipe",
@@ -114,7 +114,7 @@ def test_write_base64_is_as_fast_as_the_bare_decoder(board: Board, smoke: bool) 
     """`decode_base64` allocates its result; the criterion bench compares with a bare slice."""
     ours = write_and_drop(_core.Pipe(RING_BYTES))
     mine, theirs = interleaved(
-        ours, lambda: _core.decode_base64(TEXT), rounds=1 if smoke else 9, calls=20 if smoke else 500
+        ours, lambda: _core.decode_base64(TEXT), rounds=board.rounds(9), calls=20 if smoke else 500
     )
     board.add(
         Comparison(
@@ -152,7 +152,7 @@ def wake_seconds(write: Callable[[], object], read: Callable[[], object], times:
 
 
 def test_a_blocked_reader_wakes_as_fast_as_from_a_pipe_of_the_system(board: Board, smoke: bool) -> None:
-    rounds, times = (1, 20) if smoke else (9, 300)
+    rounds, times = board.rounds(9), 20 if smoke else 300
     pipe = _core.Pipe(RING_BYTES)
     buffer = bytearray(64)
     low, high = os.pipe()

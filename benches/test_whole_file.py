@@ -59,7 +59,7 @@ async def test_whole_file(transport: str, delay_ms: int, board: Board, smoke: bo
     if smoke and delay_ms == 100:
         pytest.skip("full runs only: 20 ms takes the same way")
     size = (1 if smoke else 32) * MIB + 4321
-    rounds = 1 if smoke else ROUNDS
+    rounds = board.rounds(ROUNDS)
     expected = Payload(size_bytes=size).sha256()
     settings = {"defaults": StreamOptions(), "1 MiB pages": StreamOptions(page_bytes=MIB)}
     spent: dict[str, list[tuple[float, float]]] = {name: [] for name in ("sequential", *settings)}

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import anyio
 import httpx2
 import trio
 from mcp.client.session import ClientSession
@@ -20,7 +21,7 @@ from mcp_types import Implementation, Request, Result
 from playhead._core import __version__
 from playhead.client.deadline import run_until_silent
 from playhead.client.failures import from_answer, from_sdk
-from playhead.client.groups import only
+from playhead.client.groups import leaves
 from playhead.client.handshake import negotiate
 from playhead.client.link import Link, LinkedReader, LinkedWriter
 from playhead.errors import ConnectError, ConnectionLostError, DeadlineError, PlayheadError
@@ -54,6 +55,10 @@ class Opener(Protocol):
     def is_process(self) -> bool: ...
 
     def __call__(self, link: Link) -> Opened: ...
+
+
+ENDINGS = (PlayheadError, OSError, httpx2.HTTPError, anyio.BrokenResourceError, anyio.ClosedResourceError)
+"""How a connection may end by itself. anyio's two are the SDK's: answers that still come while it is left."""
 
 
 class Connection:
@@ -167,10 +172,11 @@ async def hold(
                     Connection(session=session, link=link, opened=opened, server=opener.server)
                 )
                 await link.ended.wait()
-        except (PlayheadError, OSError, httpx2.HTTPError, ExceptionGroup) as error:
-            cause = only(error)
-            if not isinstance(cause, PlayheadError | OSError | httpx2.HTTPError):
+        except (*ENDINGS, ExceptionGroup) as error:
+            causes = list(leaves(error))
+            if not all(isinstance(cause, ENDINGS) for cause in causes):
                 raise
+            cause = causes[0]
             if not started:
                 raise _connect_error(cause, opener.server, opened.diagnosis()) from cause
         finally:

@@ -96,11 +96,9 @@ class Supervisor:
                 raise ConnectionLostError(
                     f"{self._opener.server} has ended and is not started again (restart = {self._restart!r})"
                 )
-            if current is not None:
-                current.leave()
             self.reconnects += 1
             self._renewal = _Renewal()
-            self._nursery.start_soon(self._renew, self._renewal)
+            self._nursery.start_soon(self._renew, self._renewal, current)
         renewal = self._renewal
         await renewal.over.wait()
         if renewal.error is not None:
@@ -109,10 +107,15 @@ class Supervisor:
             raise self._was_closed()
         return renewal.connection
 
-    async def _renew(self, renewal: _Renewal) -> None:
+    async def _renew(self, renewal: _Renewal, broken: Connection | None) -> None:
+        if broken is not None and self._opener.is_process:
+            broken.leave()
         try:
             with renewal.scope:
                 self._current = renewal.connection = await self._open()
+                if broken is not None:
+                    # Only now: others still hear on it that the session is gone.
+                    broken.leave()
         except PlayheadError as error:
             renewal.error = error
         finally:

@@ -1,0 +1,122 @@
+"""Sessions with servers that are processes: they die, they exit on what they don't know, they never start."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import trio
+
+from playhead.client import connect
+from playhead.config.servers import ServerConfig
+from playhead.errors import ConnectError, ConnectionLostError, ServerError
+from playhead.limits import Limits
+
+
+async def test_a_dead_process_fails_its_reads_and_is_started_again() -> None:
+    command = [sys.executable, "-c", DIES_AT_EACH_READ]
+    async with connect(command) as session:
+        with pytest.raises(ConnectionLostError):
+            await session.read_resource("x:")
+        with pytest.raises(ConnectionLostError):
+            await session.read_resource("x:")
+        assert session.statistics().reconnects == 1
+        with pytest.raises(ConnectionLostError, match="restart = 'once'"):
+            await session.read_resource("x:")
+
+
+@pytest.mark.parametrize(("restart", "reconnects"), [("never", 0), ("always", 3)])
+async def test_restarts_follow_the_setting(restart: str, reconnects: int) -> None:
+    config = ServerConfig(command=(sys.executable, "-c", DIES_AT_EACH_READ), restart=restart)  # type: ignore[arg-type]
+    async with connect(config) as session:
+        for _ in range(4):
+            with pytest.raises(ConnectionLostError):
+                await session.read_resource("x:")
+        assert session.statistics().reconnects == reconnects
+
+
+SERVER_HEAD = """
+import json, sys
+def say(**message): print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+def greet(message):
+    info = {"name": "old", "version": "1"}
+    version = message["params"]["protocolVersion"]
+    say(id=message["id"], result={"protocolVersion": version, "capabilities": {}, "serverInfo": info})
+"""
+
+DIES_AT_EACH_READ = (
+    SERVER_HEAD
+    + """
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "initialize":
+        greet(message)
+    elif message["method"] == "resources/read":
+        sys.exit("read: not today")
+    elif "id" in message:
+        say(id=message["id"], error={"code": -32601, "message": "no"})
+"""
+)
+
+EXITS_ON_UNKNOWN = (
+    SERVER_HEAD
+    + """
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "initialize":
+        greet(message)
+    elif message["method"].startswith("server/"):
+        sys.exit("what is that?")
+"""
+)
+
+IGNORES_UNKNOWN = (
+    SERVER_HEAD
+    + """
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "initialize":
+        greet(message)
+"""
+)
+
+
+async def test_an_old_server_that_exits_on_the_probe_is_started_in_the_old_way() -> None:
+    async with connect([sys.executable, "-c", EXITS_ON_UNKNOWN]) as session:
+        assert session.protocol_version == "2025-11-25"
+
+
+async def test_an_old_server_that_ignores_the_probe_costs_a_third_of_the_handshake() -> None:
+    limits = Limits(handshake_seconds=3)
+    began = trio.current_time()
+    async with connect([sys.executable, "-c", IGNORES_UNKNOWN], limits=limits) as session:
+        assert session.protocol_version == "2025-11-25"
+        assert trio.current_time() - began < limits.handshake_seconds
+
+
+async def test_a_command_that_fails_is_one_error_with_its_last_words() -> None:
+    command = [sys.executable, "-c", "import sys; sys.exit('no such music')"]
+    with pytest.raises(ConnectError, match="no such music"):
+        async with connect(command):
+            raise AssertionError("connected")
+
+
+async def test_a_command_that_is_not_there_is_one_error() -> None:
+    with pytest.raises(ConnectError, match="no-such-program"):
+        async with connect(["/no-such-program"]):
+            raise AssertionError("connected")
+
+
+async def test_a_peers_error_is_never_taken_for_a_transports() -> None:
+    script = (
+        IGNORES_UNKNOWN
+        + """
+    elif "id" in message:
+        say(id=message["id"], error={"code": -32000, "message": "Connection closed"})
+"""
+    )
+    async with connect([sys.executable, "-c", script]) as session:
+        with pytest.raises(ServerError) as caught:
+            await session.read_resource("x:")
+        assert caught.value.code == -32000
+        assert session.statistics().reconnects == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import threading
 import wave
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from playhead.errors import DecodeError, NoDeviceError, UsageError
+from playhead.errors import ClosedError, DecodeError, NoDeviceError, UsageError
 from playhead.playback.formats import PcmFormat
 from playhead.playback.sinks import DeviceSink, NullSink, WaveSink
 from playhead.playback.sinks import wave as wave_sink
@@ -90,6 +91,26 @@ async def test_an_empty_pipe_is_counted_as_an_underrun_once_a_period_and_only_wh
     assert feed.fill(out) == 200
     assert bytes(out[200:]) == bytes(200)
     assert (feed.underruns, feed.ended, feed.frames) == (3, True, 150), "the end is no underrun"
+
+
+@pytest.mark.parametrize("gate_open", [False, True])
+async def test_closing_a_feed_wakes_the_thread_that_waits_for_sound(gate_open: bool) -> None:
+    feed = open_feed()
+    if gate_open:
+        feed.open_gate()
+    ends: list[type[BaseException]] = []
+
+    def take() -> None:
+        try:
+            feed.take(memoryview(bytearray(400)))
+        except ClosedError as error:
+            ends.append(type(error))
+
+    thread = threading.Thread(target=take, daemon=True)
+    thread.start()
+    feed.close()
+    await trio.to_thread.run_sync(thread.join, 10)
+    assert ends == [ClosedError]
 
 
 async def test_the_volume_is_ramped_over_one_piece_and_full_volume_changes_no_bit() -> None:

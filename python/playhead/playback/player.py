@@ -130,12 +130,11 @@ class Player:
 
         Items that `play` replaced meanwhile do not count. Returns at once where nothing was played.
         """
-        item = self._item
-        while item is not None:
+        while (item := self._item) is not None:
             await item.finished.wait()
-            if item is self._item:
-                break
-            item = self._item
+            async with self._lock:  # a `play` that has just stopped it is about to put another in its place
+                if item is self._item:
+                    break
         if item is not None and item.error is not None:
             raise item.error
 

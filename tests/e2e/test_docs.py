@@ -18,10 +18,11 @@ PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 
 
 def programs() -> list[tuple[str, str]]:
+    fenced = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
     return [
         (f"{page.name}-{number}", code)
         for page in PAGES
-        for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.M | re.S))
+        for number, code in enumerate(fenced.findall(page.read_text("utf-8")))
     ]
 
 

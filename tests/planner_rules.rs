@@ -269,6 +269,26 @@ fn a_clock_that_runs_back_or_is_no_number_changes_nothing() {
 }
 
 #[test]
+fn when_the_clock_began_changes_no_request() {
+    let asked_from = |origin: f64| {
+        let mut planner = planner(|settings| settings.in_flight = 1);
+        let mut now = origin;
+        // The second page, twice the first, takes four times as long: no sign of a cost a page.
+        [0.0625, 0.25, 0.25, 0.25].map(|seconds| {
+            let request = ask(&mut planner, now, 0)[0];
+            let patience_seconds = request.deadline - now;
+            now += seconds;
+            whole(&mut planner, request, now);
+            (request.start, request.end, patience_seconds)
+        })
+    };
+    // Powers of two, so that every time is exact.
+    for origin in [262_144.0, -262_144.0] {
+        assert_eq!(asked_from(origin), asked_from(0.0), "from {origin} s on");
+    }
+}
+
+#[test]
 fn a_full_ring_can_be_played_however_much_is_needed() {
     let mut planner = planner(|settings| settings.capacity_bytes = 1000);
     assert!(!planner.can_play(0.0, 0, 8192, None));

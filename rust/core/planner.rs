@@ -307,10 +307,11 @@ impl Planner {
 }
 
 impl Planner {
-    /// A driver's clock that jumps back, or is no number, must not undo what has happened.
+    /// A driver's clock that jumps back, or is no number, must not undo what has happened. Before the first request
+    /// nothing has, so the clock may begin anywhere.
     fn advance(&mut self, now: f64) {
-        if now.is_finite() {
-            self.now = self.now.max(now);
+        if now.is_finite() && (now > self.now || self.next_id == 0) {
+            self.now = now;
         }
     }
 

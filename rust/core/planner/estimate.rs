@@ -92,7 +92,8 @@ impl Train {
 /// One round's pages, to compare with the next round's.
 #[derive(Clone, Copy, Default)]
 struct Round {
-    started_at: f64,
+    /// When the page before it came; for the first round, when its first page was asked for.
+    started_at: Option<f64>,
     bytes: u64,
     pages: u32,
 }
@@ -113,7 +114,8 @@ struct PageCost {
 }
 
 impl PageCost {
-    fn add(&mut self, bytes: u64) {
+    fn add(&mut self, issued_at: f64, bytes: u64) {
+        self.round.started_at.get_or_insert(issued_at);
         self.round.bytes += bytes;
         self.round.pages += 1;
     }
@@ -125,7 +127,7 @@ impl PageCost {
             pages,
         } = self.round;
         let pace = Pace {
-            rate: bytes as f64 / (now - started_at).max(TICK_SECONDS),
+            rate: bytes as f64 / (now - started_at.unwrap_or(now)).max(TICK_SECONDS),
             page: bytes as f64 / f64::from(pages.max(1)),
         };
         let in_proportion = self.before.is_some_and(|before| {
@@ -139,7 +141,7 @@ impl PageCost {
         };
         self.before = Some(pace);
         self.round = Round {
-            started_at: now,
+            started_at: Some(now),
             bytes: 0,
             pages: 0,
         };
@@ -278,7 +280,7 @@ impl Estimates {
             ),
         });
         self.samples += 1;
-        self.page_cost.add(page.bytes);
+        self.page_cost.add(now - page.latency_seconds, page.bytes);
         if page.id >= self.round_id {
             self.round_id = page.next_id;
             self.train.start(now);

@@ -5,7 +5,7 @@
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyBytes, PyString};
 use pyo3::{PyErr, ffi};
 
 /// Bytes lent by Python.
@@ -61,7 +61,8 @@ pub fn with_bytes<R>(object: &Bound<'_, PyAny>, work: impl FnOnce(Lent<'_>) -> R
     let bytes = unsafe { from_raw_parts(start, len) };
     Ok(work(Lent {
         bytes,
-        is_immutable: view.raw.readonly != 0,
+        // Not by the `readonly` of the view: one of a bytearray changes as the bytearray does.
+        is_immutable: object.is_exact_instance_of::<PyBytes>(),
     }))
 }
 

@@ -112,6 +112,29 @@ def test_pages_large_enough_to_release_the_gil_land_whole() -> None:
         assert drain(pipe, [1 << 19]) == expected
 
 
+def test_a_read_only_view_of_memory_that_changes_is_read_in_one_instant() -> None:
+    size = 8 << 20
+    changing = bytearray(size)
+    done = threading.Event()
+
+    def change() -> None:
+        while not done.is_set():
+            changing[:] = b"\xff" * size
+            changing[:] = bytes(size)
+
+    changer = InThread(change)
+    try:
+        view, got = memoryview(changing).toreadonly(), bytearray(size)
+        for _ in range(100):
+            pipe = Pipe(size)
+            pipe.write(0, view)
+            pipe.readinto(got)
+            assert got.count(0) in (0, size), "half of it is from before a change, half from after"
+    finally:
+        done.set()
+        changer.result()
+
+
 # --- blocking and waking -----------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use playhead_core::planner::{InvalidSetting, Planner, Request, Settings};
+use playhead_core::ring::CAPACITY_MAX_BYTES;
 
 const KIB: u64 = 1 << 10;
 
@@ -314,6 +315,23 @@ fn music_faster_than_the_link_is_held_back_until_it_will_not_stall() {
 }
 
 #[test]
+fn pages_as_large_as_can_be_asked_for_overflow_nothing() {
+    let mut planner = planner(|settings| {
+        settings.capacity_bytes = CAPACITY_MAX_BYTES;
+        settings.page_min_bytes = CAPACITY_MAX_BYTES;
+        settings.page_bytes = CAPACITY_MAX_BYTES;
+    });
+    for round in 0..100 {
+        let now = f64::from(round);
+        for request in ask(&mut planner, now, 0) {
+            assert!(whole(&mut planner, request, now + 0.5));
+        }
+        planner.seek(0);
+    }
+    assert!(planner.statistics().bytes > CAPACITY_MAX_BYTES);
+}
+
+#[test]
 fn settings_out_of_range_are_refused_by_name() {
     let refused = |adjust: fn(&mut Settings)| {
         let mut settings = Settings::new(1);
@@ -325,6 +343,10 @@ fn settings_out_of_range_are_refused_by_name() {
     assert_eq!(refused(|_| {}), None);
     assert_eq!(
         refused(|settings| settings.capacity_bytes = 0),
+        Some("capacity_bytes")
+    );
+    assert_eq!(
+        refused(|settings| settings.capacity_bytes = CAPACITY_MAX_BYTES + 1),
         Some("capacity_bytes")
     );
     assert_eq!(

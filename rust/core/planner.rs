@@ -21,6 +21,8 @@
 
 use std::cmp::min;
 
+use crate::ring::OFFSET_MAX;
+
 mod asking;
 mod estimate;
 mod flight;
@@ -36,7 +38,7 @@ use flight::{Flights, Piece, Pieces, Standing};
 use gate::Appetite;
 use outcome::{Ending, Proof, Size, Trouble};
 use retry::Jitter;
-pub use settings::{InvalidSetting, MAX_IN_FLIGHT, MAX_OFFSET, Settings};
+pub use settings::{InvalidSetting, MAX_IN_FLIGHT, Settings};
 use sizing::Sizing;
 use statistics::Counters;
 pub use statistics::Statistics;
@@ -251,7 +253,7 @@ impl Planner {
     pub fn seek(&mut self, offset: u64) -> Vec<u64> {
         self.pieces.clear();
         self.trouble = None;
-        self.frontier = min(offset, MAX_OFFSET);
+        self.frontier = min(offset, OFFSET_MAX);
         self.sizing.restart();
         self.appetite.forget_place();
         self.flights.drain_ids()

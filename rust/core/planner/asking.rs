@@ -4,7 +4,8 @@ use std::cmp::min;
 
 use super::flight::{Copy, Flight, Piece, Standing};
 use super::outcome::Size;
-use super::{MAX_OFFSET, Planner, Request, retry};
+use super::{Planner, Request, retry};
+use crate::ring::OFFSET_MAX;
 
 /// Later pages that must have come before a late one is asked for again (TCP's duplicate acknowledgements, less one).
 const OVERTAKEN_TO_HEDGE: u32 = 2;
@@ -110,7 +111,7 @@ impl Planner {
         };
         self.end().is_none_or(|end| start < end)
             && self.trouble.is_none_or(|trouble| start < trouble.offset)
-            && start < MAX_OFFSET
+            && start < OFFSET_MAX
             && !(past_total && asked_past())
     }
 

@@ -2,15 +2,16 @@
 
 use std::fmt;
 
-/// Offsets above this are refused: the sum of two stays inside `u64`.
-pub const MAX_OFFSET: u64 = i64::MAX as u64;
+use crate::ring::{CAPACITY_MAX_BYTES, OFFSET_MAX};
+
 /// More requests at once than any server should see from one listener.
 pub const MAX_IN_FLIGHT: usize = 256;
 
 /// The settings of a [`Planner`](super::Planner). Every default is the one that won in simulated time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Bytes of the ring: no range is asked for that ends past reader + capacity. 1 to 2⁶³ − 1.
+    /// Bytes of the ring: no range is asked for that ends past reader + capacity. 1 to
+    /// [`CAPACITY_MAX_BYTES`].
     pub capacity_bytes: u64,
     /// Size of the first page. Small, because the first sound waits for it; 8 KiB is half a second of 128 kbit/s mp3.
     pub page_min_bytes: u64,
@@ -54,19 +55,14 @@ impl Settings {
 
     /// Every setting inside its range, or the first that is not.
     pub fn check(&self) -> Result<(), InvalidSetting> {
-        let whole = |setting, value: u64, most: u64| {
+        let within = |setting, value: u64, most: u64, expected| {
             (1..=most)
                 .contains(&value)
                 .then_some(())
-                .ok_or(InvalidSetting {
-                    setting,
-                    expected: if most == MAX_OFFSET {
-                        "1 to 2**63 - 1"
-                    } else {
-                        "1 to 256"
-                    },
-                })
+                .ok_or(InvalidSetting { setting, expected })
         };
+        let size = |setting, value| within(setting, value, CAPACITY_MAX_BYTES, "1 to 2**40");
+        let count = |setting, value| within(setting, value, MAX_IN_FLIGHT as u64, "1 to 256");
         let positive = |setting, value: f64| {
             (value.is_finite() && value > 0.0)
                 .then_some(())
@@ -75,22 +71,18 @@ impl Settings {
                     expected: "a finite number above 0",
                 })
         };
-        whole("capacity_bytes", self.capacity_bytes, MAX_OFFSET)?;
-        whole("page_min_bytes", self.page_min_bytes, MAX_OFFSET)?;
-        whole("page_bytes", self.page_bytes, MAX_OFFSET)?;
-        whole("in_flight", self.in_flight as u64, MAX_IN_FLIGHT as u64)?;
-        whole(
-            "in_flight_start",
-            self.in_flight_start as u64,
-            MAX_IN_FLIGHT as u64,
-        )?;
-        whole("max_tries", self.max_tries.into(), 256)?;
+        size("capacity_bytes", self.capacity_bytes)?;
+        size("page_min_bytes", self.page_min_bytes)?;
+        size("page_bytes", self.page_bytes)?;
+        count("in_flight", self.in_flight as u64)?;
+        count("in_flight_start", self.in_flight_start as u64)?;
+        count("max_tries", self.max_tries.into())?;
         positive("deadline_seconds", self.deadline_seconds)?;
         positive("nominal_rate_bytes", self.nominal_rate_bytes)?;
-        if self.start > MAX_OFFSET {
+        if self.start > OFFSET_MAX {
             return Err(InvalidSetting {
                 setting: "start",
-                expected: "0 to 2**63 - 1",
+                expected: "0 to 2**62",
             });
         }
         Ok(())

@@ -45,6 +45,7 @@ pub use statistics::Statistics;
 
 /// Wins a page, loses 30 % on an error: additive increase, multiplicative decrease, as TCP does.
 const WINDOW_LOSS: f64 = 0.7;
+
 /// One range to read now: bytes `start..end`, to be answered by `on_page` or `on_error` with its id.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request {

@@ -48,12 +48,6 @@ impl RangeSet {
         self.total += end - start;
     }
 
-    /// Whether the byte at `offset` is in the set.
-    #[must_use]
-    pub fn contains(&self, offset: u64) -> bool {
-        self.contiguous_end(offset) > offset
-    }
-
     /// The end of the run that holds `offset`, or `offset` itself where it is not held.
     #[must_use]
     pub fn contiguous_end(&self, offset: u64) -> u64 {
@@ -115,22 +109,5 @@ impl RangeSet {
     #[must_use]
     pub const fn len_bytes(&self) -> u64 {
         self.total
-    }
-
-    /// Whether no byte is in the set.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.runs.is_empty()
-    }
-
-    /// The end of the highest run, or `None` for an empty set.
-    #[must_use]
-    pub fn end(&self) -> Option<u64> {
-        self.runs.last_key_value().map(|(_, &end)| end)
-    }
-
-    /// Every run in ascending order.
-    pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        self.runs.iter().map(|(&start, &end)| start..end)
     }
 }

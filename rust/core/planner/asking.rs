@@ -9,9 +9,12 @@ use crate::ring::OFFSET_MAX;
 
 /// Later pages that must have come before a late one is asked for again (TCP's duplicate acknowledgements, less one).
 const OVERTAKEN_TO_HEDGE: u32 = 2;
+/// Late is past this many times what a page should take, and so many deviations more: nearer than its deadline (two times
+/// and four deviations), further than most pages ever are.
 const HEDGE_LATENESS: f64 = 1.5;
 const HEDGE_DEVIATIONS: f64 = 2.0;
 
+/// Shorter gaps are below what a driver's timer can keep.
 const PACING_MIN_SECONDS: f64 = 0.002;
 
 impl Planner {
@@ -96,7 +99,7 @@ impl Planner {
     }
 
     /// Pages that leave together share the link, arrive together and leave it idle together until the next ones come:
-    /// they leave one transfer apart, as BBR's packets do. Gaps too small for a timer are not kept.
+    /// they leave one transfer apart, as BBR's packets do.
     pub(super) fn paced_until(&self) -> Option<f64> {
         let (asked_at, bytes) = self.newest;
         let gap = self.estimates.gap_seconds(bytes)?;

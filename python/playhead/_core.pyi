@@ -1,4 +1,4 @@
-"""The Rust core: a bounded positional byte pipe and the prefetch planner."""
+"""The Rust core: strict base64, volume, a bounded positional byte pipe, and the prefetch planner."""
 
 from typing import Final, Self, final
 
@@ -351,8 +351,7 @@ class Planner:
             start: Offset of the first byte wanted.
 
         Raises:
-            ValueError: A setting is out of its range (the caller's fault); the message names it and the
-                range.
+            UsageError: A setting is out of its range (yours); the message names it and the range.
         """
 
     def next(self, now: float, head: int) -> Request | None:

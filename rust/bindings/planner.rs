@@ -3,8 +3,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use playhead_core::planner as core;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+
+use crate::error::usage;
 
 #[pyclass(frozen, get_all, module = "playhead._core")]
 pub struct Request {
@@ -112,6 +113,7 @@ impl Planner {
         max_tries=6, deadline_seconds=30.0, nominal_rate_bytes=40_000.0, hedge=true, seed=0, start=0))]
     #[allow(clippy::too_many_arguments, reason = "keywords on the Python side")]
     fn new(
+        py: Python<'_>,
         capacity_bytes: u64,
         page_min_bytes: u64,
         page_bytes: u64,
@@ -137,8 +139,7 @@ impl Planner {
             seed,
             start,
         };
-        let planner = core::Planner::new(settings)
-            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let planner = core::Planner::new(settings).map_err(|error| usage(py, error.to_string()))?;
         Ok(Self(Mutex::new(planner)))
     }
 

@@ -3,6 +3,7 @@
 import pytest
 
 from playhead._core import Planner
+from playhead.errors import UsageError
 
 
 def test_first_burst_is_three_growing_pages() -> None:
@@ -113,7 +114,7 @@ def test_a_whole_short_stream_can_be_played() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"capacity_bytes": 0}, r"capacity_bytes must be 1 to 2\*\*40"),
+        ({"capacity_bytes": 0}, r"capacity_bytes must be 1 to 2\*\*40, got 0"),
         ({"capacity_bytes": 1, "in_flight": 257}, "in_flight must be 1 to 256"),
         (
             {"capacity_bytes": 1, "deadline_seconds": float("nan")},
@@ -122,7 +123,7 @@ def test_a_whole_short_stream_can_be_played() -> None:
     ],
 )
 def test_settings_out_of_range_are_refused_by_name(settings: dict[str, float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(UsageError, match=message):
         Planner(**settings)  # type: ignore[arg-type]  # a table of wrong settings
 
 

@@ -59,16 +59,21 @@ impl Settings {
             (1..=most)
                 .contains(&value)
                 .then_some(())
-                .ok_or(InvalidSetting { setting, expected })
+                .ok_or_else(|| InvalidSetting {
+                    setting,
+                    expected,
+                    got: value.to_string(),
+                })
         };
         let size = |setting, value| within(setting, value, CAPACITY_MAX_BYTES, "1 to 2**40");
         let count = |setting, value| within(setting, value, MAX_IN_FLIGHT as u64, "1 to 256");
         let positive = |setting, value: f64| {
             (value.is_finite() && value > 0.0)
                 .then_some(())
-                .ok_or(InvalidSetting {
+                .ok_or_else(|| InvalidSetting {
                     setting,
                     expected: "a finite number above 0",
+                    got: value.to_string(),
                 })
         };
         size("capacity_bytes", self.capacity_bytes)?;
@@ -83,6 +88,7 @@ impl Settings {
             return Err(InvalidSetting {
                 setting: "start",
                 expected: "0 to 2**62",
+                got: self.start.to_string(),
             });
         }
         Ok(())
@@ -90,17 +96,23 @@ impl Settings {
 }
 
 /// A setting outside its range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidSetting {
     /// The setting's name.
     pub setting: &'static str,
     /// What it may be.
     pub expected: &'static str,
+    /// What it is.
+    pub got: String,
 }
 
 impl fmt::Display for InvalidSetting {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} must be {}", self.setting, self.expected)
+        write!(
+            formatter,
+            "{} must be {}, got {}",
+            self.setting, self.expected, self.got
+        )
     }
 }
 

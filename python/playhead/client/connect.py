@@ -12,7 +12,7 @@ import trio
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
-from playhead.client.groups import peeled
+from playhead.client.groups import bare
 from playhead.client.handshake import check_mode
 from playhead.client.openers import opener_for
 from playhead.client.session import Session
@@ -56,7 +56,7 @@ async def connect(
     mode = mode or settings.mode
     check_mode(mode)
     opener = opener_for(resolved, limits=limits, auth=auth)
-    try:
+    with bare():
         async with trio.open_nursery() as nursery:
             supervisor = Supervisor(
                 opener, nursery=nursery, limits=limits, mode=mode, restart=settings.restart
@@ -76,11 +76,6 @@ async def connect(
             finally:
                 background.cancel()
                 supervisor.close()
-    except BaseExceptionGroup as group:
-        error = peeled(group)
-        if error is group:
-            raise
-        raise error from error.__cause__
 
 
 async def _inside(scope: trio.CancelScope, session: Session) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from playhead.client.groups import bare
+
 
 async def run_until_silent(
     work: Callable[[], Awaitable[None]],
@@ -22,8 +24,7 @@ async def run_until_silent(
 
     `last_received` gives the time of the last byte on trio's clock (0.0 for none yet). Returns `None` when
     `work` came to its end, else the allowance that ran out, in seconds; `work` was cancelled then.
-    `work` must keep its errors to itself (put them where the caller looks).
-    Cancellation of the caller cancels `work` as well.
+    What `work` raises comes out as it is; cancellation of the caller cancels `work` as well.
     """
     started = trio.current_time()
     spent: float | None = None
@@ -40,9 +41,10 @@ async def run_until_silent(
                 return
             await trio.sleep_until(deadline)
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(watch)
-        with scope:
-            await work()
-        nursery.cancel_scope.cancel()
+    with bare():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            with scope:
+                await work()
+            nursery.cancel_scope.cancel()
     return spent if scope.cancelled_caught else None

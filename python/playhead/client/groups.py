@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def leaves(group: BaseException) -> Iterator[BaseException]:
@@ -14,12 +15,17 @@ def leaves(group: BaseException) -> Iterator[BaseException]:
         yield group
 
 
-def only(group: BaseException) -> BaseException:
-    """The single exception inside `group`, or `group` unchanged where there are several."""
-    found = list(leaves(group))
-    return found[0] if len(found) == 1 else group
+@contextmanager
+def bare(*, deep: bool = False) -> Iterator[None]:
+    """Around a nursery: the one exception that it wrapped comes out as it is.
 
-
-def peeled(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What one nursery of ours wrapped: a group that the body itself raised stays a group."""
-    return group.exceptions[0] if len(group.exceptions) == 1 else group
+    Several stay a group, and so does a group that the body itself raised, but with `deep`, which is for
+    nurseries of libraries inside: there a single exception comes out however deep it lies.
+    """
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        found = list(leaves(group)) if deep else group.exceptions
+        if len(found) != 1:
+            raise
+        raise found[0] from found[0].__cause__

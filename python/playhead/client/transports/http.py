@@ -31,7 +31,7 @@ from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, RequestId
 
-from playhead.client.groups import only
+from playhead.client.groups import bare
 from playhead.client.transports.http_body import WatchedBody, read_at_most
 from playhead.errors import (
     AccessDeniedError,
@@ -108,7 +108,7 @@ async def http_transport(
         auth = httpx2.BasicAuth(parsed.username, parsed.password)
     endpoint = str(parsed.copy_with(userinfo=b""))
     # The SDK's and trio's groups wrap what the body raises; the body's own error must come out as it is.
-    try:
+    with bare(deep=True):
         async with trio.open_nursery() as nursery:
             client = OneRequestClient(
                 limits=limits,
@@ -125,11 +125,6 @@ async def http_transport(
             ):
                 yield streams
             nursery.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        error = only(group)
-        if error is group:
-            raise
-        raise error from error.__cause__
 
 
 class OneRequestClient(httpx2.AsyncClient):

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import sys
 
+import pytest
+import trio
+
+from playhead.client import connect
 from playhead.client.deadline import run_until_silent
+from playhead.errors import LimitError
+from playhead.limits import Limits
+from tests.servers.raw_http import Exchange, raw_http
 
 
 async def test_what_work_raises_under_a_deadline_comes_out_as_it_is() -> None:
@@ -13,3 +20,78 @@ async def test_what_work_raises_under_a_deadline_comes_out_as_it_is() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         await run_until_silent(work, silent_seconds=1, total_seconds=1, last_received=lambda: 0.0)
+
+
+async def test_ctrl_c_comes_out_of_a_session_as_it_is_however_deep_the_groups_around_it() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        async with connect(script("take()")):
+            raise BaseExceptionGroup("deep", [ExceptionGroup("x", [OSError()]), KeyboardInterrupt()])
+
+
+HEAD = """
+import json, sys
+def say(**message): sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\\n"); sys.stdout.flush()
+def take(*methods):
+    for line in sys.stdin:
+        message = json.loads(line)
+        if message.get("method") in methods or "method" not in message: return message
+        if message["method"] == "initialize":
+            info = {"name": "scripted", "version": "1"}
+            say(id=message["id"], result={"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": info})
+        elif "id" in message:
+            say(id=message["id"], error={"code": -32601, "message": "no such method"})
+    sys.exit()
+"""
+
+
+def script(body: str) -> list[str]:
+    """The argv of a server that shakes hands, then does `body`."""
+    return [sys.executable, "-I", "-S", "-c", HEAD + body]
+
+
+async def test_a_flood_of_requests_under_one_id_is_stopped_at_the_limit() -> None:
+    flood = 'take("resources/read")\nwhile True: sys.stdout.write(\'{"jsonrpc":"2.0","id":1,"method":"ping"}\\n\' * 1000)'
+    with trio.fail_after(60):
+        async with connect(script(flood)) as session:
+            with pytest.raises(LimitError) as caught:
+                await session.read_resource("x:")
+            assert caught.value.limit == "server_requests"
+
+
+# Left while it hands on a message, the SDK's event stream leaves its generators to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_a_flood_of_requests_over_http_is_stopped_at_the_limit() -> None:
+    async def greet(exchange: Exchange) -> bool:
+        if exchange.verb == "GET":
+            await exchange.raw(b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\n\r\n")
+            while True:
+                await exchange.raw(b'data: {"jsonrpc":"2.0","id":1,"method":"ping"}\n\n' * 10)
+        if exchange.verb == "POST" and not exchange.method:
+            await trio.sleep_forever()
+        return await server.handshake(exchange)
+
+    async def never_answer(_exchange: Exchange) -> None:
+        await trio.sleep_forever()
+
+    with trio.fail_after(60):
+        async with raw_http(never_answer, session="a") as server:
+            server.greet = greet
+            async with connect(server.url) as session:
+                with pytest.raises(LimitError) as caught:
+                    await session.read_resource("x:")
+                assert caught.value.limit == "server_requests"
+
+
+async def test_what_a_server_asks_is_answered_and_does_not_add_up() -> None:
+    asks = """
+read = take("resources/read")
+for ask in ("ping", "roots/list", "sampling/createMessage", "elicitation/create") * 5:
+    say(id="mine", method=ask, params={"messages": [], "maxTokens": 1, "message": "", "requestedSchema": {}})
+    answer = take()
+    assert answer["id"] == "mine" and ("result" in answer) == (ask == "ping"), answer
+say(id=read["id"], result={"contents": []})
+take()
+"""
+    with trio.fail_after(60):
+        async with connect(script(asks), limits=Limits(server_requests=2)) as session:
+            assert (await session.read_resource("x:")).blobs == ()

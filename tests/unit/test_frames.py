@@ -319,16 +319,6 @@ def test_an_endless_line_is_a_failure_of_the_connection() -> None:
     assert error_of(failed) is inbox.failure
 
 
-def test_a_server_that_asks_and_does_not_read_is_stopped_at_the_limit() -> None:
-    inbox = Inbox(Limits(server_requests=3))
-    asked = [b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n' % number for number in range(5)]
-    assert len(receive(inbox, asked[:3])) == 3
-    inbox.written(types.JSONRPCResponse(jsonrpc="2.0", id=0, result={}))
-    assert len(receive(inbox, asked[3:])) == 1
-    assert isinstance(inbox.failure, LimitError)
-    assert inbox.failure.limit == "server_requests"
-
-
 @pytest.mark.parametrize(
     ("chunk", "is_active"),
     [

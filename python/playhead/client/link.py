@@ -83,6 +83,9 @@ class Link:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._tickets: dict[RequestId, Ticket] = {}
+        self._asked = 0
+        """Requests of the server that have no answer yet. They are counted, not told apart: a server may use
+        one id for all of them, and each costs the SDK a task until the transport has taken its answer."""
         self.ended = trio.Event()
         """Set when the peer's side is over, or when the owner wants the connection to be left."""
 
@@ -110,6 +113,11 @@ class Link:
         if ticket is not None and ticket.failure is None:
             ticket.failure = error
 
+    def sent(self, message: SessionMessage) -> None:
+        """The transport has taken `message`."""
+        if isinstance(message.message, JSONRPCResponse | JSONRPCError):
+            self._asked = max(self._asked - 1, 0)
+
     def issued(self, message: SessionMessage) -> None:
         ticket = CURRENT.get()
         request = message.message
@@ -125,6 +133,8 @@ class Link:
         if not isinstance(item, SessionMessage):
             return item
         message = item.message
+        if isinstance(message, JSONRPCRequest):
+            self._note_asked()
         if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
             return item
         ticket = self._tickets.get(coerce_request_id(message.id))
@@ -156,6 +166,22 @@ class Link:
             ticket.result = message.result
         return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=message.id, result=dict(STAND_IN)))
 
+    def _note_asked(self) -> None:
+        self._asked += 1
+        allowed = self._limits.server_requests
+        if self._asked <= allowed:
+            return
+        error = LimitError(
+            f"expected at most {allowed} requests of the server waiting for our answer at once (limit"
+            " server_requests), got one more; a server that asks must take the answers",
+            limit="server_requests",
+            allowed=allowed,
+            got=self._asked,
+        )
+        for ticket in self._tickets.values():
+            ticket.failure = ticket.failure or error
+        self.ended.set()
+
 
 class LinkedReader:
     """A transport's read stream, with our answers taken out on the way to the SDK."""
@@ -165,6 +191,8 @@ class LinkedReader:
         self._link = link
 
     async def receive(self) -> SessionMessage | Exception:
+        if self._link.ended.is_set():
+            raise EndOfStream  # given up: what still comes is not taken, so that it cannot pile up
         try:
             item = await self._inner.receive()
         except EndOfStream:
@@ -201,6 +229,7 @@ class LinkedWriter:
     async def send(self, item: SessionMessage, /) -> None:
         self._link.issued(item)
         await self._inner.send(item)
+        self._link.sent(item)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

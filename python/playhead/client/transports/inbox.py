@@ -46,8 +46,6 @@ class Inbox:
         self._limits = limits
         self._framer = frames.LineFramer(max_bytes=limits.message_bytes)
         self._awaited: dict[str, types.JSONRPCRequest] = {}
-        self._asked: set[str] = set()
-        """Requests of the server that this side has not answered yet."""
         self.failure: PlayheadError | None = None
         self.is_active = False
         self._received_bytes = 0
@@ -73,11 +71,6 @@ class Inbox:
                 self._awaited.pop(messages.key_of(cancelled), None)
             case _:
                 pass
-
-    def written(self, message: types.JSONRPCMessage) -> None:
-        """Take note of an answer of ours, when the peer has its bytes: until then it costs us a task."""
-        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and message.id is not None:
-            self._asked.discard(messages.key_of(message.id))
 
     def feed(self, chunk: bytes | bytearray | memoryview) -> None:
         """Take received bytes. Drain `next_message` after each call."""
@@ -173,17 +166,6 @@ class Inbox:
                     self._unclaimed += 1
                     return None
                 self.is_active = True
-            case types.JSONRPCRequest():
-                self._asked.add(messages.key_of(message.id))
-                if len(self._asked) > self._limits.server_requests:
-                    self.failure = LimitError(
-                        f"expected at most {self._limits.server_requests} requests of the server waiting for "
-                        f"our answer at once (limit server_requests), got one more",
-                        limit="server_requests",
-                        allowed=self._limits.server_requests,
-                        got=len(self._asked),
-                    )
-                    return None
             case types.JSONRPCNotification():
                 self.is_active = self.is_active or message.method == "notifications/progress"
         return message

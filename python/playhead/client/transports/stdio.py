@@ -229,7 +229,6 @@ class StdioTransport:
                     await self._refuse(session_message.message, line, deliver)
                     continue
                 await server.stdin.send_all(line)
-                self._inbox.written(session_message.message)
                 self._sent_bytes += len(line)
                 self._sent_messages += 1
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -300,7 +299,7 @@ def stdio_transport(
         env: added to a minimal environment (HOME, LOGNAME, PATH, SHELL, TERM, USER). Values of eight
             characters or more are treated as secrets: blanked in anything quoted from the server.
         cwd: the server's folder. Default: ours.
-        limits: `message_bytes`, `json_depth`, `json_values`, `server_requests` and `stderr_bytes` are used.
+        limits: `message_bytes`, `json_depth`, `json_values` and `stderr_bytes` are used.
 
     Entering raises `ConnectError` when the command cannot be started. A request whose answer cannot be
     used ends at once with an `MCPError` that `messages.own_error` turns into ours (`ProtocolError`,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import random
 import threading
@@ -74,6 +75,21 @@ async def test_what_reaches_the_sink_equals_a_local_decode(name: str) -> None:
     assert state.position_seconds == pytest.approx(local.num_frames / format.rate_hz)
     assert (state.status, state.underruns, state.last_error) == (Status.IDLE, 0, None)
     assert state.first_audio_seconds is not None
+
+
+async def test_a_rate_far_below_the_usual_ones_is_played_whole() -> None:
+    whole = io.BytesIO()
+    with wave.open(whole, "wb") as written:
+        written.setnchannels(8)
+        written.setsampwidth(2)
+        written.setframerate(100)
+        written.writeframes(bytes(range(1, 17)) * 20_000)
+    sink = fast()
+    async with Player(sink) as player:
+        await player.play(ScriptedMedia(reader=ScriptedReader(whole.getvalue())))
+        await player.wait_finished()
+    assert sink.report is not None
+    assert sink.report.frames == 20_000
 
 
 async def test_real_time_plays_the_same_frames_without_an_underrun() -> None:

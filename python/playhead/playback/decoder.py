@@ -16,7 +16,15 @@ import miniaudio
 
 from playhead.errors import DecodeError, UnsupportedFormatError
 from playhead.playback.durations import HEAD_BYTES, duration_seconds
-from playhead.playback.formats import SNIFF_BYTES, AudioFormat, Identified, PcmFormat, RawPcm, identify
+from playhead.playback.formats import (
+    PIECE_FRAMES,
+    SNIFF_BYTES,
+    AudioFormat,
+    Identified,
+    PcmFormat,
+    RawPcm,
+    identify,
+)
 from playhead.playback.source import WHOLE_STEP_BYTES, DecoderSource
 
 if TYPE_CHECKING:
@@ -26,9 +34,6 @@ _ffi, _lib = miniaudio.ffi, miniaudio.lib
 
 FIRST_FRAMES = 1024
 """Frames of the first piece: less than one MP3 frame, so that sound starts with the first."""
-FRAMES = 4096
-"""Frames of every other piece: 85 ms at 48 kHz, a quarter of the PCM pipe."""
-
 SEARCH_BYTES = {AudioFormat.MP3: 512 * 1024}
 """Bytes read in search of the first sound. MPEG audio has next to no signature, so noise and error pages
 must end here."""
@@ -114,7 +119,7 @@ class MiniaudioDecoder:
         header = head if found.format is AudioFormat.FLAC else source.recent(HEAD_BYTES)
         self.duration_seconds = duration_seconds(header, audio_format=found.format, pcm=self.format)
         self._frames = FIRST_FRAMES
-        self._buffer = _ffi.new("int8_t[]", FRAMES * self.format.frame_bytes)
+        self._buffer = _ffi.new("int8_t[]", PIECE_FRAMES * self.format.frame_bytes)
         self._got = _ffi.new("ma_uint64 *")
 
     def read(self) -> Buffer:
@@ -123,7 +128,7 @@ class MiniaudioDecoder:
         result = _lib.ma_decoder_read_pcm_frames(self._decoder, self._buffer, self._frames, self._got)
         frames = self._got[0]
         if frames:
-            self._frames = FRAMES
+            self._frames = PIECE_FRAMES
             piece: Buffer = _ffi.buffer(self._buffer, frames * self.format.frame_bytes)
             return piece
         self.close()
@@ -154,7 +159,7 @@ class RawPcmDecoder:
 
     def read(self) -> Buffer:
         frame_bytes = self.format.frame_bytes
-        while piece := self._source.read(FRAMES * frame_bytes):
+        while piece := self._source.read(PIECE_FRAMES * frame_bytes):
             data = self._rest + bytes(piece)
             whole = len(data) - len(data) % frame_bytes
             self._rest = data[whole:]

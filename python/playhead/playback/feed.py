@@ -16,12 +16,13 @@ import trio
 
 from playhead._core import Pipe, scale_pcm16
 from playhead.errors import ClosedError
-from playhead.playback.formats import PcmFormat
+from playhead.playback.formats import PIECE_FRAMES, PcmFormat
 
 BUFFER_SECONDS = 0.35
 """PCM between the decoder and the sink: a busy machine's worst pauses (43 ms beside a thread that holds
 the GIL) several times over, and little enough that the byte pipe stays the real buffer."""
-_MIN_PIPE_BYTES = 16 * 1024
+_MIN_PIPE_FRAMES = 2 * PIECE_FRAMES
+"""Room for a piece while the one before it is taken, however low the rate."""
 
 
 class PcmFeed:
@@ -40,7 +41,8 @@ class PcmFeed:
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self.format = format
-        self.pipe = Pipe(max(int(BUFFER_SECONDS * format.bytes_per_second), _MIN_PIPE_BYTES))
+        frames = max(int(BUFFER_SECONDS * format.rate_hz), _MIN_PIPE_FRAMES)
+        self.pipe = Pipe(frames * format.frame_bytes)
         self.frames = 0
         """Frames that the sink has taken: the playhead."""
         self.underruns = 0

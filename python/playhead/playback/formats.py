@@ -92,6 +92,8 @@ _OGG_CODECS = (
     (b"OpusHead", AudioFormat.OPUS),
     (b"\x7fFLAC", AudioFormat.OGG_FLAC),
 )
+PIECE_FRAMES = 4096
+"""Most frames that a decoder gives at once: 85 ms at 48 kHz."""
 _MAX_RATE_HZ = 768_000
 _MAX_CHANNELS = 32
 

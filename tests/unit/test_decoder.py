@@ -150,6 +150,16 @@ def test_a_big_cover_picture_is_sought_over_where_the_reader_can_and_read_over_w
     assert sum(taken) < 200_000
 
 
+def test_bytes_dropped_by_a_seek_over_a_picture_are_no_sound_in_hand() -> None:
+    data = flac_with_picture(3_000_000)
+    reader = SeekingReader(data, sizes=[40_000])
+    source = DecoderSource(reader)
+    decoder = open_decoder(source, mime_type=None, uri=None)
+    decoder.close()
+    after_picture_bytes = reader.position - 3_000_000
+    assert source.sound_bytes <= after_picture_bytes
+
+
 @pytest.mark.parametrize("cut", [3, 64, 1000, 5000])
 def test_a_stream_cut_off_in_its_headers_is_refused_not_awaited(cut: int) -> None:
     for name in MUSIC:

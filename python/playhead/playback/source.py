@@ -161,6 +161,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
             and isinstance(self._reader, SeekableReader)
         ):
             self._reader.seek_from_thread(target)
+            self._skipped_bytes += self._ahead_bytes()
             self._memory.clear()
             self._memory_start = self._position = target
             return

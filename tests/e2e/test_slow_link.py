@@ -1,4 +1,4 @@
-"""Music through a link hardly faster than itself, into a wave file: sample for sample what a local decode gives."""
+"""Music through a slow link into a wave file: sample for sample what a local decode gives."""
 
 from __future__ import annotations
 

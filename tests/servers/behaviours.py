@@ -47,10 +47,11 @@ class Once:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._fired = path is not None and path.exists()
+        self._fired = False
 
     def __call__(self) -> bool:
-        if self._fired:
+        # Looked up when asked: a process that stands by was started before the first one fired.
+        if self._fired or (self._path is not None and self._path.exists()):
             return False
         self._fired = True
         if self._path is not None:

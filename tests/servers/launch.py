@@ -36,7 +36,7 @@ async def http_process(command: Sequence[str], *, restart: bool = False) -> Asyn
         if restart:
             port = re.search(r":(\d+)/", url)
             assert port is not None, f"no port in {url}"
-            nursery.start_soon(_supervise, process, [*command, "--port", port.group(1)])
+            await nursery.start(_supervise, process, [*command, "--port", port.group(1)])
         else:
             nursery.start_soon(_hold, process)
         try:
@@ -48,7 +48,7 @@ async def http_process(command: Sequence[str], *, restart: bool = False) -> Asyn
 async def _start(command: Sequence[str]) -> tuple[trio.Process, str]:
     process = await _open(command)
     try:
-        return process, await _url_of(process)
+        return process, await _first_line(process)
     except BaseException:
         process.kill()
         raise
@@ -58,13 +58,13 @@ async def _open(command: Sequence[str]) -> trio.Process:
     return await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
-async def _url_of(process: trio.Process) -> str:
+async def _first_line(process: trio.Process) -> str:
     assert process.stdout is not None
     line = b""
     with trio.fail_after(START_SECONDS):
         while not line.endswith(b"\n"):
             chunk = await process.stdout.receive_some(1024)
-            assert chunk, f"the server ended before it said where it is: {process.args!r}"
+            assert chunk, f"the server ended before it said anything: {process.args!r}"
             line += chunk
     return line.decode("ascii").split()[0]
 
@@ -84,11 +84,15 @@ async def _hold(process: trio.Process) -> None:
         await trio.sleep_forever()
 
 
-async def _supervise(process: trio.Process, command: Sequence[str]) -> None:
-    spare = await _open([*command, "--standby"])
-    async with _killed_at_the_end(spare):
-        async with _killed_at_the_end(process):
+async def _supervise(
+    process: trio.Process, command: Sequence[str], *, task_status: trio.TaskStatus[None]
+) -> None:
+    async with _killed_at_the_end(process):
+        spare = await _open([*command, "--standby"])
+        async with _killed_at_the_end(spare):
+            assert await _first_line(spare) == "ready"
+            task_status.started()
             await process.wait()
-        assert spare.stdin is not None
-        await spare.stdin.send_all(b"\n")
-        await trio.sleep_forever()
+            assert spare.stdin is not None
+            await spare.stdin.send_all(b"\n")
+            await trio.sleep_forever()

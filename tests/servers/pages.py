@@ -192,6 +192,7 @@ def main() -> None:
     logging.disable(logging.CRITICAL)  # the faults are on purpose; a test's output is not the place for them
     server = PagesServer(parser().parse_args())
     if server.options.standby:
+        print("ready", flush=True)
         os.read(0, 1)
     trio.run(server.run_stdio if server.options.transport == "stdio" else server.run_http)
 

@@ -9,9 +9,15 @@ import trio
 
 from playhead.client import connect
 from playhead.client.deadline import run_until_silent
-from playhead.errors import LimitError
+from playhead.errors import (
+    DeadlineError,
+    HttpStatusError,
+    LimitError,
+    PlayheadError,
+    ProtocolError,
+)
 from playhead.limits import Limits
-from tests.servers.raw_http import Exchange, raw_http
+from tests.servers.raw_http import Exchange, Handler, raw_http
 
 
 async def test_what_work_raises_under_a_deadline_comes_out_as_it_is() -> None:
@@ -37,7 +43,8 @@ def take(*methods):
         if message.get("method") in methods or "method" not in message: return message
         if message["method"] == "initialize":
             info = {"name": "scripted", "version": "1"}
-            say(id=message["id"], result={"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": info})
+            result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": info}
+            say(id=message["id"], result=result)
         elif "id" in message:
             say(id=message["id"], error={"code": -32601, "message": "no such method"})
     sys.exit()
@@ -50,7 +57,8 @@ def script(body: str) -> list[str]:
 
 
 async def test_a_flood_of_requests_under_one_id_is_stopped_at_the_limit() -> None:
-    flood = 'take("resources/read")\nwhile True: sys.stdout.write(\'{"jsonrpc":"2.0","id":1,"method":"ping"}\\n\' * 1000)'
+    ping = r'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+    flood = f"take('resources/read')\nwhile True: sys.stdout.write('{ping}' * 1000)"
     with trio.fail_after(60):
         async with connect(script(flood)) as session:
             with pytest.raises(LimitError) as caught:
@@ -95,3 +103,104 @@ take()
     with trio.fail_after(60):
         async with connect(script(asks), limits=Limits(server_requests=2)) as session:
             assert (await session.read_resource("x:")).blobs == ()
+
+
+# --- HTTP: what an answer is not ---------------------------------------------------------------------
+
+
+PAGE = {"contents": [{"uri": "x:", "blob": "eHh4"}]}
+
+
+async def brackets(exchange: Exchange) -> None:
+    await exchange.body(b"[" * 60_000, status=500)
+
+
+async def anothers_answer(exchange: Exchange) -> None:
+    await exchange.json({"jsonrpc": "2.0", "id": 99_999, "result": PAGE})
+
+
+async def nobodys_answer(exchange: Exchange) -> None:
+    await exchange.json({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no"}})
+
+
+async def a_notification(exchange: Exchange) -> None:
+    await exchange.json({"jsonrpc": "2.0", "method": "notifications/message", "params": {}})
+
+
+async def a_million_values(exchange: Exchange) -> None:
+    begin = b'{"jsonrpc":"2.0","id":%d,"result":{"contents":[' % exchange.message["id"]
+    await exchange.body(begin + b"[]," * 1_000_000 + b"1]}}")
+
+
+async def accepted(exchange: Exchange) -> None:
+    await exchange.body(b"", status=202)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (brackets, HttpStatusError),
+        (anothers_answer, ProtocolError),
+        (nobodys_answer, ProtocolError),
+        (a_notification, ProtocolError),
+        (a_million_values, LimitError),
+        (accepted, ProtocolError),
+    ],
+    ids=lambda value: value.__name__,
+)
+async def test_what_is_no_answer_fails_its_request_at_once_and_no_other(
+    fault: Handler, error: type[PlayheadError]
+) -> None:
+    reads = 0
+
+    async def handle(exchange: Exchange) -> None:
+        nonlocal reads
+        reads += 1
+        await (fault(exchange) if reads == 1 else exchange.result(PAGE))
+
+    with trio.fail_after(20):
+        async with raw_http(handle) as server, connect(server.url) as session:
+            with pytest.raises(error):
+                await session.read_resource("x:")
+            assert (await session.read_resource("x:")).blobs == ("eHh4",)
+
+
+async def test_a_redirect_within_the_origin_is_followed_with_its_body() -> None:
+    reads = 0
+
+    async def handle(exchange: Exchange) -> None:
+        nonlocal reads
+        reads += 1
+        if reads == 1:
+            await exchange.body(b"", status=307, headers="location: /elsewhere\r\n")
+        else:
+            await exchange.result(PAGE)
+
+    async with raw_http(handle) as server, connect(server.url) as session:
+        assert (await session.read_resource("x:")).blobs == ("eHh4",)
+    assert reads == 2
+
+
+@pytest.mark.parametrize(
+    "begins", [b"", b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\n\r\n: wait\n\n"]
+)
+async def test_answers_that_never_come_do_not_use_up_the_connections(
+    begins: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("playhead.client.transports.http.CONNECTIONS", 2)
+    reads = 0
+
+    async def handle(exchange: Exchange) -> None:
+        nonlocal reads
+        reads += 1
+        if reads <= 2:
+            await exchange.raw(begins)
+            await trio.sleep_forever()
+        await exchange.result(PAGE)
+
+    with trio.fail_after(60):
+        async with raw_http(handle) as server, connect(server.url) as session:
+            for _ in range(2):
+                with pytest.raises(DeadlineError):
+                    await session.read_resource("x:", timeout=0.1)
+            assert (await session.read_resource("x:")).blobs == ("eHh4",)

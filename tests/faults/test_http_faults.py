@@ -119,7 +119,7 @@ async def answer_past_end(exchange: Exchange) -> None:
         (speak_nonsense, ConnectionLostError),
         (answer_500, HttpStatusError),
         (answer_html, ProtocolError),
-        (answer_202, ServerError),
+        (answer_202, ProtocolError),
         (answer_no_json, ProtocolError),
         (answer_400, ProtocolError),
         (answer_403, AccessDeniedError),

@@ -7,7 +7,7 @@ import trio
 from mcp.server.mcpserver import MCPServer
 
 from playhead.client import Session, connect
-from playhead.client.transports.http import place_of
+from playhead.client.transports.http_answers import place_of
 from playhead.errors import SessionLostError
 from tests.servers.counted_http import CountedServer, counted_http
 

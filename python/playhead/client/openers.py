@@ -13,7 +13,8 @@ from mcp.server.mcpserver import MCPServer
 
 from playhead.client.connection import Opened, Opener
 from playhead.client.link import Link
-from playhead.client.transports.http import HttpOptions, http_transport, place_of
+from playhead.client.transports.http import HttpOptions, http_transport
+from playhead.client.transports.http_answers import place_of
 from playhead.client.transports.stdio import stdio_transport
 from playhead.config.servers import ServerConfig
 from playhead.errors import ConfigError

@@ -62,12 +62,14 @@ class WatchedBody(httpx2.AsyncByteStream):
         *,
         touched: Callable[[], None],
         broken: Callable[[PlayheadError], None],
+        closed: Callable[[], None],
         place: str,
     ) -> None:
         self._response = response
         self._chunks = _chunks_of(response)
         self._touched = touched
         self._broken = broken
+        self._closed = closed
         self._place = place
         self._over = False
 
@@ -92,8 +94,14 @@ class WatchedBody(httpx2.AsyncByteStream):
             if not self._over:
                 await self._drain()
         finally:
+            self._closed()
             await self._chunks.aclose()
             await self._response.aclose()
+
+    async def abandon(self) -> None:
+        """Close the connection under a reader that still waits: for it the stream breaks off."""
+        self._over = True  # there is nothing to drain
+        await self._response.aclose()
 
     async def _drain(self) -> None:
         left = DRAIN_BYTES

@@ -62,7 +62,7 @@ def parse_message(data: bytes | bytearray, limits: Limits) -> types.JSONRPCMessa
         value = pydantic_core.from_json(data, allow_inf_nan=False)
     except ValueError as error:
         raise ProtocolError(
-            f"expected a JSON-RPC message in UTF-8, got a line that is no JSON: {error}"
+            f"expected a JSON-RPC message in UTF-8, got something that is no JSON: {error}"
         ) from error
     try:
         return _as_message(value)
@@ -169,6 +169,13 @@ def answered_id(head: bytes | bytearray, tail: bytes | bytearray = b"") -> str |
     if match is None and tail and _ANSWER_FIRST.match(head):
         match = _ID_LAST.search(tail)
     return None if match is None else _key_of_text(match[1])
+
+
+def answered_key(message: types.JSONRPCMessage) -> str | None:
+    """The key of the request that `message` answers; None where it answers none."""
+    if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and message.id is not None:
+        return key_of(message.id)
+    return None
 
 
 def is_answer(head: bytes | bytearray) -> bool:

@@ -6,8 +6,10 @@ import sys
 
 import pytest
 import trio
+import trio.testing
+from mcp_types import HEADER_MISMATCH
 
-from playhead.client import connect
+from playhead.client import Session, connect
 from playhead.client.deadline import run_until_silent
 from playhead.errors import (
     DeadlineError,
@@ -15,6 +17,7 @@ from playhead.errors import (
     LimitError,
     PlayheadError,
     ProtocolError,
+    ServerError,
 )
 from playhead.limits import Limits
 from tests.servers.raw_http import Exchange, Handler, raw_http
@@ -103,6 +106,73 @@ take()
     with trio.fail_after(60):
         async with connect(script(asks), limits=Limits(server_requests=2)) as session:
             assert (await session.read_resource("x:")).blobs == ()
+
+
+REPORTS = """
+call = take("tools/call")
+token = call["params"]["_meta"]["progressToken"]
+for step in range(2000):
+    say(method="notifications/progress", params={"progressToken": token, "progress": step})
+say(id=call["id"], result={"content": []})
+take("tools/call")
+"""
+
+
+async def test_reports_that_a_slow_caller_has_no_time_for_are_overtaken_and_the_last_is_told() -> None:
+    told: list[float] = []
+    may_return = trio.Event()
+
+    async def slow(progress: float, total: float | None, message: str | None) -> None:
+        told.append(progress)
+        await may_return.wait()
+
+    async def call(session: Session) -> None:
+        await session.call_tool("x", on_progress=slow)
+
+    with trio.fail_after(60):
+        async with connect(script(REPORTS)) as session, trio.open_nursery() as nursery:
+            before = trio.lowlevel.current_statistics().tasks_living
+            nursery.start_soon(call, session)
+            while not told:
+                await trio.testing.wait_all_tasks_blocked(0.05)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            assert trio.lowlevel.current_statistics().tasks_living < before + 20
+            may_return.set()
+    assert told[-1] == 1999
+    assert len(told) < 10
+
+
+async def test_what_a_progress_callback_raises_ends_the_call() -> None:
+    async def broken(progress: float, total: float | None, message: str | None) -> None:
+        raise KeyError("mine")
+
+    with trio.fail_after(60):
+        async with connect(script(REPORTS)) as session:
+            with pytest.raises(KeyError, match="mine"):
+                await session.call_tool("x", on_progress=broken)
+
+
+@pytest.mark.parametrize("listing", ["", 'say(id=asked["id"], result={"tools": 7})\n'])
+async def test_a_server_that_wants_headers_and_lists_nothing_fails_the_call(listing: str) -> None:
+    wants = f"""
+say(id=take("tools/call")["id"], error={{"code": {HEADER_MISMATCH}, "message": "headers"}})
+asked = take("tools/list")
+{listing}take("tools/call")
+"""
+    with trio.fail_after(60):
+        async with connect(script(wants), limits=Limits(tool_seconds=1), mode="2026-07-28") as session:
+            with pytest.raises(ProtocolError if listing else DeadlineError, match="tools"):
+                await session.call_tool("x")
+
+
+async def test_the_code_for_missing_headers_is_a_plain_error_in_the_revisions_without_it() -> None:
+    refuses = f"""
+while True: say(id=take("tools/call")["id"], error={{"code": {HEADER_MISMATCH}, "message": "mine"}})
+"""
+    async with connect(script(refuses)) as session:
+        with pytest.raises(ServerError, match="mine"):
+            await session.call_tool("x")
+        assert session.statistics().requests == 1
 
 
 # --- HTTP: what an answer is not ---------------------------------------------------------------------

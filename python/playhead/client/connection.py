@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,14 +16,15 @@ from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
-from mcp_types import Implementation, Request, Result
+from mcp_types import Implementation, PaginatedRequestParams, Request, Result
 
 from playhead._core import __version__
 from playhead.client.deadline import run_until_silent
 from playhead.client.failures import from_answer, from_sdk
 from playhead.client.groups import leaves
-from playhead.client.handshake import negotiate
+from playhead.client.handshake import ask, negotiate
 from playhead.client.link import Link, LinkedReader, LinkedWriter
+from playhead.client.progress import ProgressRelay
 from playhead.errors import ConnectError, ConnectionLostError, DeadlineError, PlayheadError
 from playhead.limits import Limits
 
@@ -90,17 +91,20 @@ class Connection:
 
         Raises `DeadlineError` when no byte came for `silent_seconds` (or `total_seconds` passed),
         `ConnectionLostError` or another `TransportError` when the transport failed, `RemoteError` for an
-        error answer. On a deadline and on cancellation `notifications/cancelled` goes out (or the POST is
-        closed, where the revision says so) before this returns.
+        error answer, and what `on_progress` raises. On a deadline and on cancellation
+        `notifications/cancelled` goes out (or the POST is closed, where the revision says so) before this
+        returns.
         """
         method: str = request.method
         with self._link.ticket(method) as ticket:
             made_up: MCPError | None = None
 
+            relay = ProgressRelay(on_progress) if on_progress is not None else None
+
             async def progressed(progress: float, total: float | None, message: str | None) -> None:
                 ticket.touched = trio.current_time()
-                if on_progress is not None:
-                    await on_progress(progress, total, message)
+                if relay is not None:
+                    relay.put((progress, total, message))
 
             # Reads don't ask for progress: their bytes are it.
             watching = progressed if method == "tools/call" else None
@@ -108,7 +112,8 @@ class Connection:
             async def send() -> None:
                 nonlocal made_up
                 try:
-                    await self.session.send_request(request, Result, progress_callback=watching)
+                    async with relay.telling() if relay is not None else nullcontext():
+                        await self.session.send_request(request, Result, progress_callback=watching)
                 except MCPError as error:
                     made_up = error
 
@@ -133,6 +138,28 @@ class Connection:
                     f"{self._server} sent nothing for {method} in {spent:g} s; the request was cancelled"
                 )
             raise ConnectionLostError(f"{self._server} gave no answer to {method}")
+
+    async def learn_headers(self, limits: Limits) -> None:
+        """Let the SDK list the tools: it keeps which of their parameters belong into HTTP headers.
+
+        Raises `DeadlineError` after `Limits.tool_seconds` for the whole listing, else as `request`.
+        """
+
+        async def listed() -> None:
+            cursor: str | None = None
+            for _page in range(limits.listing_pages):
+                page = await self.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+                cursor = page.next_cursor
+                if cursor is None:
+                    return
+
+        with trio.move_on_after(limits.tool_seconds):
+            await ask(listed, self._link, method="tools/list", server=self._server)
+            return
+        raise DeadlineError(
+            f"{self._server} did not list its tools in {limits.tool_seconds:g} s; a call to one needs"
+            " the list (Limits.tool_seconds)"
+        )
 
 
 async def hold(

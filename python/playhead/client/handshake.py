@@ -40,7 +40,7 @@ async def negotiate(session: ClientSession, link: Link, *, mode: str, seconds: f
     `RemoteError` for a server that answered with no revision both sides know.
     """
     if mode == "legacy":
-        await _step(session.initialize, link, method="initialize", server=server)
+        await ask(session.initialize, link, method="initialize", server=server)
         return
     if mode != "auto":
         session.adopt(
@@ -56,9 +56,9 @@ async def negotiate(session: ClientSession, link: Link, *, mode: str, seconds: f
     if await _probed(session, link, seconds=seconds * PROBE_SHARE, server=server):
         return
     try:
-        await _step(session.initialize, link, method="initialize", server=server)
+        await ask(session.initialize, link, method="initialize", server=server)
     except _RevisionRefusedError:
-        await _step(session.discover, link, method="server/discover", server=server)
+        await ask(session.discover, link, method="server/discover", server=server)
 
 
 class _RevisionRefusedError(ProtocolError):
@@ -73,7 +73,7 @@ async def _probed(session: ClientSession, link: Link, *, seconds: float, server:
     """True when the server is modern and adopted; False when `initialize` is worth asking."""
     with trio.move_on_after(seconds):
         try:
-            await _step(session.discover, link, method="server/discover", server=server)
+            await ask(session.discover, link, method="server/discover", server=server)
         except _RevisionRefusedError as refused:
             if refused.legacy_offered:
                 return False
@@ -87,10 +87,11 @@ async def _probed(session: ClientSession, link: Link, *, seconds: float, server:
     return False
 
 
-async def _step(ask: Callable[[], Awaitable[object]], link: Link, *, method: str, server: str) -> None:
+async def ask(question: Callable[[], Awaitable[object]], link: Link, *, method: str, server: str) -> None:
+    """Run `question`, in which the SDK sends `method` and reads the answer itself; its errors become ours."""
     with link.ticket(method, take=False) as ticket:
         try:
-            await ask()
+            await question()
         except MCPError as error:
             if ticket.failure is not None:
                 raise ticket.failure from None

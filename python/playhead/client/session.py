@@ -34,6 +34,7 @@ from mcp_types import (
     ServerCapabilities,
     Tool,
 )
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from playhead.client.calls import Block, CallResult, parse_blocks
 from playhead.client.connection import Connection
@@ -162,7 +163,9 @@ class Session:
 
         `timeout` is in seconds from the last byte or progress (default: the server's own setting, then
         `Limits.tool_seconds`, 60 s); `Limits.tool_total_seconds` (10 min) ends it however much progress
-        comes. A result with `isError` is a result. Never sends `tools/list`.
+        comes. `on_progress` gets the newest report each time it returns, in a task of this call; what it
+        raises ends the call. A result with `isError` is a result. Never sends `tools/list`, unless a server
+        of the newest revision refuses the call for want of headers (-32020): the tool's schema names them.
 
         Raises `DeadlineError`, `ConnectionLostError`, `HttpStatusError` or `SessionLostError` where no answer
         came (the tool may have run); `ServerError` for a JSON-RPC error; `ProtocolError` or `LimitError` for
@@ -186,11 +189,12 @@ class Session:
         try:
             result = await call()
         except ServerError as error:
-            if error.code != HEADER_MISMATCH:
+            if error.code != HEADER_MISMATCH or self.protocol_version not in MODERN_PROTOCOL_VERSIONS:
                 raise
             # The tool's parameters belong into headers as well; its schema says which, and the SDK learns
             # that from a listing of its own. The call was refused before it ran.
-            await self._teach_headers()
+            connection = await self._supervisor.connection()
+            await connection.learn_headers(self._limits)
             result = await call()
         except (ConnectionLostError, HttpStatusError):
             # Known from the last `list_tools`; a deadline is not spent twice.
@@ -204,15 +208,6 @@ class Session:
             is_error=result.get("isError") is True,
             media=tuple(item for block in blocks if (item := self._media_of(block)) is not None),
         )
-
-    async def _teach_headers(self) -> None:
-        connection = await self._supervisor.connection()
-        cursor: str | None = None
-        for _page in range(self._limits.listing_pages):
-            listed = await connection.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
-            cursor = listed.next_cursor
-            if cursor is None:
-                return
 
     def _media_of(self, block: Block) -> ResourceMedia | BytesMedia | None:
         match block.content:

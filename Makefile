@@ -4,6 +4,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_QUIET := 1
+
 .PHONY: demo test test-rust test-python lint format bench bench-smoke wheel clean
 .DEFAULT_GOAL := demo
 

@@ -18,6 +18,7 @@ clock, a task or the server's bytes:
 from __future__ import annotations
 
 import math
+import random
 from collections import deque
 from collections.abc import Collection
 from dataclasses import replace
@@ -81,6 +82,8 @@ class Driver:
             in_flight_start=min(FIRST_BURST, in_flight),
             max_tries=options.max_tries,
             deadline_seconds=options.timeout,
+            # Streams that one server fails together must not come back together.
+            seed=random.getrandbits(64),
         )
         if size_bytes is not None:
             self._planner.set_total(size_bytes)

@@ -58,6 +58,9 @@ class Limits:
     page_seconds: float = 30.0
     """A page's deadline, from the last byte received where the transport sees bytes."""
 
+    page_total_seconds: float = 600.0
+    """One read however steadily it drips: at the default, 48 MiB still come over 0.7 Mbit/s."""
+
     tool_seconds: float = 60.0
     """A tool call's deadline; each progress notification starts it again."""
 

@@ -174,6 +174,21 @@ while True: say(id=take("tools/call")["id"], error={{"code": {HEADER_MISMATCH}, 
             await session.call_tool("x")
 
 
+async def test_a_read_that_drips_for_ever_ends_at_its_total() -> None:
+    drips = """
+import time
+read = take("resources/read")
+sys.stdout.write(f'{{"jsonrpc":"2.0","id":{read["id"]},"result":{{"contents":[{{"uri":"x:","blob":"')
+while True:
+    sys.stdout.write("A"); sys.stdout.flush(); time.sleep(0.05)
+"""
+    limits = Limits(page_total_seconds=1.5)
+    with trio.fail_after(60):
+        async with connect(script(drips), limits=limits) as session:
+            with pytest.raises(DeadlineError, match=r"in 1.5 s in all"):
+                await session.read_resource("x:", timeout=1.0)
+
+
 # --- HTTP: what an answer is not ---------------------------------------------------------------------
 
 

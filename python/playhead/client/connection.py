@@ -84,7 +84,7 @@ class Connection:
         request: Request[Any, Any],
         *,
         silent_seconds: float,
-        total_seconds: float = math.inf,
+        total_seconds: float,
         on_progress: ProgressFnT | None = None,
     ) -> dict[str, Any]:
         """Send `request` and give its result as it came, unvalidated.
@@ -134,8 +134,9 @@ class Connection:
                     made_up, method=method, server=self._server, diagnosis=self._opened.diagnosis()
                 ) from None
             if spent is not None:
+                ran_out = "in all" if spent == total_seconds else "without a byte"
                 raise DeadlineError(
-                    f"{self._server} sent nothing for {method} in {spent:g} s; the request was cancelled"
+                    f"{self._server} did not answer {method} in {spent:g} s {ran_out}; it was cancelled"
                 )
             raise ConnectionLostError(f"{self._server} gave no answer to {method}")
 

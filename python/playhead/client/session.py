@@ -7,7 +7,6 @@ deadline from the last byte. Reads may be retried (by the stream's planner, whic
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -171,7 +170,9 @@ class Session:
         came (the tool may have run); `ServerError` for a JSON-RPC error; `ProtocolError` or `LimitError` for
         an answer that can't be used. Cancelling sends `notifications/cancelled`.
         """
-        allowed = timeout or self._config.timeout_seconds or self._limits.tool_seconds
+        allowed = timeout
+        if allowed is None:
+            allowed = self._config.timeout_seconds or self._limits.tool_seconds
         request = CallToolRequest(
             params=CallToolRequestParams(
                 name=name, arguments=dict(arguments) if arguments is not None else None
@@ -244,7 +245,8 @@ class Session:
     ) -> Page:
         """One `resources/read`, its blobs still as base64 text.
 
-        `timeout` is in seconds from the last byte received (default `Limits.page_seconds`, 30 s).
+        `timeout` is in seconds from the last byte received (default `Limits.page_seconds`, 30 s);
+        `Limits.page_total_seconds` (10 min) ends a read that drips for ever.
         Raises `RangePastEndError` where the server says that the range is past the end; `TransportError`
         where nothing, or not all, came (a retry may help; a lost session has been renewed already);
         any other `RemoteError` as the server's answer. Cancelling cancels the request on the wire.
@@ -252,7 +254,12 @@ class Session:
         return await self._read(read_request(request.uri, request.arguments, request.meta), timeout)
 
     async def _read(self, request: RangedReadRequest, seconds: float | None) -> Page:
-        result = await self._request(request, silent_seconds=seconds or self._limits.page_seconds)
+        silent_seconds = self._limits.page_seconds if seconds is None else seconds
+        result = await self._request(
+            request,
+            silent_seconds=silent_seconds,
+            total_seconds=max(self._limits.page_total_seconds, silent_seconds),
+        )
         return page_from(result, limits=self._limits, server=self.name)
 
     def media(self, what: ResourceLink | ResourceMedia | str) -> ResourceMedia:
@@ -359,7 +366,7 @@ class Session:
         request: Request[Any, Any],
         *,
         silent_seconds: float,
-        total_seconds: float = math.inf,
+        total_seconds: float,
         on_progress: ProgressFnT | None = None,
     ) -> dict[str, Any]:
         if not silent_seconds > 0:

@@ -10,6 +10,7 @@ import wave
 from functools import partial
 from pathlib import Path
 
+import miniaudio
 import pytest
 import trio
 
@@ -17,6 +18,7 @@ from playhead.errors import ClosedError, DecodeError, NoDeviceError, UsageError
 from playhead.playback.formats import PcmFormat
 from playhead.playback.sinks import DeviceSink, NullSink, WaveSink
 from playhead.playback.sinks import wave as wave_sink
+from playhead.playback.sinks.callback import Device, play_through_device
 from playhead.testing.sinks import SINK_LAWS, MakeSink, SinkLaw, feed_of, law_name, open_feed, tone
 
 STEREO = PcmFormat(rate_hz=44100, channels=2)
@@ -65,6 +67,75 @@ async def test_the_null_sink_takes_sound_in_device_periods_unless_told_otherwise
     await NullSink().play(feed)
     assert max(pieces) <= STEREO.rate_hz * 60 // 1000
     assert feed.frames == 8820
+
+
+def null_device(format: PcmFormat) -> Device:
+    return Device(format, buffer_ms=20, backends=[miniaudio.Backend.NULL])
+
+
+async def test_a_device_that_stops_by_itself_is_an_error_and_no_silence_for_ever() -> None:
+    opened: list[Device] = []
+    sounded = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def open_device(format: PcmFormat) -> Device:
+        opened.append(null_device(format))
+        return opened[0]
+
+    feed = open_feed()
+    feed.pipe.write(0, tone(STEREO, frames=10))
+    feed.open_gate()
+
+    async def unplug() -> None:
+        await sounded.wait()
+        await trio.to_thread.run_sync(miniaudio.lib.ma_device_stop, opened[0]._device)
+
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(unplug)
+            with pytest.raises(NoDeviceError, match="stopped by itself"):
+                await play_through_device(
+                    feed, open_device, on_sound=lambda _: token.run_sync_soon(sounded.set)
+                )
+
+
+async def test_a_device_that_does_not_start_is_an_error_of_the_device() -> None:
+    class Stuck(Device):
+        def start(self, callback_generator: object) -> None:
+            raise miniaudio.MiniaudioError("failed to start audio device", -1)
+
+    def open_device(format: PcmFormat) -> Device:
+        return Stuck(format, buffer_ms=20, backends=[miniaudio.Backend.NULL])
+
+    with pytest.raises(NoDeviceError, match="did not start"):
+        await play_through_device(feed_of(tone(STEREO, frames=100)), open_device)
+
+
+def test_a_device_frees_its_context_once_opened_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    lib = miniaudio.lib
+    freed: list[object] = []
+
+    class Watched:
+        def __getattr__(self, name: str) -> object:
+            return getattr(lib, name)
+
+        def ma_context_uninit(self, context: object) -> None:
+            freed.append(context)
+            lib.ma_context_uninit(context)
+
+        def ma_device_init(self, *arguments: object) -> int:
+            return -1 if refuse else int(lib.ma_device_init(*arguments))
+
+    monkeypatch.setattr(miniaudio, "lib", Watched())
+    refuse = False
+    device = null_device(STEREO)
+    device.close()
+    device.close()
+    assert len(freed) == 1
+    refuse = True
+    with pytest.raises(miniaudio.MiniaudioError):
+        null_device(STEREO)
+    assert len(freed) == 2
 
 
 async def test_an_empty_pipe_is_counted_as_an_underrun_once_a_period_and_only_while_playing() -> None:

@@ -25,7 +25,7 @@ class Sink(Protocol):
 
         Cancelled: silent within one device period, and nothing of it goes on (no thread, no callback, no
         partial file under its final name). The caller closes the feed before it cancels, so that a thread
-        in `feed.take` wakes. Raises `NoDeviceError` without a sound device and `OSError` where a file
-        cannot be written.
+        in `feed.take` wakes. Raises `NoDeviceError` without a sound device or where it stops by itself, and
+        `OSError` where a file cannot be written.
         """
         ...

@@ -2,7 +2,8 @@
 
 The callback is a generator that miniaudio resumes once a period, on a foreign thread that must take the
 GIL: one `fill` and nothing else. It neither raises nor returns, for either would leave the device running
-silently for ever; the end is told by an event.
+silently for ever; the end is told by an event. So is a device that stops by itself (unplugged, or its sound
+server gone): its callbacks just cease.
 """
 
 from __future__ import annotations
@@ -13,22 +14,59 @@ from functools import partial
 import miniaudio
 import trio
 
-from playhead.errors import ClosedError
+from playhead.errors import ClosedError, NoDeviceError
 from playhead.playback.feed import PcmFeed
 from playhead.playback.formats import PcmFormat
 from playhead.playback.threads import run_thread
 
-OpenDevice = Callable[[PcmFormat], "miniaudio.PlaybackDevice"]
 _PERIODS = 3
 """What a device holds ahead of the sound: miniaudio's default number of periods."""
+_REMEDY = "look at its connection and play again, or play with another sink"
+
+
+class Device(miniaudio.PlaybackDevice):  # type: ignore[misc]  # miniaudio has no types
+    """A playback device that also frees its context, which miniaudio's own never does.
+
+    Under PulseAudio each context is a connection of its own: left open, the 65th device of a program finds
+    the server full.
+    """
+
+    def __init__(self, format: PcmFormat, *, buffer_ms: int, backends: list[miniaudio.Backend]) -> None:
+        """16-bit at `format`, with periods of `buffer_ms`. Raises `MiniaudioError` where there is none."""
+        self._context = None
+        try:
+            super().__init__(
+                nchannels=format.channels,
+                sample_rate=format.rate_hz,
+                buffersize_msec=buffer_ms,
+                backends=backends,
+                app_name="playhead",
+            )
+        except miniaudio.MiniaudioError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Stop, and wait for the callback that is running. Idempotent."""
+        super().close()
+        context, self._context = self._context, None
+        if context is not None:
+            miniaudio.lib.ma_context_uninit(context)
+
+
+OpenDevice = Callable[[PcmFormat], Device]
 
 
 async def play_through_device(
     feed: PcmFeed, open_device: OpenDevice, *, on_sound: Callable[[memoryview], None] | None = None
 ) -> None:
-    """Play `feed` on the device that `open_device` makes (in a thread, while the start gate still waits)."""
+    """Play `feed` on the device that `open_device` makes (in a thread, while the start gate still waits).
 
-    def open_unless_closed() -> miniaudio.PlaybackDevice:
+    Raises `NoDeviceError` where the device does not start or stops by itself, and what `open_device` raises.
+    Cancelled: the device is closed.
+    """
+
+    def open_unless_closed() -> Device:
         device = open_device(feed.format)
         if feed.closed:
             device.close()
@@ -36,19 +74,28 @@ async def play_through_device(
         return device
 
     device = await run_thread(open_unless_closed, wake=feed.close)
+    in_thread = partial(trio.to_thread.run_sync, limiter=trio.CapacityLimiter(1))  # never in a queue
     try:
         await feed.wait_ready()
-        played_out = trio.Event()
-        callback = _callback(
-            feed, partial(trio.lowlevel.current_trio_token().run_sync_soon, played_out.set), on_sound
-        )
+        over = trio.Event()
+        tell_over = partial(trio.lowlevel.current_trio_token().run_sync_soon, over.set)
+        callback = _callback(feed, tell_over, on_sound)
         next(callback)
-        device.start(callback)
-        await played_out.wait()
+        device.stop_callback = tell_over
+        try:
+            await in_thread(device.start, callback)
+        except miniaudio.MiniaudioError as error:
+            raise NoDeviceError(f"the sound device did not start ({error}): {_REMEDY}") from error
+        await over.wait()
+        if not feed.ended:
+            raise NoDeviceError(
+                f"the sound device stopped by itself {feed.frames} frames into the sound, unplugged or taken "
+                f"by its sound server: {_REMEDY}"
+            )
     finally:
         # Stopping waits for the callback that is running, and that one needs the GIL: never from here.
         with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(device.close)
+            await in_thread(device.close)
 
 
 def _callback(

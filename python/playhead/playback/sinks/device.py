@@ -13,7 +13,7 @@ import miniaudio
 from playhead.errors import NoDeviceError, UsageError
 from playhead.playback.feed import PcmFeed
 from playhead.playback.formats import PcmFormat
-from playhead.playback.sinks.callback import play_through_device
+from playhead.playback.sinks.callback import Device, play_through_device
 
 BUFFER_MS = 40
 _STDERR = 2
@@ -25,9 +25,9 @@ had put there."""
 class DeviceSink:
     """The machine's default sound device.
 
-    `buffer_ms` is one period, 20 to 60 (default 40): what a pause or a volume change takes to be heard, and
-    how long the machine may be busy without a click. A thread that holds the GIL delays callbacks by up to
-    43 ms, so less than 20 is refused; more than 60 is felt.
+    `buffer_ms` is one period, 20 to 60 (default 40). The device holds three of them: so long takes a pause or
+    a volume change to be heard, and so long may the machine be busy without a click. A thread that holds the
+    GIL delays callbacks by up to 43 ms, so less than 20 is refused; more than 60 is felt.
     """
 
     def __init__(self, *, buffer_ms: int = BUFFER_MS) -> None:
@@ -44,7 +44,7 @@ class DeviceSink:
         await play_through_device(feed, partial(open_device, buffer_ms=self._buffer_ms))
 
 
-def open_device(format: PcmFormat, *, buffer_ms: int = BUFFER_MS) -> miniaudio.PlaybackDevice:
+def open_device(format: PcmFormat, *, buffer_ms: int = BUFFER_MS) -> Device:
     """The default device at `format` (the device resamples where it must). Blocks, for a thread.
 
     Raises `NoDeviceError` where there is none: quietly, though ALSA writes some 25 lines to standard error
@@ -57,13 +57,7 @@ def open_device(format: PcmFormat, *, buffer_ms: int = BUFFER_MS) -> miniaudio.P
     ]
     try:
         with _silent_stderr():
-            return miniaudio.PlaybackDevice(
-                nchannels=format.channels,
-                sample_rate=format.rate_hz,
-                buffersize_msec=buffer_ms,
-                backends=real,
-                app_name="playhead",
-            )
+            return Device(format, buffer_ms=buffer_ms, backends=real)
     except miniaudio.MiniaudioError as error:
         raise NoDeviceError(
             f"no sound device could be opened ({error}): plug one in, or play without sound with "

@@ -10,7 +10,7 @@ import miniaudio
 
 from playhead.playback.feed import PcmFeed
 from playhead.playback.formats import PcmFormat
-from playhead.playback.sinks.callback import play_through_device
+from playhead.playback.sinks.callback import Device, play_through_device
 from playhead.playback.threads import run_thread
 
 BUFFER_MS = 40
@@ -19,7 +19,7 @@ TAKE_FRAMES = 8192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PcmReport:
-    """What a sink took of one feed so far. `sha256` is of the 16-bit frames, little-endian or native."""
+    """What a sink took of one feed so far. `sha256` is of the 16-bit frames in the machine's byte order."""
 
     format: PcmFormat
     frames: int
@@ -66,11 +66,5 @@ class NullSink:
             digest.update(buffer[:sound])
 
 
-def _open_null_device(format: PcmFormat) -> miniaudio.PlaybackDevice:
-    return miniaudio.PlaybackDevice(
-        nchannels=format.channels,
-        sample_rate=format.rate_hz,
-        buffersize_msec=BUFFER_MS,
-        backends=[miniaudio.Backend.NULL],
-        app_name="playhead",
-    )
+def _open_null_device(format: PcmFormat) -> Device:
+    return Device(format, buffer_ms=BUFFER_MS, backends=[miniaudio.Backend.NULL])

@@ -16,6 +16,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from playhead.errors import ClosedError, NoDeviceError, StreamBrokenError, UnsupportedFormatError, UsageError
+from playhead.playback.decoder import RawPcmDecoder
 from playhead.playback.events import CAPACITY, EventHub
 from playhead.playback.feed import PcmFeed
 from playhead.playback.files import FileMedia
@@ -154,6 +155,33 @@ async def test_a_stream_that_breaks_in_the_middle_is_played_so_far_and_then_fail
         assert state.frames > 0
         last = [event async for event in events][-2:]
         assert last[0] == ItemError(title=name, frames=state.frames, error=BROKEN)
+
+
+async def test_a_break_is_told_even_if_the_sound_is_over_before_the_decoder_thread_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    concluded = threading.Event()
+    monkeypatch.setattr(RawPcmDecoder, "close", lambda self: concluded.wait(20))
+
+    class Unraising:
+        """As a sink with a callback: it plays what is there and cannot raise what broke the stream."""
+
+        name = "unraising"
+
+        async def play(self, feed: PcmFeed) -> None:
+            await feed.wait_ready()
+            while not feed.ended:
+                feed.fill(memoryview(bytearray(1000)))
+                await trio.lowlevel.checkpoint()
+
+    reader = ScriptedReader(bytes(3000), error=BROKEN)
+    async with Player(Unraising()) as player:
+        await player.play(ScriptedMedia(reader=reader, mime_type="audio/L16;rate=8000"))
+        try:
+            with pytest.raises(StreamBrokenError):
+                await player.wait_finished()
+        finally:
+            concluded.set()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Where a sink gets its PCM: the one object that the audio path shares with the player.
 
 Three kinds of threads meet here. The decoder's thread writes the pipe; the sink's side is either a
-device's callback (`fill`, which never blocks, never raises and allocates nothing) or a thread of its own
+device's callback (`fill`, which never blocks, takes no lock and never raises) or a thread of its own
 (`take`, which blocks); the player (trio) opens, pauses and closes. Each number has one writer, so plain
 attributes are enough; only waiting needs an event.
 """
@@ -46,15 +46,16 @@ class PcmFeed:
         self.frames = 0
         """Frames that the sink has taken: the playhead."""
         self.underruns = 0
-        """Callbacks that wanted more frames than there were, while playing and before the end."""
+        """Callbacks that wanted more frames than there were, and after which more came: an end is none."""
         self.starving = False
-        """Whether the newest callback was such a one."""
+        """Whether the newest callback wanted more frames than there were, and it was not the end."""
         self.ended = False
         """The sink has taken the last frame."""
         self.first_sound_at: float | None = None
         """`time.perf_counter()` when the sink took the first frame."""
         self.failure: Exception | None = None
         """What broke the stream: the sound before it is played, then `take` raises it."""
+        self._dry_fills = 0  # they count once more sound comes: until then it may be the end
         self._ready = trio.Event()
         self._running = threading.Event()
         self._gate_open = False
@@ -80,6 +81,9 @@ class PcmFeed:
             out[:] = bytes(len(out))
             return 0
         sound = self.pipe.readinto_nowait(out) or 0
+        if sound and self._dry_fills:
+            self.underruns += self._dry_fills
+            self._dry_fills = 0
         if sound < len(out):
             # Ran dry, or came to the end: a second look tells which.
             more = self.pipe.readinto_nowait(out[sound:])
@@ -88,7 +92,7 @@ class PcmFeed:
             if sound < len(out):
                 out[sound:] = bytes(len(out) - sound)
                 self._ran_dry(ended=more == 0)
-        elif self.starving:
+        if sound == len(out) and self.starving:
             self.starving = False
             self._tell()
         self._count(out[:sound])
@@ -173,7 +177,7 @@ class PcmFeed:
         if ended:
             self.ended = True
             return
-        self.underruns += 1
+        self._dry_fills += 1
         if not self.starving:
             self.starving = True
             self._tell()

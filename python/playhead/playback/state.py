@@ -40,7 +40,8 @@ class PlayerState:
     buffered_seconds: float = 0.0
     """Decoded and not yet taken; what the reader holds undecoded comes on top."""
     underruns: int = 0
-    """Times the sink wanted more frames than there were, while playing."""
+    """Callbacks of a device that wanted more frames than there were and were followed by more: periods with a
+    gap in the music. A wait before the end is none."""
     first_audio_seconds: float | None = None
     """From `play()` to the first frame at the sink; None before it."""
     volume: int = 100

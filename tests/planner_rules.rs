@@ -112,6 +112,26 @@ fn a_refusal_past_the_announced_size_ends_the_stream_there() {
 }
 
 #[test]
+fn an_empty_answer_beyond_the_announced_size_does_not_refute_it() {
+    let mut planner = planner(|_| {});
+    planner.set_total(8 * KIB);
+    let burst = ask(&mut planner, 0.0, 0);
+    planner.set_page_bytes(4 * KIB);
+    planner.on_error(burst[1].id, 0.1, true);
+    let again = ask(&mut planner, 0.1, 0);
+    assert_eq!(
+        ranges(&again),
+        [(8 * KIB, 12 * KIB), (12 * KIB, 16 * KIB)],
+        "the read past it is not in two"
+    );
+    planner.on_page(again[1].id, 0.2, 0);
+    planner.on_page(again[0].id, 0.2, 0);
+    whole(&mut planner, burst[0], 0.2);
+    assert_eq!((planner.end(), planner.finished()), (Some(8 * KIB), true));
+    assert!(!planner.statistics().size_was_wrong);
+}
+
+#[test]
 fn a_size_too_small_is_read_past_and_said() {
     let mut planner = planner(|_| {});
     planner.set_total(4096);

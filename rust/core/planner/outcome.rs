@@ -39,8 +39,9 @@ impl Size {
         }
     }
 
+    /// An end past the announced size says nothing against it: the lowest empty answer may yet come.
     pub fn ends_at(&mut self, offset: u64) {
-        if matches!(*self, Self::Announced(total) if offset != total) {
+        if matches!(*self, Self::Announced(total) if offset < total) {
             *self = Self::Refuted;
         }
     }

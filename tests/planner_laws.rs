@@ -9,107 +9,7 @@ use playhead_core::planner::{Planner, Request, Settings};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use simulator::Random;
-
-#[derive(Clone, Copy, Debug)]
-enum Pages {
-    Whole,
-    /// Never more than this.
-    Capped(u64),
-    /// Any length from 1 to what was asked.
-    Ragged,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Announced {
-    No,
-    Right,
-    TooSmall,
-    TooLarge,
-}
-
-#[derive(Clone, Debug)]
-struct Script {
-    size: u64,
-    capacity: u64,
-    page_min: u64,
-    page: u64,
-    in_flight: usize,
-    pages: Pages,
-    announced: Announced,
-    /// Past the end: a refusal instead of an empty answer. Only where the right size is announced does that end it.
-    refuses_past_end: bool,
-    /// Share of requests that fail, and that are never answered.
-    errors: f64,
-    losses: f64,
-    /// How much of what is there the reader takes at a time.
-    appetite: f64,
-    seeks: Vec<(u32, f64)>,
-    seed: u64,
-}
-
-fn scripts() -> impl Strategy<Value = Script> {
-    let pages = prop_oneof![
-        3 => Just(Pages::Whole),
-        2 => (1u64..3000).prop_map(Pages::Capped),
-        1 => Just(Pages::Ragged),
-    ];
-    let announced = prop_oneof![
-        3 => Just(Announced::No),
-        2 => Just(Announced::Right),
-        1 => Just(Announced::TooSmall),
-        1 => Just(Announced::TooLarge),
-    ];
-    let shape = (
-        0u64..60_000,
-        1u64..40_000,
-        1u64..4096,
-        1u64..8192,
-        1usize..=64,
-    );
-    let faults = prop_oneof![2 => Just((0.0, 0.0)), 1 => (0.0..0.4, 0.0..0.3)];
-    let seeks =
-        prop_oneof![3 => Just(vec![]), 1 => prop::collection::vec((1u32..200, 0.0..1.2), 1..4)];
-    (
-        shape,
-        pages,
-        announced,
-        any::<bool>(),
-        faults,
-        0.01..=1.0,
-        seeks,
-        any::<u64>(),
-    )
-        .prop_map(
-            |(
-                (size, capacity, page_min, page, in_flight),
-                pages,
-                announced,
-                refuses,
-                (errors, losses),
-                appetite,
-                seeks,
-                seed,
-            )| {
-                let refuses_past_end =
-                    refuses && matches!(announced, Announced::Right) && seeks.is_empty();
-                Script {
-                    size,
-                    capacity,
-                    page_min,
-                    page,
-                    in_flight,
-                    pages,
-                    announced,
-                    refuses_past_end,
-                    errors,
-                    losses,
-                    appetite,
-                    seeks,
-                    seed,
-                }
-            },
-        )
-}
+use simulator::script::{Announced, Order, Pages, Script, scripts};
 
 /// Drives a planner through a script, with the bytes in a bitmap.
 struct World {
@@ -170,7 +70,11 @@ impl World {
 
     fn run(&mut self) {
         let mut seeks = self.script.seeks.clone();
+        let mut orders = self.script.orders.clone();
         for step in 0..MOST_STEPS {
+            while let Some(index) = orders.iter().position(|(at, _)| *at <= step) {
+                self.order(orders.swap_remove(index).1);
+            }
             if let Some(index) = seeks.iter().position(|(at, _)| *at <= step) {
                 let (_, place) = seeks.swap_remove(index);
                 self.seek((place * self.script.size as f64) as u64);
@@ -189,6 +93,20 @@ impl World {
             self.script.size,
             self.planner.statistics()
         );
+    }
+
+    fn order(&mut self, order: Order) {
+        match order {
+            Order::PageBytes(bytes) => self.planner.set_page_bytes(bytes),
+            Order::InFlight(limit) => {
+                self.planner.set_in_flight(limit);
+                self.script.in_flight = limit;
+            }
+            Order::Total(share) => {
+                let total = (share * self.script.size as f64) as u64;
+                self.planner.set_total(total);
+            }
+        }
     }
 
     fn ask(&mut self) {
@@ -300,7 +218,7 @@ impl World {
             "finished without every byte"
         );
         let statistics = self.planner.statistics();
-        if self.base == 0 {
+        if self.base == 0 && self.script.orders.is_empty() {
             let wrong = match self.script.announced {
                 Announced::No | Announced::Right => false,
                 Announced::TooSmall => size > 0,
@@ -353,7 +271,7 @@ proptest! {
         let mut world = World::new(script);
         world.run();
         world.check_end();
-        if world.script.seeks.is_empty() {
+        if world.script.seeks.is_empty() && world.script.orders.is_empty() {
             world.check_amplification();
         }
     }

@@ -7,6 +7,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 mod network;
+pub mod script;
 
 use std::collections::BTreeMap;
 

@@ -8,37 +8,73 @@ line for each, escaped as the command line does, then its own peak memory. Exit 
 from __future__ import annotations
 
 import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import trio
 
 import playhead
 from playhead.cli.terminal import escape_line
-from playhead.errors import ConnectError, DeadlineError, PlayheadError
+from playhead.client import UnknownBlock
+from playhead.errors import ConnectError, PlayheadError
+from playhead.stream.options import StreamOptions
+from tests.faults.hostile_servers import CALLS, STREAMS, true_bytes
 
+IT = "hostile://it"
 SERVERS = Path(__file__).with_name("hostile_servers.py")
-LIMITS = playhead.Limits(handshake_seconds=3.0)
-SHORT_SECONDS = 2.0
+SHORT_SECONDS = 1.0
+STREAM_BYTES = 4 << 20
 ENDED_BY_DEADLINE = frozenset({"endless_log_lines", "never_answers", "slow_drip", "ignores_sigterm"})
 """Rows that nothing but a deadline can end: they get `SHORT_SECONDS`, the others the default."""
+NEVER_CONNECTED = frozenset({"never_answers_initialize", "never_reads"})
+"""Rows that end at the handshake's deadline."""
 
 
-async def read(session: playhead.Session, uri: str, seconds: float) -> str:
-    # `Session` counts from the last byte, as it should; a row must end whatever drips, hence the total.
-    try:
-        with trio.fail_after(2 * seconds):
-            page = await session.read_resource(uri, timeout=seconds)
-    except trio.TooSlowError:
-        return said(DeadlineError(f"still dripping after {2 * seconds} s"))
-    except PlayheadError as error:
-        return said(error)
+def limits_for(name: str) -> playhead.Limits:
+    handshake_seconds = SHORT_SECONDS if name in NEVER_CONNECTED else 10.0
+    if name in ENDED_BY_DEADLINE:
+        return playhead.Limits(
+            handshake_seconds=handshake_seconds,
+            page_seconds=SHORT_SECONDS,
+            page_total_seconds=2 * SHORT_SECONDS,  # a row must end, however long it drips
+        )
+    return playhead.Limits(handshake_seconds=handshake_seconds)
+
+
+async def read(session: playhead.Session, uri: str) -> str:
+    page = await session.read_resource(uri)
     return f"ok, {sum(map(len, page.blobs))} characters"
 
 
 async def cancelled_read(session: playhead.Session) -> str:
     with trio.move_on_after(0.5):
-        return await read(session, "hostile://it", LIMITS.page_seconds)
+        return await read(session, IT)
     return "ok, cancelled"
+
+
+async def stream(session: playhead.Session) -> str:
+    """Read a stream to its end, and hold what came against the truth."""
+    came = bytearray()
+    options = StreamOptions(strategy="arguments", max_bytes=STREAM_BYTES)
+    try:
+        async with session.open(IT, options=options) as opened:
+            async for chunk in opened:
+                came += chunk
+    except PlayheadError as error:
+        return f"{said(error)} ({truth_of(came)})"
+    return f"ok, {truth_of(came)}"
+
+
+def truth_of(came: bytes | bytearray) -> str:
+    true = came == true_bytes(0, len(came))
+    return f"{len(came)} bytes, {'all true' if true else 'not all true'}"
+
+
+async def call(session: playhead.Session) -> str:
+    result = await session.call_tool("it")
+    unknown = sum(isinstance(block.content, UnknownBlock) for block in result.blocks)
+    return f"ok, {' '.join(result.text.split())!r} and {unknown} unknown"
 
 
 def said(error: BaseException) -> str:
@@ -47,18 +83,24 @@ def said(error: BaseException) -> str:
 
 async def converse(session: playhead.Session, name: str) -> bool:
     outcome: dict[str, str] = {}
-    seconds = SHORT_SECONDS if name in ENDED_BY_DEADLINE else LIMITS.page_seconds
 
-    async def run(label: str, uri: str) -> None:
-        if label == "it" and name == "answers_after_cancellation":
-            outcome[label] = await cancelled_read(session)
-        else:
-            outcome[label] = await read(session, uri, seconds)
+    async def run(label: str, what: Callable[[], Awaitable[str]]) -> None:
+        try:
+            outcome[label] = await what()
+        except PlayheadError as error:
+            outcome[label] = said(error)
+
+    async def it() -> str:
+        if name in STREAMS:
+            return await stream(session)
+        if name in CALLS:
+            return await call(session)
+        return await (cancelled_read(session) if name == "answers_after_cancellation" else read(session, IT))
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(run, "it", "hostile://it")
-        nursery.start_soon(run, "beside", "hostile://beside")
-    await run("after", "hostile://after")
+        nursery.start_soon(run, "it", it)
+        nursery.start_soon(run, "beside", partial(read, session, "hostile://beside"))
+    await run("after", partial(read, session, "hostile://after"))
     for label, text in outcome.items():
         print(f"{label}: {escape_line(text)}", flush=True)
     return outcome["it"].startswith("ok")
@@ -72,7 +114,7 @@ async def main(name: str, pids: Path) -> int:
         restart="never",  # a second server would hide what became of the first
     )
     try:
-        async with playhead.connect(server, limits=LIMITS) as session:
+        async with playhead.connect(server, limits=limits_for(name)) as session:
             return 0 if await converse(session, name) else 1
     except ConnectError as error:
         print(f"connect: {escape_line(said(error))}", flush=True)

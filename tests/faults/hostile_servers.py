@@ -7,6 +7,7 @@ resource is answered honestly. The process ids of the server and its children ar
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -18,6 +19,10 @@ from collections.abc import Callable
 MIB = 1 << 20
 OUT = sys.stdout.buffer
 Behaviour = Callable[[int], None]
+STREAMS: dict[str, Callable[[int, int, int], None]] = {}
+"""Rows that are read as a stream: called with the id and the range of each read."""
+CALLS: dict[str, Behaviour] = {}
+"""Rows that are a tool."""
 BEHAVIOURS: dict[str, Behaviour] = {}
 AT_START: dict[str, Callable[[], None]] = {}
 CONTROLS = "\x1b[31mred\x1b]0;title\x07 \x08\x08 \r over \x9b2J \u202eesrever\u2066"
@@ -30,6 +35,16 @@ def behaviour(function: Behaviour) -> Behaviour:
 
 def at_start(function: Callable[[], None]) -> Callable[[], None]:
     AT_START[function.__name__] = function
+    return function
+
+
+def stream(function: Callable[[int, int, int], None]) -> Callable[[int, int, int], None]:
+    STREAMS[function.__name__] = function
+    return function
+
+
+def call(function: Behaviour) -> Behaviour:
+    CALLS[function.__name__] = function
     return function
 
 
@@ -222,6 +237,63 @@ def requests_that_leave_no_room(number: int) -> None:
         send({"jsonrpc": "2.0", "id": f"s{own}", "method": "ping"})
 
 
+@behaviour
+def contents_of_unknown_type(number: int) -> None:
+    contents = [{"uri": "hostile://it", "blob": "b2s="}, {"uri": "hostile://it", "hologram": [1]}]
+    send({"jsonrpc": "2.0", "id": number, "result": {"contents": contents}})
+
+
+@call
+def blocks_of_unknown_type(number: int) -> None:
+    known = {"type": "text", "text": "known"}
+    blocks = [known, {"type": "hologram"}, {"type": ["text"]}, 7, {"type": "audio", "data": None}, known]
+    send({"jsonrpc": "2.0", "id": number, "result": {"content": blocks}})
+
+
+# --- endless and lying streams -----------------------------------------------------------------------
+
+
+def true_bytes(start: int, end: int) -> bytes:
+    """The bytes that an honest server would give for a range: numbers, so that no two places look alike."""
+    first = start // 8
+    counted = b"".join(number.to_bytes(8, "big") for number in range(first, (end + 7) // 8))
+    return counted[start - 8 * first : end - 8 * first]
+
+
+def page(number: int, data: bytes) -> None:
+    honest(number, base64.b64encode(data).decode())
+
+
+@stream
+def stream_that_never_ends(number: int, start: int, end: int) -> None:
+    page(number, true_bytes(start, end))
+
+
+@stream
+def stream_of_the_same_page_for_ever(number: int, start: int, end: int) -> None:
+    page(number, true_bytes(0, 102_400))
+
+
+@stream
+def stream_of_pages_longer_than_asked_for_ever(number: int, start: int, end: int) -> None:
+    page(number, true_bytes(start, start + 2 * MIB))
+
+
+@stream
+def stream_of_noise_for_ever(number: int, start: int, end: int) -> None:
+    page(number, os.urandom(102_400))
+
+
+@stream
+def stream_of_text(number: int, start: int, end: int) -> None:
+    send({"jsonrpc": "2.0", "id": number, "result": {"contents": [{"uri": "hostile://it", "text": "la"}]}})
+
+
+@stream
+def stream_of_broken_base64(number: int, start: int, end: int) -> None:
+    honest(number, "AAA*" * 1024)
+
+
 # --- the process -------------------------------------------------------------------------------------
 
 
@@ -337,8 +409,13 @@ def serve(name: str) -> None:
         elif method == "notifications/cancelled":
             if name == "answers_after_cancellation":
                 honest(message["params"]["requestId"], "A" * (50 * MIB))
+        elif method == "tools/call":
+            CALLS[name](number)
         elif method == "resources/read":
-            if message["params"]["uri"] == "hostile://it":
+            if message["params"]["uri"] == "hostile://it" and name in STREAMS:
+                asked = message["params"]["arguments"]
+                STREAMS[name](number, asked["start"], asked["end"])
+            elif message["params"]["uri"] == "hostile://it":
                 BEHAVIOURS[name](number)
             else:
                 honest(number)
@@ -346,6 +423,11 @@ def serve(name: str) -> None:
             send({"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "no such method"}})
     if name == "ignores_sigterm":
         hang()
+
+
+def names() -> list[str]:
+    """Every row."""
+    return [*BEHAVIOURS, *STREAMS, *CALLS, *AT_START]
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from tests.faults.hostile_runs import run_against
 def main(names: list[str]) -> None:
     print(f"{'server':42} {'s':>6} {'peak MB':>8} {'exit':>4} {'left':>4}  message")
     with tempfile.TemporaryDirectory() as folder:
-        for name in names or [*hostile_servers.BEHAVIOURS, *hostile_servers.AT_START]:
+        for name in names or hostile_servers.names():
             run = run_against(name, Path(folder))
             shown = {label: text for label, text in run.lines.items() if label != "peak"}
             message = " | ".join(f"{label}: {text[:160]}" for label, text in shown.items())

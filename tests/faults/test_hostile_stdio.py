@@ -43,7 +43,11 @@ def unreachable(says: str) -> Expected:
     return Expected(exit_code=3, says=f"connect: ConnectError: .*{says}", survives=False)
 
 
-FINE = Expected(exit_code=0, says="it: ok", survives=True)
+def is_fine(says: str = "") -> Expected:
+    return Expected(exit_code=0, says=f"it: ok{says}", survives=True)
+
+
+FINE = is_fine()
 
 ROWS: dict[str, Expected] = {
     # security.md, line 3: sizes
@@ -72,6 +76,15 @@ ROWS: dict[str, Expected] = {
     "duplicate_ids": FINE,
     "foreign_ids_100_mb": FINE,
     "answers_after_cancellation": FINE,
+    "contents_of_unknown_type": fails("ProtocolError: .*neither text nor blob"),
+    "blocks_of_unknown_type": is_fine(", 'known known' and 4 unknown"),
+    # line 5: endless and lying streams
+    "stream_that_never_ends": fails("LimitError: .*stream_bytes.*bytes, all true"),
+    "stream_of_the_same_page_for_ever": is_fine(", 102400 bytes, all true"),
+    "stream_of_pages_longer_than_asked_for_ever": fails("LimitError: .*bytes, all true"),
+    "stream_of_noise_for_ever": fails("LimitError: .*stream_bytes"),
+    "stream_of_text": fails("TextContentError"),
+    "stream_of_broken_base64": fails("Base64Error"),
     # line 6: the process
     "partial_line_then_death": ends("ConnectionLostError: .*exit status 7.*fatal"),
     "killed_by_a_signal": ends("ConnectionLostError: .*SIGSEGV"),
@@ -92,7 +105,7 @@ ROWS: dict[str, Expected] = {
 
 
 def test_every_hostile_server_has_a_row() -> None:
-    assert set(ROWS) == {*hostile_servers.BEHAVIOURS, *hostile_servers.AT_START}
+    assert set(ROWS) == set(hostile_servers.names())
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -27,11 +27,15 @@ async def open_and_close(target: Target) -> None:
         nursery.cancel_scope.cancel()
 
 
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 async def holdings() -> tuple[int, int, int]:
     gc.collect()
     await trio.testing.wait_all_tasks_blocked(0.1)
     return (
-        len(list(Path("/proc/self/fd").iterdir())),
+        descriptors(),
         trio.lowlevel.current_statistics().tasks_living,
         len([thread for thread in threading.enumerate() if not thread.name.startswith("Trio thread")]),
     )

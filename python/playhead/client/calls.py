@@ -6,14 +6,21 @@ Blocks are parsed one by one. One that is unknown or invalid fails nothing: it s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mcp_types import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
+from mcp_types import (
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+)
 from pydantic import BaseModel, ValidationError
 
-from playhead.client.media import BytesMedia, ResourceMedia
+from playhead.client.media import BytesMedia, ResourceMedia, Streams
 from playhead.errors import LimitError, ProtocolError
 from playhead.limits import Limits
 
@@ -101,3 +108,39 @@ def parse_blocks(result: Mapping[str, Any], *, limits: Limits, server: str) -> t
             got=len(content),
         )
     return tuple(parse_block(item) for item in content)
+
+
+def linked(link: ResourceLink, *, streams: Streams) -> ResourceMedia:
+    """What a link leads to."""
+    return ResourceMedia(
+        uri=link.uri,
+        title=link.title or link.name,
+        description=link.description,
+        mime_type=link.mime_type,
+        size_bytes=link.size,
+        streams=streams,
+    )
+
+
+def media_of(
+    blocks: Iterable[Block], *, streams: Streams, limits: Limits
+) -> tuple[ResourceMedia | BytesMedia, ...]:
+    """What can be opened among `blocks`, in their order."""
+
+    def held(title: str, data: str, mime_type: str | None, uri: str | None = None) -> BytesMedia:
+        return BytesMedia(
+            title=title, mime_type=mime_type, base64=data, block_bytes=limits.block_bytes, uri=uri
+        )
+
+    found: list[ResourceMedia | BytesMedia] = []
+    for block in blocks:
+        match block.content:
+            case ResourceLink() as link:
+                found.append(linked(link, streams=streams))
+            case AudioContent(data=data, mime_type=mime_type):
+                found.append(held("audio", data, mime_type))
+            case EmbeddedResource(resource=BlobResourceContents() as inner):
+                found.append(held(inner.uri, inner.blob, inner.mime_type, inner.uri))
+            case _:
+                pass
+    return tuple(found)

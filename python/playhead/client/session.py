@@ -10,17 +10,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
-import trio
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
     HEADER_MISMATCH,
-    AudioContent,
-    BlobResourceContents,
     CallToolRequest,
     CallToolRequestParams,
-    EmbeddedResource,
     Implementation,
     ListResourcesRequest,
     ListResourceTemplatesRequest,
@@ -35,19 +31,19 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from playhead.client.calls import Block, CallResult, parse_blocks
+from playhead.client.calls import CallResult, linked, media_of, parse_blocks
 from playhead.client.connection import Connection
 from playhead.client.listing import list_all
-from playhead.client.media import BytesMedia, ResourceMedia
+from playhead.client.media import ResourceMedia
 from playhead.client.opening import Reading, leads_to_the_web, web_reading
 from playhead.client.reads import page_from, read_request
 from playhead.client.requests import RangedReadRequest
 from playhead.client.supervise import Supervisor
+from playhead.client.templates import Templates
 from playhead.config.servers import ServerConfig
 from playhead.errors import (
     ConnectionLostError,
     HttpStatusError,
-    PlayheadError,
     ServerError,
     SessionLostError,
     UsageError,
@@ -57,14 +53,6 @@ from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
 from playhead.stream.page import Page
 from playhead.stream.ranges import ResourceRequest, choose_strategy, is_url
 from playhead.stream.reader import RangeStream, open_stream
-
-TEMPLATE_WAIT_SECONDS = 2.0
-"""How long opening a stream waits for a listing of templates that is still under way. It was sent before
-anything else, so only a stream opened just after connecting waits at all, for about a round trip."""
-
-DESCRIBED_WAIT_SECONDS = 1.0
-"""The same for a link whose description is a URL: most servers take that as `arguments`, but one that offers
-only a template does not, and would fail at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +82,7 @@ class Session:
         self.name = name
         """The server in messages: its name in the servers file, and where it is."""
         self._requests = 0
-        self._templates: tuple[str, ...] = ()
-        self._templates_known = trio.Event()
+        self._templates = Templates()
         self._harmless: frozenset[str] = frozenset()
 
     # --- who it is ---------------------------------------------------------------------------------
@@ -207,23 +194,7 @@ class Session:
             raw=result,
             blocks=blocks,
             is_error=result.get("isError") is True,
-            media=tuple(item for block in blocks if (item := self._media_of(block)) is not None),
-        )
-
-    def _media_of(self, block: Block) -> ResourceMedia | BytesMedia | None:
-        match block.content:
-            case ResourceLink() as link:
-                return self.media(link)
-            case AudioContent(data=data, mime_type=mime_type):
-                return self._held("audio", data, mime_type, None)
-            case EmbeddedResource(resource=BlobResourceContents() as inner):
-                return self._held(inner.uri, inner.blob, inner.mime_type, inner.uri)
-            case _:
-                return None
-
-    def _held(self, title: str, data: str, mime_type: str | None, uri: str | None) -> BytesMedia:
-        return BytesMedia(
-            title=title, mime_type=mime_type, base64=data, block_bytes=self._limits.block_bytes, uri=uri
+            media=media_of(blocks, streams=self, limits=self._limits),
         )
 
     # --- resources ---------------------------------------------------------------------------------
@@ -269,14 +240,10 @@ class Session:
                 return what
             case str():
                 return ResourceMedia(uri=what, title=what, streams=self)
-        return ResourceMedia(
-            uri=what.uri,
-            title=what.title or what.name,
-            description=what.description,
-            mime_type=what.mime_type,
-            size_bytes=what.size,
-            streams=self,
-        )
+            case ResourceLink():
+                return linked(what, streams=self)
+            case _:
+                assert_never(what)
 
     @asynccontextmanager
     async def open(
@@ -294,14 +261,14 @@ class Session:
         media = self.media(what)
         options = options or self.default_options()
         override = options.strategy or self._config.range_strategy
+        templates: tuple[str, ...] = ()
         if override in (None, "uri-template"):
             described = override is None and is_url(media.description)
-            with trio.move_on_after(DESCRIBED_WAIT_SECONDS if described else TEMPLATE_WAIT_SECONDS):
-                await self._templates_known.wait()
+            templates = await self._templates.known(described=described)
         strategy = choose_strategy(
             uri=media.uri,
             description=media.description,
-            templates=self._templates,
+            templates=templates,
             override=override,
             extra_arguments=options.extra_arguments or self._config.extra_arguments,
             meta_key=options.meta_key or self._config.meta_key,
@@ -327,9 +294,13 @@ class Session:
                 )
             )
 
+    def _may_have_resources(self) -> bool:
+        # Empty capabilities say nothing: a server that was connected to without a handshake has them.
+        return self.capabilities.resources is not None or not self.capabilities.model_fields_set
+
     async def _offers(self, uri: str) -> bool:
         """Whether the server lists `uri` among its resources, asked once for each link to the web."""
-        if self.capabilities.resources is None and self.capabilities.model_fields_set:
+        if not self._may_have_resources():
             return False
         return any(resource.uri == uri for resource in await self.list_resources())
 
@@ -346,18 +317,9 @@ class Session:
     async def learn_templates(self) -> None:
         """List the templates once, in the background; streams opened afterwards know them.
 
-        A server that says what it has, and names no resources, isn't asked. What goes wrong leaves the list
-        empty: a stream then uses another strategy, or fails with its own error.
+        A server that says what it has, and names no resources, isn't asked.
         """
-        try:
-            known = self.capabilities
-            if known.resources is not None or not known.model_fields_set:
-                listed = await self.list_resource_templates()
-                self._templates = tuple(template.uri_template for template in listed)
-        except PlayheadError:
-            return
-        finally:
-            self._templates_known.set()
+        await self._templates.learn(self.list_resource_templates if self._may_have_resources() else None)
 
     # --- the way out -------------------------------------------------------------------------------
 

@@ -19,6 +19,8 @@ class CountedServer:
     url: str = ""
     clients: set[tuple[str, int]] = field(default_factory=set)
     """Address and port of every connection so far."""
+    queries: list[bytes] = field(default_factory=list)
+    """The query of every request so far."""
 
 
 @asynccontextmanager
@@ -32,6 +34,7 @@ async def counted_http(
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             counted.clients.add(tuple(scope["client"]))
+            counted.queries.append(scope["query_string"])
         await inner(scope, receive, send)
 
     config = Config()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 import trio
 from mcp.server.mcpserver import MCPServer
@@ -89,6 +91,27 @@ async def test_after_a_server_restart_reads_go_on(json_response: bool) -> None:
         port = int(server.url.split(":")[2].partition("/")[0])
         await outer.start(serve_until, second_stop, json_response, port)
         read_on.set()
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/"], ids=["straight", "redirected"])
+@pytest.mark.parametrize("json_response", [True, False], ids=["json", "sse"])
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_key_in_the_query_reaches_the_server_and_no_log(
+    mode: str, json_response: bool, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    levels = {name: logging.getLogger(name).level for name in ("httpx2", "httpcore2", "mcp")}
+    async with counted_http(pages_server(), json_response=json_response) as server:
+        url = server.url.removesuffix("/mcp") + f"{path}?key=hush-42&a=%20b"
+        async with connect(url, mode=mode) as session:
+            await read_many(session, 2)
+    assert set(server.queries) == {b"key=hush-42&a=%20b"}
+    assert {record.name.partition(".")[0] for record in caplog.records} >= {"httpx2", "httpcore2", "mcp"}
+    # A server that redirects sends the key back, and httpcore2 shows every answer's headers at DEBUG.
+    echoed = [line for line in caplog.text.splitlines() if "receive_response_headers.complete" in line]
+    assert [line for line in caplog.text.splitlines() if "hush-42" in line and line not in echoed] == []
+    assert path != "/mcp" or "hush-42" not in caplog.text
+    assert {name: logging.getLogger(name).level for name in levels} == levels
 
 
 def test_a_place_shows_no_userinfo_query_or_fragment() -> None:

@@ -34,6 +34,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, RequestId
 from playhead.client.groups import bare
 from playhead.client.transports.http_answers import check_answer, check_status, place_of
 from playhead.client.transports.http_body import WatchedBody, read_at_most
+from playhead.client.transports.quiet_url import quiet
 from playhead.errors import (
     AccessDeniedError,
     ConnectionLostError,
@@ -97,7 +98,8 @@ async def http_transport(
     if auth is None and parsed.userinfo:
         # Out of the URL, so that no log line of the HTTP libraries can show it.
         auth = httpx2.BasicAuth(parsed.username, parsed.password)
-    endpoint = str(parsed.copy_with(userinfo=b""))
+    # The query may be a key: the SDK, which logs its endpoint, is given the URL without.
+    endpoint = str(parsed.copy_with(userinfo=b"", query=None, fragment=None))
     # The SDK's and trio's groups wrap what the body raises; the body's own error must come out as it is.
     with bare(deep=True):
         async with trio.open_nursery() as nursery:
@@ -107,6 +109,7 @@ async def http_transport(
                 nursery=nursery,
                 options=options,
                 auth=auth,
+                query=parsed.query,
             )
             async with (
                 client,
@@ -133,6 +136,7 @@ class OneRequestClient(httpx2.AsyncClient):
         nursery: trio.Nursery,
         options: HttpOptions,
         auth: httpx2.Auth | None,
+        query: bytes,
     ) -> None:
         super().__init__(
             auth=auth,
@@ -149,9 +153,11 @@ class OneRequestClient(httpx2.AsyncClient):
         self._limits_of_session = limits
         self._observer = observer
         self._nursery = nursery
+        self._query = query
         self._due: dict[RequestId, Due] = {}
 
     async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
+        quiet(request, self._query)
         await request.aread()  # the body of a redirected request is a stream of the first one's
         call = Call.of(request)
         if call.method == "notifications/cancelled":

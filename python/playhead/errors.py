@@ -85,6 +85,10 @@ class AccessDeniedError(RemoteError):
         self.status = status
 
 
+class AuthorizationNeededError(AccessDeniedError):
+    """A person has to allow the access (again) in a browser. Connecting anew asks; nothing else does."""
+
+
 class ProtocolError(RemoteError):
     """A message that is not what the protocol allows at this point."""
 

@@ -55,6 +55,9 @@ class Limits:
 
     connect_seconds: float = 10.0
     handshake_seconds: float = 10.0
+    authorization_seconds: float = 300.0
+    """How long connecting waits for a person to allow the access in a browser: time to find a password."""
+
     page_seconds: float = 30.0
     """A page's deadline, from the last byte received where the transport sees bytes."""
 

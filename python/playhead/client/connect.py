@@ -14,6 +14,7 @@ from mcp.server.mcpserver import MCPServer
 
 from playhead.client.groups import bare
 from playhead.client.handshake import check_mode
+from playhead.client.oauth import ShowUrl
 from playhead.client.openers import opener_for
 from playhead.client.session import Session
 from playhead.client.supervise import Supervisor
@@ -31,6 +32,7 @@ async def connect(
     limits: Limits = DEFAULT_LIMITS,
     mode: str | None = None,
     auth: httpx2.Auth | None = None,
+    show_url: ShowUrl | None = None,
 ) -> AsyncIterator[Session]:
     """A session with the server that `target` names, for as long as the context is open.
 
@@ -38,7 +40,11 @@ async def connect(
     command line in quotes, told apart in that order); an argument vector; or an SDK server object in this
     process. `mode` is the protocol era: `auto` (default: the server's own setting, then `auto`) asks for the
     newest and falls back, `legacy` goes straight to the handshake, and a revision such as `2026-07-28` is
-    taken without asking. `auth` is any `httpx2.Auth`, such as the SDK's OAuth providers.
+    taken without asking. `auth` is any `httpx2.Auth`, in place of the servers file's.
+    Where the file asks for OAuth and a person has to allow the access, `show_url` is awaited with the URL of
+    the page to open (default: the user's browser is opened), and `Limits.authorization_seconds` (5 min) bound
+    the wait for the answer. That happens here and nowhere else: later on, a token that can't be refreshed any
+    more is an `AuthorizationNeededError`, and connecting anew asks again.
 
     Raises `ConfigError` for a target that can't be understood, and `ConnectError` where no session came
     about (its cause says why; the server's last words on stderr are in the message). An error raised inside
@@ -55,7 +61,7 @@ async def connect(
     settings = resolved if isinstance(resolved, ServerConfig) else ServerConfig()
     mode = mode or settings.mode
     check_mode(mode)
-    opener = opener_for(resolved, limits=limits, auth=auth)
+    opener = opener_for(resolved, limits=limits, auth=auth, show_url=show_url)
     with bare():
         async with trio.open_nursery() as nursery:
             supervisor = Supervisor(

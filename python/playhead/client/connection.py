@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -54,6 +54,11 @@ class Opener(Protocol):
 
     @property
     def is_process(self) -> bool: ...
+
+    @property
+    def authorize(self) -> Callable[[], Awaitable[None]] | None:
+        """Asks a person to allow the access, where that is how it is had; raises a `PlayheadError`."""
+        ...
 
     def __call__(self, link: Link) -> Opened: ...
 
@@ -206,7 +211,7 @@ async def hold(
                 raise
             cause = causes[0]
             if not started:
-                raise _connect_error(cause, opener.server, opened.diagnosis()) from cause
+                raise connect_error(cause, opener.server, opened.diagnosis()) from cause
         finally:
             link.ended.set()
     if scope.cancelled_caught and not started:
@@ -216,7 +221,7 @@ async def hold(
         )
 
 
-def _connect_error(cause: BaseException, server: str, diagnosis: str) -> ConnectError:
+def connect_error(cause: BaseException, server: str, diagnosis: str = "") -> ConnectError:
     if isinstance(cause, ConnectError):
         return cause
     said = str(cause) if isinstance(cause, PlayheadError | OSError) else type(cause).__name__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +14,11 @@ from mcp.server.mcpserver import MCPServer
 
 from playhead.client.connection import Opened, Opener
 from playhead.client.link import Link
+from playhead.client.oauth import ShowUrl, build_oauth
 from playhead.client.transports.http import HttpOptions, http_transport
 from playhead.client.transports.http_answers import place_of
 from playhead.client.transports.stdio import stdio_transport
+from playhead.config.auth import ClientCredentials, OAuthLogin
 from playhead.config.servers import ServerConfig
 from playhead.errors import ConfigError
 from playhead.limits import Limits
@@ -35,6 +38,10 @@ class InProcess:
     def is_process(self) -> bool:
         return False
 
+    @property
+    def authorize(self) -> None:
+        return None
+
     def __call__(self, link: Link) -> Opened:
         return Opened(transport=InMemoryTransport(self.target))
 
@@ -44,6 +51,8 @@ class OverHttp:
     config: ServerConfig
     limits: Limits
     auth: httpx2.Auth | None
+    verify: ssl.SSLContext | bool
+    authorize: Callable[[], Awaitable[None]] | None = None
 
     @property
     def server(self) -> str:
@@ -56,11 +65,7 @@ class OverHttp:
 
     def __call__(self, link: Link) -> Opened:
         assert self.config.url is not None
-        options = HttpOptions(
-            headers=self.config.headers,
-            auth=self.auth or self.config.auth,
-            verify=_tls(self.config),
-        )
+        options = HttpOptions(headers=self.config.headers, auth=self.auth, verify=self.verify)
         return Opened(
             transport=http_transport(self.config.url, limits=self.limits, options=options, observer=link)
         )
@@ -78,6 +83,10 @@ class OverStdio:
     @property
     def is_process(self) -> bool:
         return True
+
+    @property
+    def authorize(self) -> None:
+        return None
 
     def __call__(self, link: Link) -> Opened:
         assert self.config.command is not None
@@ -97,13 +106,42 @@ class OverStdio:
 
 
 def opener_for(
-    target: ServerConfig | Server[Any] | MCPServer, *, limits: Limits, auth: httpx2.Auth | None
+    target: ServerConfig | Server[Any] | MCPServer,
+    *,
+    limits: Limits,
+    auth: httpx2.Auth | None,
+    show_url: ShowUrl | None = None,
 ) -> Opener:
+    """Raises `ConfigError` for TLS files that can't be used."""
     if not isinstance(target, ServerConfig):
         return InProcess(target)
     if target.url is not None:
-        return OverHttp(target, limits, auth)
+        return _over_http(target, target.url, limits=limits, auth=auth or target.auth, show_url=show_url)
     return OverStdio(target, limits)
+
+
+def _over_http(
+    config: ServerConfig,
+    url: str,
+    *,
+    limits: Limits,
+    auth: httpx2.Auth | OAuthLogin | ClientCredentials | None,
+    show_url: ShowUrl | None,
+) -> OverHttp:
+    verify = _tls(config)
+    if not isinstance(auth, OAuthLogin | ClientCredentials):
+        return OverHttp(config, limits, auth, verify)
+    access = build_oauth(
+        auth,
+        url=url,
+        place=place_of(url),
+        headers=config.headers,
+        verify=verify,
+        allow_origins=config.allow_origins,
+        limits=limits,
+        show_url=show_url,
+    )
+    return OverHttp(config, limits, access.auth, verify, access.authorize)
 
 
 def _tls(config: ServerConfig) -> ssl.SSLContext | bool:

@@ -7,12 +7,19 @@ setting allows. Nothing here repeats a request: that is its caller's decision.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import trio
 
-from playhead.client.connection import Connection, Opener, hold
-from playhead.errors import ClosedError, ConnectError, ConnectionLostError, PlayheadError
+from playhead.client.connection import Connection, Opener, connect_error, hold
+from playhead.errors import (
+    AuthorizationNeededError,
+    ClosedError,
+    ConnectError,
+    ConnectionLostError,
+    PlayheadError,
+)
 from playhead.limits import Limits
 
 
@@ -46,17 +53,28 @@ class Supervisor:
         """Make the first connection. Raises `ConnectError`.
 
         A server process that ends while being asked `server/discover` is started once more, in the old
-        way: some old servers exit on a method they don't know.
+        way: some old servers exit on a method they don't know. Where a person has to allow the access, that
+        is waited for here, outside the handshake's time, and only here.
         """
         try:
             self._current = await self._open()
         except ConnectError as error:
+            if self._opener.authorize is not None and isinstance(error.__cause__, AuthorizationNeededError):
+                await self._authorize(self._opener.authorize)
+                self._current = await self._open()
+                return self._current
             ended_on_probe = isinstance(error.__cause__, ConnectionLostError)
             if self._mode != "auto" or not self._opener.is_process or not ended_on_probe:
                 raise
             self._mode = "legacy"
             self._current = await self._open()
         return self._current
+
+    async def _authorize(self, authorize: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await authorize()
+        except PlayheadError as error:
+            raise connect_error(error, self._opener.server) from error
 
     async def _open(self) -> Connection:
         async def run(*, task_status: trio.TaskStatus[Connection]) -> None:

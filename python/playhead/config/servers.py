@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 
 import httpx2
 
+from playhead.config.auth import AuthSettings, read_auth, token_folder
 from playhead.config.fields import Fields
 from playhead.errors import ConfigError
 
@@ -40,7 +41,7 @@ class ServerConfig:
     url: str | None = None
     """The endpoint, for a server over Streamable HTTP."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    auth: httpx2.Auth | None = None
+    auth: httpx2.Auth | AuthSettings | None = None
     timeout_seconds: float | None = None
     """A tool call's deadline; `None` keeps `Limits.tool_seconds`."""
     tls_verify: bool = True
@@ -80,9 +81,12 @@ def load_servers(path: Path, *, environment: Mapping[str, str] | None = None) ->
         raise ConfigError(f"{path}: can't be read ({error.strerror})") from error
     except ValueError as error:
         raise ConfigError(f"{path}: is not JSON ({error})") from error
-    top = Fields(raw, where=str(path), environment=os.environ if environment is None else environment)
-    servers = top.table("mcpServers", required=True)
-    return {name: _server(name, servers.table(name, required=True)) for name in servers.names()}
+    environment = os.environ if environment is None else environment
+    servers = Fields(raw, where=str(path), environment=environment).table("mcpServers", required=True)
+    tokens = token_folder(environment)
+    return {
+        name: _server(name, servers.table(name, required=True), tokens=tokens) for name in servers.names()
+    }
 
 
 def resolve_target(
@@ -144,7 +148,7 @@ def default_file(environment: Mapping[str, str]) -> Path | None:
     return None
 
 
-def _server(name: str, entry: Fields) -> ServerConfig:
+def _server(name: str, entry: Fields, *, tokens: Path) -> ServerConfig:
     command, url = entry.text("command"), entry.text("url")
     if (command is None) == (url is None):
         raise ConfigError(f"{entry.where}: expected either `command` or `url`, and not both")
@@ -158,15 +162,11 @@ def _server(name: str, entry: Fields) -> ServerConfig:
     if url is not None:
         from_url(url)
     headers = entry.texts("headers")
-    auth = entry.table("auth")
-    token = None
-    if auth.names():
-        auth.only("type", "token")
-        if auth.text("type") != "bearer" or (token := auth.text("token")) is None:
-            raise ConfigError(
-                f'{auth.where}: expected {{"type": "bearer", "token": …}}; pass any other httpx2.Auth'
-                " (the SDK's OAuth providers) to playhead.connect(auth=…)"
-            )
+    auth = read_auth(entry.table("auth"), folder=tokens)
+    if auth is not None and url is None:
+        raise ConfigError(f"{entry.where}.auth: goes with `url`; give a command its secrets under `env`")
+    if isinstance(auth, str):
+        headers, auth = {**headers, "Authorization": f"Bearer {auth}"}, None
     for header, value in headers.items():
         if any(ord(char) < 32 or ord(char) == 127 for char in header + value):
             raise ConfigError(f"{entry.where}.headers.{header!r}: holds a control character")
@@ -195,7 +195,8 @@ def _server(name: str, entry: Fields) -> ServerConfig:
         env=entry.texts("env"),
         cwd=entry.text("cwd"),
         url=url,
-        headers={**headers, "Authorization": f"Bearer {token}"} if token is not None else headers,
+        headers=headers,
+        auth=auth,
         timeout_seconds=entry.number("timeout"),
         tls_verify=tls.flag("verify") is not False,
         tls_authorities=tls.text("authorities"),

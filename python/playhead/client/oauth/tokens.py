@@ -1,0 +1,145 @@
+"""OAuth tokens in a file of the user's own: one a server, mode 0600, replaced whole.
+
+Beside the tokens it keeps what the SDK forgets between runs and needs for a refresh: when the token expires,
+and which authorization server it came from. Without these a later run sends an expired token, and then a
+refresh token to an endpoint it has to guess.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_hex
+
+import trio
+from mcp.client.auth.oauth2 import OAuthContext
+from mcp.shared.auth import (
+    OAuthClientInformationFull,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from pydantic import BaseModel, ValidationError
+
+from playhead.errors import ConfigError
+
+
+class Kept(BaseModel):
+    """The file's content."""
+
+    tokens: OAuthToken | None = None
+    expires_at: float | None = None
+    """Seconds since the epoch; `None`: the server didn't say."""
+    client: OAuthClientInformationFull | None = None
+    authorization_server: str | None = None
+    metadata: OAuthMetadata | None = None
+    resource: ProtectedResourceMetadata | None = None
+
+
+def token_file(folder: Path, *, url: str, account: str) -> Path:
+    """The file for `url` and the account used there. Its name tells neither."""
+    return folder / f"{sha256(f'{account} {url}'.encode()).hexdigest()[:32]}.json"
+
+
+class FileTokens:
+    """The SDK's `TokenStorage` over one file. Raises `ConfigError` where the file can't be used."""
+
+    def __init__(self, path: Path, *, client: OAuthClientInformationFull | None = None) -> None:
+        self._path = path
+        self._registered = client
+        self._context: OAuthContext | None = None
+
+    def __repr__(self) -> str:
+        return f"FileTokens({str(self._path)!r})"
+
+    def serve(self, context: OAuthContext) -> None:
+        """Save from `context`, the provider's, whenever the provider saves something."""
+        self._context = context
+
+    async def load(self) -> Kept:
+        """What the file holds; nothing where there is none."""
+        return await trio.to_thread.run_sync(self._read)
+
+    async def restore(self) -> None:
+        """Put what the file holds into the provider's context: another process may have refreshed it."""
+        kept = await self.load()
+        context = self._context
+        assert context is not None
+        if kept.tokens is None:
+            return
+        context.current_tokens, context.token_expiry_time = kept.tokens, kept.expires_at
+        context.client_info = self._registered or kept.client
+        context.auth_server_url = kept.authorization_server
+        context.oauth_metadata = kept.metadata
+        context.protected_resource_metadata = kept.resource
+
+    async def forget_client(self) -> None:
+        """Drop the dynamically registered client, so that another is registered."""
+        context = self._context
+        assert context is not None
+        kept = (await self.load()).model_copy(update={"client": None})
+        context.client_info = None
+        await trio.to_thread.run_sync(self._write, kept.model_dump_json(exclude_none=True))
+
+    # --- the SDK's protocol ------------------------------------------------------------------------
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return (await self.load()).tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self._registered or (await self.load()).client
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        await self._save()
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        await self._save()
+
+    # -------------------------------------------------------------------------------------------------
+
+    async def _save(self) -> None:
+        context = self._context
+        assert context is not None
+        kept = Kept(
+            tokens=context.current_tokens,
+            expires_at=context.token_expiry_time,
+            # A client from the servers file stays there: its secret isn't copied.
+            client=context.client_info if self._registered is None else None,
+            authorization_server=context.auth_server_url,
+            metadata=context.oauth_metadata,
+            resource=context.protected_resource_metadata,
+        )
+        text = kept.model_dump_json(exclude_none=True)
+        # Not to be cancelled half-way: a refresh token that was rotated and not kept is lost.
+        await trio.to_thread.run_sync(self._write, text, abandon_on_cancel=False)
+
+    def _read(self) -> Kept:
+        try:
+            return Kept.model_validate(json.loads(self._path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return Kept()
+        except OSError as error:
+            raise ConfigError(f"{self._path}: can't be read ({error.strerror})") from None
+        except (ValidationError, ValueError):
+            # Not the text of the error: it quotes the tokens.
+            raise ConfigError(
+                f"{self._path}: expected OAuth tokens, came something else; delete the file to log in again"
+            ) from None
+
+    def _write(self, text: str) -> None:
+        temporary = self._path.with_suffix(f".{token_hex(4)}.part")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self._path)
+        except OSError as error:
+            with suppress(OSError):
+                temporary.unlink()
+            raise ConfigError(f"{self._path}: can't be written ({error.strerror})") from None

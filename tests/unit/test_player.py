@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import io
 import os
 import random
 import threading
 import wave
+import weakref
 from pathlib import Path
 
 import miniaudio
@@ -448,6 +450,21 @@ async def test_leaving_the_player_stops_what_plays() -> None:
         await player.play(media)
         await held(media.reader)
     assert (media.closings, media.reader.readers_blocked) == (1, 0)
+
+
+async def test_what_was_played_is_let_go_and_waits_for_no_collection() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        async with Player(fast()) as player:
+            media = media_of("chord.ogg")
+            await player.play(media)
+            await player.wait_finished()
+            reader = weakref.ref(media.reader)
+            media.reader = ScriptedReader(b"")
+            assert reader() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("real_time", [True, False])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from typing import get_args
 
 import pytest
@@ -65,6 +67,22 @@ async def test_a_capped_page_is_a_hint_and_nothing_is_lost(
     assert whole == DATA
     assert statistics.ended_by == "empty"
     assert statistics.short_pages > 0
+
+
+@pytest.mark.parametrize("to_the_end", [False, True])
+async def test_a_streams_ring_goes_with_the_stream_and_waits_for_no_collection(to_the_end: bool) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        async with open_stream(ScriptedPages(DATA)) as stream:
+            await stream.receive_some()
+            if to_the_end:
+                await stream.read_all()
+        driver = weakref.ref(stream._driver)
+        del stream
+        assert driver() is None
+    finally:
+        gc.enable()
 
 
 async def test_several_blobs_of_a_page_count_together(autojump_clock: trio.testing.MockClock) -> None:

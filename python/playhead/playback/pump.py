@@ -74,6 +74,8 @@ class Pump:
             raise
         else:
             feed.finish()
+        finally:
+            self._source.on_taken = lambda: None  # no cycle that would keep the reader until a collection
 
     def _open_gate_if_enough(self, feed: PcmFeed) -> None:
         if feed.gate_open or not feed.pipe.tail:

@@ -98,6 +98,8 @@ class Driver:
             ranged=self._ranged,
         )
         self._opened_at = trio.current_time()
+        self._flights = Flights(read_range, tally=self.tally)
+        # Nothing below refers to its owner: the ring goes with the stream and waits for no collection.
         self._landing = Landing(
             pipe=self.pipe,
             inlet=self.inlet,
@@ -108,9 +110,8 @@ class Driver:
             page_bytes=page_bytes,
             short_page_ends=options.compat == "reference",
             server_name=server_name,
-            stop_others=lambda: self._flights.drop_all(),
+            stop_others=self._flights.drop_all,
         )
-        self._flights = Flights(read_range, tally=self.tally, done=self._landing.done)
         self._sequential: Sequential | None = None
         self._feeding = trio.CancelScope()
         self._life = trio.CancelScope()
@@ -252,7 +253,7 @@ class Driver:
                 elif self._landing.end is not None and request.start >= self._landing.end.offset:
                     self._planner.on_page(request.id, now, 0)
                 else:
-                    self._flights.send(request, nursery)
+                    self._flights.send(request, nursery, done=self._landing.done)
                     # trio runs new tasks in any order; on a slow link the first page must be sent first.
                     await trio.lowlevel.checkpoint()
             elif not self.pipe.arm(self._low_bytes()) or self.pipe.head == head:

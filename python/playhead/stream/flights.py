@@ -23,17 +23,11 @@ class Flight:
 
 
 class Flights:
-    """Sends reads, and hands on what came of those that somebody still waits for.
+    """Sends reads, and hands on what came of those that somebody still waits for."""
 
-    `done(request, page or error)` is called in the read's own task, and does not wait.
-    """
-
-    def __init__(
-        self, read_range: ReadRange, *, tally: Tally, done: Callable[[Request, Page | PlayheadError], None]
-    ) -> None:
+    def __init__(self, read_range: ReadRange, *, tally: Tally) -> None:
         self._read_range = read_range
         self._tally = tally
-        self._done = done
         self._flights: dict[int, Flight] = {}
 
     @property
@@ -41,15 +35,22 @@ class Flights:
         """The highest end of what is asked for now; 0 without a read."""
         return max((flight.request.end for flight in self._flights.values()), default=0)
 
-    def send(self, request: Request, nursery: trio.Nursery) -> None:
+    def send(
+        self,
+        request: Request,
+        nursery: trio.Nursery,
+        *,
+        done: Callable[[Request, Page | PlayheadError], None],
+    ) -> None:
+        """Read `request` in a task; `done(request, page or error)` is called in it, and does not wait."""
         flight = Flight(request=request, scope=trio.CancelScope(), sent_at=trio.current_time())
         self._flights[request.id] = flight
         self._tally.sent()
         self._tally.hedges += request.is_hedge
         self._tally.retries += request.attempt > 0 and not request.is_hedge
-        nursery.start_soon(self._read, flight)
+        nursery.start_soon(self._read, flight, done)
 
-    async def _read(self, flight: Flight) -> None:
+    async def _read(self, flight: Flight, done: Callable[[Request, Page | PlayheadError], None]) -> None:
         request = flight.request
         outcome: Page | PlayheadError | None = None
         try:
@@ -61,7 +62,7 @@ class Flights:
             self._tally.in_flight -= 1
         # Dropped, nobody waits for it any more: a seek, a deadline, a copy that was faster.
         if self._flights.pop(request.id, None) is not None and outcome is not None:
-            self._done(request, outcome)
+            done(request, outcome)
 
     def drop(self, request_id: int) -> Flight | None:
         """Cancel a read, on the wire too; None where it is not in flight."""

@@ -443,6 +443,28 @@ async def test_a_player_that_is_not_open_refuses_to_play() -> None:
     assert player.snapshot().status is Status.IDLE
 
 
+async def test_a_player_is_opened_once() -> None:
+    async with Player(fast()) as player:
+        with pytest.raises(UsageError, match="make another"):
+            async with player:
+                pass
+        await player.play(media_of("chord.wav"))
+        await player.wait_finished()
+    with pytest.raises(UsageError, match="make another"):
+        async with player:
+            pass
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("mine"), ExceptionGroup("mine", [ValueError("mine")])], ids=type
+)
+async def test_an_error_of_the_players_block_comes_out_as_it_is(error: Exception) -> None:
+    with pytest.raises(type(error)) as caught:
+        async with Player(fast()):
+            raise error
+    assert caught.value is error
+
+
 async def test_leaving_the_player_stops_what_plays() -> None:
     media = media_of("chord.flac", hold_at=1000)
     assert isinstance(media.reader, ScriptedReader)
@@ -460,8 +482,13 @@ async def test_what_was_played_is_let_go_and_waits_for_no_collection() -> None:
             media = media_of("chord.ogg")
             await player.play(media)
             await player.wait_finished()
-            reader = weakref.ref(media.reader)
+            gone = trio.Event()
+            token = trio.lowlevel.current_trio_token()
+            # The decoder's thread may be the last to let go.
+            reader = weakref.ref(media.reader, lambda _: token.run_sync_soon(gone.set))
             media.reader = ScriptedReader(b"")
+            with trio.fail_after(10):
+                await gone.wait()
             assert reader() is None
     finally:
         gc.enable()

@@ -22,7 +22,7 @@ done by then ends by itself in the player's nursery, and is silent."""
 
 
 class Player:
-    """Plays one media at a time through `sink`. Use it as an async context manager: leaving it stops.
+    """Plays one media at a time through `sink`. Use it as an async context manager, once: leaving it stops.
 
         async with Player(DeviceSink()) as player:
             await player.play(media)
@@ -45,8 +45,12 @@ class Player:
         self._told = Status.IDLE
         self._stack = AsyncExitStack()
         self._nursery: trio.Nursery | None = None
+        self._entered = False
 
     async def __aenter__(self) -> Self:
+        if self._entered:
+            raise UsageError("this player was opened before, and plays only once: make another `Player(...)`")
+        self._entered = True
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
         return self
 
@@ -62,7 +66,9 @@ class Player:
         if nursery is not None:
             nursery.cancel_scope.cancel()
         try:
-            if isinstance(error, (trio.Cancelled, BaseExceptionGroup)):
+            if isinstance(error, trio.Cancelled) or (
+                isinstance(error, BaseExceptionGroup) and error.subgroup(trio.Cancelled) is not None
+            ):
                 return await self._stack.__aexit__(kind, error, traceback)
             # The block's own error goes on as it is, not wrapped in the nursery's group.
             await self._stack.__aexit__(None, None, None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import random
 import weakref
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import get_args
 
 import pytest
@@ -13,6 +15,7 @@ import trio.testing
 
 from playhead.errors import BusyError, ClosedError, LimitError, UsageError
 from playhead.stream.options import StreamOptions
+from playhead.stream.page import Page
 from playhead.stream.reader import RangeStream, open_stream
 from playhead.stream.statistics import EndedBy, StreamStatistics
 from playhead.testing.pages import EndStyle, ScriptedPages
@@ -67,6 +70,51 @@ async def test_a_capped_page_is_a_hint_and_nothing_is_lost(
     assert whole == DATA
     assert statistics.ended_by == "empty"
     assert statistics.short_pages > 0
+
+
+@pytest.mark.parametrize("to_the_end", [False, True])
+async def test_a_stream_whose_block_was_left_can_neither_be_read_nor_sought(to_the_end: bool) -> None:
+    async with open_stream(ScriptedPages(DATA)) as stream:
+        await stream.receive_some()
+        if to_the_end:
+            await stream.read_all()
+    file = stream.file()
+    uses: list[Callable[[], Awaitable[object]]] = [
+        stream.receive_some,
+        partial(stream.seek, 0),
+        stream.read_all,
+        partial(trio.to_thread.run_sync, stream.seek_from_thread, 0),
+        partial(trio.to_thread.run_sync, file.read, 1),
+    ]
+    for use in uses:
+        with trio.fail_after(5), pytest.raises(ClosedError, match="open it again"):
+            await use()
+
+
+async def test_a_read_range_that_raises_a_foreign_error_is_not_hidden_by_what_comes_of_it() -> None:
+    async def buggy(start: int, end: int) -> Page:
+        raise KeyError("a bug")
+
+    async def read_alone() -> None:
+        async with open_stream(buggy) as stream:
+            await stream.read_all()
+
+    async def read_in_a_nursery() -> None:
+        async with open_stream(buggy) as stream, trio.open_nursery() as nursery:
+            nursery.start_soon(stream.read_all)
+            nursery.start_soon(trio.sleep_forever)
+
+    for use in (read_alone, read_in_a_nursery):
+        with pytest.raises(ExceptionGroup) as caught:
+            await use()
+        assert caught.group_contains(KeyError)
+
+
+async def test_a_blocking_read_in_trios_own_thread_is_refused() -> None:
+    async with open_stream(ScriptedPages(DATA)) as stream:
+        for read_blocking in (partial(stream.readinto, bytearray(10)), partial(stream.file().read, 10)):
+            with pytest.raises(UsageError, match=r"trio\.to_thread"):
+                read_blocking()
 
 
 @pytest.mark.parametrize("to_the_end", [False, True])

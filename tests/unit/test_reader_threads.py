@@ -7,6 +7,7 @@ import io
 import os
 import random
 import threading
+import wave
 from pathlib import Path
 
 import pytest
@@ -101,22 +102,39 @@ async def test_the_file_view_reads_seeks_and_tells() -> None:
         assert not file.writable()
         with pytest.raises(io.UnsupportedOperation):
             file.seek(-10, os.SEEK_END)
-        reader = io.BufferedReader(file, 4096)
-        assert reader.read(10_000) == DATA[:10_000]
-        assert reader.seek(2_000_001) == 2_000_001
-        assert reader.read(10_000) == DATA[2_000_001:2_010_001]
-        assert reader.seek(-2_010_000, os.SEEK_CUR) == 1
-        assert reader.read() == DATA[1:]
-        assert reader.seek(-10, os.SEEK_END) == len(DATA) - 10
-        assert reader.read() == DATA[-10:]
+        assert file.read(300_000) == DATA[:300_000], "more than the ring holds"
+        assert file.seek(2_000_001) == 2_000_001
+        assert file.read(10_000) == DATA[2_000_001:2_010_001]
+        assert file.seek(-2_010_000, os.SEEK_CUR) == 1
+        assert file.read() == DATA[1:]
+        assert file.seek(-10, os.SEEK_END) == len(DATA) - 10
+        assert file.read() == DATA[-10:]
         with pytest.raises(ValueError, match="0 or more"):
             file.seek(-1)
-        reader.close()
+        with pytest.raises(ValueError, match="whence"):
+            file.raw.seek(0, 3)
+        file.close()
         with pytest.raises(ValueError, match="closed"):
             file.read(1)
 
     async with open_stream(ScriptedPages(DATA), options=OPTIONS) as stream:
         await trio.to_thread.run_sync(consume, stream)
+
+
+async def test_a_parser_of_files_reads_the_file_view() -> None:
+    music = io.BytesIO()
+    with wave.open(music, "wb") as written:
+        written.setnchannels(2)
+        written.setsampwidth(2)
+        written.setframerate(44_100)
+        written.writeframes(DATA)
+
+    def parse(stream: RangeStream) -> bytes:
+        with stream.file() as file, wave.open(file) as opened:
+            return bytes(opened.readframes(opened.getnframes()))
+
+    async with open_stream(ScriptedPages(music.getvalue()), options=OPTIONS) as stream:
+        assert await trio.to_thread.run_sync(parse, stream) == DATA
 
 
 async def test_a_saved_file_appears_whole_and_its_pieces_can_be_hashed(tmp_path: Path) -> None:

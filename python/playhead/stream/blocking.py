@@ -23,9 +23,9 @@ class SeekableReader(Protocol):
 class StreamFile(io.RawIOBase):
     """A raw binary file over a stream, for one thread that is not trio's.
 
-    `read` gives what is there, as pipes do: wrap it in `io.BufferedReader` for whole blocks. Seeking to
-    bytes that are in the ring is free; anywhere else starts new reads. The end is known as a place to seek
-    from once the resource's size is. Closing the file leaves the stream open.
+    `read` gives what is there, as pipes do; `RangeStream.file` wraps it for whole blocks. Seeking to bytes
+    that are in the ring is free; anywhere else starts new reads. The end is known as a place to seek from
+    once the resource's size is. Closing the file leaves the stream open.
     """
 
     def __init__(
@@ -48,12 +48,18 @@ class StreamFile(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Go to `offset`. Raises `io.UnsupportedOperation` from the end of a stream of unknown size."""
+        self._checkClosed()
+        if whence not in {os.SEEK_SET, os.SEEK_CUR, os.SEEK_END}:
+            raise ValueError(f"seek: expected a whence of 0, 1 or 2, got {whence}")
         if whence == os.SEEK_CUR:
             offset += self.tell()
         elif whence == os.SEEK_END:
             size = self._size_bytes()
             if size is None:
-                raise io.UnsupportedOperation("seek from the end: the stream's size is not known yet")
+                raise io.UnsupportedOperation(
+                    "seek from the end: the stream's size is not known yet; read to its end first, or "
+                    "open it with a size (size_bytes)"
+                )
             offset += size
         if offset < 0:
             raise ValueError(f"seek: expected 0 or more, got {offset}")
@@ -62,4 +68,5 @@ class StreamFile(io.RawIOBase):
         return offset
 
     def tell(self) -> int:
+        self._checkClosed()
         return self._stream.position

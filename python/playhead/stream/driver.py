@@ -46,6 +46,7 @@ from playhead.stream.statistics import StreamStatistics, Tally
 
 FIRST_PAGE_BYTES = 8 * KIB
 FIRST_BURST = 3
+CLOSED = "stream: expected an open one, but its owner closed it (its `async with` was left); open it again"
 TIMER_GRAIN_SECONDS = 0.001
 """A timer that is due at once still lets the other tasks run."""
 
@@ -115,11 +116,14 @@ class Driver:
         self._sequential: Sequential | None = None
         self._feeding = trio.CancelScope()
         self._life = trio.CancelScope()
+        self.closed = False
+        """The owner closed the stream: nothing is read any more, and no seek may begin anew."""
 
     # --- the task --------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """End `run`."""
+        self.closed = True
         self._life.cancel()
 
     async def run(self) -> None:
@@ -131,7 +135,8 @@ class Driver:
             with self._life:
                 await self._run()
         finally:
-            self.inlet.abort(ClosedError("stream: closed by its owner while it was read; open it again"))
+            self.closed = True
+            self.inlet.abort(ClosedError(CLOSED))
 
     async def _run(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -289,6 +294,7 @@ class Driver:
         """
         if self._landing.broken is not None:
             raise self._landing.broken
+        self.require_open()
         tail = self.pipe.tail
         self.pipe.seek(offset)
         if self.pipe.tail != tail:  # not in the ring: it was emptied
@@ -300,6 +306,11 @@ class Driver:
             if self._sequential is not None:
                 self._sequential.restart()
         self.inlet.news.set()
+
+    def require_open(self) -> None:
+        """Raise `ClosedError` where the owner closed the stream."""
+        if self.closed:
+            raise ClosedError(CLOSED)
 
     def can_play(self, needed_bytes: int, now: float) -> bool:
         """Whether playing may start, or resume, without a stall that could be foreseen."""

@@ -22,7 +22,7 @@ import trio
 from playhead.errors import BusyError, ClosedError, LimitError, UsageError
 from playhead.limits import DEFAULT_LIMITS, KIB, Limits
 from playhead.stream.blocking import StreamFile
-from playhead.stream.driver import Driver
+from playhead.stream.driver import CLOSED, Driver
 from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
 from playhead.stream.page import ReadRange
 from playhead.stream.saving import whole_file
@@ -69,6 +69,7 @@ class RangeStream(trio.abc.ReceiveStream):
         return bytes(buffer)
 
     async def _receive_into(self, buffer: bytearray) -> int:
+        self._driver.require_open()
         if self._receiving:
             raise BusyError("stream: expected one reader, got a second task; let one task read")
         self._receiving = True
@@ -129,7 +130,7 @@ class RangeStream(trio.abc.ReceiveStream):
     async def aclose(self) -> None:
         """Stop every read in flight; readers get `ClosedError`. Leaving `open_stream`'s block does this."""
         self._driver.stop()
-        self._driver.inlet.abort(ClosedError("stream: closed by its owner; open it again"))
+        self._driver.inlet.abort(ClosedError(CLOSED))
         await trio.lowlevel.checkpoint()
 
     # --- a thread --------------------------------------------------------------------------------------
@@ -137,8 +138,15 @@ class RangeStream(trio.abc.ReceiveStream):
     def readinto(self, buffer: Buffer, timeout: float | None = None) -> int:
         """Block a thread until bytes are there, without the GIL, and give what is; 0 is the end.
 
-        Raises `TimeoutError` after `timeout` seconds without a byte, and `BusyError` for a second reader.
+        Raises `TimeoutError` after `timeout` seconds without a byte, `BusyError` for a second reader, and
+        `UsageError` in a trio task, whose loop it would stop, and with it the bytes that it waits for.
         """
+        if trio.lowlevel.in_trio_run():
+            raise UsageError(
+                "readinto: expected a thread of its own, got trio's, which it would block for ever; use "
+                "receive_some or read_all, or call it in trio.to_thread.run_sync"
+            )
+        self._driver.require_open()
         return self._pipe.readinto(buffer, timeout)
 
     def seek_from_thread(self, offset: int) -> None:
@@ -146,9 +154,15 @@ class RangeStream(trio.abc.ReceiveStream):
         _check_offset(offset)
         trio.from_thread.run_sync(self._driver.seek, offset, trio_token=self._token)
 
-    def file(self, *, timeout: float | None = None) -> io.RawIOBase:
-        """The stream as a raw, seekable binary file for a thread; reads wait at most `timeout` seconds."""
-        return StreamFile(self, size_bytes=self._driver.total_bytes, timeout=timeout)
+    def file(self, *, timeout: float | None = None) -> io.BufferedReader:
+        """The stream as a seekable binary file for a thread: what `open(path, "rb")` gives for a local one.
+
+        `read(n)` waits for all `n` bytes or the end, as parsers of files expect; `read1` gives what is there.
+        Each wait lasts at most `timeout` seconds (default: no limit), then `TimeoutError`; `read` loses what
+        it had gathered. Otherwise it raises what `readinto` does. Closing it leaves the stream open.
+        """
+        raw = StreamFile(self, size_bytes=self._driver.total_bytes, timeout=timeout)
+        return io.BufferedReader(raw, CHUNK_BYTES)
 
     # --- from anywhere ---------------------------------------------------------------------------------
 
@@ -195,6 +209,9 @@ class _Apart(AbstractContextManager["_Apart"]):
         self._error = error
         return True
 
+    def drop(self) -> None:
+        self._error = None
+
     def raise_again(self) -> None:
         if self._error is not None:
             try:
@@ -220,7 +237,8 @@ async def open_stream(
     messages. The pages in flight and the ring (`options.capacity_bytes`) bound the memory.
 
     Nothing is raised here for the server's faults: the stream's readers get them. Leaving the block, or
-    cancelling it, cancels every read in flight, and a blocked reader gets `ClosedError`.
+    cancelling it, cancels every read in flight, and a blocked reader gets `ClosedError`. What
+    `read_range` raises that is no `PlayheadError` is a bug in it, and comes out in an exception group.
     """
     driver = Driver(
         read_range,
@@ -240,5 +258,8 @@ async def open_stream(
                     yield stream
             finally:
                 nursery.cancel_scope.cancel()
+    except BaseExceptionGroup:
+        apart.drop()  # `read_range` raised what it must not: the block's own error came of that
+        raise
     finally:
         apart.raise_again()

@@ -99,6 +99,9 @@ proptest! {
         let ours = find_fault(&text).map(|fault| (fault.kind, fault.index));
         match (ours, crates) {
             (Some((kind, _)), Some((crates_kind, None))) => prop_assert_eq!(kind, crates_kind),
+            // The crate looks at a lone last byte before all others; ours is the leftmost fault.
+            (Some((Base64Kind::Byte, index)), Some((Base64Kind::Byte, Some(last))))
+                if last + 1 == text.len() && text.len() % 4 == 1 => prop_assert!(index <= last),
             (ours, crates) => prop_assert_eq!(ours, crates.map(|(kind, index)| (kind, index.unwrap_or_default()))),
         }
     }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from playhead.errors import NoDeviceError, UsageError
+from playhead.stream.saving import is_device
 
 if TYPE_CHECKING:
     from playhead.playback import Sink
@@ -36,6 +37,7 @@ def file_to_write(path: Path, *, option: str) -> Path:
     """Check early, before a server is asked for anything, that `path` can be a file."""
     if path.is_dir():
         raise UsageError(f"{option}: expected a file, got the folder {path}; add a file name")
+    is_device(path)  # raises for what a file must not replace
     if not path.parent.is_dir():
         raise UsageError(f"{option}: cannot write {path}: there is no folder {path.parent}")
     return path

@@ -5,13 +5,14 @@ from __future__ import annotations
 import secrets
 import wave
 from functools import partial
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import BinaryIO
 
 from playhead.errors import PlaybackError
 from playhead.playback.feed import PcmFeed
 from playhead.playback.threads import run_thread
+from playhead.stream.saving import is_device
 
 TAKE_FRAMES = 8192
 MAX_DATA_BYTES = 0xFFFF_FFFF - 64
@@ -33,15 +34,23 @@ class WaveSink:
         return f"wave:{self._path}"
 
     async def play(self, feed: PcmFeed) -> None:
-        """See `Sink.play`. Raises `OSError` where the file cannot be written, `PlaybackError` past 4 GiB."""
+        """See `Sink.play`. Raises `OSError` where the file cannot be written, `UsageError` where the path is
+        no file's, `PlaybackError` past 4 GiB."""
         await run_thread(partial(self._write, feed), wake=feed.close)
 
     def _write(self, feed: PcmFeed) -> None:
+        if is_device(self._path):
+            with self._path.open("wb") as device:
+                _write_wave(device, feed)
+            return
         part = self._path.with_name(f".{self._path.name}.{secrets.token_hex(4)}.part")
         try:
             with part.open("xb") as file:
                 _write_wave(file, feed)
             part.replace(self._path)
+        except OSError as error:
+            error.filename = fspath(self._path)  # the name that was given; a full disk names none
+            raise
         finally:
             part.unlink(missing_ok=True)
 

@@ -86,6 +86,14 @@ def test_a_broken_stream_raises_its_own_error_after_the_sound_before_it(name: st
         assert len(pcm) > FRAMES[name], "most of the sound was there before the break"
 
 
+@pytest.mark.parametrize("name", MUSIC)
+@pytest.mark.parametrize("size", [1, 3, 16, 40])
+def test_a_stream_that_breaks_in_its_first_bytes_is_broken_and_not_a_bad_format(name: str, size: int) -> None:
+    with pytest.raises(StreamBrokenError) as caught:
+        decode(ScriptedReader((DATA / name).read_bytes()[:size], error=BROKEN))
+    assert caught.value is BROKEN
+
+
 @pytest.mark.parametrize(
     ("name", "bytes_needed"),
     [

@@ -77,7 +77,12 @@ def open_decoder(
     Raises `UnsupportedFormatError` where it is nothing that is decoded here, and the stream's own error.
     """
     head = source.peek(SNIFF_BYTES)
-    found = identify(head, mime_type=mime_type, uri=uri)
+    try:
+        found = identify(head, mime_type=mime_type, uri=uri)
+    except UnsupportedFormatError:
+        if source.broken is not None and len(head) < SNIFF_BYTES:
+            raise source.broken from None  # the head was cut off: that is the reason
+        raise
     if found.raw is not None:
         return RawPcmDecoder(source, found.raw, size_bytes=size_bytes)
     source.search_bytes = SEARCH_BYTES.get(found.format, HEADER_BYTES)
@@ -109,6 +114,8 @@ class MiniaudioDecoder:
                 _lib.ma_decoder_uninit(self._decoder)
             raise source.failure
         if result != _lib.MA_SUCCESS:
+            if source.broken is not None:
+                raise source.broken
             raise UnsupportedFormatError(
                 f"the stream begins like {self._name}, but no {self._name} could be decoded from it "
                 f"(miniaudio's result {result}): it is damaged, cut off, or something else"

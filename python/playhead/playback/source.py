@@ -74,6 +74,12 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         return error
 
     @property
+    def broken(self) -> Exception | None:
+        """What ends the bytes early, as `failure`, or what will once those in hand are read: a decoder that
+        stops before them was cut off by it."""
+        return self.failure or self._deferred
+
+    @property
     def sound_bytes(self) -> int:
         """Bytes taken from the reader so far, without what was skipped (tags and pictures)."""
         return self._taken_bytes - self._skipped_bytes

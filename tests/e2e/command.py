@@ -59,3 +59,20 @@ def start(arguments: Sequence[str | Path]) -> subprocess.Popen[bytes]:
         stderr=subprocess.PIPE,
         env=environment(),
     )
+
+
+def shell(line: str, cwd: Path | None = None) -> Outcome:
+    """Run a line of shell in which `playhead` is the command, for what only a shell can do to it."""
+    line = f'playhead() {{ {shlex.join(PLAYHEAD)} "$@"; }}; {line}'
+    done = subprocess.run(
+        ["bash", "-c", line],
+        capture_output=True,
+        cwd=cwd,
+        env=environment(),
+        timeout=HANG_SECONDS,
+        check=False,
+    )
+    stderr = done.stderr.decode("utf-8")
+    assert "Traceback" not in stderr, stderr
+    assert "internal error" not in stderr, stderr
+    return Outcome(code=done.returncode, stdout=done.stdout, stderr=stderr)

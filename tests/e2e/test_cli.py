@@ -13,7 +13,7 @@ import pytest
 
 from playhead.cli.app import run
 from playhead.servers.audio.library import Library
-from tests.e2e.command import AUDIO_SERVER, HANG_SECONDS, playhead, start
+from tests.e2e.command import AUDIO_SERVER, HANG_SECONDS, playhead, shell, start
 
 MUSIC = Path(__file__).parents[2] / "python" / "playhead" / "servers" / "audio" / "music"
 DATA = Path(__file__).parents[1] / "data"
@@ -71,6 +71,13 @@ def test_read_saves_what_a_tool_links_to_and_reports_it(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["music.mp3"]
 
 
+def test_read_to_a_dash_is_read_to_stdout(tmp_path: Path) -> None:
+    done = playhead("read", AUDIO_SERVER, "musicPlayer", "query=first", "-o", "-", cwd=tmp_path)
+    assert done.code == 0, done.stderr
+    assert done.stdout == (MUSIC / "first-light.mp3").read_bytes()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_read_writes_to_a_pipe_where_no_file_is_named() -> None:
     done = playhead("read", AUDIO_SERVER, "musicPlayer", "query=first")
     assert done.code == 0
@@ -112,6 +119,11 @@ def test_the_library_of_the_demo_is_the_shipped_one() -> None:
     ("arguments", "says"),
     [
         (["play", "no-such-file.mp3"], "no such file"),
+        (["play", "."], "not a file with sound"),
+        (
+            ["read", AUDIO_SERVER, "musicPlayer", "-o", "x", "--page-size", "1GiB"],
+            "--page-size: expected 1 to",
+        ),
         (["call", AUDIO_SERVER, "set_volume", "volume"], "key=value"),
         (["call", AUDIO_SERVER, "set_volume", "a=1", "--args", "{}"], "not both"),
         (["call", AUDIO_SERVER, "set_volume", "--args", "[1]"], "JSON object"),
@@ -188,10 +200,71 @@ def test_a_tool_or_resource_that_fails_exits_with_1(arguments: list[str], says: 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_server_that_hangs_is_given_up_after_the_timeout() -> None:
+    done = playhead(
+        "tools", shlex.join([sys.executable, "-c", "import sys; sys.stdin.read()"]), "--timeout", "0.5"
+    )
+    assert "did not finish the handshake in 0.5 s" in done.stderr
+    assert done.code == 3
+
+
+def test_a_cap_that_is_hit_in_the_first_bytes_is_what_play_says() -> None:
+    done = playhead("play", AUDIO_SERVER, "musicPlayer", "query=first", "--sink", "null", "--max-bytes", "1")
+    assert "--max-bytes" in done.stderr
+    assert done.code == 1
+
+
 def test_a_failure_is_in_the_json_too() -> None:
     done = playhead("call", AUDIO_SERVER, "set_volume", "volume=400", "--json")
     assert done.code == 1
     assert done.json["error"]["type"] == "ToolFailedError"
+
+
+# --- what a shell does to the streams ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("playhead tools SERVER | true; exit ${PIPESTATUS[0]}", 1),
+        ("playhead --help | true; exit ${PIPESTATUS[0]}", 1),
+        ("playhead tools SERVER --json >&-", 0),
+        ("playhead read SERVER musicPlayer query=first >&-", 0),
+        ("playhead tools SERVER <&- >&- 2>&-", 0),
+        ("playhead tools nosuch 2>&-", 3),
+    ],
+)
+def test_closed_streams_change_nothing_but_what_is_shown(line: str, code: int) -> None:
+    assert shell(line.replace("SERVER", shlex.quote(AUDIO_SERVER))).code == code
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full here")
+@pytest.mark.parametrize(
+    "line", ["tools SERVER", "tools SERVER --json", "read SERVER musicPlayer query=first", "--help"]
+)
+def test_a_full_disk_behind_stdout_is_named_and_exits_with_1(line: str) -> None:
+    done = shell(f"playhead {line.replace('SERVER', shlex.quote(AUDIO_SERVER))} >/dev/full")
+    assert "stdout: No space left on device" in done.stderr
+    assert done.code == 1
+
+
+def test_an_exit_code_is_kept_where_stderr_is_full() -> None:
+    assert shell("playhead tools nosuch 2>/dev/full").code == 3
+
+
+def test_an_ascii_terminal_is_not_sent_what_it_cannot_show() -> None:
+    done = shell("LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 playhead demo --sink null")
+    assert done.code == 0, done.stderr
+    assert done.stdout.isascii()
+
+
+def test_a_pipe_with_a_name_is_not_replaced_by_the_file(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    done = playhead("read", AUDIO_SERVER, "musicPlayer", "query=first", "-o", fifo)
+    assert "expected a file" in done.stderr
+    assert done.code == 2
+    assert fifo.is_fifo()
 
 
 # --- Ctrl-C -----------------------------------------------------------------------------------------

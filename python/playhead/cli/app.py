@@ -19,9 +19,10 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
-serve_app = typer.Typer(no_args_is_help=True, help="Run one of the example servers.")
+serve_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Run one of the example servers.")
 app.add_typer(serve_app, name="serve")
 
 app.command("demo")(demo.demo)
@@ -56,10 +57,12 @@ def run(arguments: Sequence[str]) -> int:
         app(list(arguments), prog_name="playhead")
     except SystemExit as exit:
         return exit.code if isinstance(exit.code, int) else EXIT_DONE
-    except PlayheadError as error:
-        return fail(error, Terminal(json_output="--json" in arguments), {})
     except BrokenPipeError:
         return stdout_left()
+    except (PlayheadError, OSError) as error:
+        if isinstance(error, OSError):  # of the help, or of the report: a command's own are caught in it
+            error.filename = error.filename or "stdout"
+        return fail(error, Terminal(json_output="--json" in arguments), {})
     except Exception as error:
         if "PLAYHEAD_TRACEBACK" in os.environ:
             raise

@@ -10,7 +10,7 @@ from playhead.cli import parameters as p
 from playhead.cli.listening import listen
 from playhead.cli.runner import EXIT_DONE, Report, run_command
 from playhead.cli.sinks import make_sink
-from playhead.cli.targets import raise_tool_error
+from playhead.cli.targets import connected, is_sound, raise_tool_error
 from playhead.cli.terminal import Terminal
 
 
@@ -31,13 +31,12 @@ def call(
 ) -> None:
     """Call a tool and show its answer; sound is played."""
     tool_arguments = p.parse_arguments(pairs, arguments)
-    speaker = make_sink(sink, real_time=True)
+    speaker = make_sink(sink, real_time=False)
 
     async def command(terminal: Terminal, report: Report) -> int:
         from playhead.cli.showing import shown
-        from playhead.client import connect
 
-        async with connect(server, config=config) as session:
+        async with connected(server, config=config, timeout=timeout) as session:
             result = await session.call_tool(tool, tool_arguments, timeout=timeout)
             report["tool"] = tool
             report["result"] = result.raw
@@ -45,7 +44,7 @@ def call(
             for block in result.blocks:
                 terminal.show(shown(block))
             if not quiet and not json_output:
-                for media in result.media:
+                for media in filter(is_sound, result.media):
                     await listen(media, speaker, terminal, report)
         return EXIT_DONE
 

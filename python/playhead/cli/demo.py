@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import trio
 import typer
-from rich.table import Table
 
 from playhead.cli import parameters as p
 from playhead.cli.listening import listen
@@ -31,7 +30,7 @@ def demo(
     ] = False,
     json_output: p.Json = False,
 ) -> None:
-    """Ask the example audio server for music and play it while it arrives."""
+    """Ask the example server for music and play it while it arrives."""
 
     async def command(terminal: Terminal, report: Report) -> int:
         from playhead.client import connect
@@ -104,7 +103,4 @@ def _summarise(terminal: Terminal, report: Report) -> None:
         "underruns": str(report["underruns"]),
         "PCM sha256": f"{str(report['pcm_sha256'])[:16]}… {verdict}" if report["pcm_sha256"] else verdict,
     }
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in rows.items():
-        table.add_row(name, value)
-    terminal.out.print(table, soft_wrap=False)
+    terminal.show_rows(rows.items())

@@ -29,13 +29,16 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on std
 Timeout = Annotated[
     float | None,
     typer.Option(
-        "--timeout", min=0.001, metavar="SECONDS", help="How long one answer may take, from its last byte."
+        "--timeout",
+        min=0.001,
+        metavar="SECONDS",
+        help="How long one answer may take, from its last byte; the handshake too.",
     ),
 ]
 Pairs = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[KEY=VALUE]...",
+        metavar="KEY=VALUE",
         help="Arguments of the tool: JSON where the value parses, else a string.",
         show_default=False,
     ),

@@ -13,7 +13,7 @@ from playhead.cli.listening import listen
 from playhead.cli.progress import clock
 from playhead.cli.runner import EXIT_DONE, Report, run_command
 from playhead.cli.sinks import make_sink
-from playhead.cli.targets import find_media, stream_options
+from playhead.cli.targets import connected, find_media, stream_options
 from playhead.cli.terminal import Terminal
 from playhead.errors import UsageError
 
@@ -22,7 +22,7 @@ def play(
     server: Annotated[str, typer.Argument(metavar="SERVER|FILE", help="A server, or a local file.")],
     what: Annotated[
         str | None,
-        typer.Argument(metavar="[WHAT]", help="A URI, or a tool (its first playable link or blob)."),
+        typer.Argument(metavar="WHAT", help="A URI, or a tool (its first playable link or blob)."),
     ] = None,
     pairs: p.Pairs = None,
     arguments: p.ArgsJson = None,
@@ -55,8 +55,9 @@ def play(
     tool_arguments = p.parse_arguments(pairs, arguments)
     speaker = make_sink(sink, real_time=real_time)
     if what is None and not Path(server).is_file():
+        kind = "not a file with sound" if Path(server).exists() else "no such file"
         raise UsageError(
-            f"{server!r}: no such file; to play from a server say what:"
+            f"{server!r}: {kind}; to play from a server say what:"
             " playhead play SERVER WHAT (a URI, or a tool and its arguments)"
         )
 
@@ -68,9 +69,7 @@ def play(
 
                 await listen(FileMedia(Path(server)), speaker, terminal, report)
             else:
-                from playhead.client import connect
-
-                async with connect(server, config=config) as session:
+                async with connected(server, config=config, timeout=timeout) as session:
                     media = await find_media(session, what, tool_arguments, playable=True)
                     await listen(media, speaker, terminal, report, options=options)
         finally:

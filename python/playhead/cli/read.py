@@ -15,8 +15,8 @@ from playhead.cli.progress import human_bytes, live_line
 from playhead.cli.reports import stream_report
 from playhead.cli.runner import EXIT_DONE, Report, run_command
 from playhead.cli.sinks import file_to_write
-from playhead.cli.targets import find_media, stream_options
-from playhead.cli.terminal import Terminal
+from playhead.cli.targets import connected, find_media, stream_options
+from playhead.cli.terminal import Terminal, naming_stdout
 from playhead.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,7 +42,11 @@ def read(
     max_bytes: p.MaxBytes = None,
     json_output: p.Json = False,
 ) -> None:
-    """Read a resource in byte ranges and save it; a file appears only when it is whole."""
+    """Read a resource in byte ranges and save it.
+
+    The file appears only when it is whole. A device such as /dev/null is written to as it is; `-o -` is
+    stdout.
+    """
     options = stream_options(
         strategy=strategy,
         page_size=page_size,
@@ -54,6 +58,8 @@ def read(
         max_bytes=max_bytes,
     )
     tool_arguments = p.parse_arguments(pairs, arguments)
+    if output in {Path("-"), Path("/dev/stdout")}:
+        output = None
     if output is None and json_output:
         raise UsageError("--json needs -o FILE: the bytes and the report can't share stdout")
     if output is None and sys.stdout.isatty():
@@ -62,10 +68,8 @@ def read(
         file_to_write(output, option="-o")
 
     async def command(terminal: Terminal, report: Report) -> int:
-        from playhead.client import connect
-
         started = trio.current_time()
-        async with connect(server, config=config) as session:
+        async with connected(server, config=config, timeout=timeout) as session:
             media = await find_media(session, what, tool_arguments, playable=False)
             async with media.open(options) as stream:
                 try:
@@ -89,8 +93,10 @@ async def _save(stream: RangeStream, output: Path | None) -> str:
     async for chunk in stream:
         digest.update(chunk)
         # Abandoned on Ctrl-C: the other end of the pipe may never read again.
-        await trio.to_thread.run_sync(sys.stdout.buffer.write, chunk, abandon_on_cancel=True)
-    await trio.to_thread.run_sync(sys.stdout.buffer.flush, abandon_on_cancel=True)
+        with naming_stdout():
+            await trio.to_thread.run_sync(sys.stdout.buffer.write, chunk, abandon_on_cancel=True)
+    with naming_stdout():
+        await trio.to_thread.run_sync(sys.stdout.buffer.flush, abandon_on_cancel=True)
     return digest.hexdigest()
 
 

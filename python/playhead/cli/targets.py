@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import mimetypes
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from playhead.cli.parameters import parse_pairs, parse_size
 from playhead.cli.terminal import escape_line
-from playhead.errors import ProtocolError, ToolFailedError
+from playhead.errors import ProtocolError, ToolFailedError, UsageError
+from playhead.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from playhead.client import BytesMedia, CallResult, ResourceMedia, Session
@@ -16,6 +21,28 @@ if TYPE_CHECKING:
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 """RFC 3986, section 3.1. A tool's name has no colon in it (SEP-986)."""
+
+
+_OPTIONS: Final = {
+    "strategy": "--strategy",
+    "page_bytes": "--page-size",
+    "in_flight": "--in-flight",
+    "capacity_bytes": "--capacity",
+    "size_bytes": "--size",
+    "timeout": "--timeout",
+    "max_bytes": "--max-bytes",
+}
+
+
+def connected(
+    server: str, *, config: Path | None, timeout: float | None
+) -> AbstractAsyncContextManager[Session]:
+    """`playhead.connect`; `--timeout` is for the handshake too: one server hangs, npx fetches another."""
+    from playhead.client import connect
+
+    if timeout is None:
+        return connect(server, config=config)
+    return connect(server, config=config, limits=replace(DEFAULT_LIMITS, handshake_seconds=timeout))
 
 
 def stream_options(
@@ -42,7 +69,11 @@ def stream_options(
         "timeout": timeout,
         "max_bytes": parse_size(max_bytes, option="--max-bytes") if max_bytes else None,
     }
-    return StreamOptions(**{name: value for name, value in given.items() if value is not None})
+    try:
+        return StreamOptions(**{name: value for name, value in given.items() if value is not None})
+    except UsageError as error:
+        name, _, rest = str(error).partition(":")
+        raise UsageError(f"{_OPTIONS.get(name, name)}:{rest}") from error
 
 
 def is_uri(what: str) -> bool:
@@ -69,7 +100,18 @@ async def find_media(
         raise ProtocolError(
             f"expected {wanted} in the answer of tool {what!r}, got {came}; `playhead call` shows the answer"
         )
-    return found[0]
+    return next(filter(is_sound, found), found[0]) if playable else found[0]
+
+
+def is_sound(media: ResourceMedia | BytesMedia) -> bool:
+    """Whether `media` says that it is sound: by its MIME type, or by its name where the type says nothing.
+
+    A tool may link to a cover or a text beside the music; nobody wants to hear those.
+    """
+    kind = (media.mime_type or "application/octet-stream").lower()
+    if kind.startswith("application/octet-stream"):
+        kind = mimetypes.guess_type(media.uri or "")[0] or kind
+    return kind.startswith(("audio/", "application/ogg"))
 
 
 def raise_tool_error(tool: str, result: CallResult) -> None:

@@ -7,11 +7,15 @@ right to left. `escape` shows them instead of sending them; everything the CLI p
 from __future__ import annotations
 
 import json
+import os
 import sys
 import unicodedata
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TextIO
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 _KEPT: Final = frozenset("\n\t")
@@ -47,13 +51,43 @@ def _shown(char: str) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the caller. Rich would raise SystemExit, which trio wraps in groups on its way out."""
+        raise  # the BrokenPipeError that rich is handling
+
+
+def give_up(stream: TextIO) -> None:
+    """Drop what Python still holds for `stream`: it would be tried again at exit, with a traceback."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    """Write to stderr. Where it is full or gone, nobody can be told, and the exit code still says it."""
+    try:
+        yield
+    except OSError:
+        give_up(sys.stderr)
+
+
+@contextmanager
+def naming_stdout() -> Iterator[None]:
+    """Give the `OSError` of a write to stdout (a full disk) the name of where it went."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or "stdout"
+        raise
+
+
 class Terminal:
     """Where one command writes: results to stdout, everything else to stderr."""
 
     def __init__(self, *, json_output: bool) -> None:
         self.json_output = json_output
-        self.out = Console(highlight=False, soft_wrap=True)
-        self.err = Console(stderr=True, highlight=False)
+        self.out = _Console(highlight=False, soft_wrap=True)
+        self.err = _Console(stderr=True, highlight=False)
 
     @property
     def is_live(self) -> bool:
@@ -63,18 +97,33 @@ class Terminal:
     def say(self, text: str, *, style: str = "") -> None:
         """A remark for the person watching; silent where the output is for a program."""
         if not self.json_output:
-            self.err.print(Text(escape(text), style=style))
+            with _telling():
+                self.err.print(Text(escape(text), style=style))
 
     def show(self, text: str) -> None:
         """A part of the result, on stdout; silent with `--json`, which prints one object at the end."""
         if not self.json_output:
-            self.out.print(Text(escape(text)))
+            with naming_stdout():
+                self.out.print(Text(escape(text)))
+
+    def show_rows(self, rows: Iterable[tuple[str, str]]) -> None:
+        """Two columns of the result, like `show`; names are folded where they are too wide, never cut."""
+        if not self.json_output:
+            table = Table(box=None, show_header=False, pad_edge=False)
+            table.add_column(overflow="fold")
+            table.add_column(overflow="fold")
+            for name, text in rows:
+                table.add_row(Text(escape_line(name)), Text(escape(text)))
+            with naming_stdout():
+                self.out.print(table, soft_wrap=False)
 
     def fail(self, text: str) -> None:
         """What went wrong, on stderr."""
-        self.err.print(Text.assemble(("error: ", "bold red"), escape(text)), soft_wrap=True)
+        with _telling():
+            self.err.print(Text.assemble(("error: ", "bold red"), escape(text)), soft_wrap=True)
 
     def print_json(self, value: dict[str, Any]) -> None:
         """The one JSON object of `--json`: ASCII, so that no terminal can be addressed through it."""
-        sys.stdout.write(json.dumps(value, ensure_ascii=True, default=str) + "\n")
-        sys.stdout.flush()
+        with naming_stdout():
+            sys.stdout.write(json.dumps(value, ensure_ascii=True, default=str) + "\n")
+            sys.stdout.flush()

@@ -217,7 +217,8 @@ async def hold(
     if scope.cancelled_caught and not started:
         raise ConnectError(
             f"{opener.server} did not finish the {phase} in {allowed:g} s{opened.diagnosis()};"
-            f" is it the right server, and does it speak MCP? (Limits.{phase}_seconds)"
+            f" is it the right server, does it speak MCP, and does it need longer than --timeout"
+            f" (Limits.{phase}_seconds)?"
         )
 
 

@@ -8,13 +8,15 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.faults import hostile_servers
-from tests.faults.hostile_runs import ROOT, left_of, run_against
+from tests.faults.hostile_runs import ROOT, Run, left_of, run_against
 
 PEAK_BYTES = 400_000_000
 RAW_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -108,10 +110,25 @@ def test_every_hostile_server_has_a_row() -> None:
     assert set(ROWS) == set(hostile_servers.names())
 
 
+@pytest.fixture(scope="module")
+def runs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[Run]]]:
+    """The selected rows, two at a time: half of a row is waiting, and each is measured in its own process."""
+    folder = tmp_path_factory.mktemp("hostile")
+    parameters = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+    names = [name for found in parameters if (name := found.get("name")) in ROWS]
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        yield {name: pool.submit(run_against, name, folder) for name in names}
+        pool.shutdown(cancel_futures=True)
+
+
 @pytest.mark.parametrize("name", ROWS)
-def test_a_hostile_server_costs_bounded_memory_and_ends_in_a_typed_error(name: str, tmp_path: Path) -> None:
+def test_a_hostile_server_costs_bounded_memory_and_ends_in_a_typed_error(
+    name: str, runs: dict[str, Future[Run]]
+) -> None:
     expected = ROWS[name]
-    run = run_against(name, tmp_path)
+    run = runs[name].result()
 
     assert re.search(f"^({expected.says})", run.output, re.MULTILINE), run.output
     assert run.exit_code == expected.exit_code, run.output

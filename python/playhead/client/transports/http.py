@@ -173,6 +173,8 @@ class OneRequestClient(httpx2.AsyncClient):
             if call.request_id is not None:
                 return await self._answered(request, how, call, call.request_id)
             response = await super().send(request, **how)
+            if request.method == "GET" and response.status_code < 300:
+                return self._listening(response)
             if request.method == "POST" and response.next_request is None:
                 response = await _read_off(response)
         except (httpx2.RequestError, OAuthFlowError, OSError, PlayheadError) as error:
@@ -240,10 +242,9 @@ class OneRequestClient(httpx2.AsyncClient):
                 broken=lambda why: self._observer.fail(request_id, why),
                 closed=lambda: self._forget(request_id),
                 place=place_of(str(response.request.url)),
+                limits=self._limits_of_session,
             )
-            return httpx2.Response(
-                response.status_code, headers=response.headers, stream=due.body, request=response.request
-            )
+            return _with_body(response, due.body)
         allowed = self._limits_of_session.message_bytes if response.status_code < 300 else ERROR_BODY_BYTES
         try:
             content = await read_at_most(response, allowed, touched=lambda: self._observer.touch(request_id))
@@ -269,6 +270,19 @@ class OneRequestClient(httpx2.AsyncClient):
         return httpx2.Response(
             response.status_code, headers=headers, content=content, request=response.request
         )
+
+    def _listening(self, response: httpx2.Response) -> httpx2.Response:
+        """The server's own stream of events, which no request waits for."""
+        body = WatchedBody(
+            response,
+            touched=lambda: None,
+            broken=lambda _why: None,
+            closed=lambda: None,
+            place=place_of(str(response.request.url)),
+            limits=self._limits_of_session,
+            drains=False,
+        )
+        return _with_body(response, body)
 
     def _failed(self, request: httpx2.Request, call: Call, error: PlayheadError) -> httpx2.Response:
         if call.request_id is not None:
@@ -313,6 +327,12 @@ class Call:
             message.get("id") if method is not None else None,
             message["params"]["requestId"] if method == "notifications/cancelled" else None,
         )
+
+
+def _with_body(response: httpx2.Response, body: WatchedBody) -> httpx2.Response:
+    return httpx2.Response(
+        response.status_code, headers=response.headers, stream=body, request=response.request
+    )
 
 
 async def _read_off(response: httpx2.Response) -> httpx2.Response:

@@ -9,8 +9,9 @@ from typing import Final
 import httpx2
 import trio
 
+from playhead.client.transports.event_values import EventValues
 from playhead.errors import ConnectionLostError, LimitError, PlayheadError
-from playhead.limits import KIB
+from playhead.limits import KIB, Limits
 
 DRAIN_BYTES: Final = 64 * KIB
 DRAIN_SECONDS: Final = 0.5
@@ -64,19 +65,30 @@ class WatchedBody(httpx2.AsyncByteStream):
         broken: Callable[[PlayheadError], None],
         closed: Callable[[], None],
         place: str,
+        limits: Limits,
+        drains: bool = True,
     ) -> None:
+        """`drains` says whether the stream ends by itself soon after it was left."""
         self._response = response
         self._chunks = _chunks_of(response)
         self._touched = touched
         self._broken = broken
         self._closed = closed
         self._place = place
-        self._over = False
+        self._values = EventValues()
+        self._allowed_values = limits.json_values
+        self._over = not drains
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             async for chunk in self._chunks:
                 self._touched()
+                self._values.feed(chunk)
+                if self._values.most > self._allowed_values:
+                    self._over = True
+                    self._broken(self._too_many())
+                    # The SDK's own kind of error for an event that cannot be had: it gives the stream up.
+                    raise httpx2.SSEError("an event holds too many values")
                 yield chunk
         except httpx2.TransportError as error:
             self._over = True
@@ -97,6 +109,15 @@ class WatchedBody(httpx2.AsyncByteStream):
             self._closed()
             await self._chunks.aclose()
             await self._response.aclose()
+
+    def _too_many(self) -> LimitError:
+        return LimitError(
+            f"expected an event of at most {self._allowed_values} values from {self._place} (limit"
+            f" json_values), got {self._values.most} or more; ask for smaller pages, or raise the limit",
+            limit="json_values",
+            allowed=self._allowed_values,
+            got=self._values.most,
+        )
 
     async def abandon(self) -> None:
         """Close the connection under a reader that still waits: for it the stream breaks off."""

@@ -11,6 +11,7 @@ from typing import Any
 import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve
+from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
 
@@ -25,7 +26,7 @@ class CountedServer:
 
 @asynccontextmanager
 async def counted_http(
-    server: MCPServer, *, json_response: bool, port: int = 0
+    server: MCPServer | Server[Any], *, json_response: bool, port: int = 0
 ) -> AsyncIterator[CountedServer]:
     """Serve until the context is left; nothing stays behind on the port."""
     counted = CountedServer()

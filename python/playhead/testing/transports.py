@@ -8,16 +8,16 @@ see `peers.relay_command`.)
     async def test_conformance(check):
         await check(factory)
 
-Each check opens a connection of its own, in the era that the SDK negotiates over it, and raises
+Each check opens a connection of its own, in the era `mode` (default: what the SDK negotiates), and raises
 AssertionError, or trio.TooSlowError when something that must come does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import mcp_types as types
 import trio
@@ -28,7 +28,15 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 Factory = Callable[[Server[Any]], AbstractAsyncContextManager[Transport]]
-Check = Callable[[Factory], Awaitable[None]]
+
+
+class Check(Protocol):
+    """One law. `mode` is the protocol era, as `mcp.Client` takes it."""
+
+    __name__: str
+
+    async def __call__(self, factory: Factory, *, mode: str = "auto") -> None: ...
+
 
 PATIENCE_SECONDS = 30.0
 """For what must come. Generous: it is spent only by a transport that fails the check."""
@@ -56,8 +64,8 @@ class Peer:
                 text = rest
             case "big":
                 text = "x" * int(rest)
-            case "length":
-                text = str(len(rest))
+            case "padding":
+                text = str(len(str((params.meta or {}).get("padding", ""))))
             case "awkward":
                 text = AWKWARD_TEXT
             case "fail":
@@ -85,27 +93,29 @@ class Peer:
 
 
 @asynccontextmanager
-async def _connected(factory: Factory, peer: Peer) -> AsyncIterator[ClientSession]:
+async def _connected(factory: Factory, peer: Peer, mode: str) -> AsyncIterator[ClientSession]:
     with trio.fail_after(PATIENCE_SECONDS):
-        async with factory(peer.server()) as transport, Client(transport, cache=None) as client:
+        async with factory(peer.server()) as transport, Client(transport, cache=None, mode=mode) as client:
             yield client.session
 
 
-async def _read(session: ClientSession, uri: str) -> str:
-    result = await session.read_resource(uri)
+async def _read(session: ClientSession, uri: str, *, padding: str = "") -> str:
+    # Not in the URI: over HTTP, the newest revision repeats that in a header.
+    meta: Any = {"padding": padding} if padding else None
+    result = await session.read_resource(uri, meta=meta)
     assert isinstance(result, types.ReadResourceResult)
     (content,) = result.contents
     assert isinstance(content, types.TextResourceContents)
     return content.text
 
 
-async def a_request_is_answered(factory: Factory) -> None:
+async def a_request_is_answered(factory: Factory, *, mode: str = "auto") -> None:
     """One question, its answer."""
-    async with _connected(factory, Peer()) as session:
+    async with _connected(factory, Peer(), mode) as session:
         assert await _read(session, "echo://hello") == "hello"
 
 
-async def answers_find_their_requests(factory: Factory) -> None:
+async def answers_find_their_requests(factory: Factory, *, mode: str = "auto") -> None:
     """Sixteen reads in flight; the first is answered last, and each gets its own answer."""
     peer = Peer()
     answers: dict[str, str] = {}
@@ -113,7 +123,7 @@ async def answers_find_their_requests(factory: Factory) -> None:
     async def ask(session: ClientSession, uri: str) -> None:
         answers[uri] = await _read(session, uri)
 
-    async with _connected(factory, peer) as session, trio.open_nursery() as nursery:
+    async with _connected(factory, peer, mode) as session, trio.open_nursery() as nursery:
         nursery.start_soon(ask, session, "hold://first")
         await peer.anyone_started.wait()
         async with trio.open_nursery() as others:
@@ -124,27 +134,27 @@ async def answers_find_their_requests(factory: Factory) -> None:
     assert answers == {"hold://first": "first"} | {f"echo://{n}": str(n) for n in range(15)}
 
 
-async def a_big_answer_arrives_whole(factory: Factory) -> None:
+async def a_big_answer_arrives_whole(factory: Factory, *, mode: str = "auto") -> None:
     """8 MiB in one message: far more than any pipe or socket buffer holds."""
-    async with _connected(factory, Peer()) as session:
+    async with _connected(factory, Peer(), mode) as session:
         assert len(await _read(session, f"big://{8 << 20}")) == 8 << 20
 
 
-async def a_big_request_arrives_whole(factory: Factory) -> None:
+async def a_big_request_arrives_whole(factory: Factory, *, mode: str = "auto") -> None:
     """1 MiB on the way out."""
-    async with _connected(factory, Peer()) as session:
-        assert await _read(session, "length://" + "y" * (1 << 20)) == str(1 << 20)
+    async with _connected(factory, Peer(), mode) as session:
+        assert await _read(session, "padding://", padding="y" * (1 << 20)) == str(1 << 20)
 
 
-async def awkward_text_is_carried_unchanged(factory: Factory) -> None:
+async def awkward_text_is_carried_unchanged(factory: Factory, *, mode: str = "auto") -> None:
     """Newlines, line separators, NUL and characters outside the first plane are data, not framing."""
-    async with _connected(factory, Peer()) as session:
+    async with _connected(factory, Peer(), mode) as session:
         assert await _read(session, "awkward://") == AWKWARD_TEXT
 
 
-async def an_error_fails_its_own_request_only(factory: Factory) -> None:
+async def an_error_fails_its_own_request_only(factory: Factory, *, mode: str = "auto") -> None:
     """The code and message come through, and the session goes on."""
-    async with _connected(factory, Peer()) as session:
+    async with _connected(factory, Peer(), mode) as session:
         came: types.ErrorData | None = None
         try:
             await _read(session, "fail://out of tape")
@@ -155,10 +165,10 @@ async def an_error_fails_its_own_request_only(factory: Factory) -> None:
         assert await _read(session, "echo://on") == "on"
 
 
-async def a_cancelled_request_is_cancelled_at_the_server(factory: Factory) -> None:
+async def a_cancelled_request_is_cancelled_at_the_server(factory: Factory, *, mode: str = "auto") -> None:
     """Cancelling the caller reaches the handler, and the session goes on."""
     peer = Peer()
-    async with _connected(factory, peer) as session:
+    async with _connected(factory, peer, mode) as session:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_read, session, "hold://x")
             await peer.anyone_started.wait()
@@ -168,18 +178,18 @@ async def a_cancelled_request_is_cancelled_at_the_server(factory: Factory) -> No
         assert await _read(session, "echo://on") == "on"
 
 
-async def leaving_in_the_middle_of_a_request_ends_it(factory: Factory) -> None:
+async def leaving_in_the_middle_of_a_request_ends_it(factory: Factory, *, mode: str = "auto") -> None:
     """A session that is cancelled while it waits can be left."""
     peer = Peer()
     with trio.CancelScope() as scope:
-        async with _connected(factory, peer) as session, trio.open_nursery() as nursery:
+        async with _connected(factory, peer, mode) as session, trio.open_nursery() as nursery:
             nursery.start_soon(_read, session, "hold://x")
             await peer.anyone_started.wait()
             scope.cancel()
     assert scope.cancelled_caught
 
 
-async def an_exception_of_the_body_comes_out(factory: Factory) -> None:
+async def an_exception_of_the_body_comes_out(factory: Factory, *, mode: str = "auto") -> None:
     """What the user's code raises is not swallowed (task groups may wrap it)."""
 
     class OfTheBodyError(Exception):
@@ -187,7 +197,7 @@ async def an_exception_of_the_body_comes_out(factory: Factory) -> None:
 
     caught = False
     try:
-        async with _connected(factory, Peer()) as session:
+        async with _connected(factory, Peer(), mode) as session:
             await _read(session, "echo://x")
             raise OfTheBodyError  # noqa: TRY301 (from inside the session is the point)
     except* OfTheBodyError:

@@ -26,7 +26,7 @@ class CountedServer:
 
 @asynccontextmanager
 async def counted_http(
-    server: MCPServer | Server[Any], *, json_response: bool, port: int = 0
+    server: MCPServer | Server[Any], *, json_response: bool, port: int = 0, config: Config | None = None
 ) -> AsyncIterator[CountedServer]:
     """Serve until the context is left; nothing stays behind on the port."""
     counted = CountedServer()
@@ -38,7 +38,7 @@ async def counted_http(
             counted.queries.append(scope["query_string"])
         await inner(scope, receive, send)
 
-    config = Config()
+    config = config or Config()
     config.bind = [f"127.0.0.1:{port}"]
     config.accesslog = config.errorlog = None
     config.graceful_timeout = config.shutdown_timeout = 0.1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,17 +146,23 @@ def _over_http(
 
 
 def _tls(config: ServerConfig) -> ssl.SSLContext | bool:
-    if config.tls_verify is False:
-        return False
-    if config.tls_authorities is None and config.tls_certificate is None:
+    if config.tls_verify and config.tls_authorities is None and config.tls_certificate is None:
         return True
-    try:
+    with _naming(config, "authorities", config.tls_authorities):
         context = ssl.create_default_context(cafile=config.tls_authorities)
-        if config.tls_certificate is not None:
+    if not config.tls_verify:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if config.tls_certificate is not None:
+        with _naming(config, "certificate", config.tls_certificate):
             context.load_cert_chain(config.tls_certificate, config.tls_key)
+    return context
+
+
+@contextmanager
+def _naming(config: ServerConfig, key: str, path: str | None) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
-            f"server {config.name!r}: its TLS files can't be used ({error}); check tls.authorities,"
-            " tls.certificate and tls.key"
+            f"server {config.name!r}: tls.{key} {path} can't be used ({error}); expected a file in PEM"
         ) from error
-    return context

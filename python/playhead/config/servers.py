@@ -172,6 +172,10 @@ def _server(name: str, entry: Fields, *, tokens: Path) -> ServerConfig:
             raise ConfigError(f"{entry.where}.headers.{header!r}: holds a control character")
     tls = entry.table("tls")
     tls.only("verify", "authorities", "certificate", "key")
+    if tls.flag("verify") is False and tls.text("authorities") is not None:
+        raise ConfigError(f"{tls.where}: either `verify` is false or `authorities` are named, not both")
+    if tls.text("key") is not None and tls.text("certificate") is None:
+        raise ConfigError(f"{tls.where}.key: belongs to a tls.certificate, and there is none")
     own = entry.table("playhead")
     own.only(
         "range_strategy",

@@ -35,6 +35,7 @@ from playhead.client.groups import bare
 from playhead.client.transports.http_answers import check_answer, check_status, place_of
 from playhead.client.transports.http_body import WatchedBody, read_at_most
 from playhead.client.transports.quiet_url import quiet
+from playhead.client.transports.tls_errors import tls_reason
 from playhead.errors import (
     AccessDeniedError,
     ConnectionLostError,
@@ -357,6 +358,14 @@ def _as_ours(error: Exception, request: httpx2.Request) -> PlayheadError:
         return AccessDeniedError(f"authorization for {place} failed: {type(error).__name__}", status=401)
     # No text of the libraries': an illegal header is quoted there with its value.
     kind = type(error).__name__
+    if (reason := tls_reason(error)) is not None:
+        return ConnectionLostError(f"no connection to {place}: {reason}")
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
         return ConnectionLostError(f"no connection to {place} ({kind}): is the server running there?")
-    return ConnectionLostError(f"the connection to {place} failed before the answer was whole ({kind})")
+    # Since TLS 1.3 a refused client certificate shows at the first read, often without a word.
+    hint = "; does the server want a client certificate (tls.certificate)?" if _read_on_tls(error) else ""
+    return ConnectionLostError(f"the connection to {place} failed before the answer was whole ({kind}){hint}")
+
+
+def _read_on_tls(error: Exception) -> bool:
+    return isinstance(error, httpx2.ReadError) and error.request.url.scheme == "https"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx2
-from mcp.client._memory import InMemoryTransport
+from mcp.client._memory import InMemoryTransport  # no public way from an MCPServer to its streams
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 

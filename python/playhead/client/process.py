@@ -217,4 +217,8 @@ async def _watcher(group: int) -> AsyncIterator[None]:
             with suppress(trio.BrokenResourceError):
                 await watcher.stdin.send_all(b"farewell\n")
             await watcher.stdin.aclose()
-            await watcher.wait()
+            with trio.move_on_after(_REAP_SECONDS):
+                await watcher.wait()
+            if watcher.returncode is None:  # stopped by somebody's SIGSTOP: nothing may wait for it here
+                watcher.kill()
+                await watcher.wait()

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import mcp_types as types
 import trio
 from mcp import Client, ClientSession
-from mcp.client._transport import Transport
+from mcp.client import Transport
 from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError

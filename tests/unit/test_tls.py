@@ -100,9 +100,11 @@ async def test_a_server_that_wants_a_client_certificate_gets_it(files: Files, tm
         "certificate": str(files.client),
         "key": str(files.client_key),
     }
-    async with tls_server(files, wants_client=True) as server:
-        async with connect(entry(tmp_path, server.url, tls)) as session:
-            assert session.server_info is not None
+    async with (
+        tls_server(files, wants_client=True) as server,
+        connect(entry(tmp_path, server.url, tls)) as session,
+    ):
+        assert session.server_info is not None
 
 
 @pytest.mark.parametrize("certificate", ["none", "stranger"])
@@ -119,16 +121,20 @@ async def test_without_the_right_client_certificate_nothing_is_connected(
 
 
 async def test_verify_false_takes_any_certificate(files: Files, tmp_path: Path) -> None:
-    async with tls_server(files) as server:
-        async with connect(entry(tmp_path, server.url, {"verify": False})) as session:
-            assert session.server_info is not None
+    async with (
+        tls_server(files) as server,
+        connect(entry(tmp_path, server.url, {"verify": False})) as session,
+    ):
+        assert session.server_info is not None
 
 
 async def test_verify_false_still_gives_the_client_certificate(files: Files, tmp_path: Path) -> None:
     tls = {"verify": False, "certificate": str(files.client), "key": str(files.client_key)}
-    async with tls_server(files, wants_client=True) as server:
-        async with connect(entry(tmp_path, server.url, tls)) as session:
-            assert session.server_info is not None
+    async with (
+        tls_server(files, wants_client=True) as server,
+        connect(entry(tmp_path, server.url, tls)) as session,
+    ):
+        assert session.server_info is not None
 
 
 @pytest.mark.parametrize("key", ["authorities", "certificate"])

@@ -15,12 +15,12 @@ def tls_reason(error: BaseException) -> str | None:
             return None
         case ssl.SSLCertVerificationError():
             return (
-                f"its certificate is not to be trusted ({found.verify_message}): name the authority that signed"
-                " it in tls.authorities, if you know it"
+                f"its certificate is not to be trusted ({found.verify_message}): name the authority that"
+                " signed it in tls.authorities, if you know it"
             )
         case _:
             said = (getattr(found, "reason", None) or type(found).__name__).replace("_", " ").lower()
             return (
-                f"TLS failed ({said}): does the server speak https there, and does it want a client certificate"
-                " (tls.certificate, tls.key)?"
+                f"TLS failed ({said}): does the server speak https there, and does it want a client"
+                " certificate (tls.certificate, tls.key)?"
             )

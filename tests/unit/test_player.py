@@ -443,6 +443,16 @@ async def test_a_player_that_is_not_open_refuses_to_play() -> None:
     assert player.snapshot().status is Status.IDLE
 
 
+async def test_what_is_no_media_is_refused_and_what_plays_goes_on() -> None:
+    async with Player(fast()) as player:
+        await player.play(media_of("chord.wav"))
+        for wrong in ("song.mp3", Path("song.mp3"), b"bytes", ScriptedReader(b"")):
+            with pytest.raises(UsageError, match="FileMedia"):
+                await player.play(wrong)  # type: ignore[arg-type]  # that is the mistake
+        await player.wait_finished()
+        assert player.snapshot().frames == 32_000
+
+
 async def test_a_player_is_opened_once() -> None:
     async with Player(fast()) as player:
         with pytest.raises(UsageError, match="make another"):

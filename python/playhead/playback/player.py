@@ -82,9 +82,14 @@ class Player:
         """Stop what plays and start `media`; returns when it is accepted, before anything was read.
 
         What goes wrong with it is told by `wait_finished`, by an `ItemError` and in the snapshot. Raises
-        `ClosedError` outside the player's context. Cancelled while the old item stops: the new one has not
-        started.
+        `UsageError` for what is no media, and `ClosedError` outside the player's context. Cancelled while the
+        old item stops: the new one has not started.
         """
+        if not isinstance(media, Media):
+            raise UsageError(
+                "play: expected a media (a link of a result, session.media(uri) or FileMedia(path)), got a "
+                f"{type(media).__name__}"
+            )
         async with self._lock:
             await self._stop_current()
             if self._nursery is None:

@@ -17,6 +17,7 @@ import trio
 from playhead.errors import ClosedError, DecodeError, NoDeviceError, UsageError
 from playhead.playback.formats import PcmFormat
 from playhead.playback.sinks import DeviceSink, NullSink, WaveSink
+from playhead.playback.sinks import device as device_sink
 from playhead.playback.sinks import wave as wave_sink
 from playhead.playback.sinks.callback import Device, play_through_device
 from playhead.testing.sinks import SINK_LAWS, MakeSink, SinkLaw, feed_of, law_name, open_feed, tone
@@ -259,6 +260,14 @@ async def test_no_sound_card_is_one_quiet_error_with_a_remedy(capfd: pytest.Capt
     assert (captured.out, captured.err) == ("", "")
     os.write(2, b"standard error works again\n")
     assert "works again" in capfd.readouterr().err
+
+
+def test_a_program_without_standard_error_can_play(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = os.dup(2)
+    os.close(closed)
+    monkeypatch.setattr(device_sink, "_STDERR", closed)
+    monkeypatch.setattr(device_sink, "Device", lambda format, *, buffer_ms, backends: null_device(format))
+    device_sink.open_device(STEREO).close()
 
 
 def test_a_device_buffer_outside_20_to_60_ms_is_refused() -> None:

@@ -68,7 +68,11 @@ def open_device(format: PcmFormat, *, buffer_ms: int = BUFFER_MS) -> Device:
 @contextmanager
 def _silent_stderr() -> Iterator[None]:
     with _STDERR_LOCK:
-        kept = os.dup(_STDERR)
+        try:
+            kept = os.dup(_STDERR)
+        except OSError:  # closed, as in some services: there is nothing to silence
+            yield
+            return
         nowhere = os.open(os.devnull, os.O_WRONLY)
         try:
             os.dup2(nowhere, _STDERR)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-class SeekableReader(Protocol):
+class SeekableStream(Protocol):
     """What a file view needs of a stream."""
 
     @property
@@ -29,7 +29,7 @@ class StreamFile(io.RawIOBase):
     """
 
     def __init__(
-        self, stream: SeekableReader, *, size_bytes: Callable[[], int | None], timeout: float | None
+        self, stream: SeekableStream, *, size_bytes: Callable[[], int | None], timeout: float | None
     ) -> None:
         self._stream = stream
         self._size_bytes = size_bytes

@@ -43,7 +43,7 @@ async def whole_file(path: Path) -> AsyncIterator[BinaryIO]:
         with await trio.to_thread.run_sync(_open_device, path) as device:
             yield device
         return
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    partial = partial_beside(path)
     try:
         file = await trio.to_thread.run_sync(_create, partial)
         try:
@@ -60,6 +60,11 @@ async def whole_file(path: Path) -> AsyncIterator[BinaryIO]:
 
 def _open_device(path: Path) -> BinaryIO:
     return path.open("wb", buffering=0)
+
+
+def partial_beside(path: Path) -> Path:
+    """A new name in `path`'s folder, for what is not whole yet."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
 
 
 def _create(path: Path) -> BinaryIO:

@@ -21,7 +21,7 @@ class ScriptedReader:
 
     `sizes` are the most bytes of each read in turn, the last one for ever (default: as much as asked).
     `error` is raised in place of the end. `hold_at`: at this offset, readers block until `release` or
-    `close`; `held` tells that one does. `end` is where the data ends, the whole by default.
+    `close`; `held` tells that one does.
     """
 
     def __init__(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import wave
 from functools import partial
 from os import PathLike, fspath
@@ -12,7 +11,7 @@ from typing import BinaryIO
 from playhead.errors import PlaybackError
 from playhead.playback.feed import PcmFeed
 from playhead.playback.threads import run_thread
-from playhead.stream.saving import is_device
+from playhead.stream.saving import is_device, partial_beside
 
 TAKE_FRAMES = 8192
 MAX_DATA_BYTES = 0xFFFF_FFFF - 64
@@ -43,7 +42,7 @@ class WaveSink:
             with self._path.open("wb") as device:
                 _write_wave(device, feed)
             return
-        part = self._path.with_name(f".{self._path.name}.{secrets.token_hex(4)}.part")
+        part = partial_beside(self._path)
         try:
             with part.open("xb") as file:
                 _write_wave(file, feed)
@@ -69,4 +68,4 @@ def _write_wave(file: BinaryIO, feed: PcmFeed) -> None:
                     f"a .wav file ends at 4 GiB and the stream goes on: nothing was kept of {feed.format}; "
                     "play to another sink, or a shorter piece"
                 )
-            output.writeframes(buffer[:sound])
+            output.writeframesraw(buffer[:sound])  # the header is written once, at the end

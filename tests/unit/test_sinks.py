@@ -76,11 +76,17 @@ def null_device(format: PcmFormat) -> Device:
 
 async def test_a_device_that_stops_by_itself_is_an_error_and_no_silence_for_ever() -> None:
     opened: list[Device] = []
+    unplugged = threading.Event()
     sounded = trio.Event()
     token = trio.lowlevel.current_trio_token()
 
+    class Unplugged(Device):
+        def close(self) -> None:
+            unplugged.wait(10)  # what stops it here is not the device's own thread, and must be done first
+            super().close()
+
     def open_device(format: PcmFormat) -> Device:
-        opened.append(null_device(format))
+        opened.append(Unplugged(format, buffer_ms=20, backends=[miniaudio.Backend.NULL]))
         return opened[0]
 
     feed = open_feed()
@@ -90,6 +96,7 @@ async def test_a_device_that_stops_by_itself_is_an_error_and_no_silence_for_ever
     async def unplug() -> None:
         await sounded.wait()
         await trio.to_thread.run_sync(miniaudio.lib.ma_device_stop, opened[0]._device)
+        unplugged.set()
 
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:

@@ -48,6 +48,10 @@ class Device(miniaudio.PlaybackDevice):  # type: ignore[misc]  # miniaudio has n
 
     def close(self) -> None:
         """Stop, and wait for the callback that is running. Idempotent."""
+        if self._device is not None:
+            # The wrapper leaves this out where the device stopped by itself. Freed before its thread is done
+            # with stopping, the two would wait for each other.
+            miniaudio.lib.ma_device_stop(self._device)
         super().close()
         context, self._context = self._context, None
         if context is not None:

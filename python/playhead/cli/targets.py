@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from playhead.cli.parameters import parse_pairs, parse_size
-from playhead.cli.terminal import escape_line
+from playhead.cli.terminal import Terminal, escape_line
 from playhead.errors import ProtocolError, ToolFailedError, UsageError
 from playhead.limits import DEFAULT_LIMITS
 
@@ -40,9 +40,21 @@ def connected(
     """`playhead.connect`; `--timeout` is for the handshake too: one server hangs, npx fetches another."""
     from playhead.client import connect
 
-    if timeout is None:
-        return connect(server, config=config)
-    return connect(server, config=config, limits=replace(DEFAULT_LIMITS, handshake_seconds=timeout))
+    limits = DEFAULT_LIMITS if timeout is None else replace(DEFAULT_LIMITS, handshake_seconds=timeout)
+    return connect(server, config=config, limits=limits, show_url=show_url)
+
+
+async def show_url(url: str) -> None:
+    """Lead the person to the page where the access is allowed: in a browser, and in words in case none opens.
+
+    On stderr also beside `--json`: a program waits for its person like everybody else.
+    """
+    import webbrowser
+
+    import trio
+
+    Terminal(json_output=False).say(f"to allow the access, open {escape_line(url)}", whole=True)
+    await trio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
 
 
 def stream_options(

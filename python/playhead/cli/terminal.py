@@ -94,11 +94,14 @@ class Terminal:
         """Whether a moving progress line makes sense: only on a terminal, never beside `--json`."""
         return self.err.is_terminal and not self.json_output
 
-    def say(self, text: str, *, style: str = "") -> None:
-        """A remark for the person watching; silent where the output is for a program."""
+    def say(self, text: str, *, style: str = "", whole: bool = False) -> None:
+        """A remark for the person watching; silent where the output is for a program.
+
+        `whole` keeps a line in one piece, for what is to be copied.
+        """
         if not self.json_output:
             with _telling():
-                self.err.print(Text(escape(text), style=style))
+                self.err.print(Text(escape(text), style=style), soft_wrap=whole)
 
     def show(self, text: str) -> None:
         """A part of the result, on stdout; silent with `--json`, which prints one object at the end."""

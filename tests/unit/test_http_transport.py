@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from typing import Annotated
 
 import pytest
 import trio
 from mcp.server.mcpserver import MCPServer
+from pydantic import Field
 
 from playhead.client import Session, connect
 from playhead.client.transports.http_answers import place_of
@@ -91,6 +93,26 @@ async def test_after_a_server_restart_reads_go_on(json_response: bool) -> None:
         port = int(server.url.split(":")[2].partition("/")[0])
         await outer.start(serve_until, second_stop, json_response, port)
         read_on.set()
+
+
+async def test_a_tool_that_wants_a_parameter_in_a_header_too_is_called_after_a_look_at_its_schema() -> None:
+    runs: list[str] = []
+    server: MCPServer = MCPServer("headers", log_level="CRITICAL")
+
+    @server.tool()
+    def weather(city: Annotated[str, Field(json_schema_extra={"x-mcp-header": "City"})]) -> str:
+        runs.append(city)
+        return f"rain in {city}"
+
+    async with (
+        counted_http(server, json_response=True) as counted,
+        connect(counted.url, mode="2026-07-28") as session,
+    ):
+        for city in ("Oslo", "Malmö"):
+            assert (await session.call_tool("weather", {"city": city})).text == f"rain in {city}"
+    assert runs == ["Oslo", "Malmö"]
+    # A refusal, the listing and the call; then the call alone (and the templates, once).
+    assert len(counted.queries) == 5
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/"], ids=["straight", "redirected"])

@@ -6,8 +6,10 @@ import io
 import os
 import signal
 import sys
+from contextlib import suppress
 
-EXIT_INTERRUPTED = 130
+EXIT_BY_SIGNAL = 128
+EXIT_INTERRUPTED = EXIT_BY_SIGNAL + signal.SIGINT
 
 
 def main() -> None:
@@ -17,7 +19,14 @@ def main() -> None:
     make_streams_usable()
     from playhead.cli.app import run
 
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if code >= EXIT_BY_SIGNAL:
+        # A person waits, and all is closed: taking the modules apart would be half of the wait.
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def make_streams_usable() -> None:

@@ -220,6 +220,17 @@ def test_a_failure_is_in_the_json_too() -> None:
     assert done.json["error"]["type"] == "ToolFailedError"
 
 
+def test_what_the_libraries_log_stays_off_the_terminal(tmp_path: Path) -> None:
+    # As a program of its own: pytest's handlers would take the record.
+    program = (
+        "import logging, sys; from playhead.cli.app import run; code = run(['--version']);"
+        " logging.getLogger('mcp.client').error('\\x1b]0;title'); sys.exit(code)"
+    )
+    done = shell(f"{shlex.quote(sys.executable)} -c {shlex.quote(program)}", cwd=tmp_path)
+    assert done.code == 0
+    assert done.stderr == ""
+
+
 # --- what a shell does to the streams ----------------------------------------------------------------
 
 

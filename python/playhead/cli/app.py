@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from typing import Annotated
@@ -53,6 +54,8 @@ def root(
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line `arguments` (without the program's name); return the exit code."""
+    # Without a handler, Python prints what the libraries log (tracebacks, a server's own words) on stderr.
+    logging.getLogger().addHandler(logging.NullHandler())
     try:
         app(list(arguments), prog_name="playhead")
     except SystemExit as exit:

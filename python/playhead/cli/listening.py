@@ -75,12 +75,15 @@ async def listen(
 
 def _line(player: Player, watched: WatchedMedia) -> str:
     now = player.snapshot()
-    line = f"{now.status}: {now.title or ''} {clock(now.position_seconds)}"
+    line = "" if now.status == "playing" else f"{now.status}: "
+    line += clock(now.position_seconds)
     if now.duration_seconds is not None:
         line += f"/{clock(now.duration_seconds)}"
     if watched.stream is not None:
         seen = watched.stream.statistics()
         rate = seen.bandwidth_bytes_per_second
-        line += f" · {now.buffered_seconds:.1f} s buffered · {human_bytes(seen.bytes)}"
+        line += f" · {now.buffered_seconds:.1f} s buffered"
         line += (f" · {human_bytes(rate)}/s" if rate else "") + f" · {seen.in_flight} in flight"
-    return line
+        line += f" · {human_bytes(seen.bytes)}"
+    # What a narrow terminal cuts off is known already: the title comes last.
+    return f"{line} · {now.title}" if now.title else line

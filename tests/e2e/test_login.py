@@ -1,4 +1,4 @@
-"""The command line and a server that wants a login: the page is named, the browser opened, the rest goes on."""
+"""The command line and a server that wants a login: the page is named, and opened, and it goes on."""
 
 from __future__ import annotations
 

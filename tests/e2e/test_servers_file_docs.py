@@ -1,4 +1,4 @@
-"""docs/servers-file.md is the whole servers file: its examples load, and it names every key that is accepted."""
+"""docs/servers-file.md is the whole servers file: its examples load, and it names every key there is."""
 
 from __future__ import annotations
 

@@ -106,10 +106,32 @@ async def test_an_expired_token_of_an_earlier_run_is_refreshed_before_it_is_sent
             pass
         (file,) = token_files(tmp_path)
         kept = json.loads(file.read_text())
+        assert kept["expires_at"] > time.time() + server.authority.token_seconds - 60
         file.write_text(json.dumps(kept | {"expires_at": time.time() - 1}))
         async with connect(config, show_url=browser) as session:
             await read(session)
         assert server.authority.refreshed == 1
+    assert len(browser.visited) == 1
+
+
+async def test_a_later_run_refreshes_where_the_token_came_from(tmp_path: Path) -> None:
+    browser = Browser()
+    async with protected_server() as issuer:
+        origin = issuer.url.removesuffix("/mcp")
+        async with protected_server(issuer=origin) as server:
+            server.authority.tokens = issuer.authority.tokens
+            config = servers_file(
+                tmp_path, server.url, {"type": "oauth"}, playhead={"allow_origins": [origin]}
+            )
+            async with connect(config, show_url=browser):
+                pass
+            (file,) = token_files(tmp_path)
+            kept = json.loads(file.read_text())
+            file.write_text(json.dumps(kept | {"expires_at": time.time() - 1}))
+            async with connect(config, show_url=browser) as session:
+                await read(session)
+    assert issuer.authority.refreshed == 1
+    assert "POST /token" not in server.requests
     assert len(browser.visited) == 1
 
 

@@ -16,7 +16,7 @@ import trio
 
 from playhead.errors import ClosedError, DecodeError, NoDeviceError, UsageError
 from playhead.playback.formats import PcmFormat
-from playhead.playback.sinks import DeviceSink, NullSink, WaveSink
+from playhead.playback.sinks import DeviceSink, NullSink, WaveSink, callback
 from playhead.playback.sinks import device as device_sink
 from playhead.playback.sinks import wave as wave_sink
 from playhead.playback.sinks.callback import Device, play_through_device
@@ -74,13 +74,21 @@ def null_device(format: PcmFormat) -> Device:
     return Device(format, buffer_ms=20, backends=[miniaudio.Backend.NULL])
 
 
-async def test_a_device_that_stops_by_itself_is_an_error_and_no_silence_for_ever() -> None:
+@pytest.mark.parametrize("tells", [True, False])
+async def test_a_device_that_stops_by_itself_is_an_error_and_no_silence_for_ever(
+    tells: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callback, "LOST_SECONDS", 60.0 if tells else 0.5)
     opened: list[Device] = []
     unplugged = threading.Event()
     sounded = trio.Event()
     token = trio.lowlevel.current_trio_token()
 
     class Unplugged(Device):
+        def _stop_callback(self, device: object) -> None:
+            if tells:
+                super()._stop_callback(device)
+
         def close(self) -> None:
             unplugged.wait(10)  # what stops it here is not the device's own thread, and must be done first
             super().close()

@@ -2,13 +2,14 @@
 
 The callback is a generator that miniaudio resumes once a period, on a foreign thread that must take the
 GIL: one `fill` and nothing else. It neither raises nor returns, for either would leave the device running
-silently for ever; the end is told by an event. So is a device that stops by itself (unplugged, or its sound
-server gone): its callbacks just cease.
+silently for ever; the end is told by an event. A device that is lost (unplugged, or its sound server killed)
+just ceases to call, and not every backend notices (PulseAudio's does not), so its calls are watched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from functools import partial
 
 import miniaudio
@@ -21,6 +22,9 @@ from playhead.playback.threads import run_thread
 
 _PERIODS = 3
 """What a device holds ahead of the sound: miniaudio's default number of periods."""
+LOST_SECONDS = 5.0
+"""A device that has not called for so long is lost; it is noticed in one to two of these. Devices that start, or
+change over to another one, take a second or two."""
 _REMEDY = "look at its connection and play again, or play with another sink"
 
 
@@ -83,14 +87,19 @@ async def play_through_device(
         await feed.wait_ready()
         over = trio.Event()
         tell_over = partial(trio.lowlevel.current_trio_token().run_sync_soon, over.set)
-        callback = _callback(feed, tell_over, on_sound)
+        calls = _Calls()
+        callback = _callback(feed, calls, tell_over, on_sound)
         next(callback)
         device.stop_callback = tell_over
         try:
             await in_thread(device.start, callback)
         except miniaudio.MiniaudioError as error:
             raise NoDeviceError(f"the sound device did not start ({error}): {_REMEDY}") from error
-        await over.wait()
+        seen = -1
+        while not over.is_set() and seen != calls.count:
+            seen = calls.count
+            with trio.move_on_after(LOST_SECONDS):
+                await over.wait()
         if not feed.ended:
             raise NoDeviceError(
                 f"the sound device stopped by itself {feed.frames} frames into the sound, unplugged or taken "
@@ -102,14 +111,25 @@ async def play_through_device(
             await in_thread(device.close)
 
 
+@dataclass(slots=True)
+class _Calls:
+    """How often a device has called: written by its thread, read by trio's."""
+
+    count: int = 0
+
+
 def _callback(
-    feed: PcmFeed, played_out: Callable[[], None], on_sound: Callable[[memoryview], None] | None
+    feed: PcmFeed,
+    calls: _Calls,
+    played_out: Callable[[], None],
+    on_sound: Callable[[memoryview], None] | None,
 ) -> Generator[memoryview, int, None]:
     frame_bytes = feed.format.frame_bytes
     buffer = memoryview(bytearray(feed.format.bytes_per_second // 10 // frame_bytes * frame_bytes))
     silent_periods = 0
     frames = yield buffer[:0]
     while True:
+        calls.count += 1
         if frames * frame_bytes > len(buffer):
             buffer = memoryview(bytearray(frames * frame_bytes))
         out = buffer[: frames * frame_bytes]

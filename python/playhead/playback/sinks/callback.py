@@ -23,8 +23,8 @@ from playhead.playback.threads import run_thread
 _PERIODS = 3
 """What a device holds ahead of the sound: miniaudio's default number of periods."""
 LOST_SECONDS = 5.0
-"""A device that has not called for so long is lost; it is noticed in one to two of these. Devices that start, or
-change over to another one, take a second or two."""
+"""A device that has not called for so long is lost; it is noticed in one to two of these. Devices that
+start, or change over to another one, take a second or two."""
 _REMEDY = "look at its connection and play again, or play with another sink"
 
 

@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from playhead.errors import BusyError, ClosedError, LimitError, UsageError
+from playhead.errors import Base64Error, BusyError, ClosedError, LimitError, UsageError
 from playhead.stream.options import StreamOptions
 from playhead.stream.page import Page
 from playhead.stream.reader import RangeStream, open_stream
@@ -131,6 +131,28 @@ async def test_a_streams_ring_goes_with_the_stream_and_waits_for_no_collection(t
         assert driver() is None
     finally:
         gc.enable()
+
+
+async def test_an_error_that_is_kept_keeps_no_page() -> None:
+    class Text(str):
+        """One that can be watched."""
+
+    pages: list[weakref.ref[Text]] = []
+
+    async def read_range(start: int, end: int) -> Page:
+        text = Text("AAA!" * 1000)
+        pages.append(weakref.ref(text))
+        return Page(blobs=(text,))
+
+    async with open_stream(read_range) as stream:
+        with pytest.raises(Base64Error) as caught:
+            await stream.read_all()
+    del stream
+    error = caught.value.with_traceback(None)  # the caller's own frames
+    del caught
+    gc.collect()
+    assert error.offset == 0
+    assert [page() for page in pages] == [None] * len(pages)
 
 
 async def test_several_blobs_of_a_page_count_together(autojump_clock: trio.testing.MockClock) -> None:

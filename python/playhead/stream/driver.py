@@ -136,6 +136,7 @@ class Driver:
                 await self._run()
         finally:
             self.closed = True
+            self._sequential = None  # and the answers that it holds
             self.inlet.abort(ClosedError(CLOSED))
 
     async def _run(self) -> None:
@@ -281,6 +282,11 @@ class Driver:
             self._planner.on_error(request_id, now, retryable=True)
 
     def _break(self, error: PlayheadError) -> None:
+        # Whoever keeps the error would keep the pages too, tens of MiB, by the frames that it passed through.
+        link: BaseException | None = error
+        while isinstance(link, PlayheadError):
+            link.__traceback__ = None
+            link = link.__cause__ or link.__context__
         self._landing.broken = error
         self._flights.drop_all()
         self.inlet.abort(error)

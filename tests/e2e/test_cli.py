@@ -142,6 +142,8 @@ def test_the_library_of_the_demo_is_the_shipped_one() -> None:
         (["tools", "x", "--config", "/nonexistent.json"], "/nonexistent.json"),
         (["tools", "unbalanced 'quote"], "quot"),
         (["tools", "ws://127.0.0.1:1/mcp"], "version"),
+        (["tools", "http://127.0.0.1:99999/mcp"], "port from 1 to 65535"),
+        (["tools", "http://"], "expected a host"),
         (["frobnicate"], "frobnicate"),
         (["tools"], "SERVER"),
         (["read", AUDIO_SERVER, "musicPlayer", "--in-flight", "0"], "in-flight"),
@@ -172,6 +174,7 @@ def test_a_file_that_holds_no_sound_exits_with_1() -> None:
     ("server", "says"),
     [
         ("no-such-command --flag", "no such command"),
+        ("home", "--config"),
         ("http://127.0.0.1:9/mcp", "is the server running"),
         (shlex.join([sys.executable, "-c", "raise SystemExit('the licence has run out')"]), "licence"),
         (shlex.join([sys.executable, "-c", "print('hello')"]), "ended"),

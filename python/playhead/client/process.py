@@ -174,7 +174,8 @@ def _cannot_start(program: str, error: OSError | ValueError, cwd: str | os.PathL
         return begin + f"its folder {os.fspath(cwd)!r} cannot be entered ({error.strerror}); correct `cwd`"
     match error:
         case FileNotFoundError():
-            return begin + "no such command; install it, correct its name, or give its full path"
+            named = "" if os.sep in program else ", or name the servers file (--config) it stands in"
+            return begin + f"no such command; install it, correct its name, give its full path{named}"
         case PermissionError():
             return (
                 begin

@@ -124,11 +124,13 @@ def from_url(url: str) -> ServerConfig:
             f"{_place(url)}: WebSocket is not in this version; use the server's http(s) endpoint"
         )
     try:
-        host = httpx2.URL(url).host
+        place = httpx2.URL(url)
     except httpx2.InvalidURL as error:
         raise ConfigError(f"{url!r} is not a URL ({error})") from None
-    if not host:
-        raise ConfigError(f"{_place(url)}: names no host")
+    if not place.host:
+        raise ConfigError(f"{url!r}: expected a host after http://, came none")
+    if place.port is not None and not 0 < place.port < 65536:
+        raise ConfigError(f"{_place(url)}: expected a port from 1 to 65535, came {place.port}")
     return ServerConfig(name=_place(url), url=url)
 
 

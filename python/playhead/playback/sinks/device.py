@@ -60,8 +60,8 @@ def open_device(format: PcmFormat, *, buffer_ms: int = BUFFER_MS) -> Device:
             return Device(format, buffer_ms=buffer_ms, backends=real)
     except miniaudio.MiniaudioError as error:
         raise NoDeviceError(
-            f"no sound device could be opened (miniaudio: {error.args[0]}): plug one in, or play without sound with "
-            "`--sink null`, or into a file with `--sink wave:FILE`"
+            f"no sound device could be opened (miniaudio: {error.args[0]}): plug one in, or play"
+            " without sound with `--sink null`, or into a file with `--sink wave:FILE`"
         ) from error
 
 

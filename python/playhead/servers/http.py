@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import socket
+from functools import partial
 
-import hypercorn.trio
 import trio
 from hypercorn.config import Config
+from hypercorn.trio.lifespan import Lifespan
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import LifespanState
+from hypercorn.utils import wrap_app
 from starlette.types import ASGIApp
 
 from playhead.errors import UsageError
+from playhead.servers.http_body import WholeBody
+from playhead.servers.http_connection import BoundedConnection, BoundedListener, HttpOptions
 
-KEEP_ALIVE_SECONDS = 300.0
-"""A client reads a page of music every 6 s or so: hypercorn's 5 s would make it connect anew each time."""
+DEFAULT_OPTIONS = HttpOptions()
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -47,21 +52,33 @@ async def serve_app(
     app: ASGIApp,
     sock: socket.socket,
     *,
+    options: HttpOptions = DEFAULT_OPTIONS,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves `app` on a bound socket until it is cancelled; then every connection is closed at once."""
+    """Serves `app` on a bound socket until it is cancelled; then every connection is closed at once.
+
+    A client that is slow or silent costs one task and one connection, for a time that `options` state.
+    """
     config = Config()
-    config.bind = [f"fd://{sock.detach()}"]  # hypercorn owns and closes it from here on
     config.accesslog = None
     config.errorlog = None
-    config.keep_alive_timeout = KEEP_ALIVE_SECONDS
+    config.keep_alive_timeout = options.keep_alive_seconds
     config.keep_alive_max_requests = 1_000_000  # at 1000, the default, a long stream would stumble
     config.include_server_header = False
-    async with trio.open_nursery() as nursery:
+    # The steps of hypercorn.trio.run.worker_serve, which cannot be given a listener.
+    with trio.socket.from_stdlib_socket(sock) as listening:
+        listening.listen(config.backlog)
+        listener = BoundedListener(trio.SocketListener(listening), options)
         # hypercorn's deprecated type of an application differs from Starlette's in its scope only.
-        await nursery.start(_serve, app, config)
-        task_status.started()
-
-
-async def _serve(app: ASGIApp, config: Config, *, task_status: trio.TaskStatus[list[str]]) -> None:
-    await hypercorn.trio.serve(app, config, task_status=task_status)  # type: ignore[arg-type]
+        wrapped = wrap_app(WholeBody(app, options), config.wsgi_max_body_size, "asgi")  # type: ignore[arg-type]
+        state: LifespanState = {}
+        lifespan = Lifespan(wrapped, config, state)
+        connection = partial(BoundedConnection, wrapped, config, WorkerContext(None), state)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(lifespan.handle_lifespan)
+            await lifespan.wait_for_startup()
+            nursery.start_soon(listener.close_when_cancelled)
+            await nursery.start(
+                partial(trio.serve_listeners, partial(listener.serve, connection), [listener])
+            )
+            task_status.started()

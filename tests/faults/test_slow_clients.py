@@ -1,0 +1,208 @@
+"""A slow or silent client of our HTTP servers costs one task, for a stated time, and disturbs nobody."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+import trio
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from playhead.servers.http import base_url, bind, serve_app
+from playhead.servers.http_connection import HttpOptions
+
+GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+POST = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n"
+SHORT = 0.05
+"""A limit that a test waits for; every other one is out of reach."""
+LONG = 3600.0
+
+
+def options(
+    *,
+    head_seconds: float = LONG,
+    body_seconds: float = LONG,
+    send_seconds: float = LONG,
+    keep_alive_seconds: float = LONG,
+    connections: int = 8,
+) -> HttpOptions:
+    return HttpOptions(
+        head_seconds=head_seconds,
+        body_seconds=body_seconds,
+        send_seconds=send_seconds,
+        keep_alive_seconds=keep_alive_seconds,
+        connections=connections,
+        closing_seconds=SHORT,
+        body_bytes=1000,
+    )
+
+
+async def here(scope: Scope, receive: Receive, send: Send) -> None:
+    """An application that answers "here"."""
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
+    await send({"type": "http.response.body", "body": b"here"})
+
+
+class EndlessApp:
+    """Answers with bytes without end; tells when it was stopped."""
+
+    def __init__(self) -> None:
+        self.ended = trio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            while True:
+                await send({"type": "http.response.body", "body": b"x" * 1_000_000, "more_body": True})
+        finally:
+            self.ended.set()
+
+
+@asynccontextmanager
+async def server(limits: HttpOptions, app: ASGIApp = here) -> AsyncIterator[tuple[str, int]]:
+    """A server's host and port; it fails the test when it does not end at once."""
+    sock = bind("127.0.0.1", 0)
+    host, port = sock.getsockname()
+    assert base_url(sock) == f"http://{host}:{port}"
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            routed = Starlette(routes=[Mount("/", app)])
+            await nursery.start(partial(serve_app, routed, sock, options=limits))
+            yield host, port
+            nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def client_of(limits: HttpOptions, app: ASGIApp = here) -> AsyncIterator[trio.SocketStream]:
+    """A connection to such a server."""
+    async with server(limits, app) as (host, port), await trio.open_tcp_stream(host, port) as stream:
+        yield stream
+
+
+async def all_of(stream: trio.SocketStream) -> bytes:
+    """What comes until the other side closes; a reset counts as that."""
+    came = b""
+    try:
+        async for data in stream:
+            came += data
+    except trio.BrokenResourceError:
+        pass
+    return came
+
+
+async def answer(stream: trio.SocketStream) -> bytes:
+    """One answer of the app, on a connection that stays open."""
+    came = b""
+    while not came.endswith(b"here"):
+        data = await stream.receive_some()
+        assert data, came
+        came += data
+    return came
+
+
+async def drip(stream: trio.SocketStream, start: bytes, drop: bytes) -> bytes:
+    """Sends bytes one by one until the server has closed the connection; gives what it had answered."""
+    async with trio.open_nursery() as nursery:
+
+        async def send() -> None:
+            await stream.send_all(start)
+            try:
+                while True:
+                    await stream.send_all(drop)
+                    await trio.sleep(SHORT / 10)  # the drip itself: no test waits for it
+            except trio.BrokenResourceError:
+                pass
+
+        nursery.start_soon(send)
+        came = await all_of(stream)
+        nursery.cancel_scope.cancel()
+    return came
+
+
+async def test_a_client_that_sends_nothing_is_closed() -> None:
+    async with client_of(options(head_seconds=SHORT)) as silent:
+        assert await all_of(silent) == b""
+
+
+async def test_a_client_whose_head_drips_for_ever_is_closed() -> None:
+    async with client_of(options(head_seconds=SHORT)) as slow:
+        assert await drip(slow, b"GET / HTTP/1.1\r\nx: ", b"y") == b""
+
+
+async def test_the_head_of_a_later_request_has_its_own_time() -> None:
+    async with client_of(options(head_seconds=SHORT)) as slow:
+        await slow.send_all(GET)
+        await answer(slow)
+        assert await drip(slow, b"G", b"E") == b""
+
+
+async def test_an_idle_connection_is_closed_after_the_keep_alive_time() -> None:
+    async with client_of(options(keep_alive_seconds=SHORT)) as idle:
+        await idle.send_all(GET)
+        assert (await all_of(idle)).endswith(b"here")
+
+
+async def test_a_client_whose_body_drips_for_ever_is_told_and_closed() -> None:
+    async with client_of(options(body_seconds=SHORT)) as slow:
+        assert (await drip(slow, POST, b"y")).startswith(b"HTTP/1.1 408")
+
+
+async def test_a_body_that_is_too_long_is_refused() -> None:
+    async with client_of(options()) as long:
+        await long.send_all(POST.replace(b"1000", b"1001") + b"y" * 1001)
+        assert (await all_of(long)).startswith(b"HTTP/1.1 413")
+
+
+async def test_a_client_that_never_reads_its_answer_is_closed() -> None:
+    app = EndlessApp()
+    async with client_of(options(send_seconds=SHORT), app) as deaf:
+        await deaf.send_all(GET)
+        await app.ended.wait()
+
+
+async def test_a_client_that_never_reads_does_not_keep_a_cancelled_server() -> None:
+    app = EndlessApp()
+    async with server(options(), app) as (host, port):
+        deaf = await trio.open_tcp_stream(host, port)
+        await deaf.send_all(GET)
+        assert await deaf.receive_some(1)
+    assert app.ended.is_set()
+    await deaf.aclose()
+
+
+async def test_a_client_that_left_makes_room_at_once() -> None:
+    async with server(options(connections=1)) as (host, port):
+        for _ in range(3):
+            async with await trio.open_tcp_stream(host, port) as stream:
+                await stream.send_all(GET)
+                await answer(stream)
+
+
+async def test_a_connection_too_many_waits_until_a_silent_one_is_closed() -> None:
+    async with server(options(connections=2, head_seconds=SHORT)) as (host, port):
+        silent = [await trio.open_tcp_stream(host, port) for _ in range(2)]
+        async with await trio.open_tcp_stream(host, port) as third:
+            await third.send_all(GET)
+            await answer(third)
+        for stream in silent:
+            assert await all_of(stream) == b""
+            await stream.aclose()
+
+
+@pytest.mark.parametrize(
+    "start",
+    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", GET[:-2] + b"connection: upgrade\r\nupgrade: h2c\r\n\r\n"],
+    ids=["preface", "upgrade"],
+)
+async def test_http_2_which_has_no_such_limits_is_not_spoken(start: bytes) -> None:
+    async with server(options(connections=1)) as (host, port):
+        async with await trio.open_tcp_stream(host, port) as two:
+            await two.send_all(start)
+            assert b"200" not in await all_of(two)
+        async with await trio.open_tcp_stream(host, port) as one:
+            await one.send_all(GET)
+            await answer(one)

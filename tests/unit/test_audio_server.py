@@ -348,6 +348,40 @@ async def test_a_foreign_host_or_origin_is_refused_over_http(header: str, value:
         nursery.cancel_scope.cancel()
 
 
+async def test_sessions_that_are_never_used_again_are_bounded() -> None:
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "flood", "version": "0"},
+        },
+    }
+    headers = {"accept": "application/json, text/event-stream"}
+    async with trio.open_nursery() as nursery:
+        options = AudioServerOptions(transport="http", port=0, mixer="memory", sessions=2)
+        url = await nursery.start(serve, options)
+        async with httpx2.AsyncClient(headers=headers) as http:
+            opened = [await http.post(url, json=hello) for _ in range(3)]
+            assert [answered.status_code for answered in opened] == [200, 200, 503]
+            # One that ends makes room.
+            await http.delete(url, headers={"mcp-session-id": opened[0].headers["mcp-session-id"]})
+            assert (await http.post(url, json=hello)).status_code == 200
+        async with Client(url) as connected:  # the newer protocol has no sessions, and goes on
+            assert await song_url(connected)
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_origin_of_the_library_answers_to_its_own_name_only() -> None:
+    async with client() as connected:
+        url = await song_url(connected)
+        async with httpx2.AsyncClient() as http:
+            assert (await http.head(url)).status_code == 200
+            assert (await http.head(url, headers={"host": "evil.example"})).status_code == 400
+
+
 async def test_a_cancelled_http_server_ends_though_a_read_hangs() -> None:
     async with raw_origin(says_nothing) as origin:
         with trio.fail_after(20):

@@ -32,4 +32,7 @@ class AudioServerOptions:
     """The key of `_meta` under which a read may say its range."""
     origin_seconds: float = 10.0
     """How long an origin may be silent; twice this and a second stay below a client's 30 s for a page."""
+    sessions: int = 1000
+    """Over HTTP, in the versions of the protocol that have sessions; past it a new one gets 503. The SDK ends
+    a session that was not used for half an hour: seldom is music paused for longer."""
     limits: Limits = DEFAULT_LIMITS

@@ -24,12 +24,10 @@ from playhead.servers.audio.mixer import MemoryMixer, Mixer, SystemMixer
 from playhead.servers.audio.options import AudioServerOptions
 from playhead.servers.audio.origin import media_url, serve_origin
 from playhead.servers.audio.tools import AudioTools
-from playhead.servers.http import base_url, bind, serve_app
+from playhead.servers.http import DEFAULT_OPTIONS, base_url, bind, serve_app
 from playhead.servers.stdio import StdinLines
 
 MCP_PATH = "/mcp"
-REQUEST_BYTES = 1024 * 1024
-"""A request to this server is a few hundred bytes."""
 
 
 async def serve(
@@ -62,7 +60,8 @@ async def serve(
                 streamable_http_path=MCP_PATH,
                 host=options.host,
                 json_response=True,  # a page needs no event stream around it
-                max_request_body_size=REQUEST_BYTES,
+                max_request_body_size=DEFAULT_OPTIONS.body_bytes,
+                max_sessions=options.sessions,
                 transport_security=_who_may_ask(options.host),
             )
             async with trio.open_nursery() as nursery:

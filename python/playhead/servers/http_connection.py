@@ -30,9 +30,9 @@ class HttpOptions:
     connections: int = 256
     """At once; further ones wait in the backlog. A player needs one or two; a process may often have no more
     than 1,024 files open, and a read of a remote origin takes one too."""
-    head_seconds: float = 20.0
+    head_seconds: float = 5.0
     """From connecting, or from the first byte of a later request, to the whole head of the request. The head
-    is one packet; this is Apache's lower bound for it (`RequestReadTimeout`)."""
+    is one packet; and a client that waits in the backlog behind silent ones gives up after 10 s."""
     body_seconds: float = 20.0
     """From the head to the whole body; a request to our servers is a few hundred bytes."""
     body_bytes: int = 1024 * 1024

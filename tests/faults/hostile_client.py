@@ -7,6 +7,7 @@ line for each, escaped as the command line does, then its own peak memory. Exit 
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -127,10 +128,25 @@ def peak_bytes() -> int:
     return 1024 * int(status.split("VmHWM:")[1].split()[0])
 
 
+async def until_interrupted(name: str, pids: Path) -> int:
+    """`main`, cancelled by Ctrl-C as the command line is: a `KeyboardInterrupt` may strike anywhere, in a
+    destructor too, where it is lost."""
+    with trio.open_signal_receiver(signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def watch() -> None:
+                async for _ in signals:
+                    nursery.cancel_scope.cancel()
+
+            nursery.start_soon(watch)
+            exit_code = await main(name, pids)
+            nursery.cancel_scope.cancel()
+            return exit_code
+    return 130
+
+
 if __name__ == "__main__":
-    try:
-        exit_code = trio.run(main, sys.argv[1], Path(sys.argv[2]))
-    except KeyboardInterrupt:
-        sys.exit(130)
-    print(f"peak: {peak_bytes()}", flush=True)
+    exit_code = trio.run(until_interrupted, sys.argv[1], Path(sys.argv[2]))
+    if exit_code != 130:
+        print(f"peak: {peak_bytes()}", flush=True)
     sys.exit(exit_code)

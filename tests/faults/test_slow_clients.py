@@ -18,8 +18,11 @@ from playhead.servers.http_connection import HttpOptions
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
 SHORT = 0.05
 """A limit that a test waits for; every other one is longer than a test may take."""
+MODEST = 0.5
+"""The same where the client has to send a request within it first, on a busy machine too."""
 LONG = 30.0
 
 
@@ -135,14 +138,14 @@ async def test_a_client_whose_head_drips_for_ever_is_closed() -> None:
 
 
 async def test_the_head_of_a_later_request_has_its_own_time() -> None:
-    async with client_of(options(head_seconds=SHORT)) as slow:
+    async with client_of(options(head_seconds=MODEST)) as slow:
         await slow.send_all(GET)
         await answer(slow)
         assert await drip(slow, b"G", b"E") == b""
 
 
 async def test_an_idle_connection_is_closed_after_the_keep_alive_time() -> None:
-    async with client_of(options(keep_alive_seconds=SHORT)) as idle:
+    async with client_of(options(keep_alive_seconds=MODEST)) as idle:
         await idle.send_all(GET)
         assert (await all_of(idle)).endswith(b"here")
 
@@ -152,10 +155,38 @@ async def test_a_client_whose_body_drips_for_ever_is_told_and_closed() -> None:
         assert (await drip(slow, POST, b"y")).startswith(b"HTTP/1.1 408")
 
 
-async def test_a_body_that_is_too_long_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (POST.replace(b"1000", b"1001") + b"y" * 1001, b"413"),
+        (CHUNKED + b"3e9\r\n" + b"y" * 1001, b"413"),
+        (b"GET / HTTP/1.1\r\nx: " + b"y" * 20_000, b"431"),
+    ],
+    ids=["length", "chunked", "head"],
+)
+async def test_a_request_that_is_too_long_is_refused(request_bytes: bytes, status: bytes) -> None:
     async with client_of(options()) as long:
-        await long.send_all(POST.replace(b"1000", b"1001") + b"y" * 1001)
-        assert (await all_of(long)).startswith(b"HTTP/1.1 413")
+        await long.send_all(request_bytes)
+        assert (await all_of(long)).startswith(b"HTTP/1.1 " + status)
+
+
+async def test_a_body_of_the_greatest_length_is_taken() -> None:
+    async with client_of(options()) as client:
+        await client.send_all(POST + b"y" * 1000)
+        await answer(client)
+
+
+async def test_slow_clients_of_every_kind_do_not_disturb_another() -> None:
+    async with server(options()) as (host, port):
+        slow = [await trio.open_tcp_stream(host, port) for _ in range(4)]
+        for stream, start in zip(slow, (b"", GET[:9], POST, CHUNKED), strict=True):
+            await stream.send_all(start)
+        async with await trio.open_tcp_stream(host, port) as other:
+            for _ in range(3):
+                await other.send_all(GET)
+                await answer(other)
+        for stream in slow:
+            await stream.aclose()
 
 
 async def test_a_client_that_never_reads_its_answer_is_closed() -> None:

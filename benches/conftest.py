@@ -17,7 +17,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "full_run: takes no other way than its neighbours; not in a smoke run")
     config.stash[BOARD] = Board(smoke=config.getoption("--smoke"), rounds_wanted=config.getoption("--rounds"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.stash[BOARD].smoke:
+        for item in items:
+            if item.get_closest_marker("full_run"):
+                item.add_marker(pytest.mark.skip(reason="full runs only: its neighbour takes the same way"))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

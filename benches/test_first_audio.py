@@ -51,11 +51,9 @@ async def measure(target: Target, rounds: int) -> tuple[list[float], list[float]
     return ours[1:], theirs[1:]  # the first round pays for imports and buffers
 
 
-@pytest.mark.parametrize("delay_ms", [20, 100])
+@pytest.mark.parametrize("delay_ms", [20, pytest.param(100, marks=pytest.mark.full_run)])
 @pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_first_audio(transport: str, delay_ms: int, board: Board, smoke: bool) -> None:
-    if smoke and delay_ms == 100:
-        pytest.skip("full runs only: 20 ms takes the same way")
+async def test_first_audio(transport: str, delay_ms: int, board: Board) -> None:
     options = ("--file", encoded_music(), "--mime", "audio/mpeg", "--delay", delay_ms / 1000)
     rounds = board.rounds(ROUNDS)
     async with serving(transport, *options, rate_bytes_per_second=TEN_MBIT) as target:

@@ -53,11 +53,9 @@ async def read_ours(session: Session, options: StreamOptions) -> str:
     return digest.hexdigest()
 
 
-@pytest.mark.parametrize("delay_ms", [0, 20, 100])
+@pytest.mark.parametrize("delay_ms", [0, 20, pytest.param(100, marks=pytest.mark.full_run)])
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_whole_file(transport: str, delay_ms: int, board: Board, smoke: bool) -> None:
-    if smoke and delay_ms == 100:
-        pytest.skip("full runs only: 20 ms takes the same way")
     size = (1 if smoke else 32) * MIB + 4321
     rounds = board.rounds(ROUNDS)
     expected = Payload(size_bytes=size).sha256()

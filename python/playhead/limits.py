@@ -47,9 +47,6 @@ class Limits:
     stagnant_pages: int = 8
     """Pages in a row that bring no new byte."""
 
-    unclaimed_bytes: int = 16 * MIB
-    """Payload held for answers that nobody waits for any more."""
-
     stderr_bytes: int = 64 * KIB
     """The newest bytes of a stdio server's stderr that are kept for error messages."""
 

@@ -59,6 +59,7 @@ class ServerConfig:
     extra_arguments: Mapping[str, object] = field(default_factory=dict)
     send_result_to_ai: bool | None = None
     allowed_tools: tuple[str, ...] | None = None
+    """Both are kept for whoever offers tools to a model; a session by itself looks at neither."""
     allow_origins: tuple[str, ...] = ()
     """Origins whose links may be followed although their addresses are not global (`http://host:port`)."""
 

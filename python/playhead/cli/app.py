@@ -66,7 +66,7 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(error, OSError):  # of the help, or of the report: a command's own are caught in it
             error.filename = error.filename or "stdout"
         return fail(error, Terminal(json_output="--json" in arguments), {})
-    except Exception as error:
+    except Exception as error:  # the outermost frame: a bug of ours must not print a traceback at a user
         if "PLAYHEAD_TRACEBACK" in os.environ:
             raise
         Terminal(json_output=False).fail(

@@ -51,7 +51,7 @@ async def whole_file(path: Path) -> AsyncIterator[BinaryIO]:
         finally:
             file.close()
         partial.replace(path)
-    except BaseException as error:
+    except BaseException as error:  # a cancellation too: whatever ends this leaves no file behind
         partial.unlink(missing_ok=True)
         if isinstance(error, OSError):
             error.filename = os.fspath(path)  # a full disk names none

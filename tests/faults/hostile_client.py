@@ -17,7 +17,7 @@ import trio
 
 import playhead
 from playhead.cli.terminal import escape_line
-from playhead.client import UnknownBlock
+from playhead.content import UnknownBlock
 from playhead.errors import ConnectError, PlayheadError
 from playhead.stream.options import StreamOptions
 from tests.faults.hostile_servers import CALLS, STREAMS, true_bytes

@@ -7,16 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from playhead.content.audio import SNIFF_BYTES, AudioFormat, sniff
 from playhead.errors import UnsupportedFormatError
 from playhead.playback.formats import (
     DECODED,
-    SNIFF_BYTES,
-    AudioFormat,
     PcmFormat,
     RawPcm,
     identify,
     parse_raw_pcm,
-    sniff,
 )
 
 DATA = Path(__file__).parents[1] / "data"

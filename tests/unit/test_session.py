@@ -15,8 +15,9 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import AudioContent, BlobResourceContents, EmbeddedResource, ResourceLink, TextContent
 from trio.testing import MockClock
 
-from playhead.client import BytesMedia, ResourceMedia, UnknownBlock, connect
+from playhead.client import BytesMedia, ResourceMedia, connect
 from playhead.config.servers import ServerConfig
+from playhead.content import UnknownBlock
 from playhead.errors import (
     BlockedAddressError,
     ClosedError,
@@ -116,7 +117,7 @@ async def test_unknown_and_invalid_blocks_fail_nothing_and_are_kept_raw() -> Non
     blocks: list[object] = [
         {"type": "text", "text": "a", "foo": {"deep": 1}, "annotations": {"priority": 1, "zzz": 2}},
         {"type": "hologram", "data": [1]},
-        {"type": "resource_link", "uri": "x:"},
+        {"type": "resource_link", "name": "no uri"},
         "no object",
         {"type": 7},
         {"type": "text", "text": "b"},

@@ -15,7 +15,7 @@ from mcp_types import (
 
 from playhead.cli.progress import human_bytes
 from playhead.cli.terminal import escape_line
-from playhead.client import Block, UnknownBlock
+from playhead.content import Block, UnknownBlock
 
 
 def shown(block: Block) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mimetypes
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -12,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from playhead.cli.parameters import parse_pairs, parse_size
 from playhead.cli.terminal import Terminal, escape_line
+from playhead.content.audio import is_audio
 from playhead.errors import ProtocolError, ToolFailedError, UsageError
 from playhead.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from playhead.client import BytesMedia, CallResult, ResourceMedia, Session
+    from playhead.content import Block
     from playhead.stream.options import StreamOptions
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -108,11 +109,17 @@ async def find_media(
     found = result.media or (() if playable else result.links)
     if not found:
         wanted = "sound" if playable else "a resource link or a blob"
-        came = ", ".join(sorted({str(block.raw.get("type")) for block in result.blocks})) or "nothing"
+        came = ", ".join(sorted({_kind(block) for block in result.blocks})) or "nothing"
         raise ProtocolError(
             f"expected {wanted} in the answer of tool {what!r}, got {came}; `playhead call` shows the answer"
         )
     return next(filter(is_sound, found), found[0]) if playable else found[0]
+
+
+def _kind(block: Block) -> str:
+    from playhead.content import UnknownBlock
+
+    return block.content.kind or "no block" if isinstance(block.content, UnknownBlock) else block.content.type
 
 
 def is_sound(media: ResourceMedia | BytesMedia) -> bool:
@@ -120,10 +127,7 @@ def is_sound(media: ResourceMedia | BytesMedia) -> bool:
 
     A tool may link to a cover or a text beside the music; nobody wants to hear those.
     """
-    kind = (media.mime_type or "application/octet-stream").lower()
-    if kind.startswith("application/octet-stream"):
-        kind = mimetypes.guess_type(media.uri or "")[0] or kind
-    return kind.startswith(("audio/", "application/ogg"))
+    return is_audio(media.mime_type, media.uri) is True
 
 
 def raise_tool_error(tool: str, result: CallResult) -> None:

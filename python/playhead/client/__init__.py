@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from playhead.client.calls import Block, CallResult, UnknownBlock
+from playhead.client.calls import CallResult
 from playhead.client.connect import Target, connect
 from playhead.client.media import BytesMedia, ResourceMedia
 from playhead.client.session import Session, SessionStatistics
 
 __all__ = [
-    "Block",
     "BytesMedia",
     "CallResult",
     "ResourceMedia",
     "Session",
     "SessionStatistics",
     "Target",
-    "UnknownBlock",
     "connect",
 ]

@@ -1,54 +1,16 @@
-"""The result of a tool call: every block kept as it came, and a typed view of those that are understood.
-
-Blocks are parsed one by one. One that is unknown or invalid fails nothing: it stands in its place as an
-`UnknownBlock`, with its raw object and the reason. Dumping gives the raw objects back, unchanged.
-"""
+"""The result of a tool call: every block kept as it came, and what can be opened among them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from mcp_types import (
-    AudioContent,
-    BlobResourceContents,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-)
-from pydantic import BaseModel, ValidationError
+from mcp_types import AudioContent, BlobResourceContents, EmbeddedResource, ResourceLink, TextContent
 
 from playhead.client.media import BytesMedia, ResourceMedia, Streams
-from playhead.errors import LimitError, ProtocolError
+from playhead.content import Block
 from playhead.limits import Limits
-
-TypedContent = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
-
-KNOWN: Final[Mapping[str, type[TypedContent]]] = {
-    "text": TextContent,
-    "image": ImageContent,
-    "audio": AudioContent,
-    "resource_link": ResourceLink,
-    "resource": EmbeddedResource,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnknownBlock:
-    """A block of a type nobody here knows, or of a known type that doesn't hold what it must."""
-
-    kind: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """One content block: the object as it came, and what it was understood as."""
-
-    raw: Mapping[str, Any]
-    content: TypedContent | UnknownBlock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,43 +33,6 @@ class CallResult:
         return "\n".join(
             block.content.text for block in self.blocks if isinstance(block.content, TextContent)
         )
-
-
-def parse_block(raw: object) -> Block:
-    if not isinstance(raw, dict):
-        return Block(raw={}, content=UnknownBlock(kind="", reason=f"not an object but {type(raw).__name__}"))
-    named = raw.get("type")
-    kind = named if isinstance(named, str) else ""
-    model: type[BaseModel] | None = KNOWN.get(kind)
-    if model is None:
-        return Block(raw=raw, content=UnknownBlock(kind=kind, reason=f"the type {named!r} is not known"))
-    try:
-        content: Any = model.model_validate(raw, by_name=False)
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        return Block(raw=raw, content=UnknownBlock(kind=kind, reason=f"{place}: {first['msg']}"))
-    return Block(raw=raw, content=content)
-
-
-def parse_blocks(result: Mapping[str, Any], *, limits: Limits, server: str) -> tuple[Block, ...]:
-    """The blocks of a `tools/call` result. Raises `ProtocolError` without a list, `LimitError` past
-    `Limits.result_items`."""
-    kind = result.get("resultType")
-    if kind == "input_required":
-        raise ProtocolError(f"{server} asks for input in the middle of a call, which was not offered to it")
-    content = result.get("content", [] if "structuredContent" in result else None)
-    if not isinstance(content, list):
-        raise ProtocolError(f"{server} answered tools/call without a list of content")
-    if len(content) > limits.result_items:
-        raise LimitError(
-            f"{server} sent {len(content)} blocks in one result; {limits.result_items} are allowed"
-            " (Limits.result_items)",
-            limit="result_items",
-            allowed=limits.result_items,
-            got=len(content),
-        )
-    return tuple(parse_block(item) for item in content)
 
 
 def linked(link: ResourceLink, *, streams: Streams) -> ResourceMedia:

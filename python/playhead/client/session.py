@@ -31,7 +31,7 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from playhead.client.calls import CallResult, linked, media_of, parse_blocks
+from playhead.client.calls import CallResult, linked, media_of
 from playhead.client.connection import Connection
 from playhead.client.listing import list_all
 from playhead.client.media import ResourceMedia
@@ -41,6 +41,7 @@ from playhead.client.requests import RangedReadRequest
 from playhead.client.supervise import Supervisor
 from playhead.client.templates import Templates
 from playhead.config.servers import ServerConfig
+from playhead.content import parse_blocks
 from playhead.errors import (
     ConnectionLostError,
     HttpStatusError,

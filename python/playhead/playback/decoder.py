@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import miniaudio
 
+from playhead.content.audio import SNIFF_BYTES, AudioFormat
 from playhead.errors import DecodeError, UnsupportedFormatError
 from playhead.playback.durations import HEAD_BYTES, duration_seconds
 from playhead.playback.formats import (
     PIECE_FRAMES,
-    SNIFF_BYTES,
-    AudioFormat,
     Identified,
     PcmFormat,
     RawPcm,

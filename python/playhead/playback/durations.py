@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import struct
 
-from playhead.playback.formats import AudioFormat, PcmFormat
+from playhead.content.audio import AudioFormat
+from playhead.playback.formats import PcmFormat
 
 HEAD_BYTES = 4096
 """Enough for a WAV's chunks before its data, as recorders write them, and for an MP3's first frame."""

@@ -1,0 +1,173 @@
+"""Which audio format something is in: what its first bytes say, its MIME type, or its name.
+
+Pure tables. The classifier asks them whether a link is sound, the player which decoder a stream needs.
+"""
+
+from __future__ import annotations
+
+import enum
+from pathlib import PurePosixPath
+from urllib.parse import urlsplit
+
+SNIFF_BYTES = 64
+"""Enough for an Ogg page header and the codec's name in the first packet (28 + 8)."""
+
+
+class AudioFormat(enum.Enum):
+    """What a stream is, as a listener would name it."""
+
+    MP3 = "MP3"
+    FLAC = "FLAC"
+    WAV = "WAV"
+    VORBIS = "Ogg Vorbis"
+    PCM = "raw PCM"
+    OPUS = "Ogg Opus"
+    OGG_FLAC = "FLAC in Ogg"
+    AAC = "AAC (ADTS)"
+    MP4 = "MP4/M4A"
+    OGG = "Ogg with an unknown codec"
+    WEBM = "WebM/Matroska"
+    AIFF = "AIFF"
+    MIDI = "MIDI"
+    TEXT = "text, not audio"
+
+
+_MIME = {
+    "audio/mpeg": AudioFormat.MP3,
+    "audio/mp3": AudioFormat.MP3,
+    "audio/x-mp3": AudioFormat.MP3,
+    "audio/x-mpeg": AudioFormat.MP3,
+    "audio/flac": AudioFormat.FLAC,
+    "audio/x-flac": AudioFormat.FLAC,
+    "audio/wav": AudioFormat.WAV,
+    "audio/wave": AudioFormat.WAV,
+    "audio/x-wav": AudioFormat.WAV,
+    "audio/vnd.wave": AudioFormat.WAV,
+    "audio/vorbis": AudioFormat.VORBIS,
+    "audio/opus": AudioFormat.OPUS,
+    "audio/aac": AudioFormat.AAC,
+    "audio/aacp": AudioFormat.AAC,
+    "audio/mp4": AudioFormat.MP4,
+    "audio/m4a": AudioFormat.MP4,
+    "audio/x-m4a": AudioFormat.MP4,
+    "audio/webm": AudioFormat.WEBM,
+    "audio/aiff": AudioFormat.AIFF,
+    "audio/x-aiff": AudioFormat.AIFF,
+    "audio/midi": AudioFormat.MIDI,
+    "audio/l16": AudioFormat.PCM,
+    "audio/pcm": AudioFormat.PCM,
+    "audio/x-pcm": AudioFormat.PCM,
+}
+_SUFFIX = {
+    ".mp3": AudioFormat.MP3,
+    ".flac": AudioFormat.FLAC,
+    ".wav": AudioFormat.WAV,
+    ".ogg": AudioFormat.VORBIS,
+    ".oga": AudioFormat.VORBIS,
+    ".opus": AudioFormat.OPUS,
+    ".aac": AudioFormat.AAC,
+    ".m4a": AudioFormat.MP4,
+    ".mp4": AudioFormat.MP4,
+    ".webm": AudioFormat.WEBM,
+    ".aif": AudioFormat.AIFF,
+    ".aiff": AudioFormat.AIFF,
+    ".mid": AudioFormat.MIDI,
+}
+_OGG_CODECS = (
+    (b"\x01vorbis", AudioFormat.VORBIS),
+    (b"OpusHead", AudioFormat.OPUS),
+    (b"\x7fFLAC", AudioFormat.OGG_FLAC),
+)
+
+
+def sniff(head: bytes) -> AudioFormat | None:
+    """What the first bytes say, or None where they say nothing. Wants `SNIFF_BYTES`, or the whole."""
+    if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
+        return AudioFormat.WAV
+    if head[:4] == b"fLaC":
+        return AudioFormat.FLAC
+    if head[:4] == b"OggS":
+        return next((found for name, found in _OGG_CODECS if name in head), AudioFormat.OGG)
+    if head[:3] == b"ID3":
+        # A tag says nothing of what follows it; FLAC and AAC behind one are rare, and dr_mp3 refuses them.
+        return AudioFormat.MP3
+    if head[4:8] == b"ftyp":
+        return AudioFormat.MP4
+    if head[:4] == b"\x1aE\xdf\xa3":
+        return AudioFormat.WEBM
+    if head[:4] == b"FORM" and head[8:12] in (b"AIFF", b"AIFC"):
+        return AudioFormat.AIFF
+    if head[:4] == b"MThd":
+        return AudioFormat.MIDI
+    if _is_text(head):
+        return AudioFormat.TEXT
+    return _sniff_sync(head)
+
+
+def format_of_mime(mime_type: str | None) -> AudioFormat | None:
+    """What a MIME type says; case and parameters do not matter."""
+    return _MIME.get(split_mime(mime_type)[0]) if mime_type else None
+
+
+def format_of_uri(uri: str | None) -> AudioFormat | None:
+    """What the suffix of a URI's path says."""
+    return _SUFFIX.get(_suffix(uri))
+
+
+def _suffix(uri: str | None) -> str:
+    try:
+        return PurePosixPath(urlsplit(uri or "").path).suffix.lower()
+    except ValueError:
+        return ""
+
+
+def split_mime(mime_type: str) -> tuple[str, dict[str, str]]:
+    """`type/subtype` in lower case, and the parameters."""
+    kind, *rest = mime_type.split(";")
+    pairs = (parameter.partition("=") for parameter in rest)
+    return kind.strip().lower(), {name.strip().lower(): value.strip(' \t"') for name, _, value in pairs}
+
+
+def has_signature(head: bytes) -> bool:
+    """Whether `head` begins with a real signature, rather than with a frame's eleven set bits."""
+    return _sniff_sync(head) is None and sniff(head) is not AudioFormat.TEXT
+
+
+def _is_text(head: bytes) -> bool:
+    """Printable ASCII throughout, which no audio signature is, or UTF-16/UTF-8 with a mark."""
+    if head[:3] == b"\xef\xbb\xbf":
+        return True
+    return len(head) >= 4 and all(byte in b"\t\n\r" or 0x20 <= byte < 0x7F for byte in head)
+
+
+def _sniff_sync(head: bytes) -> AudioFormat | None:
+    """MPEG audio's frame header (ISO 11172-3, 2.4.1.3), told from ADTS by its layer bits."""
+    if len(head) < 4 or head[0] != 0xFF or head[1] & 0xE0 != 0xE0:
+        return None
+    if head[1] & 0xF6 == 0xF0:
+        return AudioFormat.AAC
+    version, layer = head[1] >> 3 & 3, head[1] >> 1 & 3
+    bit_rate, sample_rate = head[2] >> 4, head[2] >> 2 & 3
+    if version == 1 or layer == 0 or bit_rate == 15 or sample_rate == 3:
+        return None
+    return AudioFormat.MP3
+
+
+_ALSO_FILMS = frozenset({".mp4", ".webm"})
+"""Containers that hold a film as often as sound; their name alone plays nothing by itself."""
+_SAYS_NOTHING = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/binary"})
+
+
+def is_audio(mime_type: str | None, uri: str | None) -> bool | None:
+    """Whether the labels say sound: the MIME type, else the URI's suffix. None where neither says anything.
+
+    `application/octet-stream` says nothing. `application/ogg` is taken for sound (RFC 3534 used it
+    for Vorbis, before RFC 5334 named `audio/ogg`).
+    """
+    kind = split_mime(mime_type or "")[0]
+    if kind not in _SAYS_NOTHING:
+        return kind.startswith("audio/") or kind == "application/ogg"
+    suffix = _suffix(uri)
+    if suffix in _ALSO_FILMS:
+        return False
+    return suffix in _SUFFIX or (False if suffix else None)

@@ -1,0 +1,139 @@
+"""Content blocks: every one kept as it came, beside a typed view of what is understood.
+
+Blocks are parsed one by one, over the SDK's own types. One of a known type with a wrong or missing field is
+still that block where what matters is there: the field is left out (or, for a link without a name, taken from
+its URI), and a finding says so. One that is unknown, or without what matters, fails nothing either: it stands
+in its place as an `UnknownBlock`. Dumping gives the raw objects back, unchanged: the SDK's types drop unknown
+fields and turn `priority: 1` into `1.0`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mcp_types import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
+from pydantic import ValidationError
+
+from playhead.content.findings import Finding, kind_of
+from playhead.errors import LimitError, ProtocolError
+from playhead.limits import Limits
+
+TypedContent = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
+
+KNOWN: Final[Mapping[str, type[TypedContent]]] = {
+    "text": TextContent,
+    "image": ImageContent,
+    "audio": AudioContent,
+    "resource_link": ResourceLink,
+    "resource": EmbeddedResource,
+}
+
+_NEEDED: Final[Mapping[str, frozenset[str]]] = {
+    "text": frozenset({"type", "text"}),
+    "image": frozenset({"type", "data"}),
+    "audio": frozenset({"type", "data"}),
+    "resource_link": frozenset({"type", "uri"}),
+    "resource": frozenset({"type", "resource"}),
+}
+"""What a block can't be understood without."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownBlock:
+    """A block of a type nobody here knows, or of a known type without what it must hold."""
+
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One content block: the object as it came, and what it was understood as."""
+
+    raw: Any
+    """As it came: an object, unless the server sent something else in its place."""
+    content: TypedContent | UnknownBlock
+    findings: tuple[Finding, ...] = field(default=())
+    """What was wrong with it. Paths begin at the block: `$.name`."""
+
+
+def parse_block(raw: object) -> Block:
+    """`raw` as a block; never raises."""
+    if not isinstance(raw, dict):
+        reason = f"expected an object, came {kind_of(raw)}"
+        return Block(raw=raw, content=UnknownBlock(kind="", reason=reason))
+    named = raw.get("type")
+    kind = named if isinstance(named, str) else ""
+    model = KNOWN.get(kind)
+    if model is None:
+        return Block(raw=raw, content=UnknownBlock(kind=kind, reason=f"the type {named!r} is not known"))
+    try:
+        return Block(raw=raw, content=_validated(model, raw))
+    except ValidationError as error:
+        return _mended(kind, model, raw, error)
+
+
+def _validated(model: type[TypedContent], raw: Mapping[str, Any]) -> TypedContent:
+    # Of a union of models mypy keeps only their base.
+    content: Any = model.model_validate(raw, by_name=False)
+    return content  # type: ignore[no-any-return]
+
+
+def _mended(kind: str, model: type[TypedContent], raw: Mapping[str, Any], error: ValidationError) -> Block:
+    """The block without its wrong fields."""
+    wrong = error.errors(include_input=False, include_url=False)
+    findings = tuple(
+        Finding(
+            path="$" + "".join(f".{part}" if isinstance(part, str) else f"[{part}]" for part in item["loc"]),
+            expected=item["msg"],
+            came=kind_of(_at(raw, item["loc"])),
+        )
+        for item in wrong
+    )
+    kept = {key: value for key, value in raw.items() if key not in {item["loc"][0] for item in wrong}}
+    if kind == "resource_link" and isinstance(uri := kept.get("uri"), str):
+        kept.setdefault("name", uri)
+    if kind in ("image", "audio"):
+        kept.setdefault("mimeType", "application/octet-stream")
+    if _NEEDED[kind] <= kept.keys():
+        try:
+            return Block(raw=raw, content=_validated(model, kept), findings=findings)
+        except ValidationError:
+            pass
+    first = findings[0]
+    reason = f"{first.path}: {first.expected}"
+    return Block(raw=raw, content=UnknownBlock(kind=kind, reason=reason), findings=findings)
+
+
+def _at(raw: object, path: tuple[int | str, ...]) -> object:
+    for part in path:
+        match raw, part:
+            case dict(), str():
+                raw = raw.get(part)
+            case list(), int() if part < len(raw):
+                raw = raw[part]
+            case _:
+                return None
+    return raw
+
+
+def parse_blocks(result: Mapping[str, Any], *, limits: Limits, server: str) -> tuple[Block, ...]:
+    """The blocks of a `tools/call` result. Raises `ProtocolError` without a list, `LimitError` past
+    `Limits.result_items`."""
+    kind = result.get("resultType")
+    if kind == "input_required":
+        raise ProtocolError(f"{server} asks for input in the middle of a call, which was not offered to it")
+    content = result.get("content", [] if "structuredContent" in result else None)
+    if not isinstance(content, list):
+        raise ProtocolError(f"{server} answered tools/call without a list of content")
+    if len(content) > limits.result_items:
+        raise LimitError(
+            f"{server} sent {len(content)} blocks in one result; {limits.result_items} are allowed"
+            " (Limits.result_items)",
+            limit="result_items",
+            allowed=limits.result_items,
+            got=len(content),
+        )
+    return tuple(parse_block(item) for item in content)

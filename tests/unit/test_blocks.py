@@ -1,0 +1,59 @@
+"""Blocks: what is understood is typed, what is wrong is found, and what came is kept as it came."""
+
+from __future__ import annotations
+
+import pytest
+from mcp_types import AudioContent, ResourceLink, TextContent
+
+from playhead.content import UnknownBlock, parse_block
+
+
+def test_a_link_without_a_name_is_a_link_with_a_finding() -> None:
+    block = parse_block({"type": "resource_link", "uri": "x:song"})
+    assert isinstance(block.content, ResourceLink)
+    assert (block.content.uri, block.content.name) == ("x:song", "x:song")
+    assert [finding.path for finding in block.findings] == ["$.name"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "path"),
+    [
+        ({"annotations": {"priority": 7}}, "$.annotations.priority"),
+        ({"annotations": "high"}, "$.annotations"),
+        ({"_meta": []}, "$._meta"),
+    ],
+)
+def test_a_wrong_optional_field_leaves_the_block_what_it_is(wrong: dict[str, object], path: str) -> None:
+    raw = {"type": "text", "text": "hello", **wrong}
+    block = parse_block(raw)
+    assert isinstance(block.content, TextContent)
+    assert block.content.text == "hello"
+    assert block.raw is raw
+    assert [finding.path for finding in block.findings] == [path]
+
+
+def test_sound_without_a_type_is_still_sound() -> None:
+    block = parse_block({"type": "audio", "data": "AAAA"})
+    assert isinstance(block.content, AudioContent)
+    assert [finding.path for finding in block.findings] == ["$.mimeType"]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"type": "text"},
+        {"type": "text", "text": 5},
+        {"type": "resource_link", "name": "n"},
+        {"type": "resource", "resource": {"uri": "x:"}},
+        {"type": "hologram"},
+        {"type": None},
+        None,
+        7,
+        [],
+    ],
+)
+def test_what_is_not_understood_stands_in_its_place(raw: object) -> None:
+    block = parse_block(raw)
+    assert isinstance(block.content, UnknownBlock)
+    assert block.raw is raw
+    assert block.content.reason

@@ -67,6 +67,8 @@ class RawServer:
     headers: list[dict[str, str]] = field(default_factory=list)
     greet: Callable[[Exchange], Awaitable[bool]] | None = None
     """In place of the handshake below; gives whether it answered."""
+    capabilities: Json = field(default_factory=lambda: {"tools": {}})
+    """What `initialize` says it can do."""
     session: str | None = None
     """Where given, the session id that `initialize` hands out, with the number of the handshake."""
 
@@ -82,7 +84,7 @@ class RawServer:
             await exchange.result(
                 {
                     "protocolVersion": "2025-11-25",
-                    "capabilities": {"tools": {}},
+                    "capabilities": self.capabilities,
                     "serverInfo": {"name": "raw", "version": "1"},
                 },
                 headers=session,

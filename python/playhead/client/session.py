@@ -39,6 +39,7 @@ from playhead.client.opening import Reading, leads_to_the_web, web_reading
 from playhead.client.reads import page_from, read_request
 from playhead.client.requests import RangedReadRequest
 from playhead.client.supervise import Supervisor
+from playhead.client.tasks import call_as_task, needs_task, offers_tasks
 from playhead.client.templates import Templates
 from playhead.config.servers import ServerConfig
 from playhead.content import parse_blocks
@@ -85,6 +86,8 @@ class Session:
         self._requests = 0
         self._templates = Templates()
         self._harmless: frozenset[str] = frozenset()
+        self._tasks: frozenset[str] | None = None
+        """Tools that can be called as a task only; None until the tools were listed."""
 
     # --- who it is ---------------------------------------------------------------------------------
 
@@ -115,6 +118,7 @@ class Session:
         self._harmless = frozenset(
             tool.name for tool in found if tool.annotations is not None and tool.annotations.idempotent_hint
         )
+        self._tasks = frozenset(tool.name for tool in found if needs_task(tool))
         return found
 
     async def list_resources(self) -> list[Resource]:
@@ -151,8 +155,10 @@ class Session:
         `timeout` is in seconds from the last byte or progress (default: the server's own setting, then
         `Limits.tool_seconds`, 60 s); `Limits.tool_total_seconds` (10 min) ends it however much progress
         comes. `on_progress` gets the newest report each time it returns, in a task of this call; what it
-        raises ends the call. A result with `isError` is a result. Never sends `tools/list`, unless a server
-        of the newest revision refuses the call for want of headers (-32020): the tool's schema names them.
+        raises ends the call. A result with `isError` is a result. A tool that can only run as a task is run
+        as one (client.tasks). Sends `tools/list` in two cases only: before the first call to a server that
+        offers tasks, and where a server of the newest revision refuses the call for want of headers (-32020):
+        the tool's schema names them.
 
         Raises `DeadlineError`, `ConnectionLostError`, `HttpStatusError` or `SessionLostError` where no answer
         came (the tool may have run); `ServerError` for a JSON-RPC error; `ProtocolError` or `LimitError` for
@@ -167,13 +173,19 @@ class Session:
             )
         )
 
-        async def call() -> dict[str, Any]:
+        total = max(self._limits.tool_total_seconds, allowed)
+
+        async def ask(asked: Request[Any, Any]) -> dict[str, Any]:
             return await self._request(
-                request,
-                silent_seconds=allowed,
-                total_seconds=max(self._limits.tool_total_seconds, allowed),
-                on_progress=on_progress,
+                asked, silent_seconds=allowed, total_seconds=total, on_progress=on_progress
             )
+
+        async def call() -> dict[str, Any]:
+            if await self._runs_as_task(name):
+                return await call_as_task(
+                    ask, name=name, arguments=arguments, total_seconds=total, server=self.name
+                )
+            return await ask(request)
 
         try:
             result = await call()
@@ -197,6 +209,13 @@ class Session:
             is_error=result.get("isError") is True,
             media=media_of(blocks, streams=self, limits=self._limits),
         )
+
+    async def _runs_as_task(self, name: str) -> bool:
+        if not offers_tasks(self.capabilities):
+            return False
+        if self._tasks is None:
+            await self.list_tools()
+        return self._tasks is not None and name in self._tasks
 
     # --- resources ---------------------------------------------------------------------------------
 

@@ -96,6 +96,7 @@ async def test_a_flood_of_requests_over_http_is_stopped_at_the_limit() -> None:
                 assert caught.value.limit == "server_requests"
 
 
+@pytest.mark.requirement("MCP-17", "MCP-35")
 async def test_what_a_server_asks_is_answered_and_does_not_add_up() -> None:
     asks = """
 read = take("resources/read")
@@ -228,6 +229,7 @@ async def accepted(exchange: Exchange) -> None:
     await exchange.body(b"", status=202)
 
 
+@pytest.mark.requirement("MCP-41")
 @pytest.mark.parametrize(
     ("fault", "error"),
     [

@@ -108,6 +108,7 @@ async def answer_past_end(exchange: Exchange) -> None:
     await exchange.error(-32602, "HTTP 416 Range Not Satisfiable")
 
 
+@pytest.mark.requirement("MCP-41")
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
@@ -165,6 +166,7 @@ async def test_the_other_requests_in_flight_live_through_a_fault() -> None:
     assert answered == [("eHh4",)] * 4
 
 
+@pytest.mark.requirement("MCP-21", "MCP-33")
 @pytest.mark.parametrize("code", [-32000, -32001, -32600, 0, -32603])
 async def test_a_code_sent_by_the_peer_is_its_answer(code: int) -> None:
     async def handle(exchange: Exchange) -> None:
@@ -176,6 +178,7 @@ async def test_a_code_sent_by_the_peer_is_its_answer(code: int) -> None:
         assert caught.value.code == code
 
 
+@pytest.mark.requirement("MCP-09")
 @pytest.mark.parametrize("with_body", [True, False])
 async def test_a_lost_session_is_renewed_once_for_all_who_wait(with_body: bool) -> None:
     readers = 5
@@ -225,6 +228,7 @@ async def test_bytes_that_keep_coming_hold_off_the_deadline(mock_clock: MockCloc
         assert await read(session) == ()
 
 
+@pytest.mark.requirement("MCP-05", "MCP-12")
 async def test_silence_ends_a_read_and_is_cancelled_on_the_wire(mock_clock: MockClock) -> None:
     async def handle(exchange: Exchange) -> None:
         if exchange.message["params"]["uri"] == "x:":
@@ -240,6 +244,7 @@ async def test_silence_ends_a_read_and_is_cancelled_on_the_wire(mock_clock: Mock
             await trio.testing.wait_all_tasks_blocked()
 
 
+@pytest.mark.requirement("MCP-12")
 async def test_a_caller_that_gives_up_cancels_on_the_wire() -> None:
     came = trio.Event()
 
@@ -352,6 +357,7 @@ async def test_a_header_that_cannot_be_sent_is_not_quoted() -> None:
     assert "hush" not in str(caught.value)
 
 
+@pytest.mark.requirement("MCP-24")
 @pytest.mark.parametrize(("idempotent", "calls"), [(True, 2), (False, 1)])
 async def test_only_a_call_that_does_no_harm_twice_is_made_again(idempotent: bool, calls: int) -> None:
     async def handle(exchange: Exchange) -> None:

@@ -175,6 +175,7 @@ async def test_another_scheme_host_or_port_than_the_allowed_one_is_refused(other
         assert bird.heads == []
 
 
+@pytest.mark.requirement("MCP-40")
 @pytest.mark.parametrize(
     "target",
     [

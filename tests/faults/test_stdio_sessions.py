@@ -81,6 +81,7 @@ for line in sys.stdin:
 )
 
 
+@pytest.mark.requirement("MCP-38")
 async def test_an_old_server_that_exits_on_the_probe_is_started_in_the_old_way() -> None:
     async with connect([sys.executable, "-c", EXITS_ON_UNKNOWN]) as session:
         assert session.protocol_version == "2025-11-25"

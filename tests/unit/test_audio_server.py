@@ -331,6 +331,7 @@ async def test_over_http_the_song_is_read_and_one_line_tells_the_url() -> None:
         assert await by_arguments(connected, media, 100, 50_000) == SONG.read_bytes()[100:50_000]
 
 
+@pytest.mark.requirement("MCP-11")
 @pytest.mark.parametrize(
     ("header", "value", "status"),
     [("host", "evil.example", 421), ("origin", "http://evil.example", 403)],

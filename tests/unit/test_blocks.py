@@ -8,6 +8,7 @@ from mcp_types import AudioContent, ResourceLink, TextContent
 from playhead.content import UnknownBlock, parse_block
 
 
+@pytest.mark.requirement("TR-03")
 def test_a_link_without_a_name_is_a_link_with_a_finding() -> None:
     block = parse_block({"type": "resource_link", "uri": "x:song"})
     assert isinstance(block.content, ResourceLink)
@@ -38,6 +39,7 @@ def test_sound_without_a_type_is_still_sound() -> None:
     assert [finding.path for finding in block.findings] == ["$.mimeType"]
 
 
+@pytest.mark.requirement("TR-02")
 @pytest.mark.parametrize(
     "raw",
     [

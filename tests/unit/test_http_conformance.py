@@ -44,6 +44,7 @@ def cases() -> list[tuple[transports.Check, bool, str]]:
     ]
 
 
+@pytest.mark.requirement("MCP-08")
 @pytest.mark.parametrize(
     ("check", "json_response", "mode"),
     cases(),

@@ -65,6 +65,7 @@ async def serve_until(
         await stop.wait()
 
 
+@pytest.mark.requirement("MCP-09")
 @pytest.mark.parametrize("json_response", [True, False], ids=["json", "sse"])
 async def test_after_a_server_restart_reads_go_on(json_response: bool) -> None:
     async with trio.open_nursery() as outer:
@@ -95,6 +96,7 @@ async def test_after_a_server_restart_reads_go_on(json_response: bool) -> None:
         read_on.set()
 
 
+@pytest.mark.requirement("MCP-39")
 async def test_a_tool_that_wants_a_parameter_in_a_header_too_is_called_after_a_look_at_its_schema() -> None:
     runs: list[str] = []
     server: MCPServer = MCPServer("headers", log_level="CRITICAL")

@@ -59,6 +59,7 @@ async def read(session: Session) -> None:
     assert (await session.read_resource(PAGE)).blobs == ("eHh4",)
 
 
+@pytest.mark.requirement("MCP-36")
 async def test_a_login_in_the_browser_opens_the_server(tmp_path: Path) -> None:
     browser = Browser()
     async with protected_server() as server:
@@ -296,6 +297,7 @@ async def test_an_issuer_that_the_user_names_is_trusted_with_the_secret(tmp_path
                 await read(session)
 
 
+@pytest.mark.requirement("MCP-40")
 async def test_metadata_does_not_lead_into_the_private_network(tmp_path: Path) -> None:
     async with (
         protected_server() as canary,

@@ -127,6 +127,7 @@ async def test_a_ranged_stream_plays_into_a_wave_file(tmp_path: Path) -> None:
         assert written.getnframes() == 132_300
 
 
+@pytest.mark.requirement("PQ-05")
 async def test_the_title_is_told_before_the_first_sound_and_the_end_after_the_last() -> None:
     async with Player(fast()) as player:
         events = player.events()
@@ -256,6 +257,7 @@ async def test_a_tag_does_not_count_for_the_gate() -> None:
         assert player.snapshot().frames == 0
 
 
+@pytest.mark.requirement("PQ-09")
 async def test_pause_holds_the_playhead_and_not_the_reading() -> None:
     reader = ScriptedReader(bytes_of("chord.ogg"))
     async with Player(fast()) as player:
@@ -273,6 +275,7 @@ async def test_pause_holds_the_playhead_and_not_the_reading() -> None:
         assert player.snapshot().frames == 144_000
 
 
+@pytest.mark.requirement("PQ-08")
 @pytest.mark.parametrize("hold_at", [0, 10, 5_000, 15_000, 30_000])
 async def test_stop_returns_at_once_while_the_network_hangs_and_wakes_the_thread(hold_at: int) -> None:
     media = media_of("chord.flac", hold_at=hold_at)
@@ -363,6 +366,7 @@ async def test_play_replaces_what_plays_and_wait_finished_follows_it() -> None:
     assert [(end.title, end.stopped) for end in ends] == [("chord.flac", True), ("chord.wav", False)]
 
 
+@pytest.mark.requirement("PQ-07")
 async def test_many_tasks_may_call_it_at_once() -> None:
     async with Player(fast()) as player, trio.open_nursery() as nursery:
 
@@ -417,6 +421,7 @@ async def test_volume_reaches_the_samples_and_full_volume_changes_none() -> None
     assert [event.state.volume async for event in events if isinstance(event, StateChange)][-1] == 30
 
 
+@pytest.mark.requirement("PQ-05")
 async def test_a_slow_listener_loses_the_oldest_events_and_a_gone_one_costs_nothing() -> None:
     hub = EventHub()
     slow, gone = hub.listen(), hub.listen()

@@ -29,6 +29,7 @@ def refused(folder: Path, entry: object) -> str:
     return str(caught.value)
 
 
+@pytest.mark.requirement("HUB-08")
 def test_a_stdio_entry_keeps_its_arguments_apart(tmp_path: Path) -> None:
     config = loaded(
         tmp_path,
@@ -40,6 +41,7 @@ def test_a_stdio_entry_keeps_its_arguments_apart(tmp_path: Path) -> None:
     assert config.restart == "once"
 
 
+@pytest.mark.requirement("HUB-08")
 def test_an_http_entry_with_everything_playhead_knows(tmp_path: Path) -> None:
     config = loaded(
         tmp_path,
@@ -80,6 +82,7 @@ def test_a_repr_shows_no_argument_header_or_environment_value() -> None:
     assert "hush" not in repr(from_url("https://me:hush@host/mcp?key=hush"))
 
 
+@pytest.mark.requirement("HUB-09")
 def test_variables_expand_once_and_home_only_in_front(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

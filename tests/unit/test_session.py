@@ -70,6 +70,7 @@ def sample_server() -> MCPServer:
     return server
 
 
+@pytest.mark.requirement("MCP-20", "MCP-25", "MCP-32", "MCP-38")
 @pytest.mark.parametrize("mode", MODES)
 async def test_both_eras_give_the_same_answers(mode: str) -> None:
     async with connect(sample_server(), mode=mode) as session:
@@ -84,6 +85,7 @@ async def test_both_eras_give_the_same_answers(mode: str) -> None:
         assert page.blobs == ("AwQF",)
 
 
+@pytest.mark.requirement("MCP-28", "MCP-32")
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_links_bytes_come_in_ranges(mode: str) -> None:
     async with connect(sample_server(), mode=mode) as session:
@@ -93,6 +95,7 @@ async def test_a_links_bytes_come_in_ranges(mode: str) -> None:
             assert stream.statistics().strategy == "uri-template"
 
 
+@pytest.mark.requirement("MCP-27")
 async def test_media_keep_their_order_and_hold_their_bytes() -> None:
     async with connect(sample_server()) as session:
         result = await session.call_tool("mixed")
@@ -113,6 +116,7 @@ async def test_a_held_block_past_the_limit_is_refused_before_decoding() -> None:
         assert caught.value.limit == "block_bytes"
 
 
+@pytest.mark.requirement("TR-02", "TR-03", "TR-04")
 async def test_unknown_and_invalid_blocks_fail_nothing_and_are_kept_raw() -> None:
     blocks: list[object] = [
         {"type": "text", "text": "a", "foo": {"deep": 1}, "annotations": {"priority": 1, "zzz": 2}},
@@ -138,6 +142,7 @@ async def test_unknown_and_invalid_blocks_fail_nothing_and_are_kept_raw() -> Non
         assert "tools/list" not in server.methods
 
 
+@pytest.mark.requirement("MCP-41")
 @pytest.mark.parametrize(
     "raw", [{}, {"content": "x"}, {"content": None}, {"resultType": "input_required", "content": []}]
 )
@@ -161,6 +166,7 @@ async def test_too_many_blocks_are_refused() -> None:
             await session.read_resource("x:")
 
 
+@pytest.mark.requirement("MCP-31")
 async def test_arguments_and_meta_of_a_ranged_read_reach_the_wire() -> None:
     seen: list[dict[str, object]] = []
 
@@ -193,6 +199,7 @@ async def test_a_listing_that_never_ends_is_cut() -> None:
         assert (caught.value.limit, pages) == ("listing_pages", 5)
 
 
+@pytest.mark.requirement("MCP-05", "MCP-15")
 async def test_progress_extends_a_call_and_reaches_the_caller(autojump_clock: MockClock) -> None:
     steps: list[float] = []
 
@@ -205,6 +212,7 @@ async def test_progress_extends_a_call_and_reaches_the_caller(autojump_clock: Mo
         assert len(steps) == 8
 
 
+@pytest.mark.requirement("MCP-05")
 async def test_progress_does_not_extend_a_call_for_ever(autojump_clock: MockClock) -> None:
     async with connect(sample_server(), limits=Limits(tool_total_seconds=120)) as session:
         with pytest.raises(DeadlineError, match="120"):
@@ -212,12 +220,14 @@ async def test_progress_does_not_extend_a_call_for_ever(autojump_clock: MockCloc
         assert (await session.call_tool("add", {"a": 1, "b": 1})).text == "2"
 
 
+@pytest.mark.requirement("MCP-05")
 async def test_a_silent_tool_ends_at_its_deadline(autojump_clock: MockClock) -> None:
     async with connect(sample_server()) as session:
         with pytest.raises(DeadlineError, match=r"sample .*tools/call in 20 s"):
             await session.call_tool("slow", timeout=20)
 
 
+@pytest.mark.requirement("MCP-12")
 async def test_cancelling_a_call_reaches_the_server() -> None:
     entered, cancelled = trio.Event(), trio.Event()
     server: MCPServer = MCPServer("waits", log_level="CRITICAL")
@@ -309,6 +319,7 @@ async def test_a_link_to_the_web_is_read_from_its_origin_where_that_is_allowed()
         assert "resources/read" not in server.methods
 
 
+@pytest.mark.requirement("MCP-40")
 async def test_a_link_to_a_private_address_is_not_followed() -> None:
     async with origin() as url, raw_http(answer_nothing) as server, connect(server.url) as session:
         with pytest.raises(BlockedAddressError):

@@ -45,6 +45,7 @@ async def error_of_read(session: ClientSession) -> BaseException:
     return own_error(caught.value) or caught.value
 
 
+@pytest.mark.requirement("MCP-04")
 async def test_a_request_is_answered_and_the_server_ends_with_its_stdin() -> None:
     transport = scripted(READ, FINE, AwaitEnd())
     async with session_over(transport) as session:
@@ -55,6 +56,7 @@ async def test_a_request_is_answered_and_the_server_ends_with_its_stdin() -> Non
     assert transport.statistics().sent_messages == 3
 
 
+@pytest.mark.requirement("MCP-06")
 async def test_lines_that_are_no_messages_are_counted_and_the_answer_still_comes() -> None:
     transport = scripted(READ, Send(line="\xff\xfe"), Send(line="INFO \x1b[2Jhello"), Send(line="[]"), FINE)
     async with session_over(transport) as session:
@@ -63,6 +65,7 @@ async def test_lines_that_are_no_messages_are_counted_and_the_answer_still_comes
     assert "3 lines on its stdout were no messages" in transport.diagnosis()
 
 
+@pytest.mark.requirement("MCP-06")
 async def test_an_answer_with_an_invalid_byte_fails_its_request_at_once_and_no_other() -> None:
     broken = Send(line='{"jsonrpc":"2.0","id":%ID%,"result":{"contents":[],"a":"\xff"}}')
     async with session_over(scripted(READ, broken, READ, FINE, AwaitEnd())) as session:
@@ -96,6 +99,7 @@ async def test_secrets_of_the_environment_are_blanked_in_what_the_server_said() 
     assert "bad token [API_TOKEN]" in str(error)
 
 
+@pytest.mark.requirement("MCP-07")
 async def test_only_the_newest_of_stderr_is_kept() -> None:
     transport = scripted(
         *[Say(line=f"line {i}") for i in range(100)], READ, FINE, limits=Limits(stderr_bytes=50)
@@ -147,6 +151,7 @@ async def test_a_transport_is_used_once() -> None:
         await transport.__aenter__()
 
 
+@pytest.mark.requirement("HUB-10")
 async def test_the_server_gets_a_minimal_environment_and_a_session_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -161,6 +166,7 @@ async def test_the_server_gets_a_minimal_environment_and_a_session_of_its_own(
     assert transport.stderr_tail.strip().endswith("True")
 
 
+@pytest.mark.requirement("MCP-04")
 async def test_closing_escalates_from_stdin_to_term_to_kill(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "GRACE_SECONDS", 0.05)
     transport = scripted(IgnoreTerm(), READ, FINE, Hang())

@@ -66,6 +66,7 @@ async def over_stdio(server: Server[Any]) -> AsyncIterator[Transport]:
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.requirement("MCP-06", "MCP-12")
 @pytest.mark.parametrize("check", transports.CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("factory", [in_process, over_stdio], ids=lambda factory: factory.__name__)
 async def test_a_transport_conforms(factory: transports.Factory, check: transports.Check) -> None:

@@ -27,6 +27,18 @@ class ConfigError(UsageError):
     """A configuration file or option is wrong; the message names the file and the key path."""
 
 
+class HandlerError(UsageError):
+    """A tool's response handler raised (the cause), or returned something else than a `ToolResponse`.
+
+    Attributes: `handler` (its name), `tool_id`.
+    """
+
+    def __init__(self, message: str, *, handler: str, tool_id: str) -> None:
+        super().__init__(message)
+        self.handler = handler
+        self.tool_id = tool_id
+
+
 class ClosedError(UsageError):
     """The object was already closed by its owner."""
 

@@ -1,0 +1,43 @@
+"""Per-tool configuration: what is done with a tool's results, where that is written, and which one holds."""
+
+from playhead.config.tools.config import (
+    KEEP,
+    Kind,
+    ResponseHandler,
+    ToolConfig,
+    ToolOverride,
+    create_dynamic_config,
+    create_id_config,
+    create_tool_config,
+    create_tool_id,
+)
+from playhead.config.tools.files import default_tool_file, load_tool_configs
+from playhead.config.tools.handlers import run_handler
+from playhead.config.tools.layers import Delivery, Layer, Resolution, Step, ToolConfigs
+from playhead.config.tools.modules import ToolConfigSources, get_tool_configs
+from playhead.config.tools.responses import HandlerReference, ToolContent, ToolResponse
+
+__all__ = [
+    "KEEP",
+    "Delivery",
+    "HandlerReference",
+    "Kind",
+    "Layer",
+    "Resolution",
+    "ResponseHandler",
+    "Step",
+    "ToolConfig",
+    "ToolConfigSources",
+    "ToolConfigs",
+    "ToolContent",
+    "ToolOverride",
+    "ToolResponse",
+    "create_dynamic_config",
+    "create_id_config",
+    "create_tool_config",
+    "create_tool_id",
+    "default_tool_file",
+    "get_tool_configs",
+    "load_tool_configs",
+    "run_handler",
+]

@@ -1,0 +1,299 @@
+"""What is configured for a tool: one frozen value, whether it came from Python, a file or the caller.
+
+A tool is the pair of its server's name and its own name. `server__tool` is how the pair is written, and both
+names may hold `__`, so an id is compared with what is known and never taken apart.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Final, get_args
+
+from playhead.config.tools.responses import HandlerReference, ToolContent, ToolResponse
+from playhead.errors import ConfigError
+from playhead.results.plan import Decision
+from playhead.results.policy import Stopper
+
+ResponseHandler = Callable[[ToolContent], ToolResponse | Awaitable[ToolResponse]]
+"""Sync (called in a thread) or async (awaited under trio)."""
+
+SEPARATOR: Final = "__"
+WILDCARDS: Final = frozenset("*?")
+DECISIONS: Final[tuple[str, ...]] = get_args(Decision)
+STOPPERS: Final[tuple[str, ...]] = get_args(Stopper)
+
+
+def create_tool_id(server: str, tool: str) -> str:
+    """How the tool `tool` of the server `server` is written: `server__tool`. Not to be taken apart again."""
+    return f"{server}{SEPARATOR}{tool}"
+
+
+class Kind(enum.StrEnum):
+    """Which tools a configuration is for."""
+
+    EXACT = "exact"
+    """One tool."""
+    PATTERN = "pattern"
+    """Every tool whose id fits: `*` stands for any characters, `?` for one; case matters."""
+    DYNAMIC = "dynamic"
+    """Every tool of a listed server for which nothing else is configured."""
+
+
+class Keep(enum.Enum):
+    """The one value of `KEEP`."""
+
+    KEEP = "keep"
+
+
+KEEP: Final = Keep.KEEP
+"""In a `ToolOverride`: the handler stays as configured. (`None` takes it away.)"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolConfig:
+    """What is configured for one tool, for those that fit a pattern, or for a listed server.
+
+    Made by `create_tool_config` and its sisters, which check what they are given.
+    """
+
+    kind: Kind
+    tool_id: str
+    """`server__tool`; for a pattern what is compared with such an id."""
+    server: str | None = None
+    """None where only the id (or a pattern of ids) was written, as in a file."""
+    tool: str | None = None
+    description: str | None = None
+    """Offered to the model in place of the server's own."""
+    system_prompt: str | None = None
+    """Added to the model's system prompt while the tool is offered."""
+    save_output: bool = True
+    send_result_to_ai: bool = False
+    """False: the model hears that the result was delivered to the user, and its turn ends. True: it gets the
+    text (the handler's, where there is one)."""
+    response_handler: ResponseHandler | HandlerReference | None = None
+    metadata: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """For middleware and the saved sidecar: anything that JSON can hold."""
+    trust_structured: bool | None = None
+    """This and the next two change `results.Policy` for the tool; None leaves what holds without them."""
+    turn: Decision | None = None
+    stops: frozenset[Stopper] | None = None
+    source: str = field(default="", compare=False)
+    """The file or module that it came from, for messages."""
+
+    def fits(self, server: str, tool: str) -> bool:
+        """Whether this is for the tool `tool` of `server`. A name given as a server's is taken literally."""
+        if self.kind is Kind.DYNAMIC:
+            return server == self.server
+        if self.server is None or self.tool is None:
+            return _match(create_tool_id(server, tool), self.tool_id, self.kind)
+        return server == self.server and _match(tool, self.tool, self.kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOverride:
+    """What one call has otherwise: only what is given changes, the rest stays as configured."""
+
+    save_output: bool | None = None
+    send_result_to_ai: bool | None = None
+    response_handler: ResponseHandler | HandlerReference | Keep | None = KEEP
+    metadata: Mapping[str, object] | None = None
+    """In place of the configured metadata, not merged into it."""
+    trust_structured: bool | None = None
+    turn: Decision | None = None
+    stops: frozenset[Stopper] | None = None
+
+    def given(self) -> dict[str, object]:
+        """The fields that were given, by name."""
+        pairs = ((name, getattr(self, name)) for name in self.__slots__)
+        return {name: value for name, value in pairs if _is_given(name, value)}
+
+
+def _is_given(name: str, value: object) -> bool:
+    return value is not KEEP if name == "response_handler" else value is not None
+
+
+def create_tool_config(
+    server: str,
+    tool: str,
+    *,
+    description: str | None = None,
+    system_prompt: str | None = None,
+    save_output: bool = True,
+    send_result_to_ai: bool = False,
+    response_handler: ResponseHandler | HandlerReference | None = None,
+    metadata: Mapping[str, object] | None = None,
+    trust_structured: bool | None = None,
+    turn: Decision | None = None,
+    stops: Iterable[Stopper] | None = None,
+    source: str = "",
+) -> ToolConfig:
+    """The configuration of one tool, or of those of `server` that fit where `tool` holds `*` or `?`.
+
+    A configuration decides as a whole: `send_result_to_ai` left at False is a decision too, and differs from
+    no configuration, where the classifier decides. Raises `ConfigError` for an empty name and for a value
+    of the wrong type.
+    """
+    _name(server, "server")
+    _name(tool, "tool")
+    return _checked(
+        ToolConfig(
+            kind=Kind.PATTERN if WILDCARDS & set(tool) else Kind.EXACT,
+            tool_id=create_tool_id(server, tool),
+            server=server,
+            tool=tool,
+            description=description,
+            system_prompt=system_prompt,
+            save_output=save_output,
+            send_result_to_ai=send_result_to_ai,
+            response_handler=response_handler,
+            metadata=_frozen(metadata),
+            trust_structured=trust_structured,
+            turn=turn,
+            stops=_stops(stops),
+            source=source,
+        )
+    )
+
+
+def create_id_config(
+    tool_id: str,
+    *,
+    description: str | None = None,
+    system_prompt: str | None = None,
+    save_output: bool = True,
+    send_result_to_ai: bool = False,
+    response_handler: ResponseHandler | HandlerReference | None = None,
+    metadata: Mapping[str, object] | None = None,
+    trust_structured: bool | None = None,
+    turn: Decision | None = None,
+    stops: Iterable[Stopper] | None = None,
+    source: str = "",
+) -> ToolConfig:
+    """Like `create_tool_config`, for whichever tool has the id, or fits where it holds `*` or `?`
+    (`home__*`, `*__search`). A file's keys are such ids."""
+    _name(tool_id, "tool id")
+    return _checked(
+        ToolConfig(
+            kind=Kind.PATTERN if WILDCARDS & set(tool_id) else Kind.EXACT,
+            tool_id=tool_id,
+            description=description,
+            system_prompt=system_prompt,
+            save_output=save_output,
+            send_result_to_ai=send_result_to_ai,
+            response_handler=response_handler,
+            metadata=_frozen(metadata),
+            trust_structured=trust_structured,
+            turn=turn,
+            stops=_stops(stops),
+            source=source,
+        )
+    )
+
+
+def create_dynamic_config(
+    server: str,
+    *,
+    save_output: bool = True,
+    send_result_to_ai: bool = True,
+    metadata: Mapping[str, object] | None = None,
+    source: str = "",
+) -> ToolConfig:
+    """What holds for the tools of `server` that have no other configuration: for servers whose tools are
+    not known beforehand. Their results go to the model."""
+    _name(server, "server")
+    return _checked(
+        ToolConfig(
+            kind=Kind.DYNAMIC,
+            tool_id=create_tool_id(server, "*"),
+            server=server,
+            save_output=save_output,
+            send_result_to_ai=send_result_to_ai,
+            metadata=_frozen(metadata),
+            source=source,
+        )
+    )
+
+
+def _match(text: str, pattern: str, kind: Kind) -> bool:
+    # Classes of characters are left out, so that a server called `my[x]` needs no escaping. fnmatch's
+    # expression doesn't backtrack past a star: a long name costs nothing.
+    return text == pattern or (kind is Kind.PATTERN and fnmatchcase(text, pattern.replace("[", "[[]")))
+
+
+def _name(text: object, what: str) -> None:
+    if not isinstance(text, str) or not text:
+        raise ConfigError(f"tool configuration: expected a {what}'s name, came {text!r}")
+
+
+def _frozen(metadata: Mapping[str, object] | None) -> Mapping[str, object]:
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise ConfigError(f"tool configuration: metadata: expected a mapping, came {type(metadata).__name__}")
+    return MappingProxyType(dict(metadata or {}))
+
+
+def _stops(kinds: Iterable[Stopper] | None) -> frozenset[Stopper] | None:
+    if kinds is None:
+        return None
+    if isinstance(kinds, str):
+        raise ConfigError(f"tool configuration: stops: expected a set of kinds, came the text {kinds!r}")
+    return frozenset(kinds)
+
+
+def _checked(config: ToolConfig) -> ToolConfig:
+    """`config`, whose values are of the types that they are annotated with: Python callers slip too."""
+
+    def wrong(name: str, expected: str) -> ConfigError:
+        # A kind of value rather than the value: metadata may hold what is nobody's business.
+        came = type(getattr(config, name)).__name__
+        return ConfigError(f"tool configuration {config.tool_id}: {name}: expected {expected}, came {came}")
+
+    for name in ("description", "system_prompt"):
+        if not isinstance(getattr(config, name), str | None):
+            raise wrong(name, "a text")
+    for name in ("save_output", "send_result_to_ai"):
+        if not isinstance(getattr(config, name), bool):
+            raise wrong(name, "True or False")
+    if not isinstance(config.trust_structured, bool | None):
+        raise wrong("trust_structured", "True, False or None")
+    handler: object = config.response_handler
+    if handler is not None and not callable(handler) and not isinstance(handler, HandlerReference):
+        raise wrong("response_handler", "a function that takes a ToolContent")
+    if config.turn is not None and config.turn not in DECISIONS:
+        raise ConfigError(
+            f"tool configuration {config.tool_id}: turn: expected one of {', '.join(DECISIONS)}, came"
+            f" {config.turn!r}"
+        )
+    for kind in sorted(config.stops or ()):
+        if kind not in STOPPERS:
+            raise ConfigError(
+                f"tool configuration {config.tool_id}: stops: expected some of {', '.join(STOPPERS)}, came"
+                f" {kind!r}"
+            )
+    problem = not_json(config.metadata)
+    if problem is not None:
+        raise ConfigError(f"tool configuration {config.tool_id}: metadata{problem}")
+    return config
+
+
+def not_json(value: object, where: str = "") -> str | None:
+    """Where in `value` something stands that JSON can't hold, and what; None where it is all JSON."""
+    match value:
+        case None | bool() | int() | str():
+            return None
+        case float():
+            return None if math.isfinite(value) else f"{where}: expected a finite number, came {value}"
+        case list() | tuple():
+            found = (not_json(item, f"{where}[{index}]") for index, item in enumerate(value))
+        case Mapping():
+            if wrong := next((key for key in value if not isinstance(key, str)), None):
+                return f"{where}: expected texts for keys, came {json.dumps(repr(wrong))}"
+            found = (not_json(item, f"{where}.{key}") for key, item in value.items())
+        case _:
+            return f"{where}: expected what JSON can hold, came a {type(value).__name__}"
+    return next((problem for problem in found if problem is not None), None)

@@ -1,0 +1,121 @@
+"""Runs a response handler, and turns whatever goes wrong in it into one error that names it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+from typing import cast
+
+import trio
+
+from playhead.config.tools.config import ResponseHandler, ToolConfig
+from playhead.config.tools.responses import HandlerReference, ToolContent, ToolResponse
+from playhead.errors import ConfigError, HandlerError, UsageError
+
+
+async def run_handler(config: ToolConfig, content: ToolContent) -> ToolResponse:
+    """What the handler of `config` makes of `content`.
+
+    An async handler is awaited under trio. A sync one runs in a thread, because it may write files while
+    music plays; it shares accordingly. Handlers have no deadline of their own.
+
+    Raises `HandlerError` for whatever `Exception` the handler raises (its cause) and for an answer that is no
+    `ToolResponse`; `ConfigError` where a file names a handler that can't be loaded; `UsageError` where
+    `config` has none. Cancellation passes through: an async handler sees it, a sync one is left to end by
+    itself in its thread, and its answer is dropped.
+    """
+    handler = config.response_handler
+    if handler is None:
+        raise UsageError(f"{config.tool_id} has no response_handler; look before calling run_handler")
+    name = handler_name(handler)
+    function: ResponseHandler
+    if isinstance(handler, HandlerReference):
+        # An import reads files and may take seconds.
+        function = await trio.to_thread.run_sync(load_handler, handler, abandon_on_cancel=True)
+    else:
+        function = handler
+    try:
+        if _is_async(function):
+            answer = function(content)
+        else:
+            answer = await trio.to_thread.run_sync(partial(function, content), abandon_on_cancel=True)
+        if inspect.isawaitable(answer):
+            answer = await answer
+    except Exception as error:
+        raise HandlerError(
+            f"the response handler {name} of {config.tool_id} failed: {type(error).__name__}: {error}",
+            handler=name,
+            tool_id=config.tool_id,
+        ) from error
+    came: object = answer
+    if not isinstance(came, ToolResponse):
+        raise HandlerError(
+            f"the response handler {name} of {config.tool_id} returned {type(came).__name__}; expected a"
+            " playhead.config.tools.ToolResponse",
+            handler=name,
+            tool_id=config.tool_id,
+        )
+    return came
+
+
+def handler_name(handler: ResponseHandler | HandlerReference) -> str:
+    """The handler as a person would look for it: `module:function`."""
+    if isinstance(handler, HandlerReference):
+        return str(handler)
+    inner: object = handler.func if isinstance(handler, partial) else handler
+    name = getattr(inner, "__qualname__", None) or type(inner).__qualname__
+    module = getattr(inner, "__module__", None)
+    return f"{module}:{name}" if module else str(name)
+
+
+def load_handler(reference: HandlerReference) -> ResponseHandler:
+    """Import what `reference` names. Raises `ConfigError`, with the key path, where that fails."""
+    try:
+        module = _import(reference)
+    except Exception as error:
+        raise ConfigError(
+            f"{reference.where}: can't import {reference.module} ({type(error).__name__}: {error})"
+        ) from error
+    found: object = module
+    for name in reference.function.split("."):
+        found = getattr(found, name, None)
+    if found is None:
+        raise ConfigError(f"{reference.where}: {reference.module} has no {reference.function}")
+    if not callable(found):
+        raise ConfigError(f"{reference.where}: expected a function, {reference} is a {type(found).__name__}")
+    return cast("ResponseHandler", found)
+
+
+def _import(reference: HandlerReference) -> ModuleType:
+    if not reference.module.endswith(".py"):
+        return importlib.import_module(reference.module)
+    path = reference.folder / reference.module if reference.folder else reference.module
+    with open(path, "rb") as file:  # noqa: PTH123 - `path` may be a text
+        source = file.read()
+    # Named by what it holds, so that a changed file is another module, and an unchanged one is not run twice.
+    name = f"playhead_tool_{hashlib.sha256(str(path).encode() + source).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _is_async(function: Callable[..., object]) -> bool:
+    inner = function.func if isinstance(function, partial) else function
+    # An object with an async `__call__` says so nowhere else.
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(type(inner).__call__)

@@ -1,0 +1,310 @@
+"""Which configuration holds for a tool: every layer looked at in order, and the first that knows it decides.
+
+call-time override > exact id > pattern > the server's own entry > dynamic default > none
+
+Static (the first four) beats dynamic, always. A configuration decides as a whole: nothing is merged from the
+layers below it. Two things are laid over it field by field: a call's `ToolOverride`, and the server's
+`trust_structured`, which holds for its tools unless theirs says otherwise.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from playhead.config.servers import ServerConfig
+from playhead.config.tools.config import (
+    SEPARATOR,
+    WILDCARDS,
+    Kind,
+    ToolConfig,
+    ToolOverride,
+    create_tool_config,
+    create_tool_id,
+)
+from playhead.errors import ConfigError
+from playhead.results.policy import DEFAULT_POLICY, Policy
+
+
+class Layer(enum.StrEnum):
+    """Where a decision came from, in the order in which they are asked."""
+
+    CALL = "call"
+    EXACT = "exact"
+    PATTERN = "pattern"
+    SERVER = "server"
+    DYNAMIC = "dynamic"
+    NONE = "none"
+
+
+class Delivery(enum.StrEnum):
+    """Who gets a result's text."""
+
+    MODEL = "model"
+    """The model gets it: `send_result_to_ai = true`."""
+    USER = "user"
+    """The user does; the model hears that it was delivered, its turn ends: `send_result_to_ai = false`."""
+    PLAN = "plan"
+    """Nothing is configured: the classifier decides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One layer that was looked at."""
+
+    layer: Layer
+    found: bool
+    """Whether the layer had something for the tool; the first that has decides."""
+    decided: bool
+    said: str
+    """What was looked for and found, in words for a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """What holds for one tool, and why."""
+
+    server: str
+    tool: str
+    config: ToolConfig | None
+    """With the call's override in it. None where nothing is configured: the call runs all the same."""
+    layer: Layer
+    """The layer that decided."""
+    looked_at: tuple[Step, ...]
+    """Every layer, in order, also those after the one that decided."""
+    decided_by: Mapping[str, Layer] = field(default_factory=dict, hash=False)
+    """Which layer each field's value comes from; a field that nobody set is missing."""
+    trust_structured: bool | None = None
+    """The tool's own, else the server's; None where neither says."""
+
+    @property
+    def tool_id(self) -> str:
+        return create_tool_id(self.server, self.tool)
+
+    @property
+    def delivery(self) -> Delivery:
+        """Who gets the text."""
+        if self.config is None or "send_result_to_ai" not in self.decided_by:
+            return Delivery.PLAN
+        return Delivery.MODEL if self.config.send_result_to_ai else Delivery.USER
+
+    @property
+    def save_output(self) -> bool:
+        """False where nothing is configured."""
+        return self.config is not None and self.config.save_output
+
+    def policy(self, base: Policy = DEFAULT_POLICY) -> Policy:
+        """`base`, changed by what is set for the tool."""
+        config = self.config
+        return replace(
+            base,
+            trust_structured=(
+                base.trust_structured if self.trust_structured is None else self.trust_structured
+            ),
+            turn=base.turn if config is None or config.turn is None else config.turn,
+            stops=base.stops if config is None or config.stops is None else config.stops,
+        )
+
+    def explain(self) -> str:
+        """The decision in lines: each layer and what it said, the one that decided marked with `>`."""
+        return "\n".join(
+            f"{'>' if step.decided else ' '} {step.layer:<8}{step.said}" for step in self.looked_at
+        )
+
+
+POLICY_FIELDS: Final = ("trust_structured", "turn", "stops")
+SETTINGS: Final = (
+    "description",
+    "system_prompt",
+    "save_output",
+    "send_result_to_ai",
+    "response_handler",
+    "metadata",
+    *POLICY_FIELDS,
+)
+"""What a configuration sets, in the order in which it is told."""
+
+
+class ToolConfigs:
+    """Every tool configuration there is; never changes. `ToolConfigs()` has none.
+
+    Raises `ConfigError` where two are for the same tool or pattern.
+    """
+
+    __slots__ = ("_configs",)
+
+    def __init__(self, configs: Iterable[ToolConfig] = ()) -> None:
+        self._configs: dict[object, ToolConfig] = {}
+        for config in configs:
+            key = _key(config)
+            other = self._configs.get(key)
+            if other is not None:
+                place = other.source or "before"
+                raise ConfigError(
+                    f"{config.source or 'tool configuration'}: {config.tool_id} is configured already"
+                    f" ({place}); keep one"
+                )
+            self._configs[key] = config
+
+    def __iter__(self) -> Iterator[ToolConfig]:
+        return iter(self._configs.values())
+
+    def __len__(self) -> int:
+        return len(self._configs)
+
+    def __repr__(self) -> str:
+        return f"ToolConfigs({', '.join(config.tool_id for config in self)})"
+
+    def over(self, other: ToolConfigs) -> ToolConfigs:
+        """These, and of `other` those for what is not configured here: these win."""
+        merged = ToolConfigs()
+        merged._configs = other._configs | self._configs
+        return merged
+
+    def resolve(
+        self,
+        server: str,
+        tool: str,
+        *,
+        override: ToolConfig | ToolOverride | None = None,
+        server_config: ServerConfig | None = None,
+    ) -> Resolution:
+        """What holds for the tool `tool` of `server`.
+
+        `override` is the call's own: a `ToolConfig` takes the place of all there is, of a `ToolOverride` only
+        what is given. `server_config` is the server's entry in the servers file. Never raises.
+        """
+        looked = (
+            self._call(override),
+            self._exact(server, tool),
+            self._pattern(server, tool),
+            _of_server(server, tool, server_config),
+            self._dynamic(server),
+        )
+        whole = next((found for found in looked if found.config is not None), None)
+        config, decided_by = None, dict[str, Layer]()
+        if whole is not None and whole.config is not None:
+            config = whole.config
+            decided_by = dict.fromkeys(_set_in(whole), whole.layer)
+        partial = override.given() if isinstance(override, ToolOverride) else {}
+        if partial:
+            config = replace(config or _bare(server, tool), **partial)  # type: ignore[arg-type] # by its names
+            decided_by |= dict.fromkeys(partial, Layer.CALL)
+        trust = None if config is None else config.trust_structured
+        of_server: bool | None = getattr(server_config, "trust_structured", None)
+        if trust is None and of_server is not None:
+            trust = of_server
+            decided_by["trust_structured"] = Layer.SERVER
+        deciding = whole.layer if whole is not None else Layer.NONE
+        steps = [
+            Step(
+                layer=found.layer,
+                found=found.config is not None or (found.layer is Layer.CALL and bool(partial)),
+                decided=found.layer is deciding or (found.layer is Layer.CALL and bool(partial)),
+                said=found.said,
+            )
+            for found in looked
+        ]
+        steps.append(
+            Step(layer=Layer.NONE, found=whole is None, decided=whole is None and not partial, said=_NOTHING)
+        )
+        return Resolution(
+            server=server,
+            tool=tool,
+            config=config,
+            layer=Layer.CALL if partial else deciding,
+            looked_at=tuple(steps),
+            decided_by=decided_by,
+            trust_structured=trust,
+        )
+
+    def find(self, tool_id: str, servers: Iterable[str]) -> tuple[tuple[str, str], ...]:
+        """The (server, tool) pairs that `tool_id` can mean among `servers`. More than one where a server's
+        name begins with another's and `__`; none where no server fits."""
+        return tuple(
+            (server, tool_id.removeprefix(prefix))
+            for server in servers
+            if tool_id.startswith(prefix := server + SEPARATOR) and tool_id != prefix
+        )
+
+    def _call(self, override: ToolConfig | ToolOverride | None) -> _Found:
+        match override:
+            case ToolConfig():
+                return _Found(Layer.CALL, override, "a whole configuration")
+            case ToolOverride() if given := override.given():
+                return _Found(Layer.CALL, None, f"sets {', '.join(given)}; the rest is as below")
+            case _:
+                return _Found(Layer.CALL, None, "no override")
+
+    def _exact(self, server: str, tool: str) -> _Found:
+        tool_id = create_tool_id(server, tool)
+        by_pair = self._configs.get((Kind.EXACT, server, tool, tool_id))
+        config = by_pair or self._configs.get((Kind.EXACT, None, None, tool_id))
+        return _Found(Layer.EXACT, config, _place(config) if config else f"nothing for {tool_id}")
+
+    def _pattern(self, server: str, tool: str) -> _Found:
+        fitting = sorted((c for c in self if c.kind is Kind.PATTERN and c.fits(server, tool)), key=_rank)
+        if not fitting:
+            return _Found(Layer.PATTERN, None, "no pattern fits")
+        others = ", ".join(config.tool_id for config in fitting[1:])
+        said = _place(fitting[0]) + (f"; less specific: {others}" if others else "")
+        return _Found(Layer.PATTERN, fitting[0], said)
+
+    def _dynamic(self, server: str) -> _Found:
+        config = self._configs.get((Kind.DYNAMIC, server, None, create_tool_id(server, "*")))
+        place = f" in {config.source}" if config and config.source else ""
+        said = f"{server} is listed{place}" if config else f"{server} is not listed"
+        return _Found(Layer.DYNAMIC, config, said)
+
+
+class _Found(NamedTuple):
+    layer: Layer
+    config: ToolConfig | None
+    said: str
+
+
+_NOTHING: Final = "no handler, nothing saved, the classifier decides who gets the text"
+
+
+def _of_server(server: str, tool: str, entry: ServerConfig | None) -> _Found:
+    """The server's own entry: of what a configuration holds it can say only who gets the text."""
+    if entry is None:
+        return _Found(Layer.SERVER, None, f"{server} has no entry in a servers file")
+    if entry.send_result_to_ai is None:
+        return _Found(Layer.SERVER, None, f"the entry of {server} has no send_result_to_ai")
+    said = f"the entry of {server} says send_result_to_ai = {str(entry.send_result_to_ai).lower()}"
+    config = replace(_bare(server, tool), send_result_to_ai=entry.send_result_to_ai)
+    return _Found(Layer.SERVER, config, said)
+
+
+def _bare(server: str, tool: str) -> ToolConfig:
+    """What holds without a configuration, to lay something over it: nobody asked for anything to be saved."""
+    return create_tool_config(server, tool, save_output=False)
+
+
+def _set_in(found: _Found) -> Iterator[str]:
+    """The fields that a layer decides."""
+    if found.layer is Layer.SERVER:
+        yield "send_result_to_ai"
+        return
+    for name in SETTINGS:
+        if getattr(found.config, name) is not None:
+            yield name
+
+
+def _place(config: ToolConfig) -> str:
+    return f"{config.tool_id} in {config.source}" if config.source else config.tool_id
+
+
+def _rank(config: ToolConfig) -> tuple[int, int, bool, str]:
+    """Patterns in the order in which they win: the most characters that stand for themselves, then the fewest
+    `*`, then one whose server is named apart, then by the alphabet."""
+    pattern = config.tool_id if config.tool is None else config.tool
+    wild = sum(char in WILDCARDS for char in pattern)
+    return (wild - len(config.tool_id), pattern.count("*"), config.tool is None, config.tool_id)
+
+
+def _key(config: ToolConfig) -> object:
+    return (config.kind, config.server, config.tool, config.tool_id)

@@ -12,6 +12,7 @@ import trio
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
+from playhead.client.changes import ToolChanges
 from playhead.client.groups import bare
 from playhead.client.handshake import check_mode
 from playhead.client.oauth import ShowUrl
@@ -62,10 +63,16 @@ async def connect(
     mode = mode or settings.mode
     check_mode(mode)
     opener = opener_for(resolved, limits=limits, auth=auth, show_url=show_url)
+    changes = ToolChanges(limits)
     with bare():
         async with trio.open_nursery() as nursery:
             supervisor = Supervisor(
-                opener, nursery=nursery, limits=limits, mode=mode, restart=settings.restart
+                opener,
+                nursery=nursery,
+                limits=limits,
+                mode=mode,
+                restart=settings.restart,
+                changes=changes,
             )
             connection = await supervisor.connect()
             session = Session(
@@ -74,6 +81,7 @@ async def connect(
                 name=opener.server,
                 config=settings,
                 limits=limits,
+                changes=changes,
             )
             background = trio.CancelScope()
             nursery.start_soon(_inside, background, session)
@@ -81,6 +89,7 @@ async def connect(
                 yield session
             finally:
                 background.cancel()
+                changes.close()
                 supervisor.close()
 
 

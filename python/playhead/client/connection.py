@@ -19,11 +19,12 @@ from mcp.shared.message import SessionMessage
 from mcp_types import Implementation, PaginatedRequestParams, Request, Result
 
 from playhead._core import __version__
+from playhead.client.changes import ToolChanges
 from playhead.client.deadline import run_until_silent
 from playhead.client.failures import from_answer, from_sdk
 from playhead.client.groups import leaves
 from playhead.client.handshake import ask, negotiate
-from playhead.client.link import Link, LinkedReader, LinkedWriter
+from playhead.client.link import CURRENT, Link, LinkedReader, LinkedWriter
 from playhead.client.progress import ProgressRelay
 from playhead.errors import ConnectError, ConnectionLostError, DeadlineError, PlayheadError
 from playhead.limits import Limits
@@ -173,14 +174,18 @@ async def hold(
     *,
     limits: Limits,
     mode: str,
+    changes: ToolChanges,
+    renewed: bool,
     task_status: trio.TaskStatus[Connection],
 ) -> None:
     """Keep one connection open until it ends or is left. To be started with `nursery.start`.
 
+    `changes` is told of the server's notifications; `renewed` says that it is not the first connection.
+
     Raises `ConnectError` before it has started; afterwards nothing (what breaks later reaches the callers
     through their requests).
     """
-    link = Link(limits)
+    link = Link(limits, heard=changes.heard)
     opened = opener(link)
     started = False
     phase, allowed = "connect", limits.connect_seconds
@@ -204,7 +209,10 @@ async def hold(
                 task_status.started(
                     Connection(session=session, link=link, opened=opened, server=opener.server)
                 )
-                await link.ended.wait()
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(_follow, changes, session, renewed)
+                    await link.ended.wait()
+                    nursery.cancel_scope.cancel()
         except (*ENDINGS, ExceptionGroup) as error:
             causes = list(leaves(error))
             if not all(isinstance(cause, ENDINGS) for cause in causes):
@@ -220,6 +228,12 @@ async def hold(
             f" is it the right server, does it speak MCP, and does it need longer than --timeout"
             f" (Limits.{phase}_seconds)?"
         )
+
+
+async def _follow(changes: ToolChanges, session: ClientSession, renewed: bool) -> None:
+    # Who asked for this connection may have done so from inside a request; its ticket is not ours.
+    CURRENT.set(None)
+    await changes.follow(session, renewed=renewed)
 
 
 def connect_error(cause: BaseException, server: str, diagnosis: str = "") -> ConnectError:

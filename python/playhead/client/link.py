@@ -11,7 +11,7 @@ is there as `failure` was reported by our transport, and anything else the SDK r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -22,7 +22,14 @@ from anyio import EndOfStream
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.message import SessionMessage
-from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse, RequestId
+from mcp_types import (
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
 
 from playhead.errors import ConnectionLostError, LimitError, PlayheadError
 from playhead.limits import Limits
@@ -80,8 +87,10 @@ def depth_of(value: object, limit: int) -> int:
 class Link:
     """The requests under way on one connection, and whether the connection has ended."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, heard: Callable[[str], None] = lambda _method: None) -> None:
+        """`heard` is told the method of each notification that comes in, and must not wait."""
         self._limits = limits
+        self._heard = heard
         self._tickets: dict[RequestId, Ticket] = {}
         self._asked = 0
         """Requests of the server that have no answer yet. They are counted, not told apart: a server may use
@@ -135,6 +144,8 @@ class Link:
         message = item.message
         if isinstance(message, JSONRPCRequest):
             self._note_asked()
+        if isinstance(message, JSONRPCNotification):
+            self._heard(message.method)
         if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
             return item
         ticket = self._tickets.get(coerce_request_id(message.id))

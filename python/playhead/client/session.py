@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+import trio
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
     HEADER_MISMATCH,
@@ -32,6 +33,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from playhead.client.calls import CallResult, linked, media_of
+from playhead.client.changes import ToolChanges
 from playhead.client.connection import Connection
 from playhead.client.listing import list_all
 from playhead.client.media import ResourceMedia
@@ -76,11 +78,13 @@ class Session:
         name: str,
         config: ServerConfig,
         limits: Limits,
+        changes: ToolChanges,
     ) -> None:
         self._supervisor = supervisor
         self._first = connection.session
         self._config = config
         self._limits = limits
+        self._changes = changes
         self.name = name
         """The server in messages: its name in the servers file, and where it is."""
         self._requests = 0
@@ -139,6 +143,17 @@ class Session:
             )
 
         return await list_all(fetch, key=key, model=model, limits=self._limits, server=self.name)
+
+    def tool_list_changes(self) -> trio.MemoryReceiveChannel[None]:
+        """A channel that gets an item when the tools may have changed: time to `list_tools` again.
+
+        It holds one item, which stands for all changes since the last was taken. An item also comes after a
+        connection was lost and renewed, since what was missed can't be known. Each call gives a channel of
+        its own; it ends with the session, and closing it earlier costs nothing. In revisions since 2026-07-28
+        the first call starts a subscription with the server, in the background. Silent with a server that
+        does not tell.
+        """
+        return self._changes.subscribe()
 
     # --- tools -------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import trio
 
+from playhead.client.changes import ToolChanges
 from playhead.client.connection import Connection, Opener, connect_error, hold
 from playhead.errors import (
     AuthorizationNeededError,
@@ -37,13 +38,21 @@ class Supervisor:
     """Owns the current connection of a session, inside the session's nursery."""
 
     def __init__(
-        self, opener: Opener, *, nursery: trio.Nursery, limits: Limits, mode: str, restart: str
+        self,
+        opener: Opener,
+        *,
+        nursery: trio.Nursery,
+        limits: Limits,
+        mode: str,
+        restart: str,
+        changes: ToolChanges,
     ) -> None:
         self._opener = opener
         self._nursery = nursery
         self._limits = limits
         self._mode = mode
         self._restart = restart
+        self._changes = changes
         self._current: Connection | None = None
         self._renewal: _Renewal | None = None
         self._closed = False
@@ -78,7 +87,14 @@ class Supervisor:
 
     async def _open(self) -> Connection:
         async def run(*, task_status: trio.TaskStatus[Connection]) -> None:
-            await hold(self._opener, limits=self._limits, mode=self._mode, task_status=task_status)
+            await hold(
+                self._opener,
+                limits=self._limits,
+                mode=self._mode,
+                changes=self._changes,
+                renewed=self.reconnects > 0,
+                task_status=task_status,
+            )
 
         connection: Connection = await self._nursery.start(run)
         return connection

@@ -14,7 +14,7 @@ from playhead.errors import DeadlineError, ProtocolError, ServerError
 from playhead.limits import Limits
 from tests.servers.raw_http import Exchange, raw_http
 
-TASKS = {"tools": {}, "tasks": {"requests": {"tools": {"call": {}}}}}
+TASKS: dict[str, object] = {"tools": {}, "tasks": {"requests": {"tools": {"call": {}}}}}
 TOOLS = [
     {"name": "slow", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
     {"name": "quick", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}},

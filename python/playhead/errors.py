@@ -105,6 +105,25 @@ class ProtocolError(RemoteError):
     """A message that is not what the protocol allows at this point."""
 
 
+class ResponseError(ProtocolError):
+    """A structured response that cannot be read.
+
+    Attributes: `code` (`"INVALID_JSON"`, `"INVALID_TYPE"` or `"INVALID_FIELD"`), `path` (in JSON:
+    `$.message`), `expected`, `came`.
+    """
+
+    def __init__(self, message: str, *, code: str, path: str, expected: str, came: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.path = path
+        self.expected = expected
+        self.came = came
+
+
+class ResponseTypeError(ResponseError):
+    """A structured response of a type that the registry doesn't have; the message names it."""
+
+
 class LimitError(RemoteError):
     """The peer sent more than a limit allows. Attributes: `limit` (its name), `allowed`, `got`."""
 

@@ -38,6 +38,9 @@ class Limits:
     result_items: int = 10_000
     """Content blocks of one result."""
 
+    model_text_chars: int = 100_000
+    """Text for the model from one result: its head and tail. About 25,000 tokens of English."""
+
     listed_items: int = 10_000
     """Tools, resources or templates of one listing."""
 

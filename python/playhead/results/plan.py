@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from playhead.content import Block, Finding
-from playhead.results.responses import StructuredResponse
+from playhead.results.responses.base import StructuredResponse
 
 Decision = Literal["continue", "stop"]
 Sound = Literal["audio", "blob", "link"]
@@ -31,8 +31,11 @@ class SendText(_Disposition):
     """Text for the model, and for the user too where `to_user`."""
 
     text: str
+    """As it came. It may hold base64 all the same; what a model gets, `routing.text_for_model` makes."""
     to_user: bool
     is_error: bool
+    uri: str | None = None
+    """Of an embedded resource's text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +44,12 @@ class PlaySound(_Disposition):
 
     source: Sound
     title: str
+    """Empty where the server gave none."""
     mime_type: str | None
     uri: str | None
     base64: str | None
+    size_bytes: int | None = None
+    """Decoded; for a link what the server announces, if it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +58,22 @@ class ShowImage(_Disposition):
 
     mime_type: str
     base64: str
+    size_bytes: int
+    """Decoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepReference(_Disposition):
-    """A link or an embedded blob that isn't sound: the caller can read it."""
+    """What is neither played nor shown, for the caller to read: a link or an embedded blob that isn't sound,
+    sound in an error result, an image or sound whose base64 is broken."""
 
     title: str
+    """Empty where the server gave none."""
     mime_type: str | None
-    uri: str
+    uri: str | None
+    """None for a block that holds its bytes itself and has no name for them."""
+    size_bytes: int | None = None
+    """Decoded; for a link what the server announces, if it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +81,18 @@ class ReportUnknown(_Disposition):
     """A block that nobody here understands; its raw object is kept."""
 
 
+Part = SendText | PlaySound | ShowImage | KeepReference
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Respond(_Disposition):
     """A structured response in place of its text block; `parts` are the dispositions of its `content()`."""
 
     response: StructuredResponse
-    parts: tuple[SendText | PlaySound, ...]
+    parts: tuple[Part, ...]
 
 
-Disposition = SendText | PlaySound | ShowImage | KeepReference | ReportUnknown | Respond
+Disposition = Part | ReportUnknown | Respond
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,0 @@
-"""Structured responses."""
-
-from __future__ import annotations
-
-from typing import Protocol
-
-
-class StructuredResponse(Protocol):
-    type: str

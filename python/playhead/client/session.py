@@ -1,8 +1,8 @@
 """A session with one MCP server: tools, resources, ranges of resources and streams of them.
 
 Everything goes through `Connection.request`: our own request, our own lenient reading of the answer, a
-deadline from the last byte. Reads may be retried (by the stream's planner, which sees `TransportError`);
-`tools/call` is not, unless the tool says that calling it again does no harm and nothing was answered.
+deadline from the last byte. Reads may be retried (by the stream's planner, which sees `TransportError`); how
+tools are called is in `client.calling`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ from typing import Any, assert_never
 import trio
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
-    HEADER_MISMATCH,
-    CallToolRequest,
-    CallToolRequestParams,
     Implementation,
     ListResourcesRequest,
     ListResourceTemplatesRequest,
@@ -30,8 +27,8 @@ from mcp_types import (
     ServerCapabilities,
     Tool,
 )
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from playhead.client.calling import Caller
 from playhead.client.calls import CallResult, linked, media_of
 from playhead.client.changes import ToolChanges
 from playhead.client.connection import Connection
@@ -41,14 +38,10 @@ from playhead.client.opening import Reading, leads_to_the_web, web_reading
 from playhead.client.reads import page_from, read_request
 from playhead.client.requests import RangedReadRequest
 from playhead.client.supervise import Supervisor
-from playhead.client.tasks import call_as_task, needs_task, offers_tasks
 from playhead.client.templates import Templates
 from playhead.config.servers import ServerConfig
 from playhead.content import parse_blocks
 from playhead.errors import (
-    ConnectionLostError,
-    HttpStatusError,
-    ServerError,
     SessionLostError,
     UsageError,
 )
@@ -89,9 +82,13 @@ class Session:
         """The server in messages: its name in the servers file, and where it is."""
         self._requests = 0
         self._templates = Templates()
-        self._harmless: frozenset[str] = frozenset()
-        self._tasks: frozenset[str] | None = None
-        """Tools that can be called as a task only; None until the tools were listed."""
+        self._caller = Caller(
+            server=self,
+            ask=self._request,
+            learn_headers=self._learn_headers,
+            config=config,
+            limits=limits,
+        )
 
     # --- who it is ---------------------------------------------------------------------------------
 
@@ -119,10 +116,7 @@ class Session:
         Raises `LimitError` past `Limits.listed_items` or `Limits.listing_pages`, and what `call_tool` does.
         """
         found = await self._list(ListToolsRequest, "tools", Tool)
-        self._harmless = frozenset(
-            tool.name for tool in found if tool.annotations is not None and tool.annotations.idempotent_hint
-        )
-        self._tasks = frozenset(tool.name for tool in found if needs_task(tool))
+        self._caller.listed(found)
         return found
 
     async def list_resources(self) -> list[Resource]:
@@ -175,48 +169,12 @@ class Session:
         offers tasks, and where a server of the newest revision refuses the call for want of headers (-32020):
         the tool's schema names them.
 
-        Raises `DeadlineError`, `ConnectionLostError`, `HttpStatusError` or `SessionLostError` where no answer
-        came (the tool may have run); `ServerError` for a JSON-RPC error; `ProtocolError` or `LimitError` for
-        an answer that can't be used. Cancelling sends `notifications/cancelled`.
+        Raises `UsageError` for a tool outside the servers file's `allowed_tools`, before anything is sent;
+        `DeadlineError`, `ConnectionLostError`, `HttpStatusError` or `SessionLostError` where no answer came
+        (the tool may have run); `ServerError` for a JSON-RPC error; `ProtocolError` or `LimitError` for an
+        answer that can't be used. Cancelling sends `notifications/cancelled`.
         """
-        allowed = timeout
-        if allowed is None:
-            allowed = self._config.timeout_seconds or self._limits.tool_seconds
-        request = CallToolRequest(
-            params=CallToolRequestParams(
-                name=name, arguments=dict(arguments) if arguments is not None else None
-            )
-        )
-
-        total = max(self._limits.tool_total_seconds, allowed)
-
-        async def ask(asked: Request[Any, Any]) -> dict[str, Any]:
-            return await self._request(
-                asked, silent_seconds=allowed, total_seconds=total, on_progress=on_progress
-            )
-
-        async def call() -> dict[str, Any]:
-            if await self._runs_as_task(name):
-                return await call_as_task(
-                    ask, name=name, arguments=arguments, total_seconds=total, server=self.name
-                )
-            return await ask(request)
-
-        try:
-            result = await call()
-        except ServerError as error:
-            if error.code != HEADER_MISMATCH or self.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-                raise
-            # The tool's parameters belong into headers as well; its schema says which, and the SDK learns
-            # that from a listing of its own. The call was refused before it ran.
-            connection = await self._supervisor.connection()
-            await connection.learn_headers(self._limits)
-            result = await call()
-        except (ConnectionLostError, HttpStatusError):
-            # Known from the last `list_tools`; a deadline is not spent twice.
-            if name not in self._harmless:
-                raise
-            result = await call()
+        result = await self._caller.call(name, arguments, seconds=timeout, on_progress=on_progress)
         blocks = parse_blocks(result, limits=self._limits, server=self.name)
         return CallResult(
             raw=result,
@@ -224,13 +182,6 @@ class Session:
             is_error=result.get("isError") is True,
             media=media_of(blocks, streams=self, limits=self._limits),
         )
-
-    async def _runs_as_task(self, name: str) -> bool:
-        if not offers_tasks(self.capabilities):
-            return False
-        if self._tasks is None:
-            await self.list_tools()
-        return self._tasks is not None and name in self._tasks
 
     # --- resources ---------------------------------------------------------------------------------
 
@@ -355,6 +306,10 @@ class Session:
         A server that says what it has, and names no resources, isn't asked.
         """
         await self._templates.learn(self.list_resource_templates if self._may_have_resources() else None)
+
+    async def _learn_headers(self) -> None:
+        connection = await self._supervisor.connection()
+        await connection.learn_headers(self._limits)
 
     # --- the way out -------------------------------------------------------------------------------
 

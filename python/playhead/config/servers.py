@@ -58,8 +58,11 @@ class ServerConfig:
     meta_key: str | None = None
     extra_arguments: Mapping[str, object] = field(default_factory=dict)
     send_result_to_ai: bool | None = None
+    """Kept for whoever offers tools to a model; a session by itself doesn't look at it."""
     allowed_tools: tuple[str, ...] | None = None
-    """Both are kept for whoever offers tools to a model; a session by itself looks at neither."""
+    """The tools that a session calls; None for all."""
+    trust_structured: bool | None = None
+    """`results.policy.Policy.trust_structured` for this server's tools; None keeps what the caller chose."""
     allow_origins: tuple[str, ...] = ()
     """Origins whose links may be followed although their addresses are not global (`http://host:port`)."""
 
@@ -190,6 +193,7 @@ def _server(name: str, entry: Fields, *, tokens: Path) -> ServerConfig:
         "extra_arguments",
         "send_result_to_ai",
         "allowed_tools",
+        "trust_structured",
         "mode",
         "allow_origins",
     )
@@ -219,6 +223,7 @@ def _server(name: str, entry: Fields, *, tokens: Path) -> ServerConfig:
         extra_arguments=own.values("extra_arguments"),
         send_result_to_ai=own.flag("send_result_to_ai"),
         allowed_tools=allowed,
+        trust_structured=own.flag("trust_structured"),
         allow_origins=own.items("allow_origins") or (),
     )
 

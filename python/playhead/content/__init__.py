@@ -5,21 +5,62 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from playhead.content.absent import ABSENT, Absent
 from playhead.content.findings import Finding
+from playhead.content.revisions import LATEST, REVISIONS
 
 if TYPE_CHECKING:
     from playhead.content.blocks import KNOWN, Block, TypedContent, UnknownBlock, parse_block, parse_blocks
+    from playhead.content.builders import (
+        create_annotations,
+        create_audio_content,
+        create_embedded_resource,
+        create_image_content,
+        create_resource_link,
+        create_text_content,
+        create_tool_response,
+        dump,
+    )
+    from playhead.content.http import tool_response_from_http
 
-__all__ = ["KNOWN", "Block", "Finding", "TypedContent", "UnknownBlock", "parse_block", "parse_blocks"]
+__all__ = [
+    "ABSENT",
+    "KNOWN",
+    "LATEST",
+    "REVISIONS",
+    "Absent",
+    "Block",
+    "Finding",
+    "TypedContent",
+    "UnknownBlock",
+    "create_annotations",
+    "create_audio_content",
+    "create_embedded_resource",
+    "create_image_content",
+    "create_resource_link",
+    "create_text_content",
+    "create_tool_response",
+    "dump",
+    "parse_block",
+    "parse_blocks",
+    "tool_response_from_http",
+]
 
-_HOMES: Final = {
-    "KNOWN": "playhead.content.blocks",
-    "Block": "playhead.content.blocks",
-    "TypedContent": "playhead.content.blocks",
-    "UnknownBlock": "playhead.content.blocks",
-    "parse_block": "playhead.content.blocks",
-    "parse_blocks": "playhead.content.blocks",
+_NAMES: Final = {
+    "blocks": ("KNOWN", "Block", "TypedContent", "UnknownBlock", "parse_block", "parse_blocks"),
+    "builders": (
+        "create_annotations",
+        "create_audio_content",
+        "create_embedded_resource",
+        "create_image_content",
+        "create_resource_link",
+        "create_text_content",
+        "create_tool_response",
+        "dump",
+    ),
+    "http": ("tool_response_from_http",),
 }
+_HOMES: Final = {name: f"playhead.content.{home}" for home, names in _NAMES.items() for name in names}
 """Imported when first asked for: the SDK's types take a while, and the player needs only `content.audio`."""
 
 

@@ -1,0 +1,287 @@
+"""Tool results to send: the SDK's own types, checked where they are made.
+
+What is absent is left out of the dumped JSON, never null. What cannot be right is a `UsageError` that says
+what was expected, what came and in which argument, before any client sees it.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Literal, TypeVar
+
+from mcp_types import (
+    Annotations,
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    EmbeddedResource,
+    Icon,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+
+from playhead.content.absent import ABSENT, Absent
+from playhead.content.audio import is_audio
+from playhead.content.blocks import Block, TypedContent
+from playhead.content.findings import kind_of
+from playhead.content.formats import base64_problem, meta_key_problem, mime_problem, time_problem, uri_problem
+from playhead.errors import UsageError
+
+Role = Literal["user", "assistant"]
+_Typed = TypeVar("_Typed", str, bool, int)
+
+
+def create_annotations(
+    *,
+    audience: Iterable[Role] | None = None,
+    priority: float | None = None,
+    last_modified: datetime | str | None = None,
+) -> Annotations:
+    """Whom a block is for, how much it matters (0 to 1), and when it was changed.
+
+    `last_modified` is a datetime with a time zone, or ISO 8601 text. Raises `UsageError` otherwise.
+    """
+    roles = None if audience is None else list(audience)
+    for role in roles or ():
+        if role not in ("user", "assistant"):
+            raise _wrong("annotations.audience", "user or assistant", repr(role))
+    if priority is not None:
+        _is_fraction("annotations.priority", priority)
+    if isinstance(last_modified, datetime):
+        if last_modified.tzinfo is None:
+            raise _wrong("annotations.last_modified", "a datetime with a time zone", "one without")
+        last_modified = last_modified.isoformat().replace("+00:00", "Z")
+    elif last_modified is not None:
+        _is_a(str, "annotations.last_modified", last_modified)
+        if problem := time_problem(last_modified):
+            raise _wrong("annotations.last_modified", "an ISO 8601 time", problem)
+    return Annotations(audience=roles, priority=priority, last_modified=last_modified)
+
+
+def create_text_content(
+    text: str, *, annotations: Annotations | None = None, meta: Mapping[str, object] | None = None
+) -> TextContent:
+    """A text block. Raises `UsageError` for text that no UTF-8 message can hold."""
+    return TextContent(text=_text("text", text), annotations=_noted(annotations), _meta=_meta("meta", meta))
+
+
+def create_image_content(
+    data: bytes | str,
+    mime_type: str,
+    *,
+    annotations: Annotations | None = None,
+    meta: Mapping[str, object] | None = None,
+) -> ImageContent:
+    """An image. `data` is the bytes, or their base64 (RFC 4648, padded), which is checked.
+
+    Raises `UsageError` for other base64, and for a MIME type that is no `image/…`.
+    """
+    if not _mime("mime_type", mime_type).lower().startswith("image/"):
+        raise _wrong("mime_type", "an image/… type", repr(mime_type))
+    return ImageContent(
+        data=_base64("data", data),
+        mime_type=mime_type,
+        annotations=_noted(annotations),
+        _meta=_meta("meta", meta),
+    )
+
+
+def create_audio_content(
+    data: bytes | str,
+    mime_type: str,
+    *,
+    annotations: Annotations | None = None,
+    meta: Mapping[str, object] | None = None,
+) -> AudioContent:
+    """Sound. `data` is the bytes, or their base64 (RFC 4648, padded), which is checked.
+
+    Raises `UsageError` for other base64, and for a MIME type that is not sound.
+    """
+    if not is_audio(_mime("mime_type", mime_type), None):
+        raise _wrong("mime_type", "an audio/… type, or application/ogg", repr(mime_type))
+    return AudioContent(
+        data=_base64("data", data),
+        mime_type=mime_type,
+        annotations=_noted(annotations),
+        _meta=_meta("meta", meta),
+    )
+
+
+def create_resource_link(
+    uri: str,
+    name: str,
+    *,
+    title: str | None = None,
+    description: str | None = None,
+    mime_type: str | None = None,
+    size_bytes: int | None = None,
+    icons: Iterable[Icon] | None = None,
+    annotations: Annotations | None = None,
+    meta: Mapping[str, object] | None = None,
+) -> ResourceLink:
+    """A link to a resource that the client reads when it wants to; `size_bytes` is its decoded size.
+
+    Raises `UsageError` for a URI that is none (RFC 3986; other characters are percent-encoded), a MIME type
+    that is none, or a negative size.
+    """
+    if size_bytes is not None and _is_a(int, "size_bytes", size_bytes) < 0:
+        raise _wrong("size_bytes", "0 or more", str(size_bytes))
+    return ResourceLink(
+        uri=_uri("uri", uri),
+        name=_text("name", name),
+        title=None if title is None else _text("title", title),
+        description=None if description is None else _text("description", description),
+        mime_type=None if mime_type is None else _mime("mime_type", mime_type),
+        size=size_bytes,
+        icons=None if icons is None else list(icons),
+        annotations=_noted(annotations),
+        _meta=_meta("meta", meta),
+    )
+
+
+def create_embedded_resource(
+    uri: str,
+    *,
+    text: str | None = None,
+    blob: bytes | str | None = None,
+    mime_type: str | None = None,
+    resource_meta: Mapping[str, object] | None = None,
+    annotations: Annotations | None = None,
+    meta: Mapping[str, object] | None = None,
+) -> EmbeddedResource:
+    """A resource with its contents: either `text`, or `blob` as bytes or checked base64.
+
+    `resource_meta` is the `_meta` of the contents, `meta` that of the block. Raises `UsageError` for both or
+    neither of text and blob, and as the other builders do.
+    """
+    if (text is None) == (blob is None):
+        raise _wrong("text and blob", "exactly one of them", "neither" if text is None else "both")
+    contents: TextResourceContents | BlobResourceContents
+    _uri("uri", uri)
+    kind = None if mime_type is None else _mime("mime_type", mime_type)
+    inner = _meta("resource_meta", resource_meta)
+    if text is not None:
+        contents = TextResourceContents(uri=uri, text=_text("text", text), mime_type=kind, _meta=inner)
+    else:
+        contents = BlobResourceContents(uri=uri, blob=_base64("blob", blob), mime_type=kind, _meta=inner)
+    return EmbeddedResource(resource=contents, annotations=_noted(annotations), _meta=_meta("meta", meta))
+
+
+def create_tool_response(
+    content: Iterable[TypedContent] = (),
+    *,
+    structured_content: object | Absent = ABSENT,
+    is_error: bool = False,
+    meta: Mapping[str, object] | None = None,
+) -> CallToolResult:
+    """The whole result of a tool call.
+
+    `structured_content` is any JSON value (before 2026-07-28 only an object); where there is no other content
+    its JSON is added as a text block, as the specification asks for clients that do not read it.
+    Raises `UsageError` for what is no block, and for values that JSON does not have (NaN, bytes, cycles).
+    """
+    if isinstance(content, str | bytes | Mapping) or not isinstance(content, Iterable):
+        raise _wrong("content", "a list of blocks (create_text_content makes one)", kind_of(content))
+    blocks = list(content)
+    for index, block in enumerate(blocks):
+        if not isinstance(block, TypedContent):
+            raise _wrong(f"content[{index}]", "a block that a builder made", type(block).__name__)
+    _is_a(bool, "is_error", is_error)
+    result = CallToolResult(content=list(blocks), is_error=is_error, _meta=_meta("meta", meta))
+    if structured_content is not ABSENT:
+        text = _json("structured_content", structured_content)
+        result.structured_content = structured_content
+        if not blocks:
+            result.content.append(TextContent(text=text))
+    return result
+
+
+def dump(value: CallToolResult | TypedContent | Block) -> dict[str, Any]:
+    """The JSON object to send: wire names, what is absent left out. A parsed `Block` gives back what came.
+
+    `structuredContent: null` stays where it was set, and nulls inside `_meta` and structured content do.
+    """
+    if isinstance(value, Block):
+        raw: dict[str, Any] = value.raw
+        return raw
+    wire: dict[str, Any] = value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if isinstance(value, CallToolResult) and "structured_content" in value.model_fields_set:
+        wire.setdefault("structuredContent", None)
+    return wire
+
+
+def _wrong(where: str, expected: str, came: str) -> UsageError:
+    return UsageError(f"{where}: expected {expected}, came {came}")
+
+
+def _is_a(kind: type[_Typed], where: str, value: object) -> _Typed:
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise _wrong(where, f"a value of type {kind.__name__}", type(value).__name__)
+    return value
+
+
+def _is_fraction(where: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise _wrong(where, "a number from 0 to 1", repr(value))
+
+
+def _text(where: str, text: str) -> str:
+    try:
+        _is_a(str, where, text).encode()
+    except UnicodeEncodeError as error:
+        raise _wrong(where, "text that UTF-8 can hold", f"a lone surrogate at {error.start}") from None
+    return text
+
+
+def _base64(where: str, data: object) -> str:
+    if isinstance(data, bytes | bytearray | memoryview):
+        return b64encode(data).decode("ascii")
+    if not isinstance(data, str):
+        raise _wrong(where, "bytes, or base64 text", type(data).__name__)
+    if problem := base64_problem(data):
+        raise _wrong(where, "base64 (RFC 4648, padded, no white space)", problem)
+    return data
+
+
+def _mime(where: str, text: str) -> str:
+    if problem := mime_problem(_is_a(str, where, text)):
+        raise _wrong(where, "a MIME type such as audio/mpeg", problem)
+    return text
+
+
+def _uri(where: str, text: str) -> str:
+    if problem := uri_problem(_is_a(str, where, text)):
+        raise _wrong(where, "an absolute URI, other characters percent-encoded (RFC 3986)", problem)
+    return text
+
+
+def _noted(annotations: Annotations | None) -> Annotations | None:
+    if annotations is not None and not isinstance(annotations, Annotations):
+        raise _wrong("annotations", "what create_annotations made", type(annotations).__name__)
+    return annotations
+
+
+def _meta(where: str, meta: Mapping[str, object] | None) -> dict[str, Any] | None:
+    if meta is None:
+        return None
+    if not isinstance(meta, Mapping):
+        raise _wrong(where, "a mapping", type(meta).__name__)
+    for key in meta:
+        if problem := meta_key_problem(_is_a(str, where, key)):
+            raise _wrong(where, "keys as the specification has them (prefix.label/name)", problem)
+    _json(where, dict(meta))
+    return dict(meta)
+
+
+def _json(where: str, value: object) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _wrong(where, "a JSON value", f"one that JSON has no form for ({error})") from None
+    return text

@@ -1,0 +1,177 @@
+"""An HTTP answer as a tool result: the block that fits the body, and what was asked in `_meta`."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import time
+from collections.abc import Callable
+from typing import Final, NoReturn
+from urllib.parse import urlsplit, urlunsplit
+
+from mcp_types import CallToolResult
+
+from playhead.content.absent import ABSENT, Absent
+from playhead.content.audio import is_audio, split_mime
+from playhead.content.blocks import TypedContent
+from playhead.content.builders import (
+    create_audio_content,
+    create_embedded_resource,
+    create_image_content,
+    create_text_content,
+    create_tool_response,
+)
+from playhead.content.formats import mime_problem, uri_problem
+from playhead.errors import UsageError
+
+_TEXT: Final = frozenset(
+    {
+        "application/ecmascript",
+        "application/graphql",
+        "application/javascript",
+        "application/json5",
+        "application/jsonl",
+        "application/sql",
+        "application/toml",
+        "application/x-httpd-php",
+        "application/x-javascript",
+        "application/x-ndjson",
+        "application/x-sh",
+        "application/x-www-form-urlencoded",
+        "application/x-yaml",
+        "application/xml",
+        "application/yaml",
+    }
+)
+"""Text that is not called `text/…`."""
+_NO_CHARSETS: Final = frozenset(
+    {"idna", "mbcs", "oem", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"}
+)
+"""Python's codecs that no HTTP answer means; punycode takes time quadratic in the body."""
+_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+def tool_response_from_http(
+    status: int,
+    method: str,
+    url: str,
+    content_type: str | None,
+    body: bytes,
+    *,
+    now: Callable[[], float] = time.time,
+) -> CallToolResult:
+    """A tool result for an HTTP answer that was read whole.
+
+    Text becomes a text block (its charset honoured, wrong bytes replaced), JSON a text block and, if it is an
+    object, `structuredContent`; images and sound their blocks; anything else an embedded blob under the URL.
+    An empty body becomes one line that says so, because some models refuse an empty result.
+    `_meta` holds `httpStatus`, `method` in upper case, `url` without user and password, and `timestamp`
+    (`now()` in whole unix seconds). `isError` is set outside 200–299.
+
+    Raises `UsageError` for a status outside 100–599, a method that is no text, or a URL that is no URI.
+    """
+    _check(status, method, url)
+    shown = _without_user(url)
+    block, structured = _block(status, shown, (content_type or "").strip(), bytes(body))
+    return create_tool_response(
+        [block],
+        structured_content=structured,
+        is_error=not 200 <= status <= 299,
+        meta={"httpStatus": status, "method": method.upper(), "url": shown, "timestamp": int(now())},
+    )
+
+
+def _check(status: object, method: object, url: object) -> None:
+    if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599:
+        raise UsageError(f"status: expected an HTTP status from 100 to 599, came {status!r:.40}")
+    if not isinstance(method, str) or not method.isalpha() or not method.isascii():
+        raise UsageError(f"method: expected an HTTP method such as GET, came {method!r:.40}")
+    problem = uri_problem(url) if isinstance(url, str) else type(url).__name__
+    if problem:
+        raise UsageError(f"url: expected an absolute URI (RFC 3986), came {problem}")
+
+
+def _block(status: int, url: str, label: str, body: bytes) -> tuple[TypedContent, object | Absent]:
+    if not body:
+        return create_text_content(f"HTTP {status} with an empty body"), ABSENT
+    mime_type = None if not label or mime_problem(label) else label
+    kind, parameters = split_mime(label) if mime_type else ("", {})
+    if kind == "application/json" or kind.endswith("+json"):
+        text = _decoded(body, parameters.get("charset"))
+        return create_text_content(text), _object_in(text)
+    if mime_type and kind.startswith("image/"):
+        return create_image_content(body, mime_type), ABSENT
+    if mime_type and is_audio(kind, None):
+        return create_audio_content(body, mime_type), ABSENT
+    if (
+        kind.startswith("text/")
+        or kind in _TEXT
+        or kind.endswith(("+xml", "+yaml"))
+        or "charset" in parameters
+    ):
+        return create_text_content(_decoded(body, parameters.get("charset"))), ABSENT
+    if mime_type is None and (text_found := _plainly_text(body)) is not None:
+        return create_text_content(text_found), ABSENT
+    whole = mime_type or "application/octet-stream"
+    return create_embedded_resource(url, blob=body, mime_type=whole), ABSENT
+
+
+def _decoded(body: bytes, charset: str | None) -> str:
+    """The text of a body: by its mark, else its charset, else UTF-8, else Windows-1252 as browsers do."""
+    name = next((codec for mark, codec in _MARKS if body.startswith(mark)), None) or _charset(charset)
+    try:
+        text = body.decode(name or "utf-8", "replace" if name else "strict")
+    except UnicodeError:
+        text = body.decode("cp1252", "replace")
+    # UTF-7 and the like can spell lone surrogates, which no message can hold.
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _charset(name: str | None) -> str | None:
+    try:
+        # A name that is unknown, or of a codec from bytes to bytes, fails here: nothing is inflated.
+        b"x".decode(name or "", "replace")
+        found = codecs.lookup(name or "").name
+    except (LookupError, ValueError):
+        return None
+    return None if found.replace("_", "-") in _NO_CHARSETS else found
+
+
+def _plainly_text(body: bytes) -> str | None:
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+    return text if all(character >= " " or character in "\t\n\r\f" for character in text) else None
+
+
+def _object_in(text: str) -> object | Absent:
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return ABSENT
+    return value if isinstance(value, dict) and _can_be_sent(value) else ABSENT
+
+
+def _can_be_sent(value: object) -> bool:
+    """JSON may spell what a message cannot hold: `1e999`, or half of a surrogate pair."""
+    try:
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _without_user(url: str) -> str:
+    parts = urlsplit(url)
+    if "@" not in parts.netloc:
+        return url
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

@@ -4,6 +4,7 @@
 * `RemoteError`: the peer. It answered, and the answer is an error or cannot be right. Never retried.
 * `TransportError`: the world between. Nothing, or not all, arrived; reads are retried.
 * `PlaybackError`: the sound. The bytes are there and cannot be decoded or played.
+* `SavingError`: the disk. A result is there and could not be kept.
 
 Every message says what was expected, what came, where, and what to do. The precedent for naming errors
 by fault is h11 (`LocalProtocolError`, `RemoteProtocolError`); Closed, Broken and Busy are trio's words.
@@ -227,3 +228,18 @@ class DecodeError(PlaybackError):
 
 class NoDeviceError(PlaybackError):
     """There is no sound device to play on."""
+
+
+# --- the disk ----------------------------------------------------------------------------------------
+
+
+class SavingError(PlayheadError):
+    """A result could not be saved; nothing half stays behind. Attribute: `path` (the file or folder)."""
+
+    def __init__(self, message: str, *, path: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class DiskFullError(SavingError):
+    """There is no room: the disk, the quota or the largest allowed file is full."""

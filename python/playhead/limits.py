@@ -26,6 +26,12 @@ class Limits:
     stream_bytes: int = 16 * GIB
     """Bytes of one stream: 100 hours of CD audio. An endless resource ends here, with an error."""
 
+    saved_bytes: int = 2 * GIB
+    """One saved output. A longer stream plays on, and is not saved: an endless one must not fill the disk."""
+
+    record_bytes: int = 256 * KIB
+    """The record beside a saved output. Arguments that make it longer are left out of it."""
+
     json_depth: int = 128
     """Nesting of one message."""
 

@@ -25,6 +25,14 @@ ConfigFile = Annotated[
         "--config", metavar="FILE", help="The mcpServers file. [default: ./mcp.json, then the user's]"
     ),
 ]
+ToolConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--tool-config",
+        metavar="FILE",
+        help="The tool configuration. [default: ./playhead-tools.toml, then the user's]",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout at the end.")]
 Timeout = Annotated[
     float | None,

@@ -30,9 +30,12 @@ def expand(text: str, *, where: str, environment: Mapping[str, str]) -> str:
 
 
 class Fields:
-    """One table of a file. Readers give `None` (or an empty mapping) for a key that isn't there."""
+    """One table of a file. Readers give `None` (or an empty mapping) for a key that isn't there.
 
-    def __init__(self, raw: object, *, where: str, environment: Mapping[str, str]) -> None:
+    `environment` is what `${NAME}` is taken from; with None, texts stay as they were written.
+    """
+
+    def __init__(self, raw: object, *, where: str, environment: Mapping[str, str] | None) -> None:
         if not isinstance(raw, dict):
             raise ConfigError(f"{where}: expected an object, came {_kind(raw)}")
         self._raw: dict[str, object] = raw
@@ -116,6 +119,8 @@ class Fields:
         if not isinstance(value, str):
             # Not the value itself: it may be a secret in the wrong shape.
             raise ConfigError(f"{where}: expected a text, came {_kind(value)}")
+        if self._environment is None:
+            return value
         return expand(value, where=where, environment=self._environment)
 
 

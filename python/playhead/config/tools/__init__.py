@@ -12,10 +12,11 @@ from playhead.config.tools.config import (
     create_tool_id,
 )
 from playhead.config.tools.files import default_tool_file, load_tool_configs
-from playhead.config.tools.handlers import run_handler
+from playhead.config.tools.handlers import handler_name, run_handler
 from playhead.config.tools.layers import Delivery, Layer, Resolution, Step, ToolConfigs
-from playhead.config.tools.modules import ToolConfigSources, get_tool_configs
+from playhead.config.tools.modules import get_tool_configs
 from playhead.config.tools.responses import HandlerReference, ToolContent, ToolResponse
+from playhead.config.tools.sources import ToolConfigSources, default_sources
 
 __all__ = [
     "KEEP",
@@ -36,8 +37,10 @@ __all__ = [
     "create_id_config",
     "create_tool_config",
     "create_tool_id",
+    "default_sources",
     "default_tool_file",
     "get_tool_configs",
+    "handler_name",
     "load_tool_configs",
     "run_handler",
 ]

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib
-import importlib.util
 import inspect
-import sys
 from collections.abc import Callable
 from functools import partial
-from types import ModuleType
 from typing import cast
 
 import trio
 
 from playhead.config.tools.config import ResponseHandler, ToolConfig
+from playhead.config.tools.imports import import_named
 from playhead.config.tools.responses import HandlerReference, ToolContent, ToolResponse
 from playhead.errors import ConfigError, HandlerError, UsageError
 
@@ -76,12 +72,7 @@ def handler_name(handler: ResponseHandler | HandlerReference) -> str:
 
 def load_handler(reference: HandlerReference) -> ResponseHandler:
     """Import what `reference` names. Raises `ConfigError`, with the key path, where that fails."""
-    try:
-        module = _import(reference)
-    except Exception as error:
-        raise ConfigError(
-            f"{reference.where}: can't import {reference.module} ({type(error).__name__}: {error})"
-        ) from error
+    module = import_named(reference.module, folder=reference.folder, where=reference.where)
     found: object = module
     for name in reference.function.split("."):
         found = getattr(found, name, None)
@@ -90,29 +81,6 @@ def load_handler(reference: HandlerReference) -> ResponseHandler:
     if not callable(found):
         raise ConfigError(f"{reference.where}: expected a function, {reference} is a {type(found).__name__}")
     return cast("ResponseHandler", found)
-
-
-def _import(reference: HandlerReference) -> ModuleType:
-    if not reference.module.endswith(".py"):
-        return importlib.import_module(reference.module)
-    path = reference.folder / reference.module if reference.folder else reference.module
-    with open(path, "rb") as file:  # noqa: PTH123 - `path` may be a text
-        source = file.read()
-    # Named by what it holds, so that a changed file is another module, and an unchanged one is not run twice.
-    name = f"playhead_tool_{hashlib.sha256(str(path).encode() + source).hexdigest()[:16]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
 
 
 def _is_async(function: Callable[..., object]) -> bool:

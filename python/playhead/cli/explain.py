@@ -30,13 +30,13 @@ def explain(
         ),
     ],
     tool: Annotated[
-        str | None, typer.Argument(metavar="[TOOL]", help="The tool's own name.", show_default=False)
+        str | None, typer.Argument(metavar="TOOL", help="The tool's own name.", show_default=False)
     ] = None,
     config: p.ConfigFile = None,
     tool_config: p.ToolConfigFile = None,
     json_output: p.Json = False,
 ) -> None:
-    """Tell which configuration holds for a tool, and which layer decided.
+    """Tell which configuration holds for a tool, and why.
 
     Nothing is started and nobody is asked: whether the server has such a tool is not looked at.
     """
@@ -140,16 +140,17 @@ _UNSET: Final = {
 }
 _DELIVERY: Final = {
     "model": "the model gets the text",
-    "user": "the user gets the text, the model hears that it was delivered, its turn ends",
+    "user": "the user gets the text; the model hears that it was delivered, its turn ends",
     "plan": "the classifier decides who gets the text",
 }
 
 
 def _show(terminal: Terminal, resolution: Resolution) -> None:
-    named = (
-        f"{escape_line(resolution.tool_id)}: decided by {resolution.layer}, {_DELIVERY[resolution.delivery]}"
+    terminal.show(
+        f"{escape_line(resolution.tool_id)} (tool {escape_line(resolution.tool)} of server"
+        f" {escape_line(resolution.server)})\n{_DELIVERY[resolution.delivery]}"
+        "\n\nlayers, in their order (> decides):"
     )
-    terminal.show(f"{named}\n\nlayers, in their order (> decides):")
     terminal.show_rows(
         (f"{'>' if step.decided else ' '} {step.layer}", step.said) for step in resolution.looked_at
     )

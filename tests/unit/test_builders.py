@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from mcp_types import Icon
 
+from playhead import content
 from playhead.content import (
     create_annotations,
     create_audio_content,
@@ -106,38 +107,67 @@ def test_a_parsed_block_is_dumped_as_it_came() -> None:
     assert dump(parse_block(raw)) is raw
 
 
+LOOSE: Any = content
+
 WHERE = pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: create_text_content(3), "text: expected a value of type str, came int"),
-        (lambda: create_text_content("a\ud800"), "text: expected text that UTF-8 can hold, came a lone"),
-        (lambda: create_image_content("AA=", "image/png"), "data: expected base64"),
-        (lambda: create_image_content("AA==\n", "image/png"), "data: expected base64"),
-        (lambda: create_image_content(None, "image/png"), "data: expected bytes, or base64 text, came None"),
-        (lambda: create_image_content(b"", "audio/mpeg"), "mime_type: expected an image/… type"),
-        (lambda: create_image_content(b"", "png"), "mime_type: expected a MIME type"),
-        (lambda: create_audio_content(b"", "text/html"), "mime_type: expected an audio/… type"),
-        (lambda: create_resource_link("no scheme", "n"), "uri: expected an absolute URI"),
-        (lambda: create_resource_link("x:", None), "name: expected a value of type str"),
-        (lambda: create_resource_link("x:", "n", size_bytes=-1), "size_bytes: expected 0 or more, came -1"),
-        (lambda: create_resource_link("x:", "n", size_bytes=True), "size_bytes: expected a value of type"),
-        (lambda: create_embedded_resource("x:"), "text and blob: expected exactly one of them, came neither"),
-        (lambda: create_embedded_resource("x:", text="", blob=b""), "text and blob: .* came both"),
-        (lambda: create_annotations(priority=1.1), "annotations.priority: expected a number from 0 to 1"),
-        (lambda: create_annotations(priority=float("nan")), "annotations.priority"),
-        (lambda: create_annotations(audience=["model"]), "annotations.audience: expected user or assistant"),
-        (lambda: create_annotations(last_modified="yesterday"), "annotations.last_modified: expected an ISO"),
-        (lambda: create_annotations(last_modified=datetime(2025, 1, 1)), "a datetime with a time zone"),
-        (lambda: create_text_content("", annotations={"priority": 1}), "annotations: expected what create_"),
-        (lambda: create_text_content("", meta={"a b": 1}), "meta: expected keys"),
-        (lambda: create_text_content("", meta={"a": b""}), "meta: expected a JSON value"),
-        (lambda: create_tool_response("text"), "content: expected a list of blocks"),
-        (lambda: create_tool_response(["text"]), r"content\[0\]: expected a block"),
+        (lambda: LOOSE.create_text_content(3), "text: expected a value of type str, came int"),
         (
-            lambda: create_tool_response(structured_content=float("inf")),
+            lambda: LOOSE.create_text_content("a\ud800"),
+            "text: expected text that UTF-8 can hold, came a lone",
+        ),
+        (lambda: LOOSE.create_image_content("AA=", "image/png"), "data: expected base64"),
+        (lambda: LOOSE.create_image_content("AA==\n", "image/png"), "data: expected base64"),
+        (
+            lambda: LOOSE.create_image_content(None, "image/png"),
+            "data: expected bytes, or base64 text, came None",
+        ),
+        (lambda: LOOSE.create_image_content(b"", "audio/mpeg"), "mime_type: expected an image/… type"),
+        (lambda: LOOSE.create_image_content(b"", "png"), "mime_type: expected a MIME type"),
+        (lambda: LOOSE.create_audio_content(b"", "text/html"), "mime_type: expected an audio/… type"),
+        (lambda: LOOSE.create_resource_link("no scheme", "n"), "uri: expected an absolute URI"),
+        (lambda: LOOSE.create_resource_link("x:", None), "name: expected a value of type str"),
+        (
+            lambda: LOOSE.create_resource_link("x:", "n", size_bytes=-1),
+            "size_bytes: expected 0 or more, came -1",
+        ),
+        (
+            lambda: LOOSE.create_resource_link("x:", "n", size_bytes=True),
+            "size_bytes: expected a value of type",
+        ),
+        (
+            lambda: LOOSE.create_embedded_resource("x:"),
+            "text and blob: expected exactly one of them, came neither",
+        ),
+        (lambda: LOOSE.create_embedded_resource("x:", text="", blob=b""), "text and blob: .* came both"),
+        (
+            lambda: LOOSE.create_annotations(priority=1.1),
+            "annotations.priority: expected a number from 0 to 1",
+        ),
+        (lambda: LOOSE.create_annotations(priority=float("nan")), "annotations.priority"),
+        (
+            lambda: LOOSE.create_annotations(audience=["model"]),
+            "annotations.audience: expected user or assistant",
+        ),
+        (
+            lambda: LOOSE.create_annotations(last_modified="yesterday"),
+            "annotations.last_modified: expected an ISO",
+        ),
+        (lambda: LOOSE.create_annotations(last_modified=datetime(2025, 1, 1)), "a datetime with a time zone"),
+        (
+            lambda: LOOSE.create_text_content("", annotations={"priority": 1}),
+            "annotations: expected what create_",
+        ),
+        (lambda: LOOSE.create_text_content("", meta={"a b": 1}), "meta: expected keys"),
+        (lambda: LOOSE.create_text_content("", meta={"a": b""}), "meta: expected a JSON value"),
+        (lambda: LOOSE.create_tool_response("text"), "content: expected a list of blocks"),
+        (lambda: LOOSE.create_tool_response(["text"]), r"content\[0\]: expected a block"),
+        (
+            lambda: LOOSE.create_tool_response(structured_content=float("inf")),
             "structured_content: expected a JSON",
         ),
-        (lambda: create_tool_response(is_error=1), "is_error: expected a value of type bool"),
+        (lambda: LOOSE.create_tool_response(is_error=1), "is_error: expected a value of type bool"),
     ],
 )
 

@@ -1,0 +1,233 @@
+"""Where one content block goes, whether it came as such or stands for a structured response."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, assert_never
+
+from mcp_types import (
+    Annotations,
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+
+from playhead._core import decode_base64
+from playhead.content import Block, TypedContent
+from playhead.content.audio import AudioFormat, has_signature, is_audio, sniff, split_mime
+from playhead.content.findings import Finding
+from playhead.errors import Base64Error
+from playhead.limits import Limits
+from playhead.results.plan import KeepReference, Part, PlaySound, SendText, ShowImage
+from playhead.results.policy import Policy
+from playhead.results.sizes import decoded_bytes, head_of_base64
+
+_SILENT: Final = "sound, but an error result plays nothing"
+_FILMS: Final = frozenset({AudioFormat.MP4, AudioFormat.WEBM})
+"""Containers that hold a film as often as sound: a signature alone plays nothing."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PartMaker:
+    """Makes the parts of one plan; collects what was found out on the way."""
+
+    is_error: bool
+    policy: Policy
+    sniffed: Mapping[int, bool]
+    limits: Limits
+    findings: list[Finding] = field(default_factory=list)
+    unsettled: list[int] = field(default_factory=list)
+
+    def part(self, index: int, block: Block | None, content: TypedContent, *, failed: bool = False) -> Part:
+        """Where `content` goes. `block` is None for a part of a structured response; `failed` for one that
+        reports a failure."""
+        match content:
+            case TextContent(text=text, annotations=annotations):
+                return SendText(
+                    index=index,
+                    block=block,
+                    reason="text",
+                    text=text,
+                    to_user=_for_user(annotations),
+                    is_error=failed or self.is_error,
+                )
+            case AudioContent(data=data, mime_type=mime_type):
+                return self._sound(index, block, data, mime_type)
+            case ImageContent(data=data, mime_type=mime_type):
+                fault = self._fault(index, block, "data", data)
+                if fault is not None:
+                    return _kept(index, block, fault, mime_type=mime_type, size_bytes=decoded_bytes(data))
+                return ShowImage(
+                    index=index,
+                    block=block,
+                    reason="an image",
+                    mime_type=mime_type,
+                    base64=data,
+                    size_bytes=decoded_bytes(data),
+                )
+            case ResourceLink():
+                return self._link(index, block, content)
+            case EmbeddedResource(resource=TextResourceContents() as resource):
+                return SendText(
+                    index=index,
+                    block=block,
+                    reason="embedded text",
+                    text=resource.text,
+                    to_user=_for_user(content.annotations),
+                    is_error=failed or self.is_error,
+                    uri=resource.uri,
+                )
+            case EmbeddedResource(resource=BlobResourceContents() as resource):
+                return self._blob(index, block, resource)
+            case _:
+                assert_never(content)  # type: ignore[arg-type]  # mypy can't see that a resource is one of two
+
+    def _sound(
+        self,
+        index: int,
+        block: Block | None,
+        data: str,
+        mime_type: str,
+        *,
+        title: str = "",
+        key: str = "data",
+    ) -> Part:
+        size = decoded_bytes(data)
+        fault = self._fault(index, block, key, data)
+        if fault is not None or self.is_error:
+            reason = fault or _SILENT
+            return _kept(index, block, reason, title=title, mime_type=mime_type, size_bytes=size)
+        return PlaySound(
+            index=index,
+            block=block,
+            reason="audio",
+            source="audio",
+            title=title,
+            mime_type=mime_type,
+            uri=None,
+            base64=data,
+            size_bytes=size,
+        )
+
+    def _blob(self, index: int, block: Block | None, resource: BlobResourceContents) -> Part:
+        uri, mime_type, blob = resource.uri, resource.mime_type, resource.blob
+        title = _last_segment(uri)
+        size = decoded_bytes(blob)
+        sound = is_audio(mime_type, uri)
+        if sound is None:
+            sound = _sounds(head_of_base64(blob))
+        fault = self._fault(index, block, "resource.blob", blob)
+        if fault is not None or not sound or self.is_error:
+            reason = fault or (_SILENT if sound else "a blob that isn't sound")
+            return _kept(index, block, reason, title=title, mime_type=mime_type, uri=uri, size_bytes=size)
+        return PlaySound(
+            index=index,
+            block=block,
+            reason="a blob with an audio type",
+            source="blob",
+            title=title,
+            mime_type=mime_type,
+            uri=uri,
+            base64=blob,
+            size_bytes=size,
+        )
+
+    def _link(self, index: int, block: Block | None, link: ResourceLink) -> Part:
+        title, mime_type, uri = link.title or link.name, link.mime_type, link.uri
+        if uri[:5].lower() == "data:":
+            return self._inline(index, block, link, title)
+        sound = is_audio(mime_type, uri)
+        reason = "a link that isn't sound"
+        if sound is None and block is not None:
+            sound = self.sniffed.get(index)
+            if sound is None and self.policy.sniff_links and not self.is_error:
+                self.unsettled.append(index)
+                reason = "a link whose labels don't say whether it is sound"
+        if sound and not self.is_error:
+            return PlaySound(
+                index=index,
+                block=block,
+                reason="a link with an audio type",
+                source="link",
+                title=title,
+                mime_type=mime_type,
+                uri=uri,
+                base64=None,
+                size_bytes=link.size,
+            )
+        if sound:
+            reason = _SILENT
+        return _kept(index, block, reason, title=title, mime_type=mime_type, uri=uri, size_bytes=link.size)
+
+    def _inline(self, index: int, block: Block | None, link: ResourceLink, title: str) -> Part:
+        """A link that holds its bytes itself (RFC 2397): there is nothing to read, or to sniff."""
+        header, _, data = link.uri[5:].partition(",")
+        mime_type = link.mime_type or split_mime(header)[0]
+        if is_audio(mime_type, None) and header.lower().endswith(";base64"):
+            return self._sound(index, block, data, mime_type, title=title, key="uri")
+        reason = "a link that holds its data itself"
+        return _kept(
+            index, block, reason, title=title, mime_type=mime_type, uri=link.uri, size_bytes=link.size
+        )
+
+    def _fault(self, index: int, block: Block | None, key: str, data: str) -> str | None:
+        """What is wrong with base64, which a finding then says too. Decoding it is the check: that takes a
+        few microseconds for 100 KiB, and the bytes are let go."""
+        # A structured response holds its blocks in its text.
+        path = f"$.content[{index}].{key if block is not None else 'text'}"
+        size = decoded_bytes(data)
+        if size > self.limits.block_bytes:
+            allowed = self.limits.block_bytes
+            expected = f"base64 of at most {allowed} bytes (Limits.block_bytes)"
+            self.findings.append(Finding(path=path, expected=expected, came=f"{size} bytes"))
+            return f"its {size} bytes are more than the {allowed} of Limits.block_bytes"
+        if not data:
+            self.findings.append(Finding(path=path, expected="base64", came="an empty string"))
+            return "it holds no bytes"
+        try:
+            decode_base64(data)
+        except Base64Error as error:
+            self.findings.append(
+                Finding(path=path, expected="base64", came=f"another character at {error.index}")
+            )
+            return f"its base64 is broken at character {error.index}"
+        return None
+
+
+def _kept(
+    index: int,
+    block: Block | None,
+    reason: str,
+    *,
+    mime_type: str | None,
+    title: str = "",
+    uri: str | None = None,
+    size_bytes: int | None,
+) -> KeepReference:
+    return KeepReference(
+        index=index,
+        block=block,
+        reason=reason,
+        title=title,
+        mime_type=mime_type,
+        uri=uri,
+        size_bytes=size_bytes,
+    )
+
+
+def _for_user(annotations: Annotations | None) -> bool:
+    return annotations is not None and "user" in (annotations.audience or ())
+
+
+def _sounds(head: bytes) -> bool:
+    return has_signature(head) and sniff(head) not in _FILMS | {None}
+
+
+def _last_segment(uri: str) -> str:
+    """A name for what has none. A `data:` URI has no name in it."""
+    return "" if uri[:5].lower() == "data:" else uri.rsplit("/", 1)[-1]

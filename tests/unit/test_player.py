@@ -138,7 +138,7 @@ async def test_the_title_is_told_before_the_first_sound_and_the_end_after_the_la
     start, end = seen[1], seen[3]
     assert isinstance(start, ItemStart)
     assert (start.title, start.duration_seconds, start.format.rate_hz) == ("gapless.mp3", 3.0, 44100)
-    assert end == ItemEnd(title="gapless.mp3", frames=132_300, stopped=False)
+    assert end == ItemEnd(index=0, title="gapless.mp3", frames=132_300, stopped=False)
 
 
 @pytest.mark.parametrize("name", MUSIC)
@@ -157,7 +157,7 @@ async def test_a_stream_that_breaks_in_the_middle_is_played_so_far_and_then_fail
         assert (state.status, state.last_error) == (Status.ERROR, BROKEN)
         assert state.frames > 0
         last = [event async for event in events][-2:]
-        assert last[0] == ItemError(title=name, frames=state.frames, error=BROKEN)
+        assert last[0] == ItemError(index=0, title=name, frames=state.frames, error=BROKEN)
 
 
 async def test_a_break_is_told_even_if_the_sound_is_over_before_the_decoder_thread_is(
@@ -427,7 +427,7 @@ async def test_a_slow_listener_loses_the_oldest_events_and_a_gone_one_costs_noth
     slow, gone = hub.listen(), hub.listen()
     gone.close()
     for number in range(CAPACITY + 10):
-        hub.tell(ItemEnd(title=str(number), frames=0, stopped=False))
+        hub.tell(ItemEnd(index=0, title=str(number), frames=0, stopped=False))
     hub.close()
     kept = [event.title async for event in slow if isinstance(event, ItemEnd)]
     assert kept == [str(number) for number in range(10, CAPACITY + 10)]

@@ -41,10 +41,16 @@ class Item:
         sink_lock: trio.Lock,
         gate_bytes: int,
         gain: float,
+        index: int,
         tell: Callable[[PlayerEvent], None],
         on_change: Callable[[], None],
+        on_decoded: Callable[[], None],
+        on_finished: Callable[[Item], None],
     ) -> None:
+        """`on_decoded`: nothing more is read for it, though its last sound is still to come. `on_finished`:
+        it is over, and its media is closed. Both are called in the trio thread."""
         self.media = media
+        self.index = index
         self.feed: PcmFeed | None = None
         self.duration_seconds: float | None = None
         self.error: Exception | None = None
@@ -58,13 +64,23 @@ class Item:
         self._gain = gain
         self._tell = tell
         self._on_change = on_change
+        self._on_decoded = on_decoded
+        self._on_finished = on_finished
+        self.decoded = False
         self.stopping = False
+        self._turn = trio.Event()
         self._scope = trio.CancelScope()
         self._understood = trio.Event()
         self._decoder_ended: trio.Event | None = None
         self._token = trio.lowlevel.current_trio_token()
 
     # --- what other tasks do -------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """It is its turn: until then it is read and decoded, and neither sounds nor tells anything."""
+        if not self._turn.is_set():
+            self._started_at = time.perf_counter()
+            self._turn.set()
 
     def stop(self) -> None:
         """Silence now; `finished` is set soon after."""
@@ -98,10 +114,12 @@ class Item:
         """Play to the end, a failure or `stop()`. Raises nothing that belongs to the item."""
         try:
             with self._scope:
-                await self._play()
+                try:
+                    await self._play()
+                except ITEM_ERRORS as error:  # from opening or closing the media
+                    self._fail(error)
+                await self._turn.wait()  # what failed early is told in its turn
                 self.outcome = Outcome.ENDED
-        except ITEM_ERRORS as error:  # from opening or closing the media
-            self._fail(error)
         finally:
             self._close_feed()
             self._conclude()
@@ -133,10 +151,14 @@ class Item:
             self._fail(error)
         finally:
             self._understood.set()
+        self.decoded = True
+        self._on_decoded()
 
     async def _sound(self, feed: PcmFeed) -> None:
+        await self._turn.wait()
         self._tell(
             ItemStart(
+                index=self.index,
                 title=self.media.title,
                 uri=self.media.uri,
                 format=feed.format,
@@ -177,13 +199,17 @@ class Item:
             self.error = error
 
     def _conclude(self) -> None:
-        title = self.media.title
+        index, title = self.index, self.media.title
         if self.error is not None:
             self.outcome = Outcome.FAILED
-            self._tell(ItemError(title=title, frames=self.frames, error=self.error))
+        elif self.outcome is Outcome.ACTIVE:
+            self.outcome = Outcome.STOPPED
+        if not self._turn.is_set():
+            pass  # stopped before anybody heard of it
+        elif self.error is not None:
+            self._tell(ItemError(index=index, title=title, frames=self.frames, error=self.error))
         else:
-            stopped = self.outcome is not Outcome.ENDED
-            self.outcome = Outcome.STOPPED if stopped else Outcome.ENDED
-            self._tell(ItemEnd(title=title, frames=self.frames, stopped=stopped))
+            stopped = self.outcome is Outcome.STOPPED
+            self._tell(ItemEnd(index=index, title=title, frames=self.frames, stopped=stopped))
         self.finished.set()
-        self._on_change()
+        self._on_finished(self)

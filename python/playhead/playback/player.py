@@ -1,8 +1,9 @@
-"""The player: one media at a time, its state, and its events."""
+"""The player: a queue of media, its state, and its events."""
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Self
 
@@ -10,48 +11,60 @@ import trio
 
 from playhead.errors import ClosedError, UsageError
 from playhead.playback.events import EventHub
-from playhead.playback.item import Item, Outcome
+from playhead.playback.item import Outcome
+from playhead.playback.lineup import Lineup
 from playhead.playback.pump import GATE_BYTES
+from playhead.playback.queue import as_items
 from playhead.playback.sinks import Sink
 from playhead.playback.state import PlayerEvent, PlayerState, StateChange, Status
 from playhead.stream.source import Media
 
-STOP_SECONDS = 0.08
-"""How long `stop` waits for the network and the threads; a listener takes 100 ms for at once. What is not
-done by then ends by itself in the player's nursery, and is silent."""
-
 
 class Player:
-    """Plays one media at a time through `sink`. Use it as an async context manager, once: leaving it stops.
+    """Plays a queue of media through `sink`. Use it as an async context manager, once: leaving it stops.
 
         async with Player(DeviceSink()) as player:
-            await player.play(media)
+            await player.play(result.media)
             await player.wait_finished()
 
     `gate_bytes` (24 KiB) is what must be in hand before the first sound: more starts later and stutters
-    less. `volume` is 0 to 100, see `set_volume`. Any number of tasks may call it: `play` and `stop` take
-    turns, everything else acts at once.
+    less. `volume` is 0 to 100, see `set_volume`. An item that fails is over and the queue goes on, unless
+    `stop_on_error`: then nothing plays until `next`, `previous`, `enqueue` or `play`.
+
+    Any number of tasks may call it. `play`, `enqueue`, `next` and `previous` take turns, and one that is
+    still waiting when `stop` is called does nothing more; everything else acts at once. Closed, they raise
+    `ClosedError`.
     """
 
-    def __init__(self, sink: Sink, *, volume: int = 100, gate_bytes: int = GATE_BYTES) -> None:
-        self._sink = sink
-        self._gain = gain_of(volume)
-        self._volume = volume
-        self._gate_bytes = gate_bytes
+    def __init__(
+        self,
+        sink: Sink,
+        *,
+        volume: int = 100,
+        gate_bytes: int = GATE_BYTES,
+        stop_on_error: bool = False,
+    ) -> None:
         self._hub = EventHub()
+        self._volume = volume
+        self._lineup = Lineup(
+            sink,
+            gate_bytes=gate_bytes,
+            gain=gain_of(volume),
+            stop_on_error=stop_on_error,
+            tell=self._hub.tell,
+            on_change=self._refresh,
+        )
         self._lock = trio.Lock()
-        self._sink_lock = trio.Lock()
-        self._item: Item | None = None
+        self._stops = 0
         self._told = Status.IDLE
         self._stack = AsyncExitStack()
-        self._nursery: trio.Nursery | None = None
         self._entered = False
 
     async def __aenter__(self) -> Self:
         if self._entered:
             raise UsageError("this player was opened before, and plays only once: make another `Player(...)`")
         self._entered = True
-        self._nursery = await self._stack.enter_async_context(trio.open_nursery())
+        self._lineup.nursery = await self._stack.enter_async_context(trio.open_nursery())
         return self
 
     async def __aexit__(
@@ -60,9 +73,8 @@ class Player:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        nursery, self._nursery = self._nursery, None
-        if self._item is not None:
-            self._item.stop()
+        nursery, self._lineup.nursery = self._lineup.nursery, None
+        self._lineup.silence()
         if nursery is not None:
             nursery.cancel_scope.cancel()
         try:
@@ -78,41 +90,74 @@ class Player:
 
     # --- what to do ----------------------------------------------------------------------------------
 
-    async def play(self, media: Media) -> None:
-        """Stop what plays and start `media`; returns when it is accepted, before anything was read.
+    async def play(self, media: Media | Iterable[Media]) -> None:
+        """Stop what plays and play `media`, one or several in order, in place of the queue.
 
-        What goes wrong with it is told by `wait_finished`, by an `ItemError` and in the snapshot. Raises
-        `UsageError` for what is no media, and `ClosedError` outside the player's context. Cancelled while the
-        old item stops: the new one has not started.
+        Returns when it is accepted, before anything was read. What goes wrong with an item is told by
+        `wait_finished`, by an `ItemError` and in the snapshot. Without any media it is the same as `stop`.
+
+        Raises `UsageError` for what is no media (and changes nothing), for more than `queue.QUEUE_ITEMS`, and
+        `ClosedError` outside the player's context. Cancelled while the old item stops: that one is over, the
+        queue is the old one, and nothing plays.
         """
-        if not isinstance(media, Media):
-            raise UsageError(
-                "play: expected a media (a link of a result, session.media(uri) or FileMedia(path)), got a "
-                f"{type(media).__name__}"
-            )
-        async with self._lock:
-            await self._stop_current()
-            if self._nursery is None:
-                raise ClosedError("this player is not open: use it inside `async with Player(...)`")
-            self._item = Item(
-                media,
-                sink=self._sink,
-                sink_lock=self._sink_lock,
-                gate_bytes=self._gate_bytes,
-                gain=self._gain,
-                tell=self._hub.tell,
-                on_change=self._refresh,
-            )
-            self._nursery.start_soon(self._item.run)
-            self._refresh()
+        items = as_items(media, call="play")
+        async with self._turn() as go_on:
+            await self._lineup.halt()
+            if go_on():
+                self._lineup.queue.replace(items)
+                self._lineup.begin()
+
+    async def enqueue(self, media: Media | Iterable[Media]) -> None:
+        """Put `media`, one or several, at the end of the queue.
+
+        Where nothing plays (nothing did yet, the queue is over, was stopped or ended by an error), it begins
+        to: with the first item that has not had its turn.
+
+        The queue holds `queue.QUEUE_ITEMS` (10,000); the oldest that were played make room, and indexes
+        count from what is left. Raises `UsageError` for what is no media or where there is no room (and
+        changes nothing), and `ClosedError` outside the player's context. Cancelled: nothing was enqueued.
+        """
+        items = as_items(media, call="enqueue")
+        async with self._turn() as go_on:
+            if go_on():
+                self._lineup.append(items)
+                if self._lineup.active:
+                    self._lineup.open_upcoming()
+                else:
+                    self._lineup.begin()
+
+    async def next(self) -> None:
+        """Go to the next item, and play it even if this one was paused. At the last item: stop that one.
+
+        The queue is kept either way: `previous` leads back. Nothing in the queue, or over: does nothing.
+        Cancelled while the item stops: that one is over, and nothing plays.
+        """
+        async with self._turn() as go_on:
+            await self._lineup.halt(keep_upcoming=True)
+            if go_on() and self._lineup.queue.forward():
+                self._lineup.start()
+
+    async def previous(self) -> None:
+        """Play the item before. More than three seconds into an item, or at the first: its start instead.
+
+        The rule is that of Android's media3 and most players. Where the queue is over, its last item counts
+        as the current one. Nothing in the queue: does nothing. Cancelled: as `next`.
+        """
+        async with self._turn() as go_on:
+            await self._lineup.halt()
+            position = self.snapshot().position_seconds
+            if go_on() and self._lineup.queue.back(position_seconds=position):
+                self._lineup.start()
 
     async def stop(self) -> None:
-        """Silence, and an end to reading. Returns within 100 ms, whatever the network does.
+        """Silence, an end to reading, and an empty queue. Returns within 100 ms, whatever the network does.
 
-        Nothing playing: does nothing. Cancelled: the item stops all the same.
+        The queue is emptied as by mpv's `stop`, so that what is enqueued later is what is heard next. Nothing
+        playing: empties the queue. Cancelled: the item stops all the same.
         """
-        async with self._lock:
-            await self._stop_current()
+        self._stops += 1
+        self._lineup.queue.replace(())
+        await self._lineup.halt()
 
     def pause(self) -> None:
         """Hold the playhead; reading goes on until the buffers are full. Nothing playing: does nothing."""
@@ -128,26 +173,26 @@ class Player:
         The loudness heard follows the number: the gain is its cube, as in PulseAudio (50 is -18 dB). Raises
         `UsageError` outside 0 to 100.
         """
-        self._gain = gain_of(volume)
+        self._lineup.set_gain(gain_of(volume))
         self._volume = volume
-        if self._item is not None:
-            self._item.set_gain(self._gain)
         self._hub.tell(StateChange(state=self.snapshot()))
 
     # --- what is ---------------------------------------------------------------------------------------
 
     async def wait_finished(self) -> None:
-        """Until nothing plays any more. Raises the error of the last item if it failed.
+        """Until the queue is over: nothing plays any more.
 
-        Items that `play` replaced meanwhile do not count. Returns at once where nothing was played.
+        Then raises the first failure of an item since the queue began to play (by `play`, or by the `enqueue`
+        that found it at rest): each of them was told by an `ItemError`. Queues that `play` replaced meanwhile
+        do not count. Returns at once where nothing was played.
         """
-        while (item := self._item) is not None:
+        while (item := self._lineup.item) is not None:
             await item.finished.wait()
             async with self._lock:  # a `play` that has just stopped it is about to put another in its place
-                if item is self._item:
+                if item is self._lineup.item:
                     break
-        if item is not None and item.error is not None:
-            raise item.error
+        if self._lineup.first_error is not None:
+            raise self._lineup.first_error
 
     def events(self) -> trio.MemoryReceiveChannel[PlayerEvent]:
         """A channel of what happens from now on; each call makes one, and it ends with the player.
@@ -158,9 +203,11 @@ class Player:
 
     def snapshot(self) -> PlayerState:
         """The state at this moment."""
-        item = self._item
+        item = self._lineup.item
         if item is None:
-            return PlayerState(volume=self._volume)
+            return PlayerState(
+                volume=self._volume, index=self._lineup.queue.index, queue_length=len(self._lineup.queue)
+            )
         feed = item.feed
         return PlayerState(
             status=self._status(),
@@ -173,26 +220,34 @@ class Player:
             underruns=0 if feed is None else feed.underruns,
             first_audio_seconds=item.first_audio_seconds,
             volume=self._volume,
-            last_error=item.error,
+            last_error=self._lineup.last_error,
+            index=self._lineup.queue.index,
+            queue_length=len(self._lineup.queue),
         )
 
     # ---------------------------------------------------------------------------------------------------
 
-    async def _stop_current(self) -> None:
-        item = self._item
-        if item is None or item.finished.is_set():
-            return
-        item.stop()
-        with trio.move_on_after(STOP_SECONDS):
-            await item.finished.wait()
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[Callable[[], bool]]:
+        """One call at a time. It asks before it acts whether it still may: not after a `stop` that came later
+        than the call. Raises `ClosedError` where the player is not open, or is closed meanwhile."""
+        stops = self._stops
+
+        def go_on() -> bool:
+            if self._lineup.nursery is None:
+                raise ClosedError("this player is not open: use it inside `async with Player(...)`")
+            return stops == self._stops
+
+        async with self._lock:
+            yield go_on
 
     def _set_paused(self, paused: bool, /) -> None:
-        if self._item is not None and self._item.outcome is Outcome.ACTIVE:
-            self._item.set_paused(paused)
+        if self._lineup.item is not None and self._lineup.active:
+            self._lineup.item.set_paused(paused)
             self._refresh()
 
     def _status(self) -> Status:
-        item = self._item
+        item = self._lineup.item
         if item is None or item.outcome is Outcome.ENDED:
             return Status.IDLE
         if item.outcome is Outcome.FAILED:

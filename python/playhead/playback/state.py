@@ -12,7 +12,7 @@ class Status(StrEnum):
     """Where the player is. `playing` and `buffering` change into each other without a call."""
 
     IDLE = "idle"
-    """Nothing was played yet, or the last item ended by itself."""
+    """Nothing was played yet, or the queue is over and its last item ended by itself."""
     BUFFERING = "buffering"
     """Waiting for enough bytes: before the first sound, or where the sound ran dry."""
     PLAYING = "playing"
@@ -20,12 +20,12 @@ class Status(StrEnum):
     STOPPED = "stopped"
     """The last item was stopped by a call."""
     ERROR = "error"
-    """The last item failed: `last_error`."""
+    """The queue is over and its last item failed: `last_error`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayerState:
-    """One moment of a player. The numbers are the newest item's, and stay after it ends."""
+    """One moment of a player. The numbers are the current item's, and stay after it ends."""
 
     status: Status = Status.IDLE
     title: str | None = None
@@ -43,15 +43,21 @@ class PlayerState:
     """Callbacks of a device that wanted more frames than there were and were followed by more: periods with a
     gap in the music. A wait before the end is none."""
     first_audio_seconds: float | None = None
-    """From `play()` to the first frame at the sink; None before it."""
+    """From the item's turn (for the first, from `play()`) to its first frame at the sink; None before it."""
     volume: int = 100
     last_error: Exception | None = None
+    """The newest failure since the queue began to play."""
+    index: int | None = None
+    """Of the current item in the queue, from 0; None where the queue is empty."""
+    queue_length: int = 0
+    """Items in the queue, those that were played among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemStart:
     """The stream is understood and its sound is about to begin: always before the first frame."""
 
+    index: int
     title: str
     uri: str | None
     format: PcmFormat
@@ -69,6 +75,7 @@ class StateChange:
 class ItemEnd:
     """An item is over and did not fail. `stopped`: a call ended it before its last frame."""
 
+    index: int
     title: str
     frames: int
     stopped: bool
@@ -76,8 +83,9 @@ class ItemEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemError:
-    """An item failed; what was decoded before was played."""
+    """An item failed; what was decoded before was played, and the queue goes on unless told otherwise."""
 
+    index: int
     title: str
     frames: int
     error: Exception

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,6 +11,7 @@ import miniaudio
 
 from playhead.playback.feed import PcmFeed
 from playhead.playback.formats import PcmFormat
+from playhead.playback.queue import QUEUE_ITEMS
 from playhead.playback.sinks.callback import Device, play_through_device
 from playhead.playback.threads import run_thread
 
@@ -36,6 +38,7 @@ class NullSink:
     def __init__(self, *, real_time: bool = True) -> None:
         self._real_time = real_time
         self._feed: PcmFeed | None = None
+        self._before: deque[PcmReport] = deque(maxlen=QUEUE_ITEMS - 1)
         self._hash = hashlib.sha256()
 
     @property
@@ -45,14 +48,25 @@ class NullSink:
     @property
     def report(self) -> PcmReport | None:
         """Of the newest feed; None before the first. At full volume the hash is that of the decoded PCM."""
+        newest = self._newest()
+        return newest[0] if newest else None
+
+    @property
+    def reports(self) -> tuple[PcmReport, ...]:
+        """Of each feed in order, each in its own format: the newest 10,000, as many as a queue holds."""
+        return (*self._before, *self._newest())
+
+    def _newest(self) -> tuple[PcmReport, ...]:
         if self._feed is None:
-            return None
-        return PcmReport(
+            return ()
+        newest = PcmReport(
             format=self._feed.format, frames=self._feed.frames, sha256=self._hash.copy().hexdigest()
         )
+        return (newest,)
 
     async def play(self, feed: PcmFeed) -> None:
         """See `Sink.play`. Raises nothing but what broke the stream."""
+        self._before.extend(self._newest())
         self._feed, self._hash = feed, hashlib.sha256()
         if self._real_time:
             await play_through_device(feed, _open_null_device, on_sound=self._hash.update)

@@ -1,9 +1,10 @@
-"""A .wav file, as fast as the decoder gives."""
+"""A .wav file an item, as fast as the decoder gives."""
 
 from __future__ import annotations
 
 import wave
 from functools import partial
+from itertools import count
 from os import PathLike, fspath
 from pathlib import Path
 from typing import BinaryIO
@@ -22,11 +23,19 @@ class WaveSink:
     """Writes what is played to `path`, in its own rate and channels.
 
     The file appears under its name when it is whole; a stream that breaks or is stopped leaves nothing.
-    An existing file is replaced. Each item played replaces the one before.
+    A file that is there under that very name is replaced. A .wav file has one format and a queue may have
+    several, so each further item gets a file of its own, the first free one of `song-2.wav`, `song-3.wav`
+    and so on; `paths` tells which.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self._path = Path(path)
+        self._written: list[Path] = []
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files that are whole, in order."""
+        return tuple(self._written)
 
     @property
     def name(self) -> str:
@@ -35,23 +44,28 @@ class WaveSink:
     async def play(self, feed: PcmFeed) -> None:
         """See `Sink.play`. Raises `OSError` where the file cannot be written, `UsageError` where the path is
         no file's, `PlaybackError` past 4 GiB."""
-        await run_thread(partial(self._write, feed), wake=feed.close)
+        self._written.append(await run_thread(partial(self._write, feed), wake=feed.close))
 
-    def _write(self, feed: PcmFeed) -> None:
-        if is_device(self._path):
-            with self._path.open("wb") as device:
+    def _write(self, feed: PcmFeed) -> Path:
+        path = self._path
+        if is_device(path):
+            with path.open("wb") as device:
                 _write_wave(device, feed)
-            return
-        part = partial_beside(self._path)
+            return path
+        numbers = count(len(self._written) + 1)
+        while self._written and path.exists():
+            path = self._path.with_stem(f"{self._path.stem}-{next(numbers)}")
+        part = partial_beside(path)
         try:
             with part.open("xb") as file:
                 _write_wave(file, feed)
-            part.replace(self._path)
+            part.replace(path)
         except OSError as error:
-            error.filename = fspath(self._path)  # the name that was given; a full disk names none
+            error.filename = fspath(path)  # the name that was given; a full disk names none
             raise
         finally:
             part.unlink(missing_ok=True)
+        return path
 
 
 def _write_wave(file: BinaryIO, feed: PcmFeed) -> None:

@@ -35,17 +35,17 @@ def saving(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in _FULL:
             raise DiskFullError(
-                f"{path}: not saved, {error.strerror}; make room, or choose another output folder",
-                path=str(path),
+                f"{path}: {error.strerror}; make room, or choose another output folder", path=str(path)
             ) from error
         if error.errno in _NOT_HERE:
             raise SavingError(
-                f"{path}: not saved, expected a folder, found a link or a file; remove it, or choose another"
+                f"{path}: expected a folder of outputs, found a link or a file; remove it, or choose another"
                 " output folder",
                 path=str(path),
             ) from error
         raise SavingError(
-            f"{path}: not saved, {error.strerror or error}; choose an output folder that can be written",
+            f"{path}: this output folder cannot be used: {error.strerror or error}; change that, or choose"
+            " another",
             path=str(path),
         ) from error
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,15 +27,15 @@ class SavedOutput:
     sidecar_path: Path
     """The record, as JSON."""
     tool_id: str
-    arguments: Mapping[str, object] | None
-    """None where they were too long to keep (`Limits.record_bytes`)."""
+    arguments: Mapping[str, object] | None = field(repr=False)
+    """None where they were too long (`Limits.record_bytes`). They may be private, so `repr` hides them."""
     time: datetime
     mime: str
     sha256: str
     size_bytes: int
     tags: tuple[str, ...] = ()
     title: str | None = None
-    metadata: Mapping[str, object] | None = None
+    metadata: Mapping[str, object] | None = field(default=None, repr=False)
     """The tool configuration's own."""
 
 
@@ -69,6 +69,15 @@ def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
     if isinstance(tags, str):
         raise UsageError(f"tags: expected a list of texts, came the text {tags!r}; write [{tags!r}]")
     return tuple(dict.fromkeys(tags))
+
+
+def check_time(time: datetime) -> datetime:
+    """`time` in UTC. Raises `UsageError` without a zone, and for years that no clock shows."""
+    if time.tzinfo is None or not 1970 <= time.year <= 9000:
+        raise UsageError(
+            f"time: expected a time with a zone, such as datetime.now(UTC), got {time.isoformat()}"
+        )
+    return time.astimezone(UTC)
 
 
 def dump(label: Label, *, file: str, sha256: str, size_bytes: int, limit_bytes: int) -> bytes:
@@ -128,11 +137,9 @@ def load(text: bytes, *, id: str, sidecar_path: Path) -> SavedOutput:
         raise BrokenRecordError("'tags' are not texts")
     size_bytes = _field(raw, "size_bytes", int)
     try:
-        time = datetime.fromisoformat(_field(raw, "time", str))
-    except ValueError as error:
+        time = check_time(datetime.fromisoformat(_field(raw, "time", str)))
+    except (ValueError, UsageError) as error:
         raise BrokenRecordError(f"'time': {error}") from error
-    if time.tzinfo is None:
-        raise BrokenRecordError("'time' has no time zone")
     return SavedOutput(
         id=id,
         path=sidecar_path.with_name(file),

@@ -26,6 +26,8 @@ from playhead.config.outputs.record import (
     Problem,
     SavedOutput,
     check_tags,
+    check_time,
+    dump,
     load,
 )
 from playhead.config.outputs.writer import OutputWriter
@@ -63,7 +65,7 @@ class OutputStore:
     def __init__(self, folder: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> None:
         self.folder = Path(folder)
         self.limits = limits
-        self._swept: set[str] = set()
+        self._swept = False
 
     # --- saving ----------------------------------------------------------------------------------------
 
@@ -141,25 +143,32 @@ class OutputStore:
         label = Label(
             tool_id=tool_id,
             arguments=arguments,
-            time=time or datetime.now(UTC),
+            time=check_time(time or datetime.now(UTC)),
             mime=clean_mime(mime_type, default=ANY_BYTES),
             tags=check_tags(tags),
             title=title,
             metadata=metadata,
         )
-        if label.time.tzinfo is None:
-            raise UsageError("time: expected a time with a zone, such as datetime.now(UTC)")
+        # What cannot be recorded is said now, not after the last byte.
+        dump(label, file="0" * 73, sha256="0" * 64, size_bytes=1 << 40, limit_bytes=self.limits.record_bytes)
         name = folder_name(tool_id)
         with saving(self.folder / name):
             folder = ToolFolder(self.folder, name, create=True)
             try:
-                if name not in self._swept:
-                    folder.sweep()
-                    self._swept.add(name)
+                self._sweep_once()
                 return OutputWriter(folder, label, limits=self.limits)
             except BaseException:
                 folder.close()
                 raise
+
+    def _sweep_once(self) -> None:
+        """Remove what writers that died left behind, the first time that this store writes."""
+        if self._swept:
+            return
+        self._swept = True
+        for name in self._tool_folders()[0]:
+            with suppress(OSError), ToolFolder(self.folder, name, create=False) as folder:
+                folder.sweep()
 
     # --- finding ---------------------------------------------------------------------------------------
 
@@ -228,6 +237,8 @@ class OutputStore:
             return Problem(path=path, reason=error.strerror or str(error))
         except BrokenRecordError as error:
             return Problem(path=path, reason=str(error))
+        if folder_name(output.tool_id) != folder.path.name:
+            return Problem(path=path, reason="it is another tool's record, moved here")
         if size != output.size_bytes:
             came = "gone" if size is None else f"{size} bytes long"
             return Problem(path=path, reason=f"its file {output.path.name} is {came}")

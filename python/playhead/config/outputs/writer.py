@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
 from playhead.config.outputs.extent import Extent
@@ -130,8 +129,7 @@ class OutputWriter:
     def _publish(self, size: int) -> SavedOutput:
         sha256 = self._whole_digest(size)
         file = f"{sha256}.{suffix_of(self._label.mime, os.pread(self._fd, SNIFF_BYTES, 0))}"
-        moment = self._label.time.astimezone(UTC)
-        id = f"{moment:%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
+        id = f"{self._label.time:%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
         text = dump(
             self._label,
             file=file,

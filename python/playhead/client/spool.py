@@ -128,7 +128,7 @@ class Spool:
                 self._write_all(writer)
                 outcome = self._judge() or Saved(output=writer.commit(size_bytes=self._end_bytes))
         except (PlayheadError, OSError) as error:
-            outcome = self._not_saved(str(error), error)
+            outcome = self._not_saved(f"not saved: {error}", error)
         finally:
             if outcome is None:
                 outcome = self._not_saved("not saved: a bug, see the thread's traceback")

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from playhead import _core
-from playhead.cli import call, demo, explain, play, read, serve, tools
+from playhead.cli import call, demo, explain, outputs, play, read, serve, tools
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, fail, stdout_left
 from playhead.cli.terminal import Terminal
 from playhead.errors import PlayheadError
@@ -32,6 +32,7 @@ app.command("call")(call.call)
 app.command("play")(play.play)
 app.command("read")(read.read)
 app.command("explain")(explain.explain)
+app.command("outputs")(outputs.outputs)
 serve_app.command("audio")(serve.audio)
 
 

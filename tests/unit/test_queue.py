@@ -124,6 +124,7 @@ class FreshMedia:
 # --- in order --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("PQ-01", "PQ-04", "PQ-12")
 async def test_several_items_play_in_order_each_whole_and_in_its_own_format() -> None:
     sink = fast()
     async with Player(sink) as player:
@@ -209,6 +210,7 @@ async def test_an_item_that_fails_while_the_one_before_still_sounds_is_told_in_i
 # --- what fails ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("PQ-06", "PQ-12")
 async def test_a_failed_item_is_told_and_the_queue_goes_on() -> None:
     sink = fast()
     broken = ScriptedMedia(
@@ -241,6 +243,7 @@ async def test_a_new_play_forgets_the_failures_of_the_queue_before() -> None:
         await player.wait_finished()
 
 
+@pytest.mark.requirement("PQ-06")
 @pytest.mark.parametrize("bad", [damaged, lambda: ScriptedMedia(reader=ScriptedReader(b"", error=BROKEN))])
 async def test_asked_to_it_stops_at_an_error_and_next_goes_on(bad: object) -> None:
     assert callable(bad)
@@ -280,6 +283,7 @@ async def test_a_sink_that_fails_an_item_ends_the_queue_only_when_asked() -> Non
 # --- next, previous, enqueue, stop -------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("PQ-03")
 async def test_next_leaves_an_item_whose_network_hangs() -> None:
     hanging = piece("chord.flac", hold_at=1000)
     async with Player(fast()) as player:
@@ -345,6 +349,7 @@ async def test_next_plays_on_although_the_item_was_paused_but_the_end_of_an_item
         assert player.snapshot().frames == 0
 
 
+@pytest.mark.requirement("PQ-03")
 @pytest.mark.parametrize(("seconds", "index"), [(1.0, 0), (RESTART_SECONDS + 0.5, 1)])
 async def test_previous_goes_back_early_in_an_item_and_restarts_it_later(seconds: float, index: int) -> None:
     long = FreshMedia(frames=8000 * 10, hold_at=int((seconds + 1) * 16_000))
@@ -377,6 +382,7 @@ async def test_the_upcoming_item_is_given_up_when_something_else_comes_next() ->
     assert "start 1" not in await story(events)
 
 
+@pytest.mark.requirement("PQ-02")
 async def test_enqueue_adds_to_what_plays_and_opens_the_item_early_too() -> None:
     sink = GatedSink()
     second = piece("chord.wav", hold_at=10_000)
@@ -395,6 +401,7 @@ async def test_enqueue_adds_to_what_plays_and_opens_the_item_early_too() -> None
         assert (player.snapshot().index, player.snapshot().frames) == (2, 132_300)
 
 
+@pytest.mark.requirement("PQ-02")
 async def test_enqueue_begins_where_nothing_plays() -> None:
     hanging = piece("chord.flac", hold_at=1000)
     async with Player(fast()) as player:

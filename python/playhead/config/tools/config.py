@@ -7,7 +7,6 @@ names may hold `__`, so an id is compared with what is known and never taken apa
 from __future__ import annotations
 
 import enum
-import json
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -97,7 +96,10 @@ class ToolConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOverride:
-    """What one call has otherwise: only what is given changes, the rest stays as configured."""
+    """What one call has otherwise: only what is given changes, the rest stays as configured.
+
+    Raises `ConfigError` for a value of the wrong type.
+    """
 
     save_output: bool | None = None
     send_result_to_ai: bool | None = None
@@ -107,6 +109,12 @@ class ToolOverride:
     trust_structured: bool | None = None
     turn: Decision | None = None
     stops: frozenset[Stopper] | None = None
+
+    def __post_init__(self) -> None:
+        if self.metadata is not None:
+            object.__setattr__(self, "metadata", _frozen(self.metadata))
+        object.__setattr__(self, "stops", _stops(self.stops))
+        _check(self, "tool override")
 
     def given(self) -> dict[str, object]:
         """The fields that were given, by name."""
@@ -246,39 +254,39 @@ def _stops(kinds: Iterable[Stopper] | None) -> frozenset[Stopper] | None:
 
 
 def _checked(config: ToolConfig) -> ToolConfig:
-    """`config`, whose values are of the types that they are annotated with: Python callers slip too."""
+    _check(config, f"tool configuration {config.tool_id}")
+    return config
 
-    def wrong(name: str, expected: str) -> ConfigError:
-        # A kind of value rather than the value: metadata may hold what is nobody's business.
-        came = type(getattr(config, name)).__name__
-        return ConfigError(f"tool configuration {config.tool_id}: {name}: expected {expected}, came {came}")
+
+def _check(config: ToolConfig | ToolOverride, where: str) -> None:
+    """Raise `ConfigError` for a value of another type than it is annotated with: Python callers slip too."""
+
+    def check(name: str, expected: str, fits: Callable[[object], bool]) -> None:
+        value: object = getattr(config, name, None)
+        if value is not None and not fits(value):
+            # A kind of value rather than the value: metadata may hold what is nobody's business.
+            raise ConfigError(f"{where}: {name}: expected {expected}, came {type(value).__name__}")
 
     for name in ("description", "system_prompt"):
-        if not isinstance(getattr(config, name), str | None):
-            raise wrong(name, "a text")
+        check(name, "a text", lambda value: isinstance(value, str))
     for name in ("save_output", "send_result_to_ai"):
-        if not isinstance(getattr(config, name), bool):
-            raise wrong(name, "True or False")
-    if not isinstance(config.trust_structured, bool | None):
-        raise wrong("trust_structured", "True, False or None")
-    handler: object = config.response_handler
-    if handler is not None and not callable(handler) and not isinstance(handler, HandlerReference):
-        raise wrong("response_handler", "a function that takes a ToolContent")
+        if isinstance(config, ToolConfig) and getattr(config, name) is None:
+            raise ConfigError(f"{where}: {name}: expected True or False, came None")
+    for name in ("save_output", "send_result_to_ai", "trust_structured"):
+        check(name, "True or False", lambda value: isinstance(value, bool))
+    check(
+        "response_handler",
+        "a function that takes a ToolContent",
+        lambda value: callable(value) or isinstance(value, HandlerReference | Keep),
+    )
     if config.turn is not None and config.turn not in DECISIONS:
-        raise ConfigError(
-            f"tool configuration {config.tool_id}: turn: expected one of {', '.join(DECISIONS)}, came"
-            f" {config.turn!r}"
-        )
-    for kind in sorted(config.stops or ()):
+        raise ConfigError(f"{where}: turn: expected one of {', '.join(DECISIONS)}, came {config.turn!r}")
+    for kind in config.stops or ():
         if kind not in STOPPERS:
-            raise ConfigError(
-                f"tool configuration {config.tool_id}: stops: expected some of {', '.join(STOPPERS)}, came"
-                f" {kind!r}"
-            )
+            raise ConfigError(f"{where}: stops: expected some of {', '.join(STOPPERS)}, came {kind!r}")
     problem = not_json(config.metadata)
     if problem is not None:
-        raise ConfigError(f"tool configuration {config.tool_id}: metadata{problem}")
-    return config
+        raise ConfigError(f"{where}: metadata{problem}")
 
 
 def not_json(value: object, where: str = "") -> str | None:
@@ -291,8 +299,9 @@ def not_json(value: object, where: str = "") -> str | None:
         case list() | tuple():
             found = (not_json(item, f"{where}[{index}]") for index, item in enumerate(value))
         case Mapping():
-            if wrong := next((key for key in value if not isinstance(key, str)), None):
-                return f"{where}: expected texts for keys, came {json.dumps(repr(wrong))}"
+            for key in value:
+                if not isinstance(key, str):
+                    return f"{where}: expected texts for keys, came {key!r}"
             found = (not_json(item, f"{where}.{key}") for key, item in value.items())
         case _:
             return f"{where}: expected what JSON can hold, came a {type(value).__name__}"

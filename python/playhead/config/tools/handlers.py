@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import Final, cast
 
 import trio
 
@@ -13,6 +13,9 @@ from playhead.config.tools.config import ResponseHandler, ToolConfig
 from playhead.config.tools.imports import import_named
 from playhead.config.tools.responses import HandlerReference, ToolContent, ToolResponse
 from playhead.errors import ConfigError, HandlerError, UsageError
+
+MESSAGE_CHARS: Final = 500
+"""Of what a handler says about its failure: some libraries quote the whole text that they could not read."""
 
 
 async def run_handler(config: ToolConfig, content: ToolContent) -> ToolResponse:
@@ -40,12 +43,16 @@ async def run_handler(config: ToolConfig, content: ToolContent) -> ToolResponse:
         if _is_async(function):
             answer = function(content)
         else:
-            answer = await trio.to_thread.run_sync(partial(function, content), abandon_on_cancel=True)
+            # In a tuple: trio would refuse the coroutine of a function that wraps an async one.
+            (answer,) = await trio.to_thread.run_sync(
+                lambda: (function(content),), abandon_on_cancel=True
+            )
         if inspect.isawaitable(answer):
             answer = await answer
     except Exception as error:
         raise HandlerError(
-            f"the response handler {name} of {config.tool_id} failed: {type(error).__name__}: {error}",
+            f"the response handler {name} of {config.tool_id} failed: {type(error).__name__}:"
+            f" {str(error)[:MESSAGE_CHARS]}",
             handler=name,
             tool_id=config.tool_id,
         ) from error

@@ -21,7 +21,6 @@ from playhead.config.tools.config import (
     Kind,
     ToolConfig,
     ToolOverride,
-    create_tool_config,
     create_tool_id,
 )
 from playhead.errors import ConfigError
@@ -133,34 +132,34 @@ class ToolConfigs:
     Raises `ConfigError` where two are for the same tool or pattern.
     """
 
-    __slots__ = ("_configs",)
+    __slots__ = ("_tiers",)
 
     def __init__(self, configs: Iterable[ToolConfig] = ()) -> None:
-        self._configs: dict[object, ToolConfig] = {}
+        tier: dict[object, ToolConfig] = {}
         for config in configs:
-            key = _key(config)
-            other = self._configs.get(key)
-            if other is not None:
-                place = other.source or "before"
+            other = tier.setdefault(_key(config), config)
+            if other is not config:
                 raise ConfigError(
                     f"{config.source or 'tool configuration'}: {config.tool_id} is configured already"
-                    f" ({place}); keep one"
+                    f" ({other.source or 'before'}); keep one"
                 )
-            self._configs[key] = config
+        self._tiers: tuple[Mapping[object, ToolConfig], ...] = (tier,)
+        """What wins over what: within a tier there is one for each key, and the first tier wins."""
 
     def __iter__(self) -> Iterator[ToolConfig]:
-        return iter(self._configs.values())
+        return iter({key: config for tier in reversed(self._tiers) for key, config in tier.items()}.values())
 
     def __len__(self) -> int:
-        return len(self._configs)
+        return len(set().union(*self._tiers))
 
     def __repr__(self) -> str:
         return f"ToolConfigs({', '.join(config.tool_id for config in self)})"
 
     def over(self, other: ToolConfigs) -> ToolConfigs:
-        """These, and of `other` those for what is not configured here: these win."""
+        """These, and of `other` those for what is not configured here: these win. The order of look-up stays:
+        an exact configuration there comes before a pattern here, and so does a more specific pattern."""
         merged = ToolConfigs()
-        merged._configs = other._configs | self._configs
+        merged._tiers = self._tiers + other._tiers
         return merged
 
     def resolve(
@@ -193,7 +192,7 @@ class ToolConfigs:
             config = replace(config or _bare(server, tool), **partial)  # type: ignore[arg-type] # by its names
             decided_by |= dict.fromkeys(partial, Layer.CALL)
         trust = None if config is None else config.trust_structured
-        of_server: bool | None = getattr(server_config, "trust_structured", None)
+        of_server = None if server_config is None else server_config.trust_structured
         if trust is None and of_server is not None:
             trust = of_server
             decided_by["trust_structured"] = Layer.SERVER
@@ -240,12 +239,22 @@ class ToolConfigs:
 
     def _exact(self, server: str, tool: str) -> _Found:
         tool_id = create_tool_id(server, tool)
-        by_pair = self._configs.get((Kind.EXACT, server, tool, tool_id))
-        config = by_pair or self._configs.get((Kind.EXACT, None, None, tool_id))
+        keys = ((Kind.EXACT, server, tool, tool_id), (Kind.EXACT, None, None, tool_id))
+        config = self._first(*keys)
         return _Found(Layer.EXACT, config, _place(config) if config else f"nothing for {tool_id}")
 
+    def _first(self, *keys: object) -> ToolConfig | None:
+        """Of the first tier that has one of `keys`, the configuration for the first that it has."""
+        return next((tier[key] for tier in self._tiers for key in keys if key in tier), None)
+
     def _pattern(self, server: str, tool: str) -> _Found:
-        fitting = sorted((c for c in self if c.kind is Kind.PATTERN and c.fits(server, tool)), key=_rank)
+        ranked = {
+            _key(config): (_rank(config, tier), config)
+            for tier in reversed(range(len(self._tiers)))
+            for config in self._tiers[tier].values()
+            if config.kind is Kind.PATTERN and config.fits(server, tool)
+        }
+        fitting = [config for _, config in sorted(ranked.values(), key=lambda pair: pair[0])]
         if not fitting:
             return _Found(Layer.PATTERN, None, "no pattern fits")
         others = ", ".join(config.tool_id for config in fitting[1:])
@@ -253,7 +262,7 @@ class ToolConfigs:
         return _Found(Layer.PATTERN, fitting[0], said)
 
     def _dynamic(self, server: str) -> _Found:
-        config = self._configs.get((Kind.DYNAMIC, server, None, create_tool_id(server, "*")))
+        config = self._first((Kind.DYNAMIC, server, None, create_tool_id(server, "*")))
         place = f" in {config.source}" if config and config.source else ""
         said = f"{server} is listed{place}" if config else f"{server} is not listed"
         return _Found(Layer.DYNAMIC, config, said)
@@ -281,7 +290,9 @@ def _of_server(server: str, tool: str, entry: ServerConfig | None) -> _Found:
 
 def _bare(server: str, tool: str) -> ToolConfig:
     """What holds without a configuration, to lay something over it: nobody asked for anything to be saved."""
-    return create_tool_config(server, tool, save_output=False)
+    # Not by create_tool_config: a server may call its tool "" or "*", and it is still a tool.
+    tool_id = create_tool_id(server, tool)
+    return ToolConfig(kind=Kind.EXACT, tool_id=tool_id, server=server, tool=tool, save_output=False)
 
 
 def _set_in(found: _Found) -> Iterator[str]:
@@ -298,12 +309,12 @@ def _place(config: ToolConfig) -> str:
     return f"{config.tool_id} in {config.source}" if config.source else config.tool_id
 
 
-def _rank(config: ToolConfig) -> tuple[int, int, bool, str]:
+def _rank(config: ToolConfig, tier: int) -> tuple[int, int, int, bool, str]:
     """Patterns in the order in which they win: the most characters that stand for themselves, then the fewest
-    `*`, then one whose server is named apart, then by the alphabet."""
+    `*`, then the tier, then one whose server is named apart, then by the alphabet."""
     pattern = config.tool_id if config.tool is None else config.tool
     wild = sum(char in WILDCARDS for char in pattern)
-    return (wild - len(config.tool_id), pattern.count("*"), config.tool is None, config.tool_id)
+    return (wild - len(config.tool_id), pattern.count("*"), tier, config.tool is None, config.tool_id)
 
 
 def _key(config: ToolConfig) -> object:

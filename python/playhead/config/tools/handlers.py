@@ -44,9 +44,7 @@ async def run_handler(config: ToolConfig, content: ToolContent) -> ToolResponse:
             answer = function(content)
         else:
             # In a tuple: trio would refuse the coroutine of a function that wraps an async one.
-            (answer,) = await trio.to_thread.run_sync(
-                lambda: (function(content),), abandon_on_cancel=True
-            )
+            (answer,) = await trio.to_thread.run_sync(lambda: (function(content),), abandon_on_cancel=True)
         if inspect.isawaitable(answer):
             answer = await answer
     except Exception as error:

@@ -1,0 +1,279 @@
+"""A hostile server, a full disk, a killed process: nothing outside the output folder, and nothing half in it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import unicodedata
+from itertools import combinations
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+
+from playhead.config.outputs import OutputStore, SavedOutput
+from playhead.errors import DiskFullError, SavingError
+
+NAMES = [
+    "..",
+    ".",
+    "",
+    "/",
+    "../../escape",
+    "/etc/passwd",
+    "a/../../b",
+    "..%2f..%2fescape",
+    "%2e%2e/escape",
+    "..\\..\\escape",
+    "C:\\windows\\system32",
+    "a\0b",
+    "a\nb",
+    "-rf",
+    "~root",
+    ".hidden",
+    "$HOME",
+    "con",
+    "CON",
+    "nul",
+    "lpt1",
+    "com0",
+    "con.txt",
+    "trailing.",
+    "trailing ",
+    "server__tool",
+    "server__Tool",
+    "SERVER__TOOL",
+    "server__tool/",
+    "server__tool~",
+    "x" * 79,
+    "x" * 300,
+    "x" * 301,
+    "日本語",
+    "日本語 2",
+    "\ud800",
+    "\udc00",
+    "ﬁle",
+    "file",
+    unicodedata.normalize("NFC", "é__play"),
+    unicodedata.normalize("NFD", "é__play"),
+    "\u202egnp.exe",
+    "\N{PILE OF POO}" * 200,
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> OutputStore:
+    return OutputStore(tmp_path / "data" / "outputs")
+
+
+def everything_under(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if not path.is_dir() or path.is_symlink())
+
+
+# --- names --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_no_name_leaves_the_output_folder(name: str, store: OutputStore, tmp_path: Path) -> None:
+    saved = store.save(name, {name: name}, b"x", mime_type=name, title=name, tags=[name])
+    assert saved.path.parent.parent == store.folder
+    assert saved.path.parent.resolve().parent == store.folder.resolve()
+    assert {path.parent for path in everything_under(tmp_path)} == {saved.path.parent}
+    assert saved.path.parent.name.isascii()
+    assert len(saved.path.parent.name) <= 80
+    assert store.find(tool_id=name, tag=name).outputs == (saved,)
+    store.remove(saved)
+    assert everything_under(tmp_path) == []
+
+
+def test_two_names_never_share_a_folder_where_case_and_forms_do_not_count(store: OutputStore) -> None:
+    folders = {name: store.save(name, {}, b"x").path.parent.name for name in NAMES}
+    copies = [
+        folders["server__Tool"],
+        f"{folders['server__Tool']}x",
+    ]  # a tool named like another one's folder
+    folders |= {name: store.save(name, {}, b"x").path.parent.name for name in copies}
+    for (one, folder), (other, other_folder) in combinations(folders.items(), 2):
+        alike = {unicodedata.normalize("NFKC", name).casefold() for name in (folder, other_folder)}
+        assert len(alike) == 2, f"{one!r} and {other!r} share {folder}"
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_no_folder_has_a_name_that_a_file_system_reserves(name: str, store: OutputStore) -> None:
+    folder = store.save(name, {}, b"x").path.parent.name
+    assert folder.casefold() not in {"con", "nul", "lpt1", "com0", "prn", "aux"}
+    assert not folder.startswith((".", "-", "~"))
+    assert not folder.endswith((".", " "))
+
+
+# --- links --------------------------------------------------------------------------------------------
+
+
+def test_a_link_in_a_folders_place_is_not_followed(store: OutputStore, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    store.folder.mkdir(parents=True)
+    (store.folder / "home__play").symlink_to(outside)
+    with pytest.raises(SavingError, match="found a link"):
+        store.save("home__play", {}, b"x")
+    assert list(outside.iterdir()) == []
+
+
+def test_a_link_in_a_files_place_is_replaced_and_what_it_leads_to_is_untouched(
+    store: OutputStore, tmp_path: Path
+) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    saved = store.save("home__play", {}, b"x")
+    saved.path.unlink()
+    saved.path.symlink_to(precious)
+    assert store.list().outputs == ()  # not what was saved
+    again = store.save("home__play", {}, b"x")
+    assert again.path == saved.path
+    assert not again.path.is_symlink()
+    assert again.path.read_bytes() == b"x"
+    assert precious.read_text() == "precious"
+
+
+def test_a_link_in_a_folders_place_is_neither_listed_nor_removed_through(
+    store: OutputStore, tmp_path: Path
+) -> None:
+    elsewhere = OutputStore(tmp_path / "elsewhere")
+    saved = elsewhere.save("home__play", {}, b"x")
+    store.folder.mkdir(parents=True)
+    (store.folder / "home__play").symlink_to(saved.path.parent)
+    listing = store.list()
+    assert listing.outputs == ()
+    assert [problem.reason for problem in listing.problems] == ["a link, not followed"]
+    with pytest.raises(SavingError):
+        store.remove(saved)
+    assert elsewhere.list().outputs == (saved,)
+
+
+def test_a_link_or_a_pipe_in_a_records_place_is_told_and_hangs_nothing(
+    store: OutputStore, tmp_path: Path
+) -> None:
+    linked, piped = (store.save("home__play", {}, b"x") for _ in range(2))
+    (tmp_path / "record").write_bytes(linked.sidecar_path.read_bytes())
+    linked.sidecar_path.unlink()
+    linked.sidecar_path.symlink_to(tmp_path / "record")
+    piped.sidecar_path.unlink()
+    os.mkfifo(piped.sidecar_path)
+    listing = store.list()
+    assert listing.outputs == ()
+    assert {problem.path for problem in listing.problems} == {linked.sidecar_path, piped.sidecar_path}
+
+
+def test_a_folder_in_a_files_place_is_an_error_and_nothing_is_left(store: OutputStore) -> None:
+    saved = store.save("home__play", {}, b"x")
+    store.remove(saved)
+    saved.path.mkdir()
+    with pytest.raises(SavingError):
+        store.save("home__play", {}, b"x")
+    assert everything_under(store.folder) == []
+
+
+# --- a full disk --------------------------------------------------------------------------------------
+
+
+class SmallFiles:
+    """No file of this process may grow past `limit_bytes`: what a full disk looks like, without one."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def __enter__(self) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (self._limit_bytes, self._before[1]))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, self._before)
+
+
+def test_a_full_disk_is_an_error_of_its_own_and_leaves_nothing_half(store: OutputStore) -> None:
+    kept = store.save("home__play", {}, b"kept")
+    before = everything_under(store.folder)
+    with SmallFiles(10_000), pytest.raises(DiskFullError, match="make room") as caught:
+        store.save("home__play", {}, bytes(20_000))
+    assert caught.value.path == str(kept.path.parent)
+    assert everything_under(store.folder) == before
+    assert store.list().outputs == (kept,)
+
+
+def test_a_disk_that_is_full_when_the_record_is_written_leaves_no_file_either(store: OutputStore) -> None:
+    with SmallFiles(1000), pytest.raises(DiskFullError):
+        store.save("home__play", {"text": "x" * 2000}, b"small")
+    assert everything_under(store.folder) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_may_not_be_written_is_named(store: OutputStore) -> None:
+    store.folder.mkdir(parents=True, mode=0o500)
+    with pytest.raises(SavingError, match=r"Permission denied"):
+        store.save("home__play", {}, b"x")
+
+
+# --- killed in the middle -----------------------------------------------------------------------------
+
+WRITER = """
+import sys
+from playhead.config.outputs import OutputStore
+writer = OutputStore(sys.argv[1]).open_writer("home__play", {})
+writer.write_at(0, b"half of it")
+print("written", flush=True)
+sys.stdin.readline()
+writer.commit()
+"""
+
+
+def start_writer(store: OutputStore) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(store.folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "written\n"
+    return process
+
+
+def partials(store: OutputStore) -> list[Path]:
+    return [path for path in everything_under(store.folder) if path.suffix == ".part"]
+
+
+def test_a_killed_writer_leaves_no_named_file_and_the_next_start_cleans_up(store: OutputStore) -> None:
+    with start_writer(store) as process:
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+    assert store.list().outputs == ()
+    assert everything_under(store.folder) == partials(store) != []
+    saved: SavedOutput = OutputStore(store.folder).save("away__other", {}, b"x")
+    assert partials(store) == []
+    assert store.list().outputs == (saved,)
+
+
+def test_the_file_of_a_writer_that_lives_is_not_taken_for_left_over(store: OutputStore) -> None:
+    with start_writer(store) as process:
+        OutputStore(store.folder).save("home__play", {}, b"x")
+        assert len(partials(store)) == 1
+        process.communicate("go\n", timeout=60)
+    assert process.returncode == 0
+    assert {output.path.read_bytes() for output in store.list().outputs} == {b"x", b"half of it"}
+    assert partials(store) == []
+
+
+def test_only_what_a_writer_made_is_swept(store: OutputStore, tmp_path: Path) -> None:
+    folder = store.save("home__play", {}, b"x").path.parent
+    mine = folder / ".mine.part"
+    mine.write_text("mine")
+    link = folder / f".{'0' * 16}.part"
+    link.symlink_to(tmp_path / "nowhere")
+    OutputStore(store.folder).save("home__play", {}, b"x")
+    assert mine.exists()
+    assert link.is_symlink()

@@ -41,6 +41,9 @@ class Limits:
     server_requests: int = 1024
     """Requests of a server that wait for our answer at once: each holds a task and a place in a queue."""
 
+    input_rounds: int = 10
+    """How often a server may ask for the user's input in one call: what the other SDKs allow too."""
+
     result_items: int = 10_000
     """Content blocks of one result."""
 

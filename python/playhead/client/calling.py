@@ -20,6 +20,8 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from playhead.client.elicitation import Asker
+from playhead.client.rounds import call_in_rounds
 from playhead.client.tasks import call_as_task, needs_task, offers_tasks
 from playhead.config.servers import ServerConfig
 from playhead.errors import ConnectionLostError, HttpStatusError, ServerError, UsageError
@@ -60,12 +62,14 @@ class Caller:
         server: Server,
         ask: Ask,
         learn_headers: Callable[[], Awaitable[None]],
+        asker: Asker | None,
         config: ServerConfig,
         limits: Limits,
     ) -> None:
         self._server = server
         self._ask = ask
         self._learn_headers = learn_headers
+        self._asker = asker
         self._config = config
         self._limits = limits
         self._harmless: frozenset[str] = frozenset()
@@ -113,7 +117,10 @@ class Caller:
                     ask, name=name, arguments=arguments, total_seconds=total, server=self._server.name
                 )
             given = dict(arguments) if arguments is not None else None
-            return await ask(CallToolRequest(params=CallToolRequestParams(name=name, arguments=given)))
+            request = CallToolRequest(params=CallToolRequestParams(name=name, arguments=given))
+            return await call_in_rounds(
+                ask, request, asker=self._asker, limits=self._limits, server=self._server.name
+            )
 
         try:
             return await once()

@@ -13,6 +13,7 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
 from playhead.client.changes import ToolChanges
+from playhead.client.elicitation import Asker, OnElicitation
 from playhead.client.groups import bare
 from playhead.client.handshake import check_mode
 from playhead.client.oauth import ShowUrl
@@ -34,6 +35,7 @@ async def connect(
     mode: str | None = None,
     auth: httpx2.Auth | None = None,
     show_url: ShowUrl | None = None,
+    on_elicitation: OnElicitation | None = None,
 ) -> AsyncIterator[Session]:
     """A session with the server that `target` names, for as long as the context is open.
 
@@ -46,6 +48,9 @@ async def connect(
     the page to open (default: the user's browser is opened), and `Limits.authorization_seconds` (5 min) bound
     the wait for the answer. That happens here and nowhere else: later on, a token that can't be refreshed any
     more is an `AuthorizationNeededError`, and connecting anew asks again.
+    `on_elicitation` is awaited with each question that the server has for the user, one at a time; without it
+    (the default) servers are told that nobody answers. Its time counts for no deadline of silence, and what
+    it raises leaves the context.
 
     Raises `ConfigError` for a target that can't be understood, and `ConnectError` where no session came
     about (its cause says why; the server's last words on stderr are in the message). An error raised inside
@@ -66,6 +71,9 @@ async def connect(
     changes = ToolChanges(limits)
     with bare():
         async with trio.open_nursery() as nursery:
+            asker = None
+            if on_elicitation is not None:
+                asker = Asker(on_elicitation, nursery=nursery, server=opener.server)
             supervisor = Supervisor(
                 opener,
                 nursery=nursery,
@@ -73,6 +81,7 @@ async def connect(
                 mode=mode,
                 restart=settings.restart,
                 changes=changes,
+                asker=asker,
             )
             connection = await supervisor.connect()
             session = Session(
@@ -82,6 +91,7 @@ async def connect(
                 config=settings,
                 limits=limits,
                 changes=changes,
+                asker=asker,
             )
             background = trio.CancelScope()
             nursery.start_soon(_inside, background, session)

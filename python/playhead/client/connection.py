@@ -16,11 +16,13 @@ from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
-from mcp_types import Implementation, PaginatedRequestParams, Request, Result
+from mcp_types import Implementation, ListToolsResult, PaginatedRequestParams, Request, Result, Tool
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from playhead._core import __version__
 from playhead.client.changes import ToolChanges
 from playhead.client.deadline import run_until_silent
+from playhead.client.elicitation import Asker
 from playhead.client.failures import from_answer, from_sdk
 from playhead.client.groups import leaves
 from playhead.client.handshake import ask, negotiate
@@ -71,11 +73,20 @@ ENDINGS = (PlayheadError, OSError, httpx2.HTTPError, anyio.BrokenResourceError, 
 class Connection:
     """Requests over one session, each with its own deadline and its own error."""
 
-    def __init__(self, *, session: ClientSession, link: Link, opened: Opened, server: str) -> None:
+    def __init__(
+        self,
+        *,
+        session: ClientSession,
+        link: Link,
+        opened: Opened,
+        server: str,
+        asker: Asker | None = None,
+    ) -> None:
         self.session = session
         self._link = link
         self._opened = opened
         self._server = server
+        self._asker = asker
 
     @property
     def ended(self) -> bool:
@@ -127,7 +138,11 @@ class Connection:
                 send,
                 silent_seconds=silent_seconds,
                 total_seconds=total_seconds,
-                last_received=lambda: max(ticket.touched, self._opened.last_received()),
+                last_received=lambda: max(
+                    ticket.touched,
+                    self._opened.last_received(),
+                    self._asker.last_asked if self._asker is not None else 0.0,
+                ),
             )
             if ticket.result is not None:
                 return ticket.result
@@ -145,6 +160,18 @@ class Connection:
                     f"{self._server} did not answer {method} in {spent:g} s {ran_out}; it was cancelled"
                 )
             raise ConnectionLostError(f"{self._server} gave no answer to {method}")
+
+    def usable(self, tools: list[Tool]) -> list[Tool]:
+        """`tools` without those whose parameters can't be sent, with the rest's headers learnt.
+
+        MCP 2026-07-28, "Streamable HTTP", headers: a client must leave out a tool whose `x-mcp-header` is
+        none, and mirror the others' parameters. The SDK does both where it reads the listing itself; there
+        is no public way to give it one.
+        """
+        if self.session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return tools
+        listing = ListToolsResult(tools=tools, ttl_ms=0, cache_scope="private")
+        return self.session._absorb_tool_listing(listing, complete=True).tools
 
     async def learn_headers(self, limits: Limits) -> None:
         """Let the SDK list the tools: it keeps which of their parameters belong into HTTP headers.
@@ -175,6 +202,7 @@ async def hold(
     limits: Limits,
     mode: str,
     changes: ToolChanges,
+    asker: Asker | None,
     renewed: bool,
     task_status: trio.TaskStatus[Connection],
 ) -> None:
@@ -197,6 +225,7 @@ async def hold(
                     LinkedReader(read, link),
                     LinkedWriter(write, link),
                     client_info=_client_info(),
+                    elicitation_callback=asker,
                 ) as session,
             ):
                 phase, allowed = "handshake", limits.handshake_seconds
@@ -207,7 +236,7 @@ async def hold(
                 scope.deadline = math.inf
                 started = True
                 task_status.started(
-                    Connection(session=session, link=link, opened=opened, server=opener.server)
+                    Connection(session=session, link=link, opened=opened, server=opener.server, asker=asker)
                 )
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(_follow, changes, session, renewed)

@@ -32,6 +32,7 @@ from playhead.client.calling import Caller
 from playhead.client.calls import CallResult, linked, media_of
 from playhead.client.changes import ToolChanges
 from playhead.client.connection import Connection
+from playhead.client.elicitation import Asker
 from playhead.client.listing import list_all
 from playhead.client.media import ResourceMedia
 from playhead.client.opening import Reading, leads_to_the_web, web_reading
@@ -72,6 +73,7 @@ class Session:
         config: ServerConfig,
         limits: Limits,
         changes: ToolChanges,
+        asker: Asker | None = None,
     ) -> None:
         self._supervisor = supervisor
         self._first = connection.session
@@ -86,6 +88,7 @@ class Session:
             server=self,
             ask=self._request,
             learn_headers=self._learn_headers,
+            asker=asker,
             config=config,
             limits=limits,
         )
@@ -116,6 +119,7 @@ class Session:
         Raises `LimitError` past `Limits.listed_items` or `Limits.listing_pages`, and what `call_tool` does.
         """
         found = await self._list(ListToolsRequest, "tools", Tool)
+        found = (await self._supervisor.connection()).usable(found)
         self._caller.listed(found)
         return found
 

@@ -14,6 +14,7 @@ import trio
 
 from playhead.client.changes import ToolChanges
 from playhead.client.connection import Connection, Opener, connect_error, hold
+from playhead.client.elicitation import Asker
 from playhead.errors import (
     AuthorizationNeededError,
     ClosedError,
@@ -46,6 +47,7 @@ class Supervisor:
         mode: str,
         restart: str,
         changes: ToolChanges,
+        asker: Asker | None = None,
     ) -> None:
         self._opener = opener
         self._nursery = nursery
@@ -53,6 +55,7 @@ class Supervisor:
         self._mode = mode
         self._restart = restart
         self._changes = changes
+        self._asker = asker
         self._current: Connection | None = None
         self._renewal: _Renewal | None = None
         self._closed = False
@@ -92,6 +95,7 @@ class Supervisor:
                 limits=self._limits,
                 mode=self._mode,
                 changes=self._changes,
+                asker=self._asker,
                 renewed=self.reconnects > 0,
                 task_status=task_status,
             )

@@ -14,6 +14,7 @@ from playhead.client import Session, connect
 from playhead.client.transports.http_answers import place_of
 from playhead.errors import SessionLostError
 from tests.servers.counted_http import CountedServer, counted_http
+from tests.servers.raw_http import Exchange, raw_http
 
 pytestmark = pytest.mark.filterwarnings(
     # The SDK leaves an event stream at the answer; the libraries' inner generators go to trio's collector.
@@ -141,3 +142,33 @@ async def test_a_key_in_the_query_reaches_the_server_and_no_log(
 def test_a_place_shows_no_userinfo_query_or_fragment() -> None:
     assert place_of("https://me:secret@host/mcp?key=secret#secret") == "https://host/mcp"
     assert place_of("http://host:port/") == "(not a URL)"
+
+
+@pytest.mark.requirement("MCP-39")
+async def test_a_tool_whose_header_is_none_is_left_out_and_the_others_are_mirrored_from_the_first_call() -> (
+    None
+):
+    seen: list[str | None] = []
+
+    def parameter(header: str) -> dict[str, str]:
+        return {"type": "string", "x-mcp-header": header}
+
+    async def handle(exchange: Exchange) -> None:
+        match exchange.method:
+            case "tools/list":
+                schemas = {"good": "City", "bad": "two words"}
+                tools = [
+                    {"name": name, "inputSchema": {"type": "object", "properties": {"c": parameter(said)}}}
+                    for name, said in schemas.items()
+                ]
+                await exchange.result({"tools": tools, "ttlMs": 0, "cacheScope": "private"})
+            case "tools/call":
+                seen.append(exchange.headers.get("mcp-param-city"))
+                await exchange.result({"content": []})
+            case _:
+                await exchange.error(-32601, "no")
+
+    async with raw_http(handle) as server, connect(server.url, mode="2026-07-28") as session:
+        assert [tool.name for tool in await session.list_tools()] == ["good"]
+        await session.call_tool("good", {"c": "Oslo"})
+    assert seen == ["Oslo"]

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
         create_tool_response,
         dump,
     )
+    from playhead.content.downgrades import downgrade, downgrade_raw
     from playhead.content.http import tool_response_from_http
+    from playhead.content.validation import validate_tool_response
 
 __all__ = [
     "ABSENT",
@@ -40,10 +42,13 @@ __all__ = [
     "create_resource_link",
     "create_text_content",
     "create_tool_response",
+    "downgrade",
+    "downgrade_raw",
     "dump",
     "parse_block",
     "parse_blocks",
     "tool_response_from_http",
+    "validate_tool_response",
 ]
 
 _NAMES: Final = {
@@ -58,7 +63,9 @@ _NAMES: Final = {
         "create_tool_response",
         "dump",
     ),
+    "downgrades": ("downgrade", "downgrade_raw"),
     "http": ("tool_response_from_http",),
+    "validation": ("validate_tool_response",),
 }
 _HOMES: Final = {name: f"playhead.content.{home}" for home, names in _NAMES.items() for name in names}
 """Imported when first asked for: the SDK's types take a while, and the player needs only `content.audio`."""

@@ -71,7 +71,7 @@ def create_text_content(
 
 
 def create_image_content(
-    data: bytes | str,
+    data: bytes | bytearray | memoryview | str,
     mime_type: str,
     *,
     annotations: Annotations | None = None,
@@ -92,7 +92,7 @@ def create_image_content(
 
 
 def create_audio_content(
-    data: bytes | str,
+    data: bytes | bytearray | memoryview | str,
     mime_type: str,
     *,
     annotations: Annotations | None = None,
@@ -148,7 +148,7 @@ def create_embedded_resource(
     uri: str,
     *,
     text: str | None = None,
-    blob: bytes | str | None = None,
+    blob: bytes | bytearray | memoryview | str | None = None,
     mime_type: str | None = None,
     resource_meta: Mapping[str, object] | None = None,
     annotations: Annotations | None = None,

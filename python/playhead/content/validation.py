@@ -1,0 +1,196 @@
+"""Whether a tool result is what a revision of the protocol allows: every departure, with its place.
+
+Nothing is raised for what a server sent, nothing binary is quoted, and the findings are bounded
+(`findings.MAX_FINDINGS`; the last one says when there were more). Stricter than the published schemas in what
+their text asks for: base64, MIME types, times, `_meta` keys, and the revision each block came with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from playhead.content.findings import Finding, Notes, kind_of, step
+from playhead.content.formats import meta_key_problem, quoted
+from playhead.content.revisions import LATEST, Features, features_of
+from playhead.content.validation_fields import (
+    ANNOTATIONS,
+    BLOB_CONTENTS,
+    BLOCKS,
+    COMMON,
+    ICON,
+    SERVER_INFO,
+    SIZE,
+    TEXT_CONTENTS,
+    Field,
+    check_fields,
+    check_value,
+)
+from playhead.content.validation_schema import check_output
+
+_RESULT = (Field(name="isError", kind="boolean"), Field(name="_meta", kind="object"))
+_RESULT_TYPE = Field(name="resultType", required=True, expected="resultType, such as complete")
+_SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
+_NO_META = "no _meta here: only results, blocks and embedded contents carry one"
+
+
+def validate_tool_response(
+    raw: object, revision: str = LATEST, *, output_schema: object = None
+) -> list[Finding]:
+    """What is wrong with the result of a `tools/call`, as it came off the wire; empty where nothing is.
+
+    `output_schema` is the tool's `outputSchema`, where it has one: `structuredContent` is held against it
+    unless the result is an error. The schema is as hostile as the result: nothing is fetched for it, and one
+    that is wrong or takes too long is a finding. At most a few seconds of CPU for the largest of messages;
+    reads no clock but to stop a regular expression that does not end.
+
+    Raises `UsageError` for an unknown revision, and nothing for what came.
+    """
+    features = features_of(revision)
+    notes = Notes()
+    if not isinstance(raw, dict):
+        notes.add("$", expected="an object", came=kind_of(raw))
+        return notes.all()
+    fields = (*_RESULT, _RESULT_TYPE) if features.result_type else _RESULT
+    check_fields(notes, "$", raw, fields)
+    _check_meta(notes, "$", raw, features)
+    _check_server_info(notes, raw, features)
+    content = raw.get("content")
+    if not isinstance(content, list):
+        came = kind_of(content) if "content" in raw else "nothing"
+        notes.add("$.content", expected="an array of blocks", came=came)
+        content = []
+    for index, block in enumerate(content):
+        if notes.full:
+            break
+        _check_block(notes, f"$.content[{index}]", block, features)
+    _check_structured(notes, raw, features, output_schema)
+    return notes.all()
+
+
+def _check_block(notes: Notes, path: str, block: object, features: Features) -> None:
+    if not isinstance(block, dict):
+        notes.add(path, expected="an object", came=kind_of(block))
+        return
+    kind = block.get("type")
+    types = features.block_types
+    if not isinstance(kind, str) or kind not in types:
+        came = quoted(kind) if isinstance(kind, str) else kind_of(kind) if "type" in block else "nothing"
+        notes.add(f"{path}.type", expected=f"one of {', '.join(types)} in {features.revision}", came=came)
+        return
+    check_fields(notes, path, block, (*BLOCKS[kind], *COMMON))
+    _check_block_meta(notes, path, block, features)
+    if isinstance(annotations := block.get("annotations"), dict):
+        _check_annotations(notes, f"{path}.annotations", annotations, features)
+    if kind == "resource" and isinstance(contents := block.get("resource"), dict):
+        _check_contents(notes, f"{path}.resource", contents, features)
+    if kind == "resource_link":
+        _check_link(notes, path, block, features)
+
+
+def _check_contents(notes: Notes, path: str, contents: dict[str, object], features: Features) -> None:
+    has_text, has_blob = "text" in contents, "blob" in contents
+    if has_text == has_blob:
+        notes.add(path, expected="either text or blob", came="both" if has_text else "neither")
+    fields: tuple[Field, ...] = BLOB_CONTENTS if has_blob else TEXT_CONTENTS
+    if has_text == has_blob:
+        fields = tuple(field for field in fields if field.name in contents or field.name == "uri")
+    check_fields(notes, path, contents, fields)
+    if "_meta" in contents:
+        check_fields(notes, path, contents, (Field(name="_meta", kind="object"),))
+    _check_block_meta(notes, path, contents, features)
+
+
+def _check_link(notes: Notes, path: str, link: dict[str, object], features: Features) -> None:
+    size = link.get("size")
+    if isinstance(size, int | float) and size < 0:
+        notes.add(f"{path}.size", expected="0 or more", came=str(size)[:40])
+    if "icons" in link and not features.icons:
+        notes.add(f"{path}.icons", expected=f"no icons in {features.revision}", came="icons")
+    _check_icons(notes, path, link)
+
+
+def _check_icons(notes: Notes, path: str, holder: Mapping[str, object]) -> None:
+    icons = holder.get("icons")
+    for index, icon in enumerate(icons if isinstance(icons, list) else ()):
+        if notes.full:
+            return
+        place = f"{path}.icons[{index}]"
+        if not isinstance(icon, dict):
+            notes.add(place, expected="an object", came=kind_of(icon))
+            continue
+        check_fields(notes, place, icon, ICON)
+        if "_meta" in icon:
+            notes.add(f"{place}._meta", expected=_NO_META, came="_meta")
+        sizes = icon.get("sizes")
+        for at, size in enumerate(sizes if isinstance(sizes, list) else ()):
+            if notes.full:
+                return
+            check_value(notes, f"{place}.sizes[{at}]", size, SIZE)
+
+
+def _check_annotations(notes: Notes, path: str, raw: dict[str, object], features: Features) -> None:
+    check_fields(notes, path, raw, ANNOTATIONS)
+    priority = raw.get("priority")
+    if isinstance(priority, int | float) and not isinstance(priority, bool) and not 0 <= priority <= 1:
+        notes.add(f"{path}.priority", expected="a number from 0 to 1", came=f"{priority!r:.40}")
+    audience = raw.get("audience")
+    for index, role in enumerate(audience if isinstance(audience, list) else ()):
+        if notes.full:
+            return
+        if role not in ("user", "assistant"):
+            came = quoted(role) if isinstance(role, str) else kind_of(role)
+            notes.add(f"{path}.audience[{index}]", expected="user or assistant", came=came)
+    if "lastModified" in raw and not features.last_modified:
+        notes.add(f"{path}.lastModified", expected=f"no lastModified in {features.revision}", came="one")
+    if "_meta" in raw:
+        notes.add(f"{path}._meta", expected=_NO_META, came="_meta")
+
+
+def _check_block_meta(notes: Notes, path: str, raw: dict[str, object], features: Features) -> None:
+    if "_meta" in raw and not features.block_meta:
+        expected = f"_meta on the result only in {features.revision}"
+        notes.add(f"{path}._meta", expected=expected, came="_meta")
+        return
+    _check_meta(notes, path, raw, features)
+
+
+def _check_meta(notes: Notes, path: str, raw: dict[str, object], features: Features) -> None:
+    meta = raw.get("_meta")
+    if not isinstance(meta, dict) or not features.block_meta:  # older revisions say nothing of its keys
+        return
+    for key in meta:
+        if notes.full:
+            return
+        if problem := meta_key_problem(key):
+            notes.add(step(f"{path}._meta", key), expected="a key such as com.example/name", came=problem)
+
+
+def _check_server_info(notes: Notes, raw: dict[str, object], features: Features) -> None:
+    meta = raw.get("_meta")
+    if not features.result_type or not isinstance(meta, dict) or _SERVER_INFO_KEY not in meta:
+        return
+    path, info = step("$._meta", _SERVER_INFO_KEY), meta[_SERVER_INFO_KEY]
+    if not isinstance(info, dict):
+        notes.add(path, expected="an object", came=kind_of(info))
+        return
+    check_fields(notes, path, info, SERVER_INFO)
+    _check_icons(notes, path, info)
+
+
+def _check_structured(
+    notes: Notes, raw: dict[str, object], features: Features, output_schema: object
+) -> None:
+    path = "$.structuredContent"
+    if "structuredContent" in raw:
+        value = raw["structuredContent"]
+        if not features.structured:
+            notes.add(path, expected=f"no structuredContent in {features.revision}", came=kind_of(value))
+            return
+        if not features.structured_any and not isinstance(value, dict):
+            notes.add(path, expected=f"an object in {features.revision}", came=kind_of(value))
+    if output_schema is None or not features.structured or raw.get("isError") is True:
+        return
+    if "structuredContent" in raw:
+        check_output(notes, path, raw["structuredContent"], output_schema)
+    else:
+        notes.add(path, expected="what the tool's outputSchema describes", came="nothing")

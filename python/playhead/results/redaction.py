@@ -2,9 +2,11 @@
 
 What counts as inline data: a `data:` URI of any length; a JSON string under a key like `data`, `blob` or
 `base64` of 64 base64 characters or more; and elsewhere a run of 512 or more, in one piece or wrapped into
-lines. Not so hexadecimal digits, which are hashes and calldata, nor, in a bare run, letters of one case alone,
-which are sequences: what is not mixed is text to its reader. Every pattern passes over a text once, and only
-over one that has a sign of what it looks for: that takes a tenth of the time.
+lines. Not so hexadecimal digits, which are hashes and calldata, nor, in a bare run, letters of one case
+alone, which are sequences: what is not mixed is text to its reader.
+
+Every pattern passes over a text once, and only over one with a sign of what it looks for: the signs take a
+tenth of the time.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _KEYED: Final = re.compile(
 )
 _RUN: Final = re.compile(
     r"(?<![A-Za-z0-9+/_\\-])[A-Za-z0-9+/_\\-]{60,}+(?:\s{1,4}[A-Za-z0-9+/_\\-]{60,}+)*+"
-    r"(?:\s{1,4}[A-Za-z0-9+/_-]{1,76}+(?==|[\s\"']*\Z|[ \t\"']*\r?\n))?={0,2}"
+    r"(?:[ \t]{0,4}\r?\n[ \t]{0,4}[A-Za-z0-9+/_-]{1,76}+(?==|[\s\"']*\Z|[ \t\"']*\r?\n))?={0,2}"
 )
 _SIGNS: Final = bytes(ord("A") if chr(code) in _ALPHABET else ord(" ") for code in range(256))
 _SIGN_OF_RUN: Final = b"A" * _LINE_CHARS

@@ -40,6 +40,15 @@ class HandlerError(UsageError):
         self.tool_id = tool_id
 
 
+class UnknownToolError(UsageError):
+    """No tool has this name. Attributes: `name` (as asked for), `near` (model names that come near it)."""
+
+    def __init__(self, message: str, *, name: str, near: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.name = name
+        self.near = near
+
+
 class ClosedError(UsageError):
     """The object was already closed by its owner."""
 

@@ -92,6 +92,11 @@ class Connection:
     def ended(self) -> bool:
         return self._link.ended.is_set()
 
+    async def wait_ended(self) -> str:
+        """Wait until the connection has ended, by itself or because it was left; gives what is known of why."""
+        await self._link.ended.wait()
+        return self._opened.diagnosis().removeprefix("; ")
+
     def leave(self) -> None:
         """Ask the task that holds the transport open to close it. Idempotent."""
         self._link.ended.set()

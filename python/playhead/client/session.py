@@ -111,6 +111,20 @@ class Session:
     def statistics(self) -> SessionStatistics:
         return SessionStatistics(requests=self._requests, reconnects=self._supervisor.reconnects)
 
+    # --- how it is ---------------------------------------------------------------------------------
+
+    async def wait_lost(self) -> str:
+        """Wait until the connection has ended by itself; gives what is known of why (exit status, last words).
+
+        A server over HTTP is lost only to a request that doesn't reach it: there is no connection in between.
+        Cancelling changes nothing.
+        """
+        return await self._supervisor.wait_lost()
+
+    async def wait_live(self) -> None:
+        """Wait until there is a connection (again): the next request makes one. Cancelling changes nothing."""
+        await self._supervisor.wait_live()
+
     # --- listings ----------------------------------------------------------------------------------
 
     async def list_tools(self) -> list[Tool]:

@@ -58,6 +58,7 @@ class Supervisor:
         self._asker = asker
         self._current: Connection | None = None
         self._renewal: _Renewal | None = None
+        self._renewed = trio.Event()
         self._closed = False
         self.reconnects = 0
 
@@ -116,6 +117,25 @@ class Supervisor:
             return current
         return await self.renew(current)
 
+    async def wait_lost(self) -> str:
+        """Wait until the current connection has ended by itself, and give what is known of why."""
+        while True:
+            current = self._current
+            if current is None:
+                await self._renewed.wait()
+                continue
+            reason = await current.wait_ended()
+            if self._closed:
+                await trio.sleep_forever()  # left, not lost
+            if self._current is current:
+                return reason
+
+    async def wait_live(self) -> None:
+        """Wait until there is a connection that has not ended."""
+        await trio.lowlevel.checkpoint()
+        while self._current is None or self._current.ended:
+            await self._renewed.wait()
+
     async def renew(self, broken: Connection | None) -> Connection:
         """Replace `broken`, unless somebody else already has: everybody who waits gets the same new one.
 
@@ -151,6 +171,8 @@ class Supervisor:
         try:
             with renewal.scope:
                 self._current = renewal.connection = await self._open()
+                self._renewed.set()
+                self._renewed = trio.Event()
                 if broken is not None:
                     # Only now: others still hear on it that the session is gone.
                     broken.leave()

@@ -93,6 +93,22 @@ def load_servers(path: Path, *, environment: Mapping[str, str] | None = None) ->
     }
 
 
+def find_servers(
+    path: Path | None = None, *, environment: Mapping[str, str] | None = None
+) -> dict[str, ServerConfig]:
+    """The servers in the file at `path`, or else in the first default one: `./mcp.json`, then
+    `playhead/mcp.json` in the user's configuration folder. Raises `ConfigError` as `load_servers`, and where
+    there is no such file."""
+    environment = os.environ if environment is None else environment
+    found = path or default_file(environment)
+    if found is None:
+        raise ConfigError(
+            f"there is no servers file: neither ./{DEFAULT_FILE} nor playhead/{DEFAULT_FILE} in the user's"
+            " configuration folder; write one, or name it"
+        )
+    return load_servers(found, environment=environment)
+
+
 def resolve_target(
     text: str, config_path: Path | None = None, *, environment: Mapping[str, str] | None = None
 ) -> ServerConfig:

@@ -35,12 +35,13 @@ from playhead.errors import UsageError
 from playhead.limits import DEFAULT_LIMITS, Limits
 
 
-def default_output_folder(environment: Mapping[str, str]) -> Path:
+def default_output_folder(environment: Mapping[str, str] | None = None) -> Path:
     """The user's data folder for outputs: `$XDG_DATA_HOME/playhead/outputs`, else under `~/.local/share`.
+    `environment` is this process's by default.
 
     A relative `XDG_DATA_HOME` is ignored, as the XDG base directory specification says.
     """
-    data = Path(environment.get("XDG_DATA_HOME", ""))
+    data = Path((os.environ if environment is None else environment).get("XDG_DATA_HOME", ""))
     if not data.is_absolute():
         data = Path("~/.local/share").expanduser()
     return data / "playhead" / "outputs"

@@ -116,9 +116,13 @@ def format_of_uri(uri: str | None) -> AudioFormat | None:
 
 def _suffix(uri: str | None) -> str:
     try:
-        return PurePosixPath(urlsplit(uri or "").path).suffix.lower()
+        parts = urlsplit(uri or "")
     except ValueError:
         return ""
+    path = parts.path
+    if not path and parts.scheme not in ("http", "https"):
+        path = parts.netloc  # `resource://song.mp3`: a name, where the web has a host
+    return PurePosixPath(path).suffix.lower()
 
 
 def split_mime(mime_type: str) -> tuple[str, dict[str, str]]:

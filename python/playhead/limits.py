@@ -50,6 +50,13 @@ class Limits:
     model_text_chars: int = 100_000
     """Text for the model from one result: its head and tail. About 25,000 tokens of English."""
 
+    sniffed_links: int = 8
+    """Links of one result whose first bytes are read because nothing says what they are. As many as a stream
+    has reads in flight."""
+
+    sniff_seconds: float = 5.0
+    """How long a result waits for those bytes."""
+
     listed_items: int = 10_000
     """Tools, resources or templates of one listing."""
 

@@ -1,27 +1,29 @@
-"""What a command plays of an answer: the sound in it."""
+"""What `playhead play` and `playhead read` take of a tool's answer."""
 
 from __future__ import annotations
 
 import pytest
 
-from playhead.cli.targets import is_sound
-from playhead.client import BytesMedia
+from playhead.cli.targets import find_media
+from playhead.client import connect
+from playhead.errors import ProtocolError
+from tests.servers.sample import sample_server
 
 
-@pytest.mark.parametrize(
-    ("mime_type", "uri", "sound"),
-    [
-        ("audio/mpeg", None, True),
-        ("Application/Ogg; codecs=vorbis", None, True),
-        (None, "https://example.net/song.mp3", True),
-        ("application/octet-stream", "resource://song.flac", True),
-        (None, "resource://song", False),
-        ("text/plain", "resource://lyrics.mp3", False),
-        ("image/png", None, False),
-    ],
-)
-def test_sound_is_told_by_its_type_or_else_by_its_name(
-    mime_type: str | None, uri: str | None, sound: bool
-) -> None:
-    media = BytesMedia(title="x", mime_type=mime_type, base64="", block_bytes=1, uri=uri)
-    assert is_sound(media) is sound
+async def test_reading_takes_the_first_thing_that_can_be_opened_and_playing_the_first_sound() -> None:
+    async with connect(sample_server()) as session:
+        uris = {"uris": ["resource://plain/notes", "resource://plain/flac"]}
+        assert (await find_media(session, "links", uris, playable=False)).uri == "resource://plain/notes"
+        assert (await find_media(session, "links", uris, playable=True)).uri == "resource://plain/flac"
+
+
+async def test_what_is_no_sound_is_played_where_there_is_nothing_else() -> None:
+    async with connect(sample_server()) as session:
+        found = await find_media(session, "links", {"uris": ["resource://plain/notes"]}, playable=True)
+        assert found.uri == "resource://plain/notes"
+
+
+async def test_an_answer_without_anything_to_open_says_what_came() -> None:
+    async with connect(sample_server()) as session:
+        with pytest.raises(ProtocolError, match=r"a resource link or a blob.*got text"):
+            await find_media(session, "what_was_read", {}, playable=False)

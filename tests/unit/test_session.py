@@ -111,7 +111,7 @@ async def test_media_keep_their_order_and_hold_their_bytes() -> None:
 async def test_a_held_block_past_the_limit_is_refused_before_decoding() -> None:
     async with connect(sample_server(), limits=Limits(block_bytes=1000)) as session:
         with pytest.raises(LimitError) as caught:
-            async with (await session.call_tool("mixed")).media[1].open():
+            async with (await session.call_tool("mixed")).resources[1].open():
                 raise AssertionError("opened")
         assert caught.value.limit == "block_bytes"
 

@@ -10,7 +10,7 @@ from playhead.cli import parameters as p
 from playhead.cli.listening import listen
 from playhead.cli.runner import EXIT_DONE, Report, run_command
 from playhead.cli.sinks import make_sink
-from playhead.cli.targets import connected, is_sound, raise_tool_error
+from playhead.cli.targets import connected, raise_tool_error
 from playhead.cli.terminal import Terminal
 
 
@@ -44,7 +44,7 @@ def call(
             for block in result.blocks:
                 terminal.show(shown(block))
             if not quiet and not json_output:
-                for media in filter(is_sound, result.media):
+                for media in result.media:
                     await listen(media, speaker, terminal, report)
         return EXIT_DONE
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from playhead.cli.parameters import parse_pairs, parse_size
 from playhead.cli.terminal import Terminal, escape_line
-from playhead.content.audio import is_audio
 from playhead.errors import ProtocolError, ToolFailedError, UsageError
 from playhead.limits import DEFAULT_LIMITS
 
@@ -106,28 +105,21 @@ async def find_media(
         return session.media(what)
     result = await session.call_tool(what, arguments)
     raise_tool_error(what, result)
-    found = result.media or (() if playable else result.links)
+    # What doesn't say that it is sound is played all the same where there is nothing else: it was asked for.
+    found = ((*result.media, *result.resources) if playable else result.resources)[:1]
     if not found:
         wanted = "sound" if playable else "a resource link or a blob"
         came = ", ".join(sorted({_kind(block) for block in result.blocks})) or "nothing"
         raise ProtocolError(
             f"expected {wanted} in the answer of tool {what!r}, got {came}; `playhead call` shows the answer"
         )
-    return next(filter(is_sound, found), found[0]) if playable else found[0]
+    return found[0]
 
 
 def _kind(block: Block) -> str:
     from playhead.content import UnknownBlock
 
     return block.content.kind or "no block" if isinstance(block.content, UnknownBlock) else block.content.type
-
-
-def is_sound(media: ResourceMedia | BytesMedia) -> bool:
-    """Whether `media` says that it is sound: by its MIME type, or by its name where the type says nothing.
-
-    A tool may link to a cover or a text beside the music; nobody wants to hear those.
-    """
-    return is_audio(media.mime_type, media.uri) is True
 
 
 def raise_tool_error(tool: str, result: CallResult) -> None:

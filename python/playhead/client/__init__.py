@@ -5,12 +5,13 @@ from __future__ import annotations
 from playhead.client.calls import CallResult
 from playhead.client.connect import Target, connect
 from playhead.client.elicitation import OnElicitation, Question, Reply
-from playhead.client.media import BytesMedia, ResourceMedia
+from playhead.client.media import BytesMedia, ImageMedia, ResourceMedia
 from playhead.client.session import Session, SessionStatistics
 
 __all__ = [
     "BytesMedia",
     "CallResult",
+    "ImageMedia",
     "OnElicitation",
     "Question",
     "Reply",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from playhead.client.session import Session
 from playhead.client.supervise import Supervisor
 from playhead.config.servers import ServerConfig, from_command, resolve_target
 from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.results.policy import DEFAULT_POLICY, Policy
 
 Target = ServerConfig | str | Sequence[str] | Server[Any] | MCPServer
 
@@ -36,6 +38,7 @@ async def connect(
     auth: httpx2.Auth | None = None,
     show_url: ShowUrl | None = None,
     on_elicitation: OnElicitation | None = None,
+    policy: Policy = DEFAULT_POLICY,
 ) -> AsyncIterator[Session]:
     """A session with the server that `target` names, for as long as the context is open.
 
@@ -51,6 +54,7 @@ async def connect(
     `on_elicitation` is awaited with each question that the server has for the user, one at a time; without it
     (the default) servers are told that nobody answers. Its time counts for no deadline of silence, and what
     it raises leaves the context.
+    `policy` is how results are classified; a `trust_structured` of the servers file goes before its own.
 
     Raises `ConfigError` for a target that can't be understood, and `ConnectError` where no session came
     about (its cause says why; the server's last words on stderr are in the message). An error raised inside
@@ -69,6 +73,8 @@ async def connect(
     check_mode(mode)
     opener = opener_for(resolved, limits=limits, auth=auth, show_url=show_url)
     changes = ToolChanges(limits)
+    if settings.trust_structured is not None:
+        policy = replace(policy, trust_structured=settings.trust_structured)
     with bare():
         async with trio.open_nursery() as nursery:
             asker = None
@@ -92,6 +98,7 @@ async def connect(
                 limits=limits,
                 changes=changes,
                 asker=asker,
+                policy=policy,
             )
             background = trio.CancelScope()
             nursery.start_soon(_inside, background, session)

@@ -29,7 +29,7 @@ from mcp_types import (
 )
 
 from playhead.client.calling import Caller
-from playhead.client.calls import CallResult, linked, media_of
+from playhead.client.calls import CallResult, linked, understood
 from playhead.client.changes import ToolChanges
 from playhead.client.connection import Connection
 from playhead.client.elicitation import Asker
@@ -41,12 +41,13 @@ from playhead.client.requests import RangedReadRequest
 from playhead.client.supervise import Supervisor
 from playhead.client.templates import Templates
 from playhead.config.servers import ServerConfig
-from playhead.content import parse_blocks
 from playhead.errors import (
     SessionLostError,
     UsageError,
 )
 from playhead.limits import Limits
+from playhead.results.policy import Policy
+from playhead.results.responses import DEFAULT_REGISTRY, ResponseRegistry
 from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
 from playhead.stream.page import Page
 from playhead.stream.ranges import ResourceRequest, choose_strategy, is_url
@@ -73,6 +74,7 @@ class Session:
         config: ServerConfig,
         limits: Limits,
         changes: ToolChanges,
+        policy: Policy,
         asker: Asker | None = None,
     ) -> None:
         self._supervisor = supervisor
@@ -80,6 +82,8 @@ class Session:
         self._config = config
         self._limits = limits
         self._changes = changes
+        self.policy = policy
+        """How results are classified where a call brings no policy."""
         self.name = name
         """The server in messages: its name in the servers file, and where it is."""
         self._requests = 0
@@ -176,8 +180,15 @@ class Session:
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - of silence, not of the whole: no cancel scope says that
         on_progress: ProgressFnT | None = None,
+        policy: Policy | None = None,
+        registry: ResponseRegistry | None = None,
     ) -> CallResult:
-        """Call a tool and keep everything it answered, understood or not.
+        """Call a tool, keep everything it answered, understood or not, and plan what is to happen with it.
+
+        Links whose labels don't say whether they are sound are looked at: `Limits.sniffed_links` (8) small
+        reads at most, for at most `Limits.sniff_seconds` (5 s); `policy.sniff_links` switches
+        it off. `policy` is taken in place of the session's (`connect`'s, with the server's own
+        `trust_structured`), `registry` in place of the four types of structured response.
 
         `timeout` is in seconds from the last byte or progress (default: the server's own setting, then
         `Limits.tool_seconds`, 60 s); `Limits.tool_total_seconds` (10 min) ends it however much progress
@@ -193,12 +204,14 @@ class Session:
         answer that can't be used. Cancelling sends `notifications/cancelled`.
         """
         result = await self._caller.call(name, arguments, seconds=timeout, on_progress=on_progress)
-        blocks = parse_blocks(result, limits=self._limits, server=self.name)
-        return CallResult(
-            raw=result,
-            blocks=blocks,
-            is_error=result.get("isError") is True,
-            media=media_of(blocks, streams=self, limits=self._limits),
+        return await understood(
+            result,
+            policy=policy or self.policy,
+            registry=registry or DEFAULT_REGISTRY,
+            streams=self,
+            options=self.default_options(),
+            limits=self._limits,
+            server=self.name,
         )
 
     # --- resources ---------------------------------------------------------------------------------

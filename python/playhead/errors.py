@@ -40,6 +40,10 @@ class HandlerError(UsageError):
         self.tool_id = tool_id
 
 
+class HandlerLoadError(HandlerError, ConfigError):
+    """A response handler that a file names can't be imported; the message names the file and the key path."""
+
+
 class UnknownToolError(UsageError):
     """No tool has this name. Attributes: `name` (as asked for), `near` (model names that come near it)."""
 

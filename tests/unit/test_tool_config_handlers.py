@@ -22,7 +22,7 @@ from playhead.config.tools import (
     run_handler,
 )
 from playhead.content.blocks import parse_block
-from playhead.errors import ConfigError, HandlerError, UsageError
+from playhead.errors import ConfigError, HandlerError, HandlerLoadError, UsageError
 
 RAW: dict[str, Any] = {
     "content": [
@@ -232,8 +232,10 @@ async def test_a_handler_that_cannot_be_loaded_is_told_with_its_key(
     tmp_path: Path, reference: str, said: str
 ) -> None:
     (tmp_path / "wrong.py").write_text("1 / 0")
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(HandlerLoadError) as caught:
         await run_handler(from_file(tmp_path, reference), CONTENT)
+    assert isinstance(caught.value, ConfigError)
+    assert (caught.value.handler, caught.value.tool_id) == (reference, "home__play")
     message = str(caught.value)
     assert message.startswith(f"{tmp_path / 'tools.toml'}: tools.home__play.response_handler: ")
     assert said in message

@@ -66,6 +66,7 @@ def _meant(
 ) -> tuple[str, str]:
     """The server and the tool, by the names that are known. Raises `UsageError` where none or several fit."""
     from playhead.config.servers import URL, from_url
+    from playhead.config.tools import create_tool_id
 
     known = sorted({*servers, *(config.server for config in configs if config.server is not None)})
     if tool is not None:
@@ -80,6 +81,10 @@ def _meant(
     if len(found) > 1:
         ways = " or ".join(f"`playhead explain {shlex.join(pair)}`" for pair in found)
         raise UsageError(f"{tool_id!r} can mean {len(found)} tools; say {ways}")
+    if tool_id in known:
+        raise UsageError(
+            f"{tool_id!r} is a server; say which of its tools: {create_tool_id(tool_id, 'TOOL')}"
+        )
     if not found:
         starts = [tool_id[: at.start()] for at in re.finditer("(?=__)", tool_id)] or [tool_id]
         raise UsageError(

@@ -12,7 +12,7 @@ import trio
 from playhead.config.tools.config import ResponseHandler, ToolConfig
 from playhead.config.tools.imports import import_named
 from playhead.config.tools.responses import HandlerReference, ToolContent, ToolResponse
-from playhead.errors import ConfigError, HandlerError, UsageError
+from playhead.errors import ConfigError, HandlerError, HandlerLoadError, UsageError
 
 MESSAGE_CHARS: Final = 500
 """Of what a handler says about its failure: some libraries quote the whole text that they could not read."""
@@ -25,9 +25,11 @@ async def run_handler(config: ToolConfig, content: ToolContent) -> ToolResponse:
     music plays; it shares accordingly. Handlers have no deadline of their own.
 
     Raises `HandlerError` for whatever `Exception` the handler raises (its cause) and for an answer that is no
-    `ToolResponse`; `ConfigError` where a file names a handler that can't be loaded; `UsageError` where
-    `config` has none. Cancellation passes through: an async handler sees it, a sync one is left to end by
-    itself in its thread, and its answer is dropped.
+    `ToolResponse`; its kind `HandlerLoadError`, a `ConfigError`, where a file names a handler that can't be
+    loaded; `UsageError` where `config` has none.
+
+    Cancellation passes through: an async handler sees it, a sync one is left to end by itself in its thread,
+    and its answer is dropped.
     """
     handler = config.response_handler
     if handler is None:
@@ -35,8 +37,11 @@ async def run_handler(config: ToolConfig, content: ToolContent) -> ToolResponse:
     name = handler_name(handler)
     function: ResponseHandler
     if isinstance(handler, HandlerReference):
-        # An import reads files and may take seconds.
-        function = await trio.to_thread.run_sync(load_handler, handler, abandon_on_cancel=True)
+        try:
+            # An import reads files and may take seconds.
+            function = await trio.to_thread.run_sync(load_handler, handler, abandon_on_cancel=True)
+        except ConfigError as error:
+            raise HandlerLoadError(str(error), handler=name, tool_id=config.tool_id) from error
     else:
         function = handler
     try:
@@ -47,7 +52,7 @@ async def run_handler(config: ToolConfig, content: ToolContent) -> ToolResponse:
             (answer,) = await trio.to_thread.run_sync(lambda: (function(content),), abandon_on_cancel=True)
         if inspect.isawaitable(answer):
             answer = await answer
-    except Exception as error:
+    except Exception as error:  # a stranger's code: whatever it raises is its own
         raise HandlerError(
             f"the response handler {name} of {config.tool_id} failed: {type(error).__name__}:"
             f" {str(error)[:MESSAGE_CHARS]}",

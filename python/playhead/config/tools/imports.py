@@ -29,7 +29,7 @@ def import_named(name: str, *, folder: Path | None, where: str, reload: bool = F
         return importlib.import_module(name)
     except OSError as error:
         raise ConfigError(f"{where}: {error.filename or name} can't be read ({error.strerror})") from error
-    except Exception as error:
+    except Exception as error:  # a module may raise anything while it is imported
         raise ConfigError(f"{where}: can't import {name} ({type(error).__name__}: {error})") from error
 
 

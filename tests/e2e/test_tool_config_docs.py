@@ -1,0 +1,66 @@
+"""docs/tool-config.md is the whole tool configuration: its files load, its keys are all there are."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from playhead.config import fields
+from playhead.config.tools import load_tool_configs
+from tests.e2e.command import playhead
+
+PAGE = (Path(__file__).parents[2] / "docs" / "tool-config.md").read_text("utf-8")
+EXAMPLES = [
+    (kind, text)
+    for kind, text in re.findall(r"^```(toml|json)\n(.*?)^```", PAGE, re.M | re.S)
+    if "[project" not in text
+]
+NAMED = set(re.findall(r"^\| `(\w+)` \|", PAGE, re.M))
+
+
+def written(folder: Path, kind: str, text: str) -> Path:
+    path = folder / f"playhead-tools.{kind}"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("kind", "text"), EXAMPLES)
+def test_an_example_loads(kind: str, text: str, tmp_path: Path) -> None:
+    assert len(load_tool_configs(written(tmp_path, kind, text))) >= 3
+
+
+def test_every_key_that_is_read_is_in_the_page_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: set[str] = set()
+    real = fields.Fields.only
+
+    def noted(self: fields.Fields, *names: str) -> None:
+        known.update(names)
+        real(self, *names)
+
+    monkeypatch.setattr(fields.Fields, "only", noted)
+    load_tool_configs(written(tmp_path, *EXAMPLES[0]))
+    assert known == NAMED
+
+
+@pytest.mark.requirement("CF-16")
+def test_what_the_page_shows_of_explain_is_what_is_printed(tmp_path: Path) -> None:
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"home": {"command": "x"}}}))
+    written(tmp_path, *EXAMPLES[0])
+    shown = re.search(r"^\$ playhead (explain .*)\n((?:.*\n)*?)```", PAGE, re.M)
+    assert shown is not None
+    done = playhead(*shown[1].split(), cwd=tmp_path)
+    assert (done.code, done.stderr) == (0, "")
+    assert [line.rstrip() for line in done.stdout.decode().splitlines()] == shown[2].splitlines()
+
+
+def test_an_unknown_server_is_a_usage_error_of_the_command(tmp_path: Path) -> None:
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"home": {"command": "x"}}}))
+    done = playhead("explain", "hmoe__x", "--json", cwd=tmp_path)
+    assert done.code == 2
+    assert done.json["error"]["type"] == "UsageError"
+    assert "did you mean 'home'?" in done.stderr

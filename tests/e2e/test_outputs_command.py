@@ -35,6 +35,7 @@ def test_outputs_are_listed_newest_first_in_80_columns_and_escaped(store: Output
     assert f"3 outputs in {store.folder}" in done.stderr
 
 
+@pytest.mark.requirement("OUT-07")
 def test_outputs_are_filtered_and_reported_as_json(store: OutputStore) -> None:
     report = playhead("outputs", "--folder", store.folder, "--tag", "music", "--json").json
     (output,) = report["outputs"]

@@ -1,4 +1,4 @@
-"""A hostile server, a full disk, a killed process: nothing outside the output folder, and nothing half in it."""
+"""A hostile server, a full disk, a killed process: nothing outside the output folder, nothing half in it."""
 
 from __future__ import annotations
 
@@ -76,6 +76,7 @@ def everything_under(folder: Path) -> list[Path]:
 # --- names --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("OUT-08")
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
 def test_no_name_leaves_the_output_folder(name: str, store: OutputStore, tmp_path: Path) -> None:
     saved = store.save(name, {name: name}, b"x", mime_type=name, title=name, tags=[name])
@@ -195,6 +196,7 @@ class SmallFiles:
         resource.setrlimit(resource.RLIMIT_FSIZE, self._before)
 
 
+@pytest.mark.requirement("OUT-03")
 def test_a_full_disk_is_an_error_of_its_own_and_leaves_nothing_half(store: OutputStore) -> None:
     kept = store.save("home__play", {}, b"kept")
     before = everything_under(store.folder)
@@ -247,6 +249,7 @@ def partials(store: OutputStore) -> list[Path]:
     return [path for path in everything_under(store.folder) if path.suffix == ".part"]
 
 
+@pytest.mark.requirement("OUT-03")
 def test_a_killed_writer_leaves_no_named_file_and_the_next_start_cleans_up(store: OutputStore) -> None:
     with start_writer(store) as process:
         process.send_signal(signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import multiprocessing
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from playhead.config.outputs import Extent, OutputStore, SavedOutput, content_of, default_output_folder
+from playhead.config.outputs.folder import ToolFolder
 from playhead.content import parse_block
 from playhead.errors import Base64Error, ClosedError, LimitError, UsageError
 from playhead.limits import Limits
@@ -36,6 +38,7 @@ def mode_of(path: Path) -> int:
 # --- where ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("OUT-01")
 def test_the_default_folder_is_in_the_users_data_folder() -> None:
     assert default_output_folder({"XDG_DATA_HOME": "/data"}) == Path("/data/playhead/outputs")
     at_home = Path("~/.local/share/playhead/outputs").expanduser()
@@ -52,6 +55,8 @@ def test_nothing_is_made_before_something_is_saved(store: OutputStore) -> None:
 # --- saving -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("OUT-02")
+@pytest.mark.requirement("OUT-04")
 def test_a_result_is_saved_by_its_content_with_a_record_of_the_call(store: OutputStore) -> None:
     saved = store.save(
         "home__play",
@@ -98,6 +103,7 @@ def test_arguments_may_be_private_so_only_the_user_can_read_and_repr_hides_them(
     assert "secret" not in repr(saved)
 
 
+@pytest.mark.requirement("OUT-05")
 @pytest.mark.parametrize(
     ("mime", "data", "suffix"),
     [
@@ -156,6 +162,7 @@ def test_what_cannot_be_recorded_is_refused_before_anything_is_written(
     assert files_of(store) == []
 
 
+@pytest.mark.requirement("OUT-05")
 def test_base64_is_saved_decoded_and_its_size_is_checked_first(tmp_path: Path) -> None:
     store = OutputStore(tmp_path, limits=Limits(block_bytes=4))
     assert store.save_base64("a__b", {}, "AAECAw==").path.read_bytes() == b"\0\1\2\3"
@@ -350,7 +357,28 @@ def test_a_file_that_a_broken_record_may_speak_of_stays(store: OutputStore) -> N
     assert first.path.exists()
 
 
+def test_what_removes_waits_for_what_saves_and_what_saves_for_what_removes(store: OutputStore) -> None:
+    store.save("a__b", {}, "x")
+    with (
+        ToolFolder(store.folder, "a__b", create=False) as one,
+        ToolFolder(store.folder, "a__b", create=False) as other,
+        one.alone(),
+        pytest.raises(BlockingIOError),
+    ):
+        fcntl.flock(other.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
 # --- many at once -----------------------------------------------------------------------------------
+
+
+def folder_of(store: OutputStore, tool_id: str) -> Path:
+    return store.save(tool_id, {}, "x").path.parent
+
+
+@pytest.mark.requirement("OUT-01")
+def test_each_tool_of_each_server_has_a_folder_of_its_own(store: OutputStore) -> None:
+    assert folder_of(store, "home__play") == folder_of(store, "home__play")
+    assert len({folder_of(store, name) for name in ("home__play", "away__play", "home__stop")}) == 3
 
 
 def save_many(folder: Path, worker: int) -> None:

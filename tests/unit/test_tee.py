@@ -111,6 +111,16 @@ async def test_a_stream_from_the_audio_server_is_saved_while_it_plays(store: Out
     assert hashlib.sha256(saved_bytes(outcome)).hexdigest() == hashlib.sha256(original).hexdigest()
 
 
+@pytest.mark.requirement("OUT-06")
+async def test_a_stream_is_saved_without_reading_any_of_it_twice(store: OutputStore) -> None:
+    data = random.Random(2).randbytes(400_000)
+    raw = PagedMedia(data, size_bytes=len(data))
+    raw.mime_type = "audio/L16;rate=48000;channels=2"
+    assert saved_bytes(await play(TeeMedia(raw, writers(store)))) == data
+    starts = [start for start, _ in raw.ranges if start < len(data)]
+    assert len(set(starts)) == len(starts)
+
+
 async def test_a_trailing_tag_that_no_decoder_reads_is_saved_too(store: OutputStore) -> None:
     # The WAV decoder stops at the end of the samples; an ID3 chunk may follow.
     data = (DATA / "chord.wav").read_bytes() + b"id3 \x00\x10\x00\x00" + bytes(range(256)) * 16
@@ -166,6 +176,26 @@ async def test_the_tee_shows_a_decoder_what_the_stream_can_do_and_no_more(store:
     async with TeeMedia(ScriptedMedia(reader=ScriptedReader(b"x")), writers(store)).open() as reader:
         assert not isinstance(reader, SeekableReader)
         assert not isinstance(reader, ForeseeingReader)
+
+
+async def test_stopped_at_its_end_it_is_kept_though_a_read_past_the_end_came_after(
+    store: OutputStore,
+) -> None:
+    data = random.Random(3).randbytes(50_000)
+    media = TeeMedia(PagedMedia(data), writers(store))
+    with trio.CancelScope() as scope:
+        async with media.open() as reader:
+
+            def read_and_look_past_the_end() -> None:
+                while reader.readinto(bytearray(30_000)):
+                    pass
+                reader.seek_from_thread(90_000)  # type: ignore[attr-defined]
+                assert reader.readinto(bytearray(10)) == 0
+
+            await trio.to_thread.run_sync(read_and_look_past_the_end)
+            scope.cancel()
+            await trio.sleep_forever()
+    assert saved_bytes(await media.saved()) == data
 
 
 # --- or nothing ---------------------------------------------------------------------------------------
@@ -252,6 +282,16 @@ async def test_a_rest_that_does_not_come_holds_nobody_for_long(
         async with media.open() as teed:
             assert await trio.to_thread.run_sync(teed.readinto, bytearray(100)) == 100
         assert isinstance(await media.saved(), NotSaved)
+
+
+async def test_a_stream_that_contradicts_itself_about_its_end_is_not_saved(store: OutputStore) -> None:
+    pipe = spool.Spool(writers(store), size_bytes=None)
+    pipe.start()
+    pipe.put(0, bytes(20))
+    pipe.end(10)
+    outcome = await pipe.wait_outcome()
+    assert isinstance(outcome, NotSaved)
+    assert "ended at byte 10" in outcome.reason
 
 
 # --- the disk -----------------------------------------------------------------------------------------

@@ -7,17 +7,23 @@ from playhead.client.connect import Target, connect
 from playhead.client.elicitation import OnElicitation, Question, Reply
 from playhead.client.media import BytesMedia, ImageMedia, ResourceMedia
 from playhead.client.session import Session, SessionStatistics
+from playhead.client.spool import NotSaved, Saved, SavingOutcome
+from playhead.client.tee import TeeMedia
 
 __all__ = [
     "BytesMedia",
     "CallResult",
     "ImageMedia",
+    "NotSaved",
     "OnElicitation",
     "Question",
     "Reply",
     "ResourceMedia",
+    "Saved",
+    "SavingOutcome",
     "Session",
     "SessionStatistics",
     "Target",
+    "TeeMedia",
     "connect",
 ]

@@ -82,6 +82,10 @@ class ToolFolder:
         if fd >= 0:
             os.close(fd)
 
+    def fileno(self) -> int:
+        """The folder's descriptor."""
+        return self._fd
+
     @contextmanager
     def shared(self) -> Iterator[None]:
         """While names appear."""

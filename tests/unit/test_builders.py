@@ -29,6 +29,7 @@ NOTE = create_annotations(
 NOTED = {"audience": ["user"], "priority": 1.0, "lastModified": "2025-01-12T15:00:58Z"}
 
 
+@pytest.mark.requirement("TR-05", "TR-06")
 @pytest.mark.parametrize(
     ("block", "wire"),
     [
@@ -75,6 +76,7 @@ def test_a_block_is_dumped_with_wire_names_and_without_what_is_absent(block: Any
     assert dump(block) == wire
 
 
+@pytest.mark.requirement("TR-05", "TR-08")
 def test_a_response_carries_everything_it_was_given() -> None:
     made = create_tool_response(
         [create_text_content("a"), create_text_content("b")],

@@ -48,6 +48,7 @@ def older(raw: dict[str, Any], revision: str) -> list[Any]:
     return blocks
 
 
+@pytest.mark.requirement("TR-24")
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_what_was_right_is_right_in_every_revision(revision: str) -> None:
     assert validate_tool_response(dump(FULL)) == []
@@ -116,6 +117,23 @@ def test_the_result_given_is_not_changed() -> None:
     before = copy.deepcopy(raw)
     downgrade_raw(raw, "2024-11-05")
     assert raw == before
+
+
+@pytest.mark.requirement("TR-25")
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_what_every_revision_has_is_not_changed(revision: str) -> None:
+    note = {"audience": ["user"], "priority": 1}
+    raw = {
+        "content": [
+            {"type": "text", "text": "hi", "annotations": note},
+            {"type": "image", "data": "AA==", "mimeType": "image/png"},
+            {"type": "resource", "resource": {"uri": "x:", "text": ""}},
+        ],
+        "isError": True,
+        "resultType": "complete",
+        "_meta": {"k": None},
+    }
+    assert downgrade_raw(raw, revision) == raw
 
 
 def test_what_no_revision_knows_is_kept() -> None:

@@ -18,6 +18,7 @@ def text(value: str) -> list[dict[str, object]]:
     return [{"type": "text", "text": value}]
 
 
+@pytest.mark.requirement("TR-10", "TR-12")
 def test_an_object_is_text_and_structured_content() -> None:
     assert made("application/json; charset=utf-8", b'{"a": 1}') == {
         "content": text('{"a": 1}'),
@@ -37,6 +38,7 @@ def test_json_that_is_no_object_is_text_alone(body: bytes) -> None:
     assert "structuredContent" not in result
 
 
+@pytest.mark.requirement("TR-09")
 @pytest.mark.parametrize(
     ("content_type", "body", "expected"),
     [
@@ -61,6 +63,7 @@ def test_text_is_decoded_by_its_charset(content_type: str | None, body: bytes, e
     assert made(content_type, body)["content"] == text(expected)
 
 
+@pytest.mark.requirement("TR-09")
 @pytest.mark.parametrize(
     ("content_type", "block"),
     [
@@ -87,6 +90,7 @@ def test_an_empty_body_is_said_to_be_empty() -> None:
     assert made("image/png", b"", status=204)["content"] == text("HTTP 204 with an empty body")
 
 
+@pytest.mark.requirement("TR-11")
 @pytest.mark.parametrize(
     ("status", "failed"), [(199, True), (200, False), (299, False), (300, True), (500, True)]
 )

@@ -25,6 +25,7 @@ def found(value: object, schema: object, revision: str = "2026-07-28") -> list[F
     return validate_tool_response(raw, revision, output_schema=schema)
 
 
+@pytest.mark.requirement("TR-20")
 @pytest.mark.parametrize(
     ("value", "schema", "said"),
     [

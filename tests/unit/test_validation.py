@@ -23,6 +23,7 @@ def places(raw: object, revision: str = "2026-07-28", **options: Any) -> list[st
     return [finding.path for finding in validate_tool_response(raw, revision, **options)]
 
 
+@pytest.mark.requirement("TR-14", "TR-15", "TR-16", "TR-17", "TR-18", "TR-19")
 @pytest.mark.parametrize(
     ("raw", "path"),
     [
@@ -125,6 +126,7 @@ def test_what_is_right_has_no_findings(raw: object) -> None:
     assert validate_tool_response(raw) == []
 
 
+@pytest.mark.requirement("TR-21", "TR-22", "TR-23")
 @pytest.mark.parametrize(
     ("raw", "path", "since"),
     [
@@ -158,6 +160,7 @@ def test_a_result_without_its_type_is_right_before_2026_07_28() -> None:
     assert places({"content": []}, "2025-11-25") == []
 
 
+@pytest.mark.requirement("TR-13")
 def test_a_finding_says_what_was_expected_and_what_came() -> None:
     [finding] = validate_tool_response(result(AUDIO | {"data": "c2VjcmV0c2VjcmV0!"}))
     assert str(finding) == (

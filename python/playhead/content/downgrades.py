@@ -8,10 +8,10 @@
   unless a text block already says the same;
 * a block of a type nobody knows becomes a line that says so: one unknown block fails the whole result in
   clients that hold it against the schema;
-* fields that came later (`_meta` on blocks, `lastModified`, `icons`, `resultType`) are left out.
+* fields that came later (`_meta` on blocks, `lastModified`, `icons`) are left out.
 
-Order, annotations and everything else stay. What was valid in the newest revision is valid in the one
-asked for.
+Order, annotations and everything else stay, and a result that the revision has already is not changed.
+What was valid in the newest revision is valid in the one asked for.
 """
 
 from __future__ import annotations
@@ -44,8 +44,6 @@ def downgrade_raw(raw: Mapping[str, Any], revision: str) -> dict[str, Any]:
     """
     features = features_of(revision)
     result = dict(raw)
-    if not features.result_type:
-        result.pop("resultType", None)
     if isinstance(blocks := result.get("content"), list):
         result["content"] = [_block(block, index, features) for index, block in enumerate(blocks)]
     if "structuredContent" in result:

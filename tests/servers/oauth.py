@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import socket
 import time
@@ -134,6 +135,10 @@ class Protected:
     authority: Authority
     requests: list[str] = field(default_factory=list)
     """`METHOD path` of everything that came."""
+    wants: dict[str, str] = field(default_factory=dict)
+    """MCP method → the scope that it needs as well (as the newest revision names methods: in a header)."""
+    greets_anybody: bool = False
+    """Whether `server/discover` is answered without a token."""
 
 
 @asynccontextmanager
@@ -175,7 +180,29 @@ async def protected_server(
             if scope["path"] == "/token":
                 await _token(scope, receive, send)
                 return
+            headers = dict(scope["headers"])
+            method = headers.get(b"mcp-method", b"").decode()
+            if running.greets_anybody and method == "server/discover":
+                await JSONResponse(await _greeting(receive))(scope, receive, send)
+                return
+            bearer = headers.get(b"authorization", b"").decode().removeprefix("Bearer ")
+            held, wanted = authority.tokens.get(bearer), running.wants.get(method)
+            if held is not None and wanted is not None and wanted not in held.scopes:
+                challenge = f'Bearer error="insufficient_scope", scope="{wanted}"'
+                await JSONResponse({}, 403, {"www-authenticate": challenge})(scope, receive, send)
+                return
         await inner(scope, receive, send)
+
+    async def _greeting(receive: Any) -> dict[str, Any]:
+        asked = json.loads((await receive())["body"])
+        result = {
+            "supportedVersions": ["2026-07-28"],
+            "capabilities": {"resources": {}},
+            "resultType": "complete",
+            "ttlMs": 0,
+            "cacheScope": "private",
+        }
+        return {"jsonrpc": "2.0", "id": asked["id"], "result": result}
 
     async def _token(scope: Any, receive: Any, send: Any) -> None:
         """The SDK's server side knows no client credentials: they are answered here, the rest there."""

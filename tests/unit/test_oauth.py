@@ -151,6 +151,81 @@ async def test_in_the_middle_of_a_session_nobody_is_asked(tmp_path: Path) -> Non
     assert len(browser.visited) == 2
 
 
+async def test_more_that_has_to_be_allowed_is_asked_for_at_the_next_connecting(tmp_path: Path) -> None:
+    browser = Browser()
+    async with protected_server() as server:
+        server.wants["resources/read"] = "more"
+        config = servers_file(tmp_path, server.url, {"type": "oauth"})
+        async with connect(config, show_url=browser) as session:
+            with pytest.raises(AuthorizationNeededError, match="more than before"):
+                await read(session)
+        assert server.authority.asked_scopes == [[SCOPE]]
+        async with connect(config, show_url=browser) as session:
+            await read(session)
+        async with connect(config, show_url=browser) as session:
+            await read(session)
+    assert server.authority.asked_scopes == [[SCOPE], [SCOPE, "more"]]
+
+
+async def test_whoever_allows_no_more_goes_on_with_what_was_allowed(tmp_path: Path) -> None:
+    browser = Browser()
+    async with protected_server() as server:
+        server.wants["resources/read"] = "more"
+        config = servers_file(tmp_path, server.url, {"type": "oauth"})
+        async with connect(config, show_url=browser) as session:
+            with pytest.raises(AuthorizationNeededError):
+                await read(session)
+        server.authority.refuses = True
+        with pytest.raises(ConnectError, match="access_denied"):
+            async with connect(config, show_url=browser):
+                raise AssertionError("connected")
+        async with connect(config, show_url=browser) as session:
+            assert await session.list_resources() == []
+    assert len(browser.visited) == 2
+
+
+@pytest.mark.parametrize("scopes", [None, [SCOPE]], ids=["what is named", "what the user chose"])
+async def test_asking_that_changes_nothing_is_not_begun(tmp_path: Path, scopes: list[str] | None) -> None:
+    browser = Browser()
+    async with protected_server() as server:
+        # A server that wants what it was given already, and one that wants what the user rules out.
+        server.wants["resources/read"] = "more"
+        auth = {"type": "oauth"} if scopes is None else {"type": "oauth", "scopes": scopes}
+        config = servers_file(tmp_path, server.url, auth)
+        async with connect(config, show_url=browser) as session:
+            if scopes is None:
+                for token in server.authority.tokens.values():
+                    token.scopes.clear()
+                server.wants["resources/read"] = SCOPE
+            with pytest.raises(AccessDeniedError) as caught:
+                await read(session)
+    assert not isinstance(caught.value, AuthorizationNeededError)
+    assert len(browser.visited) == 1
+
+
+async def test_a_program_asks_for_the_wider_scope_itself(tmp_path: Path) -> None:
+    any_scope = {key: value for key, value in ROBOT.items() if key != "scopes"}
+    async with protected_server() as server:
+        account(server.authority)
+        server.wants["resources/read"] = "more"
+        async with connect(servers_file(tmp_path, server.url, any_scope)) as session:
+            await read(session)
+
+
+async def test_a_server_that_greets_anybody_and_then_wants_a_token_leads_to_the_login(tmp_path: Path) -> None:
+    browser = Browser()
+    async with protected_server() as server:
+        server.greets_anybody = True
+        config = servers_file(tmp_path, server.url, {"type": "oauth"})
+        async with connect(config, show_url=browser) as session:
+            with pytest.raises(AuthorizationNeededError):
+                await read(session)
+        assert browser.visited == []
+        async with connect(config, show_url=browser) as session:
+            await read(session)
+    assert len(browser.visited) == 1
+
+
 async def test_the_scopes_of_the_file_are_asked_for_and_no_others(tmp_path: Path) -> None:
     async with protected_server() as server:
         auth = {"type": "oauth", "scopes": [SCOPE, "more"]}
@@ -363,6 +438,8 @@ async def test_no_code_or_token_is_in_a_log_error_or_repr(
         ({"type": "bearer"}, "'token' is missing"),
         ({"type": "oauth", "client_secret": "x"}, "needs its client_id"),
         ({"type": "oauth", "redirect_port": 70000}, "from 1 to 65535"),
+        ({"type": "oauth", "client_metadata_url": "https://host"}, "https URL with a path"),
+        ({"type": "oauth", "client_metadata_url": "http://host/x"}, "https URL with a path"),
         ({"type": "oauth", "scope": ["x"]}, "did you mean 'scopes'"),
         ({"type": "oauth", "scopes": "x"}, "auth.scopes: expected a list"),
         ({"type": "client_credentials", "client_id": "x"}, "'client_secret' is missing"),

@@ -29,6 +29,9 @@ class OAuthLogin:
     """What the person reads when asked for consent."""
     redirect_port: int | None = None
     """The loopback port the browser comes back to; `None` takes a free one and keeps it with the tokens."""
+    client_metadata_url: str | None = None
+    """An https URL at which a document says who this client is: its id, where the authorization server takes
+    such documents (MCP 2025-11-25, "Client ID Metadata Documents"); elsewhere a client is registered."""
     issuer: str | None = None
     """The authorization server that a `client_secret` may be sent to; `None`: the MCP server's own origin."""
 
@@ -81,7 +84,16 @@ def read_auth(auth: Fields, *, folder: Path) -> str | AuthSettings | None:
 
 
 def _oauth(auth: Fields, folder: Path) -> OAuthLogin:
-    auth.only("type", "scopes", "client_id", "client_secret", "client_name", "redirect_port", "issuer")
+    auth.only(
+        "type",
+        "scopes",
+        "client_id",
+        "client_secret",
+        "client_name",
+        "client_metadata_url",
+        "redirect_port",
+        "issuer",
+    )
     secret = auth.text("client_secret")
     if secret is not None and auth.text("client_id") is None:
         raise ConfigError(f"{auth.where}: a client_secret needs its client_id beside it")
@@ -94,6 +106,7 @@ def _oauth(auth: Fields, folder: Path) -> OAuthLogin:
         client_id=auth.text("client_id"),
         client_secret=secret,
         client_name=auth.text("client_name") or DEFAULT_CLIENT_NAME,
+        client_metadata_url=_metadata_url(auth),
         redirect_port=port,
         issuer=_issuer(auth),
     )
@@ -104,6 +117,17 @@ def _required(auth: Fields, name: str) -> str:
     if not value:
         raise ConfigError(f"{auth.where}: the key {name!r} is missing or empty")
     return value
+
+
+def _metadata_url(auth: Fields) -> str | None:
+    url = auth.text("client_metadata_url")
+    if url is not None and not (
+        url.startswith("https://") and url.removeprefix("https://").partition("/")[2]
+    ):
+        raise ConfigError(
+            f"{auth.where}.client_metadata_url: expected an https URL with a path, where the document is"
+        )
+    return url
 
 
 def _issuer(auth: Fields) -> str | None:

@@ -90,6 +90,7 @@ def build_oauth(
         verify=verify,
         allow_origins=allow_origins,
         limits=limits,
+        scopes_are_fixed=settings.scopes is not None,
         secret_goes_to=(settings.issuer or origin) if settings.client_secret is not None else None,
     )
     account = f"{type(settings).__name__} {settings.client_id or ''}"
@@ -156,6 +157,7 @@ class _Login:
             self._tokens,
             redirect_handler=self._show,
             callback_handler=self._wait,
+            client_metadata_url=settings.client_metadata_url,
         )
         self._tokens.serve(self._provider.context)
         self.auth = OAuth(self._provider, self._tokens, server, needs_person=True)
@@ -192,7 +194,11 @@ class _Login:
             await self._tokens.forget_client()
 
     async def _knock(self) -> None:
-        """Send the server something that it refuses without a token; `OAuth` does the rest."""
+        """Send the server something that it refuses without a token; `OAuth` does the rest.
+
+        Where it has refused a request already, that is answered instead: some servers let everybody in, and
+        refuse what comes after, or want more to be allowed for one tool.
+        """
         message = {"jsonrpc": "2.0", "id": "authorization", "method": "ping"}
         accepted = {"accept": "application/json, text/event-stream"}
         async with httpx2.AsyncClient(verify=self._server.verify) as client:
@@ -200,6 +206,8 @@ class _Login:
                 "POST", self._server.url, json=message, headers={**self._headers, **accepted}
             )
             quiet(request, b"")
+            if await self.auth.answer_challenge(request):
+                return
             try:
                 response = await client.send(request, auth=self.auth, stream=True)
             except httpx2.RequestError as error:

@@ -15,21 +15,24 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 import httpx2
 import trio
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrationError, OAuthTokenError
-from mcp.client.auth.utils import issuers_match
+from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth, issuers_match
 
 from playhead.client.oauth.quiet import quiet_flow
 from playhead.client.oauth.side import ANSWER_BYTES, SideRequests, open_side
-from playhead.client.oauth.tokens import FileTokens
+from playhead.client.oauth.tokens import Challenge, FileTokens
 from playhead.errors import AccessDeniedError, AuthorizationNeededError, LimitError
 from playhead.limits import Limits
 
 EXPIRY_MARGIN_SECONDS: Final = 10.0
 """A token that is about to expire would do so on its way, and fail a page for nothing."""
+
+CHALLENGE_CHARS: Final = 4096
+"""Of a `WWW-Authenticate` that is kept: a URL and some scopes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -42,6 +45,8 @@ class Server:
     verify: ssl.SSLContext | bool
     allow_origins: tuple[str, ...]
     limits: Limits
+    scopes_are_fixed: bool
+    """Whether the user chose the scopes: then no others are ever asked for."""
     secret_goes_to: str | None
     """The one issuer that a client secret may be sent to; `None` where there is no secret."""
 
@@ -63,6 +68,8 @@ class OAuth(httpx2.Auth):
         """Whether a browser may be opened now (`build.Login` sets it)."""
         self._restored = False
         self._refused: str | None = None
+        self._challenge: Challenge | None = None
+        """What a person is to be asked for."""
         self._turn = trio.Lock()
 
     def __repr__(self) -> str:
@@ -75,13 +82,16 @@ class OAuth(httpx2.Auth):
         used = await self._ready(request)
         _put(request, used)
         response = yield request
-        if response.status_code != 401:
+        if response.status_code not in (401, 403):
             return
-        if used is not None:
-            self._refused = used
         # httpx2 reads it before it sends the next request.
         response.stream = _AtMost(response.stream)
-        token = await self._renewed(request, response)
+        if response.status_code == 403:
+            token = await self._widened(request, response)
+        else:
+            if used is not None:
+                self._refused = used
+            token = await self._renewed(request, response)
         if token is not None:
             _put(request, token)
             yield request
@@ -103,7 +113,10 @@ class OAuth(httpx2.Auth):
             return token
         async with self._turn:
             if self._token() is None:
-                await self._tokens.restore()
+                challenge = await self._tokens.restore()
+                if challenge is not None and not self._restored and self._needs_person:
+                    self._challenge = challenge
+                    raise self._asking(challenge)
                 self._restored = True
                 if self._token() is None and self._context.can_refresh_token():
                     await self._refresh(request)
@@ -123,13 +136,60 @@ class OAuth(httpx2.Auth):
                 if (token := self._token()) is not None:
                     return token
             if self._needs_person and not self.person_is_there:
-                raise AuthorizationNeededError(
-                    f"{self._server.place} wants to know that you allow the access: connect (again) to be"
-                    " asked in a browser",
-                    status=401,
-                )
+                await self._leave_to_person(refused)
             await self._drive(request, refused)
             return self._token()
+
+    async def _widened(self, request: httpx2.Request, refused: httpx2.Response) -> str | None:
+        """A token that allows more; `None` where there is nothing more to ask for."""
+        async with self._turn:
+            if self._server.scopes_are_fixed or not self._wants_more(refused):
+                return None
+            if self._needs_person and not self.person_is_there:
+                await self._leave_to_person(refused)
+            await self._drive(request, refused)
+            return self._token()
+
+    def _wants_more(self, refused: httpx2.Response) -> bool:
+        """Whether asking for the scope that `refused` names can change anything."""
+        tokens = self._context.current_tokens
+        granted = (tokens.scope if tokens is not None else None) or ""
+        wanted = extract_scope_from_www_auth(refused) or ""
+        insufficient = extract_field_from_www_auth(refused, "error") == "insufficient_scope"
+        return insufficient and not set(wanted.split()) <= set(granted.split())
+
+    async def _leave_to_person(self, refused: httpx2.Response) -> NoReturn:
+        """Keep the refusal for the next connecting, which asks."""
+        header = refused.headers.get("www-authenticate", "")[:CHALLENGE_CHARS]
+        self._challenge = Challenge(status=refused.status_code, header=header)
+        await self._tokens.keep_challenge(self._challenge)
+        raise self._asking(self._challenge)
+
+    def _asking(self, challenge: Challenge) -> AuthorizationNeededError:
+        more = " more than before" if challenge.status == 403 else " the access"
+        return AuthorizationNeededError(
+            f"{self._server.place} wants to know that you allow{more}: connect (again) to be asked in a"
+            " browser",
+            status=challenge.status,
+        )
+
+    async def answer_challenge(self, request: httpx2.Request) -> bool:
+        """Have the person asked for what was refused before; false where nothing was. Whoever says no goes
+        on with what was allowed before, until the server refuses that again."""
+        async with self._turn:
+            challenge, self._challenge = self._challenge, None
+            if challenge is None:
+                return False
+            await self._tokens.keep_challenge(None)
+            headers = {"www-authenticate": challenge.header}
+            refused = httpx2.Response(challenge.status, headers=headers, request=request)
+            wanted = set((extract_scope_from_www_auth(refused) or "").split())
+            client = self._context.client_info
+            if client is not None and client.scope is not None and not wanted <= set(client.scope.split()):
+                # It was registered for less, and authorization servers hold it to that.
+                await self._tokens.forget_client()
+            await self._drive(request, refused)
+            return True
 
     async def _refresh(self, request: httpx2.Request) -> None:
         # The SDK refreshes what has expired by its own reckoning; one second into the epoch has.

@@ -27,6 +27,14 @@ from pydantic import BaseModel, ValidationError
 from playhead.errors import ConfigError
 
 
+class Challenge(BaseModel):
+    """A refusal that a person has to settle (MCP 2025-11-25, "Scope challenge handling")."""
+
+    status: int
+    header: str
+    """Its `WWW-Authenticate`."""
+
+
 class Kept(BaseModel):
     """The file's content."""
 
@@ -37,6 +45,8 @@ class Kept(BaseModel):
     authorization_server: str | None = None
     metadata: OAuthMetadata | None = None
     resource: ProtectedResourceMetadata | None = None
+    challenge: Challenge | None = None
+    """What the server refused in the middle of a session, until a person was asked."""
 
 
 def token_file(folder: Path, *, url: str, account: str) -> Path:
@@ -63,21 +73,32 @@ class FileTokens:
         """What the file holds; nothing where there is none."""
         return await trio.to_thread.run_sync(self._read)
 
-    async def restore(self) -> None:
-        """Put what the file holds into the provider's context: another process may have refreshed it."""
+    async def restore(self) -> Challenge | None:
+        """Put what the file holds into the provider's context: another process may have refreshed it.
+
+        Gives what a person is still to be asked for.
+        """
         kept = await self.load()
         context = self._context
         assert context is not None
         if kept.tokens is None:
-            return
+            return kept.challenge
         context.current_tokens, context.token_expiry_time = kept.tokens, kept.expires_at
         context.client_info = self._registered or kept.client
         context.auth_server_url = kept.authorization_server
         context.oauth_metadata = kept.metadata
         context.protected_resource_metadata = kept.resource
+        return kept.challenge
+
+    async def keep_challenge(self, challenge: Challenge | None) -> None:
+        """Have a person asked at the next connecting; `None`: they have been."""
+        kept = (await self.load()).model_copy(update={"challenge": challenge})
+        await trio.to_thread.run_sync(self._write, kept.model_dump_json(exclude_none=True))
 
     async def forget_client(self) -> None:
-        """Drop the dynamically registered client, so that another is registered."""
+        """Drop the dynamically registered client, if it is one, so that another is registered."""
+        if self._registered is not None:
+            return
         context = self._context
         assert context is not None
         kept = (await self.load()).model_copy(update={"client": None})

@@ -14,6 +14,7 @@ from playhead.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     from playhead.client import CallResult, Session, connect
+    from playhead.client.hub import Hub, open_hub
     from playhead.config.servers import ServerConfig
     from playhead.stream.options import StreamOptions
     from playhead.stream.reader import RangeStream, open_stream
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_LIMITS",
     "CallResult",
+    "Hub",
     "Limits",
     "RangeStream",
     "ServerConfig",
@@ -28,16 +30,19 @@ __all__ = [
     "StreamOptions",
     "connect",
     "errors",
+    "open_hub",
     "open_stream",
 ]
 
 _HOMES: Final = {
     "CallResult": "playhead.client",
+    "Hub": "playhead.client.hub",
     "RangeStream": "playhead.stream.reader",
     "ServerConfig": "playhead.config.servers",
     "Session": "playhead.client",
     "StreamOptions": "playhead.stream.options",
     "connect": "playhead.client",
+    "open_hub": "playhead.client.hub",
     "open_stream": "playhead.stream.reader",
 }
 """Imported when first asked for: the MCP SDK takes half a second that `playhead --help` need not pay."""

@@ -93,7 +93,7 @@ class Connection:
         return self._link.ended.is_set()
 
     async def wait_ended(self) -> str:
-        """Wait until the connection has ended, by itself or because it was left; gives what is known of why."""
+        """Wait until the connection has ended, by itself or left; gives what is known of why."""
         await self._link.ended.wait()
         return self._opened.diagnosis().removeprefix("; ")
 

@@ -118,7 +118,7 @@ class Session:
     # --- how it is ---------------------------------------------------------------------------------
 
     async def wait_lost(self) -> str:
-        """Wait until the connection has ended by itself; gives what is known of why (exit status, last words).
+        """Wait until the connection has ended by itself; gives what is known of why (exit status, stderr).
 
         A server over HTTP is lost only to a request that doesn't reach it: there is no connection in between.
         Cancelling changes nothing.
@@ -126,7 +126,7 @@ class Session:
         return await self._supervisor.wait_lost()
 
     async def wait_live(self) -> None:
-        """Wait until there is a connection (again): the next request makes one. Cancelling changes nothing."""
+        """Wait until there is a connection again: the next request makes one. Cancelling changes nothing."""
         await self._supervisor.wait_live()
 
     # --- listings ----------------------------------------------------------------------------------

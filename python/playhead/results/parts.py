@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, assert_never
+from typing import Final
 
 from mcp_types import (
     Annotations,
-    AudioContent,
     BlobResourceContents,
-    EmbeddedResource,
     ImageContent,
     ResourceLink,
-    TextContent,
-    TextResourceContents,
 )
 
 from playhead._core import decode_base64
@@ -46,46 +42,53 @@ class PartMaker:
     def part(self, index: int, block: Block | None, content: TypedContent, *, failed: bool = False) -> Part:
         """Where `content` goes. `block` is None for a part of a structured response; `failed` for one that
         reports a failure."""
-        match content:
-            case TextContent(text=text, annotations=annotations):
-                return SendText(
-                    index=index,
-                    block=block,
-                    reason="text",
-                    text=text,
-                    to_user=_for_user(annotations),
-                    is_error=failed or self.is_error,
-                )
-            case AudioContent(data=data, mime_type=mime_type):
-                return self._sound(index, block, data, mime_type)
-            case ImageContent(data=data, mime_type=mime_type):
-                fault = self._fault(index, block, "data", data)
-                if fault is not None:
-                    return _kept(index, block, fault, mime_type=mime_type, size_bytes=decoded_bytes(data))
-                return ShowImage(
-                    index=index,
-                    block=block,
-                    reason="an image",
-                    mime_type=mime_type,
-                    base64=data,
-                    size_bytes=decoded_bytes(data),
-                )
-            case ResourceLink():
-                return self._link(index, block, content)
-            case EmbeddedResource(resource=TextResourceContents() as resource):
-                return SendText(
-                    index=index,
-                    block=block,
-                    reason="embedded text",
-                    text=resource.text,
-                    to_user=_for_user(content.annotations),
-                    is_error=failed or self.is_error,
-                    uri=resource.uri,
-                )
-            case EmbeddedResource(resource=BlobResourceContents() as resource):
-                return self._blob(index, block, resource)
-            case _:
-                assert_never(content)  # type: ignore[arg-type]  # mypy can't see that a resource is one of two
+        # By `type`, not by class: to pydantic, not being of a class takes a microsecond to say.
+        if content.type == "text":
+            return self._text(index, block, content.text, content.annotations, failed=failed)
+        if content.type == "audio":
+            return self._sound(index, block, content.data, content.mime_type)
+        if content.type == "image":
+            return self._image(index, block, content)
+        if content.type == "resource_link":
+            return self._link(index, block, content)
+        resource = content.resource
+        if isinstance(resource, BlobResourceContents):
+            return self._blob(index, block, resource)
+        return self._text(index, block, resource.text, content.annotations, failed=failed, uri=resource.uri)
+
+    def _text(
+        self,
+        index: int,
+        block: Block | None,
+        text: str,
+        annotations: Annotations | None,
+        *,
+        failed: bool,
+        uri: str | None = None,
+    ) -> SendText:
+        return SendText(
+            index=index,
+            block=block,
+            reason="text" if uri is None else "embedded text",
+            text=text,
+            to_user=annotations is not None and "user" in (annotations.audience or ()),
+            is_error=failed or self.is_error,
+            uri=uri,
+        )
+
+    def _image(self, index: int, block: Block | None, image: ImageContent) -> Part:
+        size = decoded_bytes(image.data)
+        fault = self._fault(index, block, "data", image.data)
+        if fault is not None:
+            return _kept(index, block, fault, mime_type=image.mime_type, size_bytes=size)
+        return ShowImage(
+            index=index,
+            block=block,
+            reason="an image",
+            mime_type=image.mime_type,
+            base64=image.data,
+            size_bytes=size,
+        )
 
     def _sound(
         self,
@@ -178,25 +181,26 @@ class PartMaker:
     def _fault(self, index: int, block: Block | None, key: str, data: str) -> str | None:
         """What is wrong with base64, which a finding then says too. Decoding it is the check: that takes a
         few microseconds for 100 KiB, and the bytes are let go."""
-        # A structured response holds its blocks in its text.
-        path = f"$.content[{index}].{key if block is not None else 'text'}"
         size = decoded_bytes(data)
         if size > self.limits.block_bytes:
             allowed = self.limits.block_bytes
             expected = f"base64 of at most {allowed} bytes (Limits.block_bytes)"
-            self.findings.append(Finding(path=path, expected=expected, came=f"{size} bytes"))
+            self._find(index, block, key, expected=expected, came=f"{size} bytes")
             return f"its {size} bytes are more than the {allowed} of Limits.block_bytes"
         if not data:
-            self.findings.append(Finding(path=path, expected="base64", came="an empty string"))
+            self._find(index, block, key, expected="base64", came="an empty string")
             return "it holds no bytes"
         try:
             decode_base64(data)
         except Base64Error as error:
-            self.findings.append(
-                Finding(path=path, expected="base64", came=f"another character at {error.index}")
-            )
+            self._find(index, block, key, expected="base64", came=f"another character at {error.index}")
             return f"its base64 is broken at character {error.index}"
         return None
+
+    def _find(self, index: int, block: Block | None, key: str, *, expected: str, came: str) -> None:
+        # A structured response holds its blocks in its text.
+        path = f"$.content[{index}].{key if block is not None else 'text'}"
+        self.findings.append(Finding(path=path, expected=expected, came=came))
 
 
 def _kept(
@@ -218,10 +222,6 @@ def _kept(
         uri=uri,
         size_bytes=size_bytes,
     )
-
-
-def _for_user(annotations: Annotations | None) -> bool:
-    return annotations is not None and "user" in (annotations.audience or ())
 
 
 def _sounds(head: bytes) -> bool:

@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
-.PHONY: demo test test-rust test-python lint format bench bench-smoke wheel clean
+.PHONY: demo test test-rust test-python real-servers lint format bench bench-smoke wheel clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/maturin: pyproject.toml
@@ -45,6 +45,9 @@ format: $(BIN)/maturin
 	cargo fmt --all
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+real-servers: $(STAMP)
+	$(BIN)/python -m tests.conformance.real_servers
 
 bench: $(STAMP)
 	cargo bench --locked

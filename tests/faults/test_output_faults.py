@@ -8,14 +8,17 @@ import signal
 import subprocess
 import sys
 import unicodedata
+import wave
 from itertools import combinations
 from pathlib import Path
 from types import TracebackType
 
 import pytest
 
+from playhead.client import NotSaved, TeeMedia
 from playhead.config.outputs import OutputStore, SavedOutput
 from playhead.errors import DiskFullError, SavingError
+from playhead.playback import FileMedia, NullSink, Player
 
 NAMES = [
     "..",
@@ -213,6 +216,23 @@ def test_a_disk_that_is_full_when_the_record_is_written_leaves_no_file_either(st
     assert everything_under(store.folder) == []
 
 
+async def test_a_disk_that_fills_up_while_a_piece_plays_does_not_stop_the_sound(store: OutputStore) -> None:
+    music = Path(__file__).parents[1] / "data" / "chord.wav"
+    media = TeeMedia(FileMedia(music), lambda: store.open_writer("home__play", {}))
+    sink = NullSink(real_time=False)
+    with SmallFiles(10_000):
+        async with Player(sink) as player:
+            await player.play(media)
+            await player.wait_finished()
+        outcome = await media.saved()
+    with wave.open(str(music)) as whole:
+        assert sink.report is not None
+        assert sink.report.frames == whole.getnframes()
+    assert isinstance(outcome, NotSaved)
+    assert isinstance(outcome.error, DiskFullError)
+    assert everything_under(store.folder) == []
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_may_not_be_written_is_named(store: OutputStore) -> None:
     store.folder.mkdir(parents=True, mode=0o500)
@@ -224,6 +244,7 @@ def test_a_folder_that_may_not_be_written_is_named(store: OutputStore) -> None:
 
 WRITER = """
 import sys
+from playhead.client import NotSaved, TeeMedia
 from playhead.config.outputs import OutputStore
 writer = OutputStore(sys.argv[1]).open_writer("home__play", {})
 writer.write_at(0, b"half of it")

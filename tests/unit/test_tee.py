@@ -21,7 +21,7 @@ from playhead.client.media import BytesMedia
 from playhead.client.spool import SPOOL_BYTES, NotSaved, Saved, SavingOutcome
 from playhead.client.tee import TeeMedia
 from playhead.config.outputs import OutputStore, OutputWriter
-from playhead.errors import DiskFullError, StreamBrokenError
+from playhead.errors import ClosedError, DiskFullError, StreamBrokenError
 from playhead.playback.files import FileMedia
 from playhead.playback.player import Player
 from playhead.playback.pump import ForeseeingReader
@@ -222,6 +222,21 @@ async def test_a_stopped_play_keeps_nothing_and_says_how_far_it_came(store: Outp
     assert outcome.reason == f"not saved: stopped at 20000 of {len(data)} bytes"
     assert (outcome.received_bytes, outcome.size_bytes) == (20_000, len(data))
     assert nothing_left(store)
+
+
+async def test_a_reader_that_is_closed_under_the_decoder_was_stopped_and_is_not_broken(
+    store: OutputStore,
+) -> None:
+    reader = ScriptedReader(bytes(1000))
+    media = TeeMedia(ScriptedMedia(reader=reader, size_bytes=1000), writers(store))
+    async with media.open() as teed:
+        assert teed.readinto(bytearray(400)) == 400
+        reader.close()
+        with pytest.raises(ClosedError):
+            teed.readinto(bytearray(400))
+    outcome = await media.saved()
+    assert isinstance(outcome, NotSaved)
+    assert outcome.reason == "not saved: stopped at 400 of 1000 bytes"
 
 
 async def test_stopped_after_the_last_byte_it_is_kept(store: OutputStore) -> None:

@@ -24,7 +24,7 @@ import trio
 from playhead.client.media import BytesMedia, ResourceMedia
 from playhead.client.spool import NotSaved, Saved, SavingOutcome, Spool
 from playhead.config.outputs import OutputWriter
-from playhead.errors import PlayheadError
+from playhead.errors import ClosedError, PlayheadError
 from playhead.limits import KIB, MIB
 from playhead.stream.options import StreamOptions
 from playhead.stream.source import BlockingReader, Media
@@ -64,8 +64,8 @@ class TeeReader:
         """As the inner reader's; the copying adds no waiting for the disk to speak of (see `Spool.put`)."""
         try:
             count = self._inner.readinto(buffer, timeout)
-        except TimeoutError:
-            raise  # nothing is lost: the reader may ask again
+        except (TimeoutError, ClosedError):
+            raise  # the reader may ask again; or it was stopped, which is no fault of the stream
         except (PlayheadError, OSError) as error:
             self.failure = error
             raise
@@ -160,8 +160,14 @@ class TeeMedia:
                 )
                 yield tee
                 with trio.move_on_after(REST_SECONDS):
-                    # Abandoned where it hangs: closing the reader wakes it.
-                    await trio.to_thread.run_sync(self._read_rest, tee, spool, abandon_on_cancel=True)
+                    # Abandoned where it hangs: closing the reader wakes it. It counts against no limit.
+                    await trio.to_thread.run_sync(
+                        self._read_rest,
+                        tee,
+                        spool,
+                        abandon_on_cancel=True,
+                        limiter=trio.CapacityLimiter(1),
+                    )
         except (PlayheadError, OSError) as error:
             failure = error
             raise

@@ -180,6 +180,11 @@ def test_the_most_specific_pattern_decides_whatever_the_order() -> None:
         assert configs.resolve("home", "get_x").config == create_tool_config("home", "get_*")
 
 
+def test_of_two_patterns_as_long_the_one_with_fewer_stars_decides() -> None:
+    many, few = create_id_config("home__*a*"), create_id_config("home__?*a")
+    assert ToolConfigs([many, few]).resolve("home", "xxa").config == few
+
+
 def test_a_long_name_costs_a_pattern_of_many_stars_nothing() -> None:
     # The naive expression would need longer than anybody has.
     assert not fits(create_id_config("*a" * 30 + "b"), "a" * 1000, "a" * 1000)

@@ -100,10 +100,16 @@ def test_a_module_that_is_not_there_is_named(folder: Path) -> None:
     assert refused("nowhere.at_all").startswith("tool configurations: can't import nowhere.at_all (ModuleNot")
 
 
-def test_a_module_that_fails_leaves_no_half_of_itself(folder: Path) -> None:
-    (folder / "half.py").write_text("raise RuntimeError('once')")
-    refused("half.py".removesuffix(".py"))
-    assert "half" not in sys.modules
+@pytest.mark.parametrize("name", ["half", "half.py"])
+def test_a_module_that_failed_fails_again_and_is_not_taken_for_whole(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "half.py").write_text(
+        USING + "TOOL_CONFIGS = create_tool_config('a', 'b')\nraise RuntimeError('always')"
+    )
+    for _ in range(2):
+        assert refused(name).endswith(f"can't import {name} (RuntimeError: always)")
 
 
 @pytest.mark.requirement("CF-10")

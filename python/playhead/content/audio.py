@@ -6,7 +6,6 @@ Pure tables. The classifier asks them whether a link is sound, the player which 
 from __future__ import annotations
 
 import enum
-from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
 SNIFF_BYTES = 64
@@ -122,7 +121,9 @@ def _suffix(uri: str | None) -> str:
     path = parts.path
     if not path and parts.scheme not in ("http", "https"):
         path = parts.netloc  # `resource://song.mp3`: a name, where the web has a host
-    return PurePosixPath(path).suffix.lower()
+    # Not by PurePosixPath: that takes half as long as all the rest of classifying a block.
+    stem, dot, end = path.rstrip("/").rpartition("/")[2].rpartition(".")
+    return f"{dot}{end.lower()}" if stem and end else ""
 
 
 def split_mime(mime_type: str) -> tuple[str, dict[str, str]]:
@@ -168,7 +169,7 @@ def is_audio(mime_type: str | None, uri: str | None) -> bool | None:
     `application/octet-stream` says nothing. `application/ogg` is taken for sound (RFC 3534 used it
     for Vorbis, before RFC 5334 named `audio/ogg`).
     """
-    kind = split_mime(mime_type or "")[0]
+    kind = (mime_type or "").partition(";")[0].strip().lower()
     if kind not in _SAYS_NOTHING:
         return kind.startswith("audio/") or kind == "application/ogg"
     suffix = _suffix(uri)

@@ -87,11 +87,11 @@ def classify(
             continue
         if content.type == "text" and policy.trust_structured:
             response = recognise(content.text, registry, limits)
-            if isinstance(response, StructuredResponse):
-                dispositions.append(_respond(index, block, response, maker))
-                continue
             if isinstance(response, ResponseError):
                 findings.append(_finding(index, response))
+            elif response is not None:
+                dispositions.append(_respond(index, block, response, maker))
+                continue
         dispositions.append(maker.part(index, block, content))
     if not isinstance(structured, Absent) and not any(
         isinstance(each, SendText | Respond) for each in dispositions

@@ -30,8 +30,9 @@ class Fields:
         """`known` keys are found without regard to case; of several spellings the last counts, as in Go."""
         self._values: dict[str, object] = {}
         for key, value in raw.items():
-            folded = key.lower()
-            self._values[folded if folded in known else key] = value
+            if key not in known and (folded := key.lower()) in known:
+                key = folded
+            self._values[key] = value
 
     def common(self, known: frozenset[str]) -> Common:
         """What every type has; a missing timestamp is 0."""

@@ -59,7 +59,11 @@ def parse_response(text: str, registry: ResponseRegistry = DEFAULT_REGISTRY) -> 
 
 def common_keys(raw: Mapping[str, object]) -> Mapping[str, object]:
     """`type`, `success`, `timestamp` and `tool_name` of an object, as far as it has them, in any case."""
-    return {folded: value for key, value in raw.items() if (folded := key.lower()) in COMMON}
+    return {
+        folded: value
+        for key, value in raw.items()
+        if (folded := key if key in COMMON else key.lower()) in COMMON
+    }
 
 
 def read_response(raw: Mapping[str, object], registry: ResponseRegistry) -> StructuredResponse:

@@ -95,6 +95,13 @@ async def test_what_a_handler_raises_is_told_with_its_name_the_tool_and_the_caus
     assert isinstance(error.__cause__, ValueError)
 
 
+async def test_the_failure_of_a_patterns_handler_names_the_tool_that_was_called() -> None:
+    config = create_tool_config("home", "*", response_handler=Handlers.fails)
+    with pytest.raises(HandlerError, match="of home__play failed") as caught:
+        await run_handler(config, CONTENT)
+    assert caught.value.tool_id == "home__play"
+
+
 async def test_a_failure_that_quotes_the_whole_text_is_cut() -> None:
     def fails(content: ToolContent) -> NoReturn:
         raise ValueError("x" * 100_000)

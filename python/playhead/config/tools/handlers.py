@@ -9,7 +9,7 @@ from typing import Final, cast
 
 import trio
 
-from playhead.config.tools.config import ResponseHandler, ToolConfig
+from playhead.config.tools.config import ResponseHandler, ToolConfig, create_tool_id
 from playhead.config.tools.imports import import_named
 from playhead.config.tools.responses import HandlerReference, ToolContent, ToolResponse
 from playhead.errors import ConfigError, HandlerError, HandlerLoadError, UsageError
@@ -35,13 +35,15 @@ async def run_handler(config: ToolConfig, content: ToolContent) -> ToolResponse:
     if handler is None:
         raise UsageError(f"{config.tool_id} has no response_handler; look before calling run_handler")
     name = handler_name(handler)
+    # A pattern's handler failed for one tool, and that is the one to look at.
+    tool_id = create_tool_id(content.server, content.tool) if content.server else config.tool_id
     function: ResponseHandler
     if isinstance(handler, HandlerReference):
         try:
             # An import reads files and may take seconds.
             function = await trio.to_thread.run_sync(load_handler, handler, abandon_on_cancel=True)
         except ConfigError as error:
-            raise HandlerLoadError(str(error), handler=name, tool_id=config.tool_id) from error
+            raise HandlerLoadError(str(error), handler=name, tool_id=tool_id) from error
     else:
         function = handler
     try:
@@ -54,18 +56,18 @@ async def run_handler(config: ToolConfig, content: ToolContent) -> ToolResponse:
             answer = await answer
     except Exception as error:  # a stranger's code: whatever it raises is its own
         raise HandlerError(
-            f"the response handler {name} of {config.tool_id} failed: {type(error).__name__}:"
+            f"the response handler {name} of {tool_id} failed: {type(error).__name__}:"
             f" {str(error)[:MESSAGE_CHARS]}",
             handler=name,
-            tool_id=config.tool_id,
+            tool_id=tool_id,
         ) from error
     came: object = answer
     if not isinstance(came, ToolResponse):
         raise HandlerError(
-            f"the response handler {name} of {config.tool_id} returned {type(came).__name__}; expected a"
+            f"the response handler {name} of {tool_id} returned {type(came).__name__}; expected a"
             " playhead.config.tools.ToolResponse",
             handler=name,
-            tool_id=config.tool_id,
+            tool_id=tool_id,
         )
     return came
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mcp_types import AudioContent, ResourceLink, TextContent
+from mcp_types import AudioContent, EmbeddedResource, ResourceLink, TextContent
 
 from playhead.content import UnknownBlock, parse_block
 
@@ -59,3 +59,33 @@ def test_what_is_not_understood_stands_in_its_place(raw: object) -> None:
     assert isinstance(block.content, UnknownBlock)
     assert block.raw is raw
     assert block.content.reason
+
+
+@pytest.mark.parametrize(
+    ("contents", "path"),
+    [
+        ({"uri": "x:", "text": "t", "mimeType": 3}, "$.resource.mimeType"),
+        ({"uri": "x:", "blob": "AA==", "_meta": 3}, "$.resource._meta"),
+    ],
+)
+def test_embedded_contents_with_a_wrong_optional_field_are_still_contents(
+    contents: dict[str, object], path: str
+) -> None:
+    block = parse_block({"type": "resource", "resource": contents})
+    assert isinstance(block.content, EmbeddedResource)
+    assert [finding.path for finding in block.findings] == [path]
+
+
+@pytest.mark.parametrize(
+    ("contents", "said"),
+    [
+        ({"uri": "x:"}, "$.resource.text: expected this field, which is required, came nothing"),
+        ({"blob": ""}, "$.resource.uri: expected this field, which is required, came nothing"),
+        (3, "$.resource: expected an object, came a number"),
+    ],
+)
+def test_embedded_contents_without_what_matters_are_found_once(contents: object, said: str) -> None:
+    block = parse_block({"type": "resource", "resource": contents})
+    assert isinstance(block.content, UnknownBlock)
+    assert [str(finding) for finding in block.findings] == [said]
+    assert block.content.reason == said

@@ -180,6 +180,14 @@ def test_findings_quote_no_binary_and_nothing_long_or_raw() -> None:
         assert "\x1b" not in str(finding)
 
 
+def test_a_number_that_cannot_be_written_is_only_called_huge() -> None:
+    huge = 10**5000
+    found = validate_tool_response(
+        result(LINK | {"size": -huge}, TEXT | {"annotations": {"priority": huge}}), output_schema={}
+    )
+    assert [finding.came for finding in found[:2]] == ["a huge number"] * 2
+
+
 def test_the_findings_are_bounded_and_say_so() -> None:
     found = validate_tool_response(result(*[{}] * 10_000))
     assert len(found) == MAX_FINDINGS + 1

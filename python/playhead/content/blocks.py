@@ -13,10 +13,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mcp_types import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
+from mcp_types import (
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    ResourceContents,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
-from playhead.content.findings import Finding, kind_of
+from playhead.content.findings import Finding, kind_of, step
 from playhead.errors import LimitError, ProtocolError
 from playhead.limits import Limits
 
@@ -83,16 +93,21 @@ def _validated(model: type[TypedContent], raw: Mapping[str, Any]) -> TypedConten
 
 def _mended(kind: str, model: type[TypedContent], raw: Mapping[str, Any], error: ValidationError) -> Block:
     """The block without its wrong fields."""
-    wrong = error.errors(include_input=False, include_url=False)
-    findings = tuple(
-        Finding(
-            path="$" + "".join(f".{part}" if isinstance(part, str) else f"[{part}]" for part in item["loc"]),
-            expected=item["msg"],
-            came=kind_of(_at(raw, item["loc"])),
-        )
-        for item in wrong
-    )
-    kept = {key: value for key, value in raw.items() if key not in {item["loc"][0] for item in wrong}}
+    kept = dict(raw)
+    findings: tuple[Finding, ...] = ()
+    if kind == "resource" and isinstance(contents := raw.get("resource"), dict):
+        kept["resource"], findings = _mended_contents(contents)
+    inside = bool(findings)
+    found = dict[str, Finding]()
+    for item in _errors(error):
+        if kind == "resource" and item["loc"][0] == "resource":
+            if inside:
+                continue  # found already; the SDK names each member of its union, as text and as a blob
+            item["loc"] = ("resource",)
+        finding = _finding("$", raw, item)
+        found.setdefault(finding.path, finding)
+        kept.pop(str(item["loc"][0]), None)
+    findings += tuple(found.values())
     if kind == "resource_link" and isinstance(uri := kept.get("uri"), str):
         kept.setdefault("name", uri)
     if kind in ("image", "audio"):
@@ -103,8 +118,37 @@ def _mended(kind: str, model: type[TypedContent], raw: Mapping[str, Any], error:
         except ValidationError:
             pass
     first = findings[0]
-    reason = f"{first.path}: {first.expected}"
+    reason = f"{first.path}: expected {first.expected}, came {first.came}"
     return Block(raw=raw, content=UnknownBlock(kind=kind, reason=reason), findings=findings)
+
+
+def _mended_contents(raw: dict[str, Any]) -> tuple[dict[str, Any], tuple[Finding, ...]]:
+    """Embedded contents without what is wrong among their optional fields."""
+    blob = "blob" in raw and "text" not in raw
+    model: type[ResourceContents] = BlobResourceContents if blob else TextResourceContents
+    try:
+        model.model_validate(raw, by_name=False)
+    except ValidationError as error:
+        wrong = _errors(error)
+        dropped = {item["loc"][0] for item in wrong}
+        kept = {key: value for key, value in raw.items() if key not in dropped}
+        return kept, tuple(_finding("$.resource", raw, item) for item in wrong)
+    return raw, ()
+
+
+def _errors(error: ValidationError) -> list[ErrorDetails]:
+    return error.errors(include_input=False, include_url=False)
+
+
+def _finding(path: str, raw: Mapping[str, Any], item: ErrorDetails) -> Finding:
+    where = path
+    for key in item["loc"]:
+        where = step(where, key)
+    if item["type"] == "missing":
+        return Finding(path=where, expected="this field, which is required", came="nothing")
+    is_object = item["type"] in ("dict_type", "model_type")
+    expected = "an object" if is_object else item["msg"].removeprefix("Input should be ")
+    return Finding(path=where, expected=expected, came=kind_of(_at(raw, item["loc"])))
 
 
 def _at(raw: object, path: tuple[int | str, ...]) -> object:

@@ -24,7 +24,7 @@ from mcp_types import CallToolResult
 
 from playhead.content.builders import dump
 from playhead.content.findings import kind_of
-from playhead.content.formats import quoted
+from playhead.content.formats import number, quoted
 from playhead.content.revisions import Features, features_of
 
 
@@ -103,7 +103,7 @@ def _link_line(link: Mapping[str, object]) -> str:
     size = link.get("size")
     facts = [words["mimeType"]] if "mimeType" in words else []
     if isinstance(size, int | float) and not isinstance(size, bool):
-        facts.append(f"{size} bytes")
+        facts.append(f"{number(size)} bytes")
     line = f"{name}: {uri}" + (f" ({', '.join(facts)})" if facts else "")
     return f"{line}\n{words['description']}" if "description" in words else line
 

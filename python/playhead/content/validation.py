@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from playhead.content.findings import Finding, Notes, kind_of, step
-from playhead.content.formats import meta_key_problem, quoted
+from playhead.content.formats import meta_key_problem, number, quoted
 from playhead.content.revisions import LATEST, Features, features_of
 from playhead.content.validation_fields import (
     ANNOTATIONS,
@@ -103,7 +103,7 @@ def _check_contents(notes: Notes, path: str, contents: dict[str, object], featur
 def _check_link(notes: Notes, path: str, link: dict[str, object], features: Features) -> None:
     size = link.get("size")
     if isinstance(size, int | float) and size < 0:
-        notes.add(f"{path}.size", expected="0 or more", came=str(size)[:40])
+        notes.add(f"{path}.size", expected="0 or more", came=number(size))
     if "icons" in link and not features.icons:
         notes.add(f"{path}.icons", expected=f"no icons in {features.revision}", came="icons")
     _check_icons(notes, path, link)
@@ -132,7 +132,7 @@ def _check_annotations(notes: Notes, path: str, raw: dict[str, object], features
     check_fields(notes, path, raw, ANNOTATIONS)
     priority = raw.get("priority")
     if isinstance(priority, int | float) and not isinstance(priority, bool) and not 0 <= priority <= 1:
-        notes.add(f"{path}.priority", expected="a number from 0 to 1", came=f"{priority!r:.40}")
+        notes.add(f"{path}.priority", expected="a number from 0 to 1", came=number(priority))
     audience = raw.get("audience")
     for index, role in enumerate(audience if isinstance(audience, list) else ()):
         if notes.full:

@@ -21,7 +21,7 @@ from jsonschema_specifications import REGISTRY
 from referencing.exceptions import Unresolvable
 
 from playhead.content.findings import Notes, kind_of, step
-from playhead.content.formats import quoted, time_problem, uri_problem
+from playhead.content.formats import number, quoted, time_problem, uri_problem
 from playhead.content.validation_keywords import BoundError, Budget, bounded
 
 MAX_SCHEMA_VALUES: Final = 5_000
@@ -128,7 +128,7 @@ def _expected(error: ValidationError) -> str:
         return f"{_WHERE} {keyword}: {quoted(error.message)}"
     wanted = error.validator_value
     if isinstance(wanted, str | int | float) and not isinstance(wanted, bool):
-        return f"{_WHERE} {keyword} {quoted(wanted) if isinstance(wanted, str) else _number(wanted)}"
+        return f"{_WHERE} {keyword} {quoted(wanted) if isinstance(wanted, str) else number(wanted)}"
     return f"{_WHERE} {keyword}"
 
 
@@ -138,9 +138,4 @@ def _came(error: ValidationError) -> str:
         return f"a string of {len(instance)} characters"
     if isinstance(instance, bool):
         return "true" if instance else "false"
-    return _number(instance) if isinstance(instance, int | float) else kind_of(instance)
-
-
-def _number(value: float) -> str:
-    # An integer of more than 4300 digits has no decimal form in Python.
-    return repr(value) if abs(value) < 10**39 else "a huge number"
+    return number(instance) if isinstance(instance, int | float) else kind_of(instance)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -52,7 +51,7 @@ def outputs(
     async def command(terminal: Terminal, report: Report) -> int:
         from playhead.config.outputs import OutputStore, default_output_folder
 
-        store = OutputStore(folder or default_output_folder(os.environ))
+        store = OutputStore(folder or default_output_folder())
         found = await trio.to_thread.run_sync(partial(store.find, tag=tag, tool_id=tool, text=text))
         report["folder"] = str(store.folder)
         if remove is not None:

@@ -53,6 +53,7 @@ def test_json_that_is_no_object_is_text_alone(body: bytes) -> None:
         ("text/plain; charset=punycode", b"abc-def", "abc-def"),
         ("text/plain; charset=undefined", b"abc", "abc"),
         ("text/plain; charset=a\x00b", b"abc", "abc"),
+        ("text/plain; charset=utf-7", b"+2AA-", "?"),
         ("application/xml", b"<a/>", "<a/>"),
         ("application/atom+xml", b"<a/>", "<a/>"),
         (None, b"plain", "plain"),

@@ -203,10 +203,12 @@ async def test_a_wrong_range_or_url_is_invalid_params_and_says_what_was_expected
     assert caught.value.code == -32602
 
 
-async def test_another_uri_is_an_unknown_resource() -> None:
-    async with client() as connected:
-        with pytest.raises(MCPError, match="read_from_http"):
+@pytest.mark.parametrize(("mode", "code"), [("legacy", -32002), ("auto", -32602)])
+async def test_another_uri_is_an_unknown_resource(mode: Literal["legacy", "auto"], code: int) -> None:
+    async with client(mode) as connected:
+        with pytest.raises(MCPError, match="read_from_http") as caught:
             await read_params(connected, {"uri": "resource://read_from_httpx?start=0&end=5"})
+    assert caught.value.code == code
 
 
 async def test_a_huge_range_is_answered_with_its_first_bytes() -> None:

@@ -49,16 +49,21 @@ class RangeAsked:
     end: int
 
 
-def parse_range(params: Mapping[str, object], *, meta_key: str = DEFAULT_META_KEY) -> RangeAsked:
+def parse_range(
+    params: Mapping[str, object], *, meta_key: str = DEFAULT_META_KEY, unknown_code: int = -32002
+) -> RangeAsked:
     """Finds the range in the params of a `resources/read`, as they came over the wire.
 
     Raises:
-        MCPError: -32602, saying what was expected and what came; -32002 where the URI is not this resource.
+        MCPError: -32602, saying what was expected and what came; `unknown_code` where the URI is not this
+            resource (-32002 before revision 2026-07-28, -32602 since: SEP-2164).
     """
     uri = str(params.get("uri", ""))
     matched = _PARSED_TEMPLATE.match(uri)
     if uri.split("?", 1)[0] != URI or matched is None:
-        raise MCPError(-32002, f"no resource {uri[:200]!r} here; there is {TEMPLATE}", {"uri": uri[:200]})
+        raise MCPError(
+            unknown_code, f"no resource {uri[:200]!r} here; there is {TEMPLATE}", {"uri": uri[:200]}
+        )
     meta = params.get("_meta")
     ways = (params.get("arguments"), meta.get(meta_key) if isinstance(meta, Mapping) else None)
     # `_meta` may hold the range only; the URL is then in `arguments` or in the URI.

@@ -12,6 +12,7 @@ import mcp_types as types
 from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from playhead.errors import PlayheadError
 from playhead.limits import DEFAULT_LIMITS, Limits
@@ -96,7 +97,11 @@ class AudioTools:
         self, context: _Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         # The typed params drop `arguments`; the raw ones are as they came over the wire.
-        asked = parse_range(context.params or {}, meta_key=self.meta_key)
+        asked = parse_range(
+            context.params or {},
+            meta_key=self.meta_key,
+            unknown_code=-32602 if context.protocol_version in MODERN_PROTOCOL_VERSIONS else -32002,
+        )
         return await read_page(asked, self.client, uri=params.uri, limits=self.limits)
 
     async def _call_tool(

@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
-.PHONY: demo test test-rust test-python real-servers lint format bench bench-smoke wheel clean
+.PHONY: demo test test-rust test-python real-servers conformance lint format bench bench-smoke wheel clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/maturin: pyproject.toml
@@ -32,6 +32,19 @@ test-rust:
 
 test-python: $(STAMP)
 	$(BIN)/python -m pytest -q
+
+# The official MCP conformance suite: a Node package, pinned with the Node that it needs.
+SUITE := build/conformance
+
+$(SUITE)/.installed: tests/conformance/package.json tests/conformance/package-lock.json
+	@command -v npm >/dev/null || { echo "make conformance needs npm (it comes with Node.js) and found none" >&2; exit 3; }
+	mkdir -p $(SUITE)
+	cp tests/conformance/package.json tests/conformance/package-lock.json $(SUITE)
+	cd $(SUITE) && npm ci --no-audit --no-fund
+	touch $@
+
+conformance: $(STAMP) $(SUITE)/.installed
+	$(BIN)/python -m tests.conformance.run_suite
 
 lint: $(STAMP)
 	cargo fmt --all --check

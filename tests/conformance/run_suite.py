@@ -1,0 +1,251 @@
+"""The official MCP conformance suite against playhead's client and its audio server: one table, one verdict.
+
+Called by `make conformance`, which installs the suite. Which scenarios a revision asks of a client, and which
+of them count, the suite itself says (`conformance list --requirements`). Of the server's scenarios those are
+run that need no tools of the suite's own: an audio server has its own.
+
+Exit: 0 when everything that counts passes, or fails as `FAILS` says; 1 otherwise, also where something listed
+there passes; 3 where the suite can't be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import trio
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parents[1]
+INSTALLED = REPOSITORY / "build" / "conformance" / "node_modules" / ".bin"
+CLIENT = shlex.join([sys.executable, str(HERE / "suite_client.py")])
+REVISIONS: Final = ("2025-11-25", "2026-07-28")
+NODE: Final = 22
+AT_ONCE: Final = 2
+TIMEOUT_SECONDS: Final = 120
+
+SERVER_SCENARIOS: Final = frozenset(
+    {
+        "server-initialize",
+        "server-session-lifecycle",
+        "server-stateless",
+        "ping",
+        "tools-list",
+        "resources-list",
+        "prompts-list",
+        "dns-rebinding-protection",
+        "server-sse-multiple-streams",
+        "sep-2164-resource-not-found",
+        "caching",
+        "http-header-validation",
+    }
+)
+"""Those that an audio server can be asked."""
+
+NO_PROMPTS: Final = "the audio server has no prompts, says so in its capabilities, and refuses to list any"
+FAILS: Final[Mapping[tuple[str, str], str]] = {
+    ("prompts-list", "2025-11-25"): NO_PROMPTS,
+    ("prompts-list", "2026-07-28"): NO_PROMPTS,
+    ("caching", "2026-07-28"): NO_PROMPTS,
+    ("server-stateless", "2026-07-28"): "four of its checks call the suite's own diagnostic tools",
+}
+"""Scenario and revision → why it may fail. Whatever stands here and passes is a failure too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Scenario:
+    role: str
+    revision: str
+    name: str
+    scored: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    scenario: Scenario
+    passed: int
+    total: int
+    reasons: tuple[str, ...]
+    """What each check that failed said, or why there are none."""
+
+    @property
+    def good(self) -> bool:
+        return not self.reasons
+
+    @property
+    def verdict(self) -> str:
+        if self._listed is not None:
+            return "PASSES, though listed" if self.good else "fails as listed"
+        if self.good:
+            return "ok"
+        return "FAILED" if self.scenario.scored else "fails, does not count"
+
+    @property
+    def _listed(self) -> str | None:
+        return FAILS.get((self.scenario.name, self.scenario.revision))
+
+    @property
+    def counts_against(self) -> bool:
+        if self._listed is not None:
+            return self.good
+        return self.scenario.scored and not self.good
+
+
+class SuiteMissingError(Exception):
+    """There is no suite to run, or no Node that can run it."""
+
+
+def environment() -> dict[str, str]:
+    """What the suite runs in. Raises `SuiteMissingError`."""
+    if not (INSTALLED / "conformance").exists():
+        raise SuiteMissingError("the suite is not installed: run `make conformance`, which needs npm")
+    found = {**os.environ, "PATH": f"{INSTALLED}{os.pathsep}{os.environ.get('PATH', '')}"}
+    try:
+        said = subprocess.run(["node", "--version"], env=found, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise SuiteMissingError(f"there is no Node ({error}); the suite needs {NODE} or newer") from None
+    if int(said.stdout.strip().removeprefix("v").split(".")[0]) < NODE:
+        raise SuiteMissingError(f"Node is {said.stdout.strip()}; the suite needs {NODE} or newer")
+    return found
+
+
+def scenarios(revision: str, env: Mapping[str, str]) -> list[Scenario]:
+    """What the suite asks for at `revision`: the client's scenarios, and the server's that we can answer."""
+    command = ["conformance", "list", "--requirements", revision]
+    said = subprocess.run(command, env=dict(env), capture_output=True, text=True, check=True).stdout
+    found, role = [], ""
+    for line in said.splitlines():
+        if heading := re.match(r"(Server|Client) scenarios", line):
+            role = heading[1].lower()
+        elif line.startswith("Run and reported"):
+            role = ""
+        elif item := re.fullmatch(r" +- (\S+)(?: \[(client|server)\])?", line):
+            part = item[2] or role
+            if part == "client" or (part == "server" and item[1] in SERVER_SCENARIOS):
+                found.append(Scenario(role=part, revision=revision, name=item[1], scored=item[2] is None))
+    return sorted(found)
+
+
+@asynccontextmanager
+async def audio_server() -> AsyncIterator[str]:
+    """`playhead serve audio` over HTTP; its URL."""
+    command = [sys.executable, "-m", "playhead", "serve", "audio", "--transport", "http"]
+    process = await trio.lowlevel.open_process(
+        [*command, "--port", "0", "--mixer", "memory"], stderr=subprocess.PIPE
+    )
+    try:
+        assert process.stderr is not None
+        said = b""
+        while not said.endswith(b"\n"):
+            got = await process.stderr.receive_some()
+            if not got:
+                raise SuiteMissingError(f"playhead serve did not start: {said.decode()}")
+            said += got
+        yield said.decode().split()[-1]
+    finally:
+        process.terminate()
+        with trio.CancelScope(shield=True):
+            await process.wait()
+
+
+async def run(scenario: Scenario, *, server: str, env: Mapping[str, str]) -> Outcome:
+    target = ["--command", CLIENT] if scenario.role == "client" else ["--url", server]
+    with TemporaryDirectory() as folder:
+        command = ["conformance", scenario.role, *target, "--scenario", scenario.name]
+        command += ["--spec-version", scenario.revision, "--output-dir", folder]
+        command += ["--timeout", str(TIMEOUT_SECONDS * 1000)]
+        command += [] if scenario.scored else ["--force"]
+        with trio.move_on_after(TIMEOUT_SECONDS * 1.5) as scope:
+            done = await trio.run_process(
+                command, env=dict(env), capture_stdout=True, capture_stderr=True, check=False
+            )
+        if scope.cancelled_caught:
+            return Outcome(scenario=scenario, passed=0, total=0, reasons=("the suite came to no end",))
+        return read_outcome(scenario, Path(folder), done)
+
+
+def read_outcome(scenario: Scenario, folder: Path, done: subprocess.CompletedProcess[bytes]) -> Outcome:
+    """What the suite wrote down; its folders are named for the scenario, slashes and all."""
+    checks = [json.loads(path.read_text()) for path in folder.rglob("checks.json")]
+    outputs = [path.read_text() for path in folder.rglob("stderr.txt")]
+    if not checks:
+        said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+        return Outcome(scenario=scenario, passed=0, total=0, reasons=(said[-1] if said else "no checks",))
+    counted = [check for check in checks[0] if check["status"] in ("SUCCESS", "FAILURE", "WARNING")]
+    bad = [check for check in counted if check["status"] != "SUCCESS"]
+    reasons = [f"{check['id']}: {check.get('errorMessage') or check['description']}" for check in bad]
+    if done.returncode != 0 and not reasons:
+        last = [line for output in outputs for line in output.strip().splitlines()][-1:]
+        reasons = [f"the suite exits with {done.returncode}; the client's last words: {' '.join(last)}"]
+    return Outcome(
+        scenario=scenario, passed=len(counted) - len(bad), total=len(counted), reasons=tuple(reasons)
+    )
+
+
+async def run_all(chosen: Sequence[Scenario], env: Mapping[str, str]) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    places = trio.Semaphore(AT_ONCE)
+
+    async def one(scenario: Scenario, server: str) -> None:
+        async with places:
+            outcomes.append(await run(scenario, server=server, env=env))
+
+    async with audio_server() as server, trio.open_nursery() as nursery:
+        for scenario in chosen:
+            nursery.start_soon(one, scenario, server)
+    return sorted(outcomes, key=lambda outcome: outcome.scenario)
+
+
+def show(outcomes: Sequence[Outcome]) -> None:
+    for outcome in outcomes:
+        scenario = outcome.scenario
+        counts = f"{outcome.passed}/{outcome.total}"
+        print(f"{scenario.role:<7}{scenario.revision:<12}{scenario.name:<42}{counts:>7}  {outcome.verdict}")
+        for reason in outcome.reasons:
+            print(f"{'':>19}{reason}")
+        if not outcome.good and (why := FAILS.get((scenario.name, scenario.revision))):
+            print(f"{'':>19}listed, because {why}")
+    for role in ("client", "server"):
+        scored = [each for each in outcomes if each.scenario.role == role and each.scenario.scored]
+        passed, total = sum(each.passed for each in scored), sum(each.total for each in scored)
+        whole = sum(each.good for each in scored)
+        print(f"{role}: {whole} of {len(scored)} scenarios that count pass, {passed} of {total} checks")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--revision", action="append", choices=REVISIONS, help="only these (default: both)")
+    parser.add_argument("--scenario", action="append", help="only these (default: all)")
+    options = parser.parse_args()
+    try:
+        env = environment()
+        chosen = [
+            scenario
+            for revision in options.revision or REVISIONS
+            for scenario in scenarios(revision, env)
+            if options.scenario is None or scenario.name in options.scenario
+        ]
+        outcomes = trio.run(run_all, chosen, env)
+    except SuiteMissingError as error:
+        print(f"no conformance run: {error}", file=sys.stderr)
+        return 3
+    if not outcomes:
+        print("no scenario of that name", file=sys.stderr)
+        return 1
+    show(outcomes)
+    return int(any(outcome.counts_against for outcome in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+"""Scenarios of both sides from the official suite, where it is installed; `make conformance` runs all."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from tests.conformance.run_suite import Scenario, SuiteMissingError, environment, run_all
+
+SCENARIOS = [
+    Scenario(role="client", revision="2026-07-28", name="tools_call", scored=True),
+    Scenario(role="client", revision="2025-11-25", name="initialize", scored=True),
+    Scenario(role="server", revision="2025-11-25", name="tools-list", scored=True),
+]
+
+
+@pytest.mark.requirement("MCP-01", "MCP-20")
+async def test_the_suites_first_scenarios_pass() -> None:
+    try:
+        env = await trio.to_thread.run_sync(environment)
+    except SuiteMissingError as missing:
+        pytest.skip(f"{missing}")
+    outcomes = await run_all(SCENARIOS, env)
+    assert [(outcome.scenario.name, outcome.reasons) for outcome in outcomes] == [
+        ("initialize", ()),
+        ("tools_call", ()),
+        ("tools-list", ()),
+    ]
+    assert all(outcome.total for outcome in outcomes)

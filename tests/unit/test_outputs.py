@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from playhead.config.outputs import Extent, OutputStore, SavedOutput, content_of, default_output_folder
+from playhead.config.outputs import OutputStore, SavedOutput, content_of, default_output_folder
 from playhead.config.outputs.folder import ToolFolder
 from playhead.content import parse_block
 from playhead.errors import Base64Error, ClosedError, LimitError, UsageError
@@ -249,16 +249,6 @@ def test_an_output_longer_than_allowed_ends_before_the_disk_is_full(tmp_path: Pa
         store.save("a__b", {}, bytes(11))
     assert (caught.value.limit, caught.value.allowed, caught.value.got) == ("saved_bytes", 10, 11)
     assert files_of(store) == []
-
-
-def test_an_extent_joins_what_touches_and_knows_its_gaps() -> None:
-    extent = Extent()
-    assert (extent.missing(3), extent.end, extent.total) == (((0, 3),), 0, 0)
-    for start, end in [(10, 20), (30, 40), (20, 30), (50, 60), (5, 12)]:
-        extent.add(start, end)
-    assert extent.missing(70) == ((0, 5), (40, 50), (60, 70))
-    assert extent.missing(45) == ((0, 5), (40, 45))
-    assert (extent.end, extent.total) == (60, 45)
 
 
 # --- finding ----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from playhead import connect
 from playhead.client import spool
 from playhead.client import tee as tee_module
 from playhead.client.media import BytesMedia
-from playhead.client.spool import SPOOL_BYTES, NotSaved, Saved, SavingOutcome
+from playhead.client.spool import NotSaved, Saved, SavingOutcome
 from playhead.client.tee import TeeMedia
 from playhead.config.outputs import OutputStore, OutputWriter
 from playhead.errors import ClosedError, DiskFullError, StreamBrokenError
@@ -299,16 +299,6 @@ async def test_a_rest_that_does_not_come_holds_nobody_for_long(
         assert isinstance(await media.saved(), NotSaved)
 
 
-async def test_a_stream_that_contradicts_itself_about_its_end_is_not_saved(store: OutputStore) -> None:
-    pipe = spool.Spool(writers(store), size_bytes=None)
-    pipe.start()
-    pipe.put(0, bytes(20))
-    pipe.end(10)
-    outcome = await pipe.wait_outcome()
-    assert isinstance(outcome, NotSaved)
-    assert "ended at byte 10" in outcome.reason
-
-
 # --- the disk -----------------------------------------------------------------------------------------
 
 
@@ -392,23 +382,3 @@ async def test_what_a_slow_disk_let_go_is_read_again_after_the_end(
         gate.set()
     assert saved_bytes(await media.saved()) == data
     assert len(paged.ranges) > len(data) // (16 * 1024) + 4  # some were read twice
-
-
-async def test_what_waits_for_the_disk_is_bounded(
-    store: OutputStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spool, "HOLD_BYTES_PER_SECOND", 1 << 40)
-    gate = threading.Event()
-    pipe = spool.Spool(stuck(store, gate), size_bytes=None)
-    pipe.start()
-    piece = bytes(64 * 1024)
-    pieces = 3 * SPOOL_BYTES // len(piece)
-    for number in range(pieces):
-        pipe.put(number * len(piece), piece)
-    assert pipe.missing(pieces * len(piece)) == ((SPOOL_BYTES, pieces * len(piece)),)
-    pipe.end(pieces * len(piece))
-    gate.set()
-    outcome = await pipe.wait_outcome()
-    assert isinstance(outcome, NotSaved)
-    assert outcome.received_bytes == SPOOL_BYTES
-    assert nothing_left(store)

@@ -158,7 +158,8 @@ async def test_a_handlers_text_is_kept_from_the_model_where_the_result_is(tmp_pa
 async def test_a_handler_sees_the_call_and_may_be_async(tmp_path: Path) -> None:
     async def tell(content: ToolContent) -> ToolResponse:
         await trio.lowlevel.checkpoint()
-        return ToolResponse(f"{content.server} {content.tool} {content.arguments} {content.raw['content'][0]['text']}")
+        said = content.raw["content"][0]["text"]
+        return ToolResponse(f"{content.server} {content.tool} {content.arguments} {said}")
 
     async with hub_with(tmp_path, config("words", response_handler=tell, send_result_to_ai=True)) as hub:
         done = await hub.call_tool("s__words", {})

@@ -11,14 +11,13 @@ import typer
 
 from playhead.errors import UsageError
 
-Server = Annotated[
-    str,
-    typer.Argument(
-        metavar="SERVER",
-        help="A name from the servers file, an http(s):// URL, or a command line in quotes.",
-        show_default=False,
-    ),
-]
+_SERVER = typer.Argument(
+    metavar="SERVER",
+    help="A name from the servers file, an http(s):// URL, or a command line in quotes.",
+    show_default=False,
+)
+Server = Annotated[str, _SERVER]
+ServerOrNone = Annotated[str | None, _SERVER]
 ConfigFile = Annotated[
     Path | None,
     typer.Option(

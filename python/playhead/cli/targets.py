@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from playhead.cli.parameters import parse_pairs, parse_size
 from playhead.cli.terminal import Terminal, escape_line
 from playhead.errors import ProtocolError, ToolFailedError, UsageError
-from playhead.limits import DEFAULT_LIMITS
+from playhead.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     from playhead.client import BytesMedia, CallResult, ResourceMedia, Session
@@ -40,8 +40,12 @@ def connected(
     """`playhead.connect`; `--timeout` is for the handshake too: one server hangs, npx fetches another."""
     from playhead.client import connect
 
-    limits = DEFAULT_LIMITS if timeout is None else replace(DEFAULT_LIMITS, handshake_seconds=timeout)
-    return connect(server, config=config, limits=limits, show_url=show_url)
+    return connect(server, config=config, limits=limits_for(timeout), show_url=show_url)
+
+
+def limits_for(timeout: float | None) -> Limits:
+    """The limits under which `--timeout` is the handshake's time too."""
+    return DEFAULT_LIMITS if timeout is None else replace(DEFAULT_LIMITS, handshake_seconds=timeout)
 
 
 async def show_url(url: str) -> None:

@@ -178,7 +178,9 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--wave", action="store_true", help="begin with a WAV header: the bytes are music")
     arguments.add_argument("--file", type=Path, help="serve this file in place of made-up bytes")
-    arguments.add_argument("--mime", default="application/x-pages", help="one that says what it is not: sound")
+    arguments.add_argument(
+        "--mime", default="application/x-pages", help="one that says what it is not: sound"
+    )
     arguments.add_argument("--delay", type=float, default=0.0, help="seconds before each answer to a read")
     arguments.add_argument("--no-size", action="store_true", help="the link does not say how big it is")
     arguments.add_argument(

@@ -54,6 +54,8 @@ def check_for_model(result: CallResult) -> None:
     assert result.model_text is result.model_text, "made once"
 
 
+@pytest.mark.requirement("TR-32")
+@pytest.mark.requirement("TR-49")
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 @pytest.mark.parametrize("json_response", [True, False], ids=["json", "sse"])
 async def test_a_mixed_result_keeps_its_order_over_http(mode: str, json_response: bool) -> None:
@@ -74,6 +76,8 @@ async def test_a_mixed_result_keeps_its_order_over_stdio(mode: str) -> None:
         check_for_model(result)
 
 
+@pytest.mark.requirement("TR-34")
+@pytest.mark.requirement("TR-48")
 async def test_a_structured_response_is_a_text_where_the_tool_is_not_trusted(tmp_path: Path) -> None:
     wary = Policy(trust_structured=False)
     async with connect(sample_server()) as session:
@@ -115,6 +119,7 @@ SOUND = {"type": "audio", "data": encoded(WAVE), "mimeType": "audio/wav"}
 IMAGE = {"type": "image", "data": encoded(PIXEL), "mimeType": "image/png"}
 
 
+@pytest.mark.requirement("TR-42")
 async def test_of_an_error_result_nothing_plays_and_everything_can_be_opened() -> None:
     blob = {"type": "resource", "resource": {"uri": "x:log", "blob": encoded(b"log")}}
     said = {"type": "text", "text": "the tape is torn"}

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
+from mcp.server import Server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, ListToolsResult
 
 from playhead.client import Session, connect
+from playhead.client.changes import RETRY_SECONDS
+from playhead.errors import SessionLostError
 from tests.servers.counted_http import counted_http
-from tests.servers.raw_http import Exchange, raw_http
+from tests.servers.raw_http import Exchange, Handler, raw_http
 from tests.servers.sample import SAMPLE_COMMAND, sample_server
 
 pytestmark = pytest.mark.filterwarnings(
@@ -110,3 +117,74 @@ async def test_nobody_asks_for_word_that_nobody_wants() -> None:
         assert listening.count("subscriptions/listen") == 1
         with pytest.raises(trio.WouldBlock):
             changes.receive_nowait()
+
+
+async def test_a_subscription_that_was_lost_is_made_again_and_that_is_an_item(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    handlers: list[ListenHandler] = []
+
+    async def listen(context: Any, params: Any) -> Any:
+        handlers.append(ListenHandler(InMemorySubscriptionBus()))
+        return await handlers[-1](context, params)
+
+    async def tools(_context: Any, _params: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[])
+
+    server: Server[Any] = Server("forgetful", on_list_tools=tools, on_subscriptions_listen=listen)
+    async with connect(server, mode="2026-07-28") as session:
+        changes = session.tool_list_changes()
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(trio.WouldBlock):
+            changes.receive_nowait()
+        handlers[0].close()
+        await changes.receive()
+        assert len(handlers) == 2
+
+
+async def test_a_server_that_drops_every_subscription_is_left_in_peace(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    tries = 0
+
+    async def listen(_context: Any, _params: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        raise MCPError(INTERNAL_ERROR, "not now")
+
+    async def tools(_context: Any, _params: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[])
+
+    server: Server[Any] = Server("busy", on_list_tools=tools, on_subscriptions_listen=listen)
+    async with connect(server, mode="2026-07-28") as session:
+        changes = session.tool_list_changes()
+        await trio.sleep(3600)
+        assert tries == 1 + len(RETRY_SECONDS)
+        with pytest.raises(trio.WouldBlock):
+            changes.receive_nowait()
+
+
+async def test_a_new_connection_is_an_item_since_nobody_knows_what_was_missed() -> None:
+    async with (
+        raw_http(forgets_once(), session="s") as server,
+        connect(server.url, mode="legacy") as session,
+    ):
+        changes = session.tool_list_changes()
+        with pytest.raises(SessionLostError):
+            await session.call_tool("x")
+        with trio.fail_after(PATIENCE):
+            await changes.receive()
+
+
+def forgets_once() -> Handler:
+    forgotten = False
+
+    async def handle(exchange: Exchange) -> None:
+        nonlocal forgotten
+        if exchange.method != "tools/call" or forgotten:
+            await exchange.error(-32601, "Method not found")
+        else:
+            forgotten = True
+            await exchange.error(-32600, "Session not found", status=404)
+
+    return handle

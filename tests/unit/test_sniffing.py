@@ -49,6 +49,7 @@ def test_first_bytes_that_are_sound_alone_are_played(head: bytes, sound: bool) -
     assert is_sound(head) is sound
 
 
+@pytest.mark.requirement("TR-37")
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_a_link_that_says_nothing_is_known_by_its_first_bytes(mode: str) -> None:
     async with connect(sample_server(), mode=mode) as session:
@@ -75,6 +76,7 @@ async def test_sniffing_can_be_switched_off() -> None:
         assert await reads(session) == []
 
 
+@pytest.mark.requirement("TR-38")
 async def test_a_link_that_can_not_be_read_stays_a_link_with_the_reason() -> None:
     async with connect(sample_server()) as session:
         uris = ["resource://elsewhere/flac", "resource://plain/flac"]

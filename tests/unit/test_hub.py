@@ -16,7 +16,7 @@ from mcp_types import ListToolsResult, Tool
 from playhead.client.hub import Hub, open_hub
 from playhead.client.hub_state import HubEvent, ServerStateChanged, ServerStatus, ToolsChanged
 from playhead.config.servers import ServerConfig
-from playhead.config.tools import ToolConfigs, create_dynamic_config, create_tool_config
+from playhead.config.tools import ToolConfigs, ToolConfigSources, create_dynamic_config, create_tool_config
 from playhead.errors import (
     ClosedError,
     ConfigError,
@@ -206,6 +206,26 @@ def _legacy(monkeypatch: pytest.MonkeyPatch) -> None:
     from playhead.client.connect import connect
 
     monkeypatch.setattr(hub_server, "connect", partial(connect, mode="legacy"))
+
+
+@pytest.mark.requirement("CF-13")
+async def test_configurations_are_read_again_on_demand_and_a_slip_keeps_the_old_ones(tmp_path: Path) -> None:
+    file = tmp_path / "tools.toml"
+    file.write_text('[tools."a__greet"]\ndescription = "one"\n')
+    sources = ToolConfigSources(file=file, entry_points=False)
+    async with open_hub({"a": greeter()}, tool_configs=sources) as hub:
+        await hub.connect_all()
+        await hub.discover_and_register_all_tools()
+        assert hub.tools[0].description == "one"
+        file.write_text('[tools."a__greet"]\ndescription = "two"\n')
+        await hub.initialize()
+        assert hub.tools[0].description == "one"
+        await hub.initialize(reload=True)
+        assert hub.tools[0].description == "two"
+        file.write_text("[tools")
+        with pytest.raises(ConfigError, match=r"tools\.toml"):
+            await hub.initialize(reload=True)
+        assert hub.tools[0].description == "two"
 
 
 # --- names -----------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from playhead.cli.runner import EXIT_DONE, EXIT_NO_CONNECTION, Report, run_comma
 from playhead.cli.targets import connected, limits_for, server_name, show_url
 from playhead.cli.terminal import Terminal, escape_line
 from playhead.errors import UsageError
+from playhead.limits import Limits
 
 if TYPE_CHECKING:
     from playhead.client.hub_state import ServerState
@@ -33,7 +34,9 @@ def tools(
     """
 
     async def command_all(terminal: Terminal, report: Report) -> int:
-        return await _every_server(terminal, report, config=config, timeout=timeout, verbose=verbose)
+        return await _every_server(
+            terminal, report, config=config, limits=limits_for(timeout), verbose=verbose
+        )
 
     async def command(terminal: Terminal, report: Report) -> int:
         if server is None:
@@ -57,11 +60,11 @@ def tools(
 
 
 async def _every_server(
-    terminal: Terminal, report: Report, *, config: Path | None, timeout: float | None, verbose: bool
+    terminal: Terminal, report: Report, *, config: Path | None, limits: Limits, verbose: bool
 ) -> int:
     from playhead.client.hub import open_hub
 
-    async with open_hub(config, limits=limits_for(timeout), show_url=show_url) as hub:
+    async with open_hub(config, limits=limits, show_url=show_url) as hub:
         await hub.connect_all()
         found = await hub.discover_and_register_all_tools()
         states = list(hub.states.values())

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Any, get_args
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -116,6 +117,7 @@ def leaks(payload: str, text: str) -> bool:
     return any(payload[at : at + WINDOW] in bare for at in range(0, len(payload) - WINDOW + 1, 4))
 
 
+@pytest.mark.requirement("TR-50", "TR-51")
 @settings(deadline=None, max_examples=300)
 @given(
     parts=st.lists(st.one_of(held(), written(), st.tuples(WORDS.map(said), st.just(""))), max_size=6),

@@ -80,6 +80,7 @@ def only(*raw: Mapping[str, Any], **options: Any) -> Any:
 # --- where blocks go ---------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("TR-32")
 def test_blocks_keep_their_order() -> None:
     made = plan(TEXT, AUDIO, IMAGE, LINK, PAGE, EMBEDDED, BLOB, ZIP, ODD, said(ACTION))
     assert [type(each) for each in made.dispositions] == [
@@ -90,6 +91,7 @@ def test_blocks_keep_their_order() -> None:
     assert all(each.block is not None and each.reason for each in made.dispositions)
 
 
+@pytest.mark.requirement("TR-35", "TR-40")
 @pytest.mark.parametrize(
     ("audience", "to_user"),
     [(None, False), ([], False), (["assistant"], False), (["user"], True), (["user", "assistant"], True)],
@@ -104,6 +106,7 @@ def test_text_goes_to_the_model_and_to_the_user_where_the_audience_says_so(
     assert not sent.is_error
 
 
+@pytest.mark.requirement("TR-36")
 def test_audio_plays_with_its_size() -> None:
     sound = only(AUDIO)
     assert (sound.source, sound.base64, sound.mime_type, sound.size_bytes) == ("audio", WAV, "audio/wav", 56)
@@ -115,6 +118,7 @@ def test_a_link_with_an_audio_type_plays_as_what_the_server_calls_it() -> None:
     assert sound.base64 is None
 
 
+@pytest.mark.requirement("TR-37", "TR-38")
 @pytest.mark.parametrize(
     ("labels", "plays"),
     [
@@ -133,6 +137,7 @@ def test_a_link_is_sound_by_its_type_or_else_by_its_suffix(labels: dict[str, str
     assert made.unsettled == ()
 
 
+@pytest.mark.requirement("TR-37")
 def test_a_link_without_telling_labels_is_unsettled_until_its_first_bytes_are_known() -> None:
     vague = plan(TEXT, VAGUE)
     assert vague.unsettled == (1,)
@@ -160,6 +165,7 @@ def test_a_link_that_holds_its_sound_itself_plays_without_being_read() -> None:
     assert kept.unsettled == ()
 
 
+@pytest.mark.requirement("TR-36")
 @pytest.mark.parametrize(
     ("labels", "plays"),
     [
@@ -180,12 +186,14 @@ def test_a_blob_is_sound_by_its_type_its_suffix_or_its_own_first_bytes(
     assert made.size_bytes == (16 if "blob" in labels else 56)
 
 
+@pytest.mark.requirement("TR-39")
 def test_an_image_is_shown() -> None:
     assert only(IMAGE) == ShowImage(
         index=0, block=parse_block(IMAGE), reason="an image", mime_type="image/png", base64=PNG, size_bytes=16
     )
 
 
+@pytest.mark.requirement("TR-41")
 def test_an_unknown_block_is_reported_and_its_siblings_are_kept() -> None:
     made = plan(ODD, TEXT)
     assert isinstance(made.dispositions[0], ReportUnknown)
@@ -194,6 +202,7 @@ def test_an_unknown_block_is_reported_and_its_siblings_are_kept() -> None:
     assert isinstance(made.dispositions[1], SendText)
 
 
+@pytest.mark.requirement("TR-03")
 def test_an_invalid_block_is_classified_all_the_same_with_a_finding_at_its_place() -> None:
     made = plan(TEXT, {"type": "resource_link", "uri": "file:///a.mp3", "annotations": {"priority": 7}})
     assert isinstance(made.dispositions[1], PlaySound)
@@ -239,6 +248,7 @@ def test_a_payload_over_the_limit_is_kept_and_not_decoded() -> None:
 # --- errors ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("TR-42")
 def test_in_an_error_result_nothing_plays_and_the_model_is_told() -> None:
     loud = audio_response("t", "play", "ok", data=WAV, terminal=True, timestamp=0)
     made = plan(TEXT, AUDIO, LINK, BLOB, said(loud), is_error=True, policy=Policy(turn="stop"))
@@ -255,6 +265,7 @@ def test_in_an_error_result_nothing_plays_and_the_model_is_told() -> None:
 # --- structured responses ----------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("TR-32")
 def test_a_structured_response_stands_where_its_block_stood() -> None:
     made = plan(TEXT, said(ACTION), TEXT)
     respond = made.dispositions[1]
@@ -265,17 +276,20 @@ def test_a_structured_response_stands_where_its_block_stood() -> None:
     assert respond.parts[0].block is None
 
 
+@pytest.mark.requirement("TR-30")
 def test_white_space_around_and_the_case_of_keys_do_not_matter() -> None:
     text = ACTION.to_json().replace('"tool_name"', '"Tool_Name"')
     assert isinstance(only({"type": "text", "text": f"\n  {text}\t\n"}), Respond)
 
 
+@pytest.mark.requirement("TR-33")
 def test_nothing_is_recognised_where_the_policy_does_not_trust() -> None:
     sent = only(said(ACTION), policy=Policy(trust_structured=False))
     assert isinstance(sent, SendText)
     assert sent.text == ACTION.to_json()
 
 
+@pytest.mark.requirement("TR-30")
 @pytest.mark.parametrize(
     "block",
     [
@@ -294,6 +308,7 @@ def test_anything_else_is_plain_text_without_a_finding(block: dict[str, Any]) ->
     assert made.findings == ()
 
 
+@pytest.mark.requirement("TR-31")
 @pytest.mark.parametrize(
     ("change", "path"),
     [
@@ -325,6 +340,7 @@ class Gallery(StructuredResponse):
         return (image, *(ResourceLink(type="resource_link", uri=uri, name=uri) for uri in self.uris))
 
 
+@pytest.mark.requirement("SR-16")
 def test_a_registered_type_is_recognised_and_may_hold_any_block() -> None:
     gallery = Gallery(success=True, timestamp=0, tool_name="t", uris=("x:///a.mp3", "x:///b"))
     assert isinstance(only(said(gallery)), SendText)
@@ -366,6 +382,7 @@ SOUND = said(audio_response("t", "play", "ok", data=WAV, timestamp=0))
 NO_SOUND = said(audio_response("t", "play", "ok", timestamp=0))
 
 
+@pytest.mark.requirement("TR-43", "TR-44", "TR-45", "TR-47")
 @pytest.mark.parametrize(
     ("block", "decision"),
     [

@@ -66,6 +66,7 @@ TYPES = {
 }
 
 
+@pytest.mark.requirement("SR-01", "SR-03", "SR-15")
 @pytest.mark.parametrize("kind", FULL)
 @pytest.mark.parametrize("texts", [FULL, SHORT], ids=["every key", "no optional key"])
 def test_documented_json_is_read_and_written_back_identically(kind: str, texts: dict[str, str]) -> None:
@@ -74,6 +75,7 @@ def test_documented_json_is_read_and_written_back_identically(kind: str, texts: 
     assert response.to_json() == texts[kind]
 
 
+@pytest.mark.requirement("SR-10", "SR-11", "SR-12")
 def test_constructors_give_the_documented_json() -> None:
     made = {
         "action": action_response("t", "a", "m", "", timestamp=0),
@@ -84,6 +86,7 @@ def test_constructors_give_the_documented_json() -> None:
     assert {kind: response.to_json() for kind, response in made.items()} == SHORT
 
 
+@pytest.mark.requirement("SR-09", "SR-10")
 def test_a_terminal_action_sets_all_three_flags_and_terminal_audio_only_its_own() -> None:
     action = action_response("t", "a", "m", "s", terminal=True, timestamp=0)
     assert (action.final_action, action.no_further_response, action.silence_llm) == (True, True, True)
@@ -91,10 +94,12 @@ def test_a_terminal_action_sets_all_three_flags_and_terminal_audio_only_its_own(
     assert error_response("t", "e", timestamp=0).success is False
 
 
+@pytest.mark.requirement("SR-02")
 def test_a_response_made_without_a_time_is_stamped_with_now() -> None:
     assert action_response("t", "a", "m", "s").timestamp > 1_700_000_000
 
 
+@pytest.mark.requirement("SR-04")
 def test_the_compatible_mode_escapes_as_go_does() -> None:
     response = content_response("t", {"z": "<&>", "a": "\u2028"}, "a < b \u2029 é", timestamp=0)
     assert response.to_json(compat=True) == (
@@ -120,6 +125,7 @@ def test_both_modes_mean_the_same(kind: str) -> None:
     assert parse_response(response.to_json(compat=True)) == response
 
 
+@pytest.mark.requirement("SR-05", "SR-06")
 @pytest.mark.parametrize(
     ("flags", "terminal", "stops"),
     [
@@ -136,6 +142,7 @@ def test_an_action_is_terminal_by_two_flags_and_stops_the_model_by_three(
     assert (response.is_terminal, response.stops_model) == (terminal, stops)
 
 
+@pytest.mark.requirement("SR-05")
 def test_only_actions_and_final_audio_can_be_terminal() -> None:
     assert parse_response(AUDIO).is_terminal
     assert not parse_response(SHORT_AUDIO).is_terminal
@@ -147,6 +154,7 @@ def test_the_action_is_named_by_the_types_that_have_one() -> None:
     assert [parse_response(text).action_name for text in FULL.values()] == ["switch_off", "play", None, None]
 
 
+@pytest.mark.requirement("SR-07", "SR-08")
 def test_content_is_the_message_the_error_or_the_title_and_then_the_sound() -> None:
     assert parse_response(CONTENT).content() == (TextContent(type="text", text="2 found"),)
     assert parse_response(ERROR).content() == (TextContent(type="text", text="no such index"),)
@@ -163,6 +171,7 @@ def test_the_type_of_sound_is_told_from_its_first_bytes() -> None:
     assert block.mime_type == "audio/mpeg"
 
 
+@pytest.mark.requirement("SR-13")
 def test_keys_are_matched_without_regard_to_case_and_written_as_documented() -> None:
     shouted = (
         "{" + ",".join(f"{json.dumps(k.upper())}:{json.dumps(v)}" for k, v in json.loads(ERROR).items()) + "}"
@@ -184,6 +193,7 @@ def test_of_a_key_that_comes_twice_the_last_counts() -> None:
     assert '"error":"third"' in response.to_json()
 
 
+@pytest.mark.requirement("SR-14")
 def test_an_unknown_type_is_an_error_that_names_it() -> None:
     with pytest.raises(ResponseTypeError, match="'hologram'") as caught:
         parse_response('{"type":"hologram","success":true,"tool_name":"t"}')
@@ -193,6 +203,7 @@ def test_an_unknown_type_is_an_error_that_names_it() -> None:
         parse_response("{}")
 
 
+@pytest.mark.requirement("SR-17")
 @pytest.mark.parametrize(
     ("key", "value", "path"),
     [
@@ -294,6 +305,7 @@ POLL = (
 )
 
 
+@pytest.mark.requirement("SR-16")
 def test_a_registered_type_is_read_and_written_as_the_four_are() -> None:
     registry = DEFAULT_REGISTRY.with_type(PollResponse)
     response = parse_response(POLL.replace('"question"', '"Question"'), registry)

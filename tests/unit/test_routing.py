@@ -32,6 +32,7 @@ def test_text_is_as_it_came() -> None:
     assert text({"type": "text", "text": "a\n\tb  é\n"}) == "a\n\tb  é\n"
 
 
+@pytest.mark.requirement("TR-49")
 @pytest.mark.parametrize(
     ("block", "line"),
     [
@@ -74,6 +75,7 @@ def test_a_structured_response_is_the_text_of_its_content() -> None:
     assert text(*blocks) == "It is off\nFirst Light\n[audio, audio/wav, 1.5 kB: playing]"
 
 
+@pytest.mark.requirement("TR-42")
 def test_errors_are_said_to_be_errors() -> None:
     said = error_response("t", "no such song", timestamp=0).to_json()
     assert text({"type": "text", "text": said}) == "Error: no such song"
@@ -123,6 +125,7 @@ def test_a_link_that_holds_its_data_is_not_quoted() -> None:
 # --- inline data in text -----------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("TR-50")
 @pytest.mark.parametrize(
     "given",
     [
@@ -187,6 +190,7 @@ def test_half_a_surrogate_is_replaced_so_that_the_text_can_be_sent() -> None:
 # --- length ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("TR-52")
 def test_a_long_text_is_cut_to_its_head_and_tail_with_a_mark_and_a_handle() -> None:
     long = "".join(f"{number:06}\n" for number in range(20_000))
     plan = classify([parse_block({"type": "text", "text": long})], is_error=False)

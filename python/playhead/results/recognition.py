@@ -30,7 +30,7 @@ def recognise(
     bare = text.strip(_JSON_SPACE)
     if not (bare.startswith("{") and bare.endswith("}")) or len(bare) > limits.message_bytes:
         return None
-    if sum(map(bare.count, ",[{")) > limits.json_values:
+    if len(bare) > limits.json_values and sum(map(bare.count, ",[{")) > limits.json_values:
         return None
     try:
         raw = from_json(bare.encode(), allow_inf_nan=False)

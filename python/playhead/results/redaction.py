@@ -80,7 +80,7 @@ def label(text: str, limit_chars: int, *, run_chars: int = _LABEL_RUN) -> str:
 
 
 def _printable(char: str) -> str:
-    return " " if unicodedata.category(char)[0] in "CZ" else char
+    return " " if unicodedata.category(char)[0] == "C" else char  # `split` has the spaces
 
 
 def _keyed(found: re.Match[str]) -> str:

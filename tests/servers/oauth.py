@@ -135,6 +135,10 @@ class Protected:
     authority: Authority
     requests: list[str] = field(default_factory=list)
     """`METHOD path` of everything that came."""
+    queries: list[str] = field(default_factory=list)
+    """The queries of the same."""
+    bearers: list[tuple[str, str]] = field(default_factory=list)
+    """Path and token of what came with one."""
     wants: dict[str, str] = field(default_factory=dict)
     """MCP method → the scope that it needs as well (as the newest revision names methods: in a header)."""
     greets_anybody: bool = False
@@ -177,6 +181,7 @@ async def protected_server(
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             running.requests.append(f"{scope['method']} {scope['path']}")
+            running.queries.append(scope["query_string"].decode())
             if scope["path"] == "/token":
                 await _token(scope, receive, send)
                 return
@@ -186,6 +191,8 @@ async def protected_server(
                 await JSONResponse(await _greeting(receive))(scope, receive, send)
                 return
             bearer = headers.get(b"authorization", b"").decode().removeprefix("Bearer ")
+            if bearer:
+                running.bearers.append((scope["path"], bearer))
             held, wanted = authority.tokens.get(bearer), running.wants.get(method)
             if held is not None and wanted is not None and wanted not in held.scopes:
                 challenge = f'Bearer error="insufficient_scope", scope="{wanted}"'

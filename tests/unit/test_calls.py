@@ -54,7 +54,7 @@ def check_for_model(result: CallResult) -> None:
     assert result.model_text is result.model_text, "made once"
 
 
-@pytest.mark.requirement("TR-32")
+@pytest.mark.requirement("MCP-26", "MCP-27", "TR-32")
 @pytest.mark.requirement("TR-49")
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 @pytest.mark.parametrize("json_response", [True, False], ids=["json", "sse"])

@@ -62,6 +62,7 @@ async def grow_for_ever(session: Session) -> None:
         await session.call_tool("grow")
 
 
+@pytest.mark.requirement("MCP-23")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("place", PLACES)
 async def test_a_change_reaches_everybody_who_asked(place: str, mode: str) -> None:

@@ -151,6 +151,18 @@ async def test_in_the_middle_of_a_session_nobody_is_asked(tmp_path: Path) -> Non
     assert len(browser.visited) == 2
 
 
+@pytest.mark.requirement("MCP-37")
+async def test_a_token_is_sent_in_its_header_alone_and_to_the_server_alone(tmp_path: Path) -> None:
+    async with protected_server() as server:
+        config = servers_file(tmp_path, server.url, {"type": "oauth"})
+        async with connect(config, show_url=Browser()) as session:
+            await read(session)
+    assert {path for path, _ in server.bearers} == {"/mcp"}
+    tokens = {token for _, token in server.bearers}
+    assert tokens <= set(server.authority.secrets)
+    assert not any(token in query for token in tokens for query in server.queries)
+
+
 async def test_more_that_has_to_be_allowed_is_asked_for_at_the_next_connecting(tmp_path: Path) -> None:
     browser = Browser()
     async with protected_server() as server:

@@ -226,7 +226,7 @@ async def understood(
         )
 
     plan = plan_with({})
-    if plan.unsettled and policy.sniff_links:
+    if plan.unsettled:  # never where the policy says not to look
         looks = await look(blocks, plan, streams=streams, options=options, limits=limits)
         plan = explained(plan_with(looks.sound), looks.failed)
     return CallResult(raw=raw, blocks=blocks, is_error=is_error, plan=plan, streams=streams, limits=limits)

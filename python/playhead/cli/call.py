@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from playhead.cli import parameters as p
-from playhead.cli.listening import listen
+from playhead.cli.listening import listen_to_all
 from playhead.cli.runner import EXIT_DONE, Report, run_command
 from playhead.cli.sinks import make_sink
-from playhead.cli.targets import connected, raise_tool_error
-from playhead.cli.terminal import Terminal
+from playhead.cli.targets import connected
+from playhead.cli.terminal import Terminal, escape_line
+from playhead.errors import ToolFailedError, UsageError
+
+if TYPE_CHECKING:
+    from playhead.client import CallResult
 
 
 def call(
@@ -26,26 +31,52 @@ def call(
     quiet: Annotated[
         bool, typer.Option("--no-play", help="Show links and sound instead of playing them.")
     ] = False,
+    images: Annotated[
+        Path | None,
+        typer.Option("--save-images", metavar="DIR", help="Where images go. [default: the current folder]"),
+    ] = None,
+    unsaved: Annotated[bool, typer.Option("--no-save", help="Save no images.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Say why each block goes where it goes.")
+    ] = False,
     timeout: p.Timeout = None,
     json_output: p.Json = False,
 ) -> None:
-    """Call a tool and show its answer; sound is played."""
+    """Call a tool and show its answer; sound is played.
+
+    Images are saved. With --json sound is played only where --sink says into what.
+    """
     tool_arguments = p.parse_arguments(pairs, arguments)
     speaker = make_sink(sink, real_time=False)
+    folder = None if unsaved else _folder(images)
 
     async def command(terminal: Terminal, report: Report) -> int:
-        from playhead.cli.showing import shown
+        from playhead.cli.showing import Showing, result_report
 
         async with connected(server, config=config, timeout=timeout) as session:
             result = await session.call_tool(tool, tool_arguments, timeout=timeout)
-            report["tool"] = tool
-            report["result"] = result.raw
-            raise_tool_error(tool, result)
-            for block in result.blocks:
-                terminal.show(shown(block))
-            if not quiet and not json_output:
-                for media in result.media:
-                    await listen(media, speaker, terminal, report)
+            report |= result_report(tool, result)
+            showing = Showing(tool=tool, terminal=terminal, folder=folder, verbose=verbose)
+            report["images"] = showing.images
+            await showing.show(result)
+            if result.media and not quiet and (sink is not None or not json_output):
+                await listen_to_all(result.media, speaker, terminal, report)
+        _raise_errors(tool, result)
         return EXIT_DONE
 
     run_command(command, json_output=json_output)
+
+
+def _folder(images: Path | None) -> Path:
+    """Look before the server is asked for anything."""
+    folder = Path() if images is None else images
+    if not folder.is_dir():
+        raise UsageError(f"--save-images: expected a folder, and {folder} is none: make it first")
+    return folder
+
+
+def _raise_errors(tool: str, result: CallResult) -> None:
+    """End with what the tool says went wrong."""
+    if result.is_error or result.errors:
+        words = "\n".join(result.errors) or "(it gave no reason)"
+        raise ToolFailedError(f"tool {escape_line(tool)} failed: {words}")

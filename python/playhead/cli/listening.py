@@ -1,19 +1,21 @@
-"""Plays one item to its end with the live line: what `demo`, `call` and `play` share."""
+"""Plays media to their end with the live line: what `demo`, `call` and `play` share."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
+
+import trio
 
 from playhead.cli.progress import clock, human_bytes, live_line
 from playhead.cli.reports import player_report, stream_report
 from playhead.cli.runner import Report
-from playhead.cli.terminal import Terminal
+from playhead.cli.terminal import Terminal, escape_line
 from playhead.stream.source import BlockingReader, Media
 
 if TYPE_CHECKING:
-    from playhead.playback import Player, Sink
+    from playhead.playback import PlayerEvent, PlayerState, Sink
     from playhead.stream.options import StreamOptions
     from playhead.stream.reader import RangeStream
 
@@ -64,7 +66,7 @@ async def listen(
     watched = WatchedMedia(media, options=options)
     async with Player(sink) as player:
         try:
-            async with live_line(terminal, lambda: _line(player, watched)):
+            async with live_line(terminal, lambda: _line(player.snapshot(), watched)):
                 await player.play(watched)
                 await player.wait_finished()
         finally:
@@ -73,8 +75,76 @@ async def listen(
             report |= player_report(player.snapshot())
 
 
-def _line(player: Player, watched: WatchedMedia) -> str:
-    now = player.snapshot()
+async def listen_to_all(media: Sequence[Media], sink: Sink, terminal: Terminal, report: Report) -> None:
+    """Play several one after another; each is told before its first sound, and what failed when it did.
+
+    `report["player"]` says what became of each. Raises the first failure once all are over.
+    """
+    from playhead.playback import Player, PlayerState
+
+    watched = [WatchedMedia(each, options=None) for each in media]
+    heard: list[Report] = [_about(each) | player_report(PlayerState()) for each in media]
+    report["player"] = {"items": heard}
+    async with trio.open_nursery() as nursery, Player(sink) as player:
+        nursery.start_soon(_tell, player.events(), heard, terminal)
+
+        def line() -> str:
+            now = player.snapshot()
+            index = now.index or 0
+            of_all = f" ({index + 1} of {len(watched)})" if len(watched) > 1 else ""
+            return _line(now, watched[index]) + of_all
+
+        try:
+            async with live_line(terminal, line):
+                await player.play(watched)
+                await player.wait_finished()
+        finally:
+            for each, about in zip(watched, heard, strict=True):
+                if each.stream is not None:
+                    about |= stream_report(each.stream)
+
+
+def _about(media: Media) -> Report:
+    return {
+        "title": media.title,
+        "mime_type": media.mime_type,
+        "uri": media.uri,
+        "stopped": False,
+        "error": None,
+    }
+
+
+async def _tell(
+    events: trio.MemoryReceiveChannel[PlayerEvent], heard: list[Report], terminal: Terminal
+) -> None:
+    """Keep `heard` up to date until the player closes, and say what a person wants to know."""
+    from playhead.playback import ItemEnd, ItemError, ItemStart, StateChange
+
+    said = ""
+    rate_hz = 1
+    async for event in events:
+        match event:
+            case ItemStart():
+                rate_hz = event.format.rate_hz
+                which = f" ({event.index + 1} of {len(heard)})" if len(heard) > 1 else ""
+                terminal.say(f"playing {escape_line(event.title)}{which}")
+            case StateChange(state=state):
+                if state.index is not None and state.format is not None:
+                    heard[state.index] |= player_report(state)
+            case ItemEnd():
+                played = round(event.frames / rate_hz, 3)
+                heard[event.index] |= {"stopped": event.stopped, "position_seconds": played}
+            case ItemError(error=error):
+                heard[event.index]["error"] = {"type": type(error).__name__, "message": str(error)}
+                # Without a sound device each item fails for the same reason.
+                if len(heard) > 1 and str(error) != said:
+                    terminal.say(f"{escape_line(event.title)}: {error}", style="yellow")
+                    said = str(error)
+            case _:
+                assert_never(event)
+
+
+def _line(now: PlayerState, watched: WatchedMedia) -> str:
     line = "" if now.status == "playing" else f"{now.status}: "
     line += clock(now.position_seconds)
     if now.duration_seconds is not None:

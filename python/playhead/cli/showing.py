@@ -1,39 +1,233 @@
-"""Content blocks as text for a person."""
+"""A tool's answer for a person: one renderer a disposition, in the order of the blocks.
+
+Results go to stdout, remarks to stderr. What the tool calls an error is left to the caller, who ends with it.
+"""
 
 from __future__ import annotations
 
-from typing import assert_never
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, assert_never
 
-from mcp_types import (
-    AudioContent,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-    TextResourceContents,
-)
+import trio
+from mcp_types import ResourceLink, TextContent
 
+from playhead.cli.images import SAVED_IMAGES, drawn, protocol_of, save_image
 from playhead.cli.progress import human_bytes
-from playhead.cli.terminal import escape_line
-from playhead.content import Block, UnknownBlock
+from playhead.cli.terminal import Terminal, escape_line
+from playhead.content import UnknownBlock
+from playhead.errors import PlayheadError
+from playhead.results.plan import KeepReference, PlaySound, ReportUnknown, Respond, SendText, ShowImage
+from playhead.results.responses import ContentResponse
+
+if TYPE_CHECKING:
+    from playhead.client import CallResult
+    from playhead.client.media import ImageMedia
+    from playhead.results.plan import Disposition, Part
+
+SHOWN_FINDINGS: Final = 20
+"""A result can have ten thousand; `--json` has them all."""
 
 
-def shown(block: Block) -> str:
-    """One content block as the lines that `playhead call` prints; escaping is left to the terminal."""
-    match block.content:
-        case TextContent(text=text):
-            return text
-        case ResourceLink() as link:
-            size = f", {human_bytes(link.size)}" if link.size else ""
-            kind = link.mime_type or "unknown type"
-            return f"link: {escape_line(link.title or link.name)} <{link.uri}> ({kind}{size})"
-        case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
-            return f"{block.content.type}: {kind}, {human_bytes(len(data) * 3 // 4)}"
-        case EmbeddedResource(resource=TextResourceContents(text=text)):
-            return text
-        case EmbeddedResource(resource=resource):
-            return f"resource: <{resource.uri}> ({resource.mime_type or 'unknown type'})"
-        case UnknownBlock(kind=kind, reason=reason):
-            return f"{kind}: {reason}"
-        case never:
-            assert_never(never)
+@dataclass(kw_only=True)
+class Showing:
+    """Shows one result of `tool`. `folder` is where images go; None saves none."""
+
+    tool: str
+    terminal: Terminal
+    folder: Path | None
+    verbose: bool
+    images: list[dict[str, object]] = field(default_factory=list)
+    """What became of each image: its type, size, and the path or why there is none."""
+    _structured: object = None
+    """What is still to be shown of it."""
+
+    async def show(self, result: CallResult) -> None:
+        """All blocks, then the structured content unless one of them repeats it, then the remarks."""
+        images = iter(result.images)
+        self._structured = result.raw.get("structuredContent")
+        for disposition in result.plan.dispositions:
+            await self._show(disposition, images)
+        if self._structured is not None:
+            self._show_json(self._structured)
+        for finding in result.findings[:SHOWN_FINDINGS]:
+            self._remark(f"remark: {finding}", style="yellow")
+        if len(result.findings) > SHOWN_FINDINGS:
+            self._remark(f"and {len(result.findings) - SHOWN_FINDINGS} more remarks: --json has them all")
+        if self.verbose:
+            self._remark(f"turn: {result.turn.decision} ({result.turn.reason})")
+
+    async def _show(self, disposition: Disposition, images: Iterator[ImageMedia]) -> None:
+        match disposition:
+            case SendText():
+                self._show_text(disposition)
+            case PlaySound():
+                self._show_reference("audio", disposition)
+            case ShowImage():
+                await self._show_image(next(images))
+            case KeepReference():
+                self._show_reference("data", disposition)
+            case ReportUnknown():
+                content = None if disposition.block is None else disposition.block.content
+                kind = content.kind if isinstance(content, UnknownBlock) else ""
+                kind = f"of type {escape_line(kind)}" if kind else "without a type"
+                self.terminal.show(f"a block {kind}, which is not understood: --json has it")
+            case Respond():
+                for part in disposition.parts:
+                    await self._show(part, images)
+                response = disposition.response
+                if isinstance(response, ContentResponse) and response.data is not None:
+                    self._show_json(response.data)
+                elif self.verbose or not disposition.parts:
+                    self._show_json(json.loads(response.to_json()))
+            case _:
+                assert_never(disposition)
+        if self.verbose:
+            self._remark(f"  block {disposition.index}: {disposition.reason}")
+
+    def _show_text(self, text: SendText) -> None:
+        if text.is_error or text.index < 0:
+            return  # told at the end; structured content is shown pretty
+        if text.uri is not None:
+            self.terminal.show(f"text of <{escape_line(text.uri)}>:")
+        if _is_json(text.text, self._structured):  # the specification asks servers to say it twice
+            self._show_json(self._structured)
+            self._structured = None
+            return
+        if _is_for_model_alone(text):
+            self._remark("for the model, not for you:")
+        self.terminal.show_markdown(text.text)
+
+    def _show_reference(self, what: str, item: PlaySound | KeepReference) -> None:
+        if item.block is not None and isinstance(item.block.content, ResourceLink):
+            what = "link"
+        parts = [f"{what}:"]
+        if item.title and item.title != item.uri:
+            parts.append(escape_line(item.title))
+        if item.uri is not None:
+            parts.append(f"<{escape_line(item.uri)}>")
+        size = "" if item.size_bytes is None else f", {human_bytes(item.size_bytes)}"
+        kind = escape_line(item.mime_type) if item.mime_type else "unknown type"
+        self.terminal.show(f"{' '.join(parts)} ({kind}{size})")
+
+    async def _show_image(self, image: ImageMedia) -> None:
+        kind = escape_line(image.mime_type)
+        about: dict[str, object] = {
+            "mime_type": image.mime_type,
+            "size_bytes": image.size_bytes,
+            "path": None,
+        }
+        self.images.append(about)
+        line = f"image: {kind}, {human_bytes(image.size_bytes)}"
+        try:
+            data = image.data()
+        except PlayheadError as error:
+            about["not_saved"] = str(error)
+            self.terminal.show(f"{line}, not saved: {error}")
+            return
+        if self.folder is None:
+            about["not_saved"] = "as asked"
+        elif len(self.images) > SAVED_IMAGES:
+            about["not_saved"] = f"only the first {SAVED_IMAGES} of a result are"
+            line += f", not saved: {about['not_saved']}"
+        else:
+            line += f", saved as {await self._save(data, image.mime_type, about)}"
+        self.terminal.show(line)
+        self._draw(data)
+
+    async def _save(self, data: bytes, mime_type: str, about: dict[str, object]) -> Path:
+        from playhead.config.outputs.names import clean_mime, suffix_of
+
+        assert self.folder is not None
+        suffix = suffix_of(clean_mime(mime_type), data[:64])
+        number = len(self.images)
+        save = partial(save_image, data, self.folder, tool=self.tool, number=number, suffix=suffix)
+        path = await trio.to_thread.run_sync(save)
+        about["path"] = str(path)
+        return path
+
+    def _draw(self, data: bytes) -> None:
+        protocol = protocol_of(os.environ)
+        if protocol is None or not self.terminal.out.is_terminal or self.terminal.json_output:
+            return
+        sequences = drawn(data, protocol, columns=self.terminal.out.width)
+        if sequences is not None:
+            self.terminal.draw(sequences)
+
+    def _show_json(self, value: object) -> None:
+        self.terminal.show(json.dumps(value, indent=2, ensure_ascii=False))
+
+    def _remark(self, text: str, *, style: str = "dim") -> None:
+        self.terminal.say(text, style=style)
+
+
+def _is_json(text: str, value: object) -> bool:
+    if value is None or not text.lstrip().startswith(("{", "[")):
+        return False
+    try:
+        return bool(json.loads(text) == value)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_for_model_alone(text: SendText) -> bool:
+    content = None if text.block is None else text.block.content
+    if not isinstance(content, TextContent) or content.annotations is None:
+        return False
+    return content.annotations.audience == ["assistant"]
+
+
+# --- for --json --------------------------------------------------------------------------------------------
+
+
+def result_report(tool: str, result: CallResult) -> dict[str, object]:
+    """Everything about a result, for a program. Base64 is in `result` alone, as it came."""
+    return {
+        "tool": tool,
+        "result": result.raw,
+        "plan": [_planned(item) for item in result.plan.dispositions],
+        "turn": {"decision": result.turn.decision, "reason": result.turn.reason},
+        "text_for_model": result.text_for_model,
+        "media": [
+            {
+                "title": media.title,
+                "mime_type": media.mime_type,
+                "uri": media.uri,
+                "size_bytes": media.size_bytes,
+            }
+            for media in result.media
+        ],
+        "images": [],
+        "saved": [],
+        "findings": [
+            {"path": finding.path, "expected": finding.expected, "came": finding.came}
+            for finding in result.findings
+        ],
+        "player": None,
+    }
+
+
+def _planned(item: Disposition | Part) -> dict[str, object]:
+    about: dict[str, object] = {"index": item.index, "does": type(item).__name__, "reason": item.reason}
+    match item:
+        case SendText():
+            return about | {"to_user": item.to_user, "is_error": item.is_error}
+        case PlaySound():
+            return about | {"source": item.source, "title": item.title, "mime_type": item.mime_type}
+        case KeepReference():
+            return about | {"title": item.title, "mime_type": item.mime_type, "uri": item.uri}
+        case ShowImage():
+            return about | {"mime_type": item.mime_type, "size_bytes": item.size_bytes}
+        case Respond():
+            return about | {
+                "type": item.response.type,
+                "parts": [_planned(part) for part in item.parts],
+            }
+        case ReportUnknown():
+            return about
+        case _:
+            assert_never(item)

@@ -109,6 +109,24 @@ class Terminal:
             with naming_stdout():
                 self.out.print(Text(escape(text)))
 
+    def show_markdown(self, text: str) -> None:
+        """Like `show`, for text that may be Markdown: rendered on a terminal, plain elsewhere."""
+        from playhead.cli.markdown import rendered
+
+        markdown = rendered(text) if self.out.is_terminal and not self.json_output else None
+        if markdown is None:
+            self.show(text)
+            return
+        with naming_stdout():
+            self.out.print(markdown, soft_wrap=False)
+
+    def draw(self, sequences: str) -> None:
+        """Escape sequences of our own making, to a stdout that is a terminal."""
+        if not self.json_output and self.out.is_terminal:
+            with naming_stdout():
+                self.out.file.write(sequences + "\n")
+                self.out.file.flush()
+
     def show_rows(self, rows: Iterable[tuple[str, str]]) -> None:
         """Two columns of the result, like `show`; names are folded where they are too wide, never cut."""
         if not self.json_output:

@@ -1,0 +1,224 @@
+"""`playhead call`: every kind of block where it belongs, and nothing that a server wrote sent as it came."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import wave
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.command import HANG_SECONDS, PLAYHEAD, Outcome, environment, playhead
+from tests.servers.mixed import FORECAST, MIXED_SERVER, png
+
+
+def call(tool: str, *arguments: str, cwd: Path) -> Outcome:
+    return playhead("call", MIXED_SERVER, tool, *arguments, cwd=cwd)
+
+
+def on_a_terminal(tool: str, *arguments: str, cwd: Path, **variables: str) -> str:
+    """What a terminal of 80 columns is sent by one call: stdout and stderr together."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*PLAYHEAD, "call", MIXED_SERVER, tool, *arguments],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=cwd,
+        env=environment() | {"TERM": "xterm-256color"} | variables,
+    )
+    os.close(theirs)
+    seen = bytearray()
+    try:
+        while piece := os.read(ours, 65536):
+            seen += piece
+    except OSError:  # Linux says so when the other end is closed
+        pass
+    os.close(ours)
+    process.wait(HANG_SECONDS)
+    assert b"Traceback" not in seen
+    return seen.decode()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# --- every block ----------------------------------------------------------------------------------
+
+
+def test_a_mixed_result_is_shown_saved_and_played_in_order(tmp_path: Path) -> None:
+    done = call("mixed", "--sink", f"wave:{tmp_path / 'heard.wav'}", cwd=tmp_path)
+    assert done.code == 0, done.stderr
+    assert done.stdout.decode().splitlines() == [
+        "two pieces and a picture",
+        "audio: (audio/wav, 62.5 KiB)",
+        "audio: (audio/mpeg, 23.9 KiB)",
+        f"image: image/png, {len(png())} B, saved as mixed-1.png",
+        "link: ../../notes\\x1b[31m <resource://notes> (text/plain, 12 B)",
+        "be brief",
+    ]
+    assert "for the model, not for you" in done.stderr
+    assert done.stderr.index("(1 of 2)") < done.stderr.index("(2 of 2)")
+    assert names(tmp_path) == ["heard-2.wav", "heard.wav", "mixed-1.png"]
+    assert (tmp_path / "mixed-1.png").read_bytes() == png()
+    for name, frames in (("heard.wav", 32_000), ("heard-2.wav", 132_300)):
+        with wave.open(str(tmp_path / name)) as heard:
+            assert heard.getnframes() == frames
+
+
+def test_json_gives_everything_at_once(tmp_path: Path) -> None:
+    done = call("mixed", "--sink", "null", "--json", cwd=tmp_path)
+    report = done.json
+    assert done.code == 0, done.stderr
+    assert [item["does"] for item in report["plan"]] == [
+        *("SendText", "PlaySound", "PlaySound", "ShowImage", "KeepReference", "SendText"),
+    ]
+    assert report["turn"]["decision"] == "stop"
+    assert len(report["result"]["content"]) == 6
+    assert [media["mime_type"] for media in report["media"]] == ["audio/wav", "audio/mpeg"]
+    assert [image["path"] for image in report["images"]] == ["mixed-1.png"]
+    heard = report["player"]["items"]
+    assert [item["position_seconds"] for item in heard] == [2.0, 3.0]
+    assert [item["error"] for item in heard] == [None, None]
+    assert b64encode(png()).decode() not in report["text_for_model"]
+    assert "two pieces" in report["text_for_model"]
+    assert (report["findings"], report["error"]) == ([], None)
+    assert done.stderr == ""
+
+
+def test_with_json_nothing_is_played_unless_it_is_said_into_what(tmp_path: Path) -> None:
+    done = call("mixed", "--json", "--no-save", cwd=tmp_path)
+    assert done.code == 0, done.stderr
+    assert done.json["player"] is None
+    assert done.json["images"][0]["path"] is None
+    assert names(tmp_path) == []
+
+
+def test_images_are_named_by_us_and_replace_nobodys(tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    (folder / "etc-passwd-1.png").write_bytes(b"somebody's")
+    done = call("../../etc/passwd", "--save-images", str(folder), cwd=tmp_path)
+    assert done.code == 0, done.stderr
+    assert names(folder) == ["etc-passwd-1-2.png", "etc-passwd-1.png", "etc-passwd-2.png", "etc-passwd-3.txt"]
+    assert names(tmp_path) == ["images"]
+    assert (folder / "etc-passwd-1.png").read_bytes() == b"somebody's"
+    assert str(folder / "etc-passwd-1-2.png") in done.stdout.decode()
+
+
+def test_a_folder_for_images_that_is_none_is_said_before_the_tool_is_called(tmp_path: Path) -> None:
+    done = call("mixed", "--save-images", "nowhere", cwd=tmp_path)
+    assert "expected a folder" in done.stderr
+    assert done.code == 2
+
+
+@pytest.mark.parametrize("repeat", ["true", "false"])
+def test_structured_content_is_shown_once_and_pretty(repeat: str, tmp_path: Path) -> None:
+    shown = call("forecast", f"repeat={repeat}", cwd=tmp_path).stdout.decode()
+    assert '  "city": "Oslo",\n' in shown
+    assert shown.count("Oslo") == 1
+    assert ("cold" in shown) == (repeat == "false")
+    assert FORECAST["city"] == "Oslo"
+
+
+def test_verbose_says_why_each_block_goes_where_it_goes(tmp_path: Path) -> None:
+    done = call("mixed", "-v", "--no-play", "--no-save", cwd=tmp_path)
+    assert "block 1: audio" in done.stderr
+    assert "turn: stop (" in done.stderr
+    assert "playing" not in done.stderr
+    assert names(tmp_path) == []
+
+
+# --- what fails -----------------------------------------------------------------------------------
+
+
+def test_an_error_is_told_on_stderr_escaped_and_nothing_of_it_plays(tmp_path: Path) -> None:
+    done = call("broken", "--sink", f"wave:{tmp_path / 'heard.wav'}", cwd=tmp_path)
+    assert done.code == 1
+    assert "it failed because \\x1b]0;owned\\x07\\x1b[2Jtext \\u202egnp.exe" in done.stderr
+    assert b"failed" not in done.stdout
+    assert names(tmp_path) == []
+
+
+def test_a_piece_that_fails_does_not_keep_the_next_one_from_playing(tmp_path: Path) -> None:
+    done = call("half", "--sink", f"wave:{tmp_path / 'heard.wav'}", "--json", cwd=tmp_path)
+    items = done.json["player"]["items"]
+    assert done.code == 1
+    assert items[0]["error"]["type"] == "UnsupportedFormatError"
+    assert (items[1]["error"], items[1]["position_seconds"]) == (None, 2.0)
+    assert done.json["error"]["type"] == "UnsupportedFormatError"
+    assert names(tmp_path) == ["heard.wav"]
+
+
+def test_interrupted_while_it_plays_it_exits_with_130(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "reached")
+    process = subprocess.Popen(
+        [*PLAYHEAD, "call", MIXED_SERVER, "endless", "--sink", "wave:heard.wav"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environment(),
+    )
+    (tmp_path / "reached").read_text()
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=HANG_SECONDS)
+    assert process.returncode == 130, stderr
+    assert b"Traceback" not in stderr
+    assert names(tmp_path) == ["reached"]
+
+
+# --- terminals ------------------------------------------------------------------------------------
+
+
+def test_markdown_is_rendered_on_a_terminal_alone_and_shows_where_links_lead(tmp_path: Path) -> None:
+    plain = call("markdown", "--no-save", cwd=tmp_path).stdout.decode()
+    assert "# Weather" in plain
+    seen = on_a_terminal("markdown", "--no-save", cwd=tmp_path)
+    assert "# Weather" not in seen
+    assert "Weather" in seen
+    assert "https://evil.example/x" in seen
+    assert "\x1b]8;" not in seen, "a hyperlink hides its address"
+    for text in (plain, seen):
+        assert "\\x1b]0;owned\\x07\\x1b[2Jtext \\u202egnp.exe" in text
+        assert "\x1b]0;" not in text
+        assert "\x1b[2J" not in text
+    assert "\u202e" not in seen, "nor by way of an entity"
+
+
+@pytest.mark.parametrize(
+    ("variables", "sign"),
+    [
+        ({"TERM": "xterm-kitty"}, "\x1b_Ga=T,f=100,q=2,m=0;"),
+        ({"TERM_PROGRAM": "iTerm.app"}, "\x1b]1337;File=inline=1;size="),
+        ({}, None),
+        ({"TERM": "xterm-kitty", "TMUX": "/tmp/tmux"}, None),
+    ],
+    ids=["kitty", "iterm2", "another", "tmux"],
+)
+def test_an_image_is_drawn_where_the_terminal_can(
+    variables: dict[str, str], sign: str | None, tmp_path: Path
+) -> None:
+    seen = on_a_terminal("markdown", cwd=tmp_path, **variables)
+    assert names(tmp_path) == ["markdown-1.png", "markdown-2.png"]
+    drawn = seen.count("\x1b_G") + seen.count("\x1b]1337;")
+    assert drawn == (sign is not None), "the image that is too wide to be decoded safely is not drawn"
+    assert sign is None or sign in seen
+
+
+def test_nothing_is_drawn_where_stdout_is_no_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = subprocess.run(
+        [*PLAYHEAD, "call", MIXED_SERVER, "markdown"],
+        capture_output=True,
+        cwd=tmp_path,
+        env=environment() | {"TERM": "xterm-kitty"},
+        timeout=HANG_SECONDS,
+        check=True,
+    )
+    assert b"\x1b" not in done.stdout

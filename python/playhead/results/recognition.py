@@ -32,6 +32,8 @@ def recognise(
         return None
     if len(bare) > limits.json_values and sum(map(bare.count, ",[{")) > limits.json_values:
         return None
+    if not _names_a_response(bare):
+        return None
     try:
         raw = from_json(bare.encode(), allow_inf_nan=False)
     except ValueError:
@@ -54,6 +56,13 @@ def recognise(
         return reader(raw)
     except ResponseError as error:
         return error
+
+
+def _names_a_response(text: str) -> bool:
+    """Whether `text` can hold one of the two keys that nearly make a response: most JSON texts are parsed by
+    their reader, and need not be parsed here before. A key may be written with escapes, in any case."""
+    folded = text.lower()
+    return "success" in folded or "tool_name" in folded or "\\u" in text
 
 
 def _wrong(key: str, expected: str, value: object, *, there: bool) -> ResponseError:

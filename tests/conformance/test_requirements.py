@@ -15,7 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent
-SOURCE = re.compile(r"docs/[a-z-]+\.md(, [\w '-]+)?|/specification/20\d\d-\d\d-\d\d/[\w/-]+(#[a-z-]+)?")
+SOURCE = re.compile(r"docs/[a-z-]+\.md(, [\w ,'-]+)?|/specification/20\d\d-\d\d-\d\d/[\w/-]+(#[a-z-]+)?")
 
 
 @cache
@@ -90,6 +90,15 @@ def test_every_mark_names_a_requirement() -> None:
     assert wrong == []
     rows, _ = table()
     assert {name: at for name, at in places.items() if name not in rows} == {}
+
+
+def test_each_source_of_our_own_is_a_page_and_a_section_of_it() -> None:
+    rows, _ = table()
+    for name, source in {name: row["source"] for name, row in rows.items()}.items():
+        page, _, section = source.partition(", ")
+        if page.startswith("docs/"):
+            headings = re.findall(r"^#+ (.+)$", (TESTS.parent / page).read_text("utf-8"), re.M)
+            assert not section or section in [line.replace("`", "") for line in headings], f"{name}: {source}"
 
 
 def test_each_row_is_one_sentence_with_its_source() -> None:

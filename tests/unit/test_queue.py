@@ -18,6 +18,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from playhead.errors import ClosedError, NoDeviceError, StreamBrokenError, UnsupportedFormatError, UsageError
 from playhead.limits import DEFAULT_LIMITS
+from playhead.playback import queue
 from playhead.playback.feed import PcmFeed
 from playhead.playback.player import Player
 from playhead.playback.queue import QUEUE_ITEMS, RESTART_SECONDS, Queue, as_items
@@ -261,23 +262,30 @@ async def test_asked_to_it_stops_at_an_error_and_next_goes_on(bad: object) -> No
 
 async def test_a_sink_that_fails_an_item_ends_the_queue_only_when_asked() -> None:
     class OnceDeaf(NullSink):
-        plays = 0
+        def __init__(self, upcoming: ScriptedMedia, *, real_time: bool) -> None:
+            super().__init__(real_time=real_time)
+            self.upcoming = upcoming
+            self.failed = trio.Event()
 
         async def play(self, feed: PcmFeed) -> None:
-            self.plays += 1
-            if self.plays == 1:
+            if not self.failed.is_set():
+                await held(self.upcoming)
+                self.failed.set()
                 raise NoDeviceError("no sound device")
             await super().play(feed)
 
     for stop_on_error, index in ((False, 1), (True, 0)):
-        second = short()
-        async with Player(OnceDeaf(real_time=False), stop_on_error=stop_on_error) as player:
+        second = piece("chord.wav", hold_at=10_000)
+        sink = OnceDeaf(second, real_time=False)
+        async with Player(sink, stop_on_error=stop_on_error) as player:
             await player.play([short(), second])
-            with pytest.raises(NoDeviceError):
+            await sink.failed.wait()
+            await wait_all_tasks_blocked()
+            assert reader_of(second).closed == stop_on_error
+            reader_of(second).release()
+            with trio.fail_after(20), pytest.raises(NoDeviceError):
                 await player.wait_finished()
             assert player.snapshot().index == index
-            await wait_all_tasks_blocked()
-        assert reader_of(second).readers_blocked == 0
 
 
 # --- next, previous, enqueue, stop -------------------------------------------------------------------------
@@ -491,24 +499,43 @@ async def test_a_queue_is_bounded_even_for_an_endless_iterable() -> None:
     assert DEFAULT_LIMITS.result_items <= QUEUE_ITEMS, "any result can be queued whole"
     with pytest.raises(UsageError, match="10000"):
         as_items(repeat(one), call="play")
-    queue = Queue()
-    assert queue.append((one,) * QUEUE_ITEMS) == 0
+    line = Queue()
+    assert line.append((one,) * QUEUE_ITEMS) == 0
     with pytest.raises(UsageError, match="enqueue"):
-        queue.append((one,))
-    assert len(queue) == QUEUE_ITEMS
+        line.append((one,))
+    assert len(line) == QUEUE_ITEMS
 
 
 async def test_the_oldest_that_were_played_make_room() -> None:
-    queue = Queue()
+    line = Queue()
     media = tuple(short() for _ in range(3))
-    queue.append((short(),) * (QUEUE_ITEMS - 2) + media[:2])
+    line.append((short(),) * (QUEUE_ITEMS - 2) + media[:2])
     for _ in range(QUEUE_ITEMS):
-        queue.forward()
-    assert queue.current is media[1]
-    assert queue.append(media[2:]) == 1
-    assert (len(queue), queue.index) == (QUEUE_ITEMS, QUEUE_ITEMS - 2)
-    assert queue.current is media[1]
-    assert queue.following is media[2]
+        line.forward()
+    assert line.current is media[1]
+    assert line.append(media[2:]) == 1
+    assert (len(line), line.index) == (QUEUE_ITEMS, QUEUE_ITEMS - 2)
+    assert line.current is media[1]
+    assert line.following is media[2]
+
+
+async def test_an_item_is_told_by_its_place_among_those_that_are_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queue, "QUEUE_ITEMS", 2)
+    sink = GatedSink()
+    async with Player(sink) as player:
+        events = player.events()
+        await player.play([short(), short()])
+        sink.allowed.release()
+        await started(events, 1)
+        await player.enqueue(short())
+        assert (player.snapshot().index, player.snapshot().queue_length) == (0, 2)
+        sink.allowed.release()
+        await started(events, 1)
+        sink.allowed.release()
+        await player.wait_finished()
+    assert await story(events) == ["end 1"]
 
 
 async def test_a_long_queue_holds_two_items_open_at_most() -> None:

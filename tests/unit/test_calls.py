@@ -142,6 +142,33 @@ async def test_a_block_with_a_wrong_field_is_among_the_findings() -> None:
     assert [item.title for item in result.media] == ["resource://song.mp3"]
 
 
+@pytest.mark.requirement("MCP-22")
+@pytest.mark.parametrize(
+    ("result", "paths"),
+    [
+        ({"content": [], "structuredContent": {"owls": 2}}, []),
+        ({"content": [], "structuredContent": {"owls": "two"}}, ["$.structuredContent.owls"]),
+        ({"content": []}, ["$.structuredContent"]),
+        ({"content": [], "isError": True}, []),
+    ],
+)
+async def test_structured_content_is_held_against_the_schema_of_a_listed_tool(
+    result: dict[str, object], paths: list[str]
+) -> None:
+    schema = {"type": "object", "properties": {"owls": {"type": "integer"}}}
+    tool = {"name": "count", "inputSchema": {"type": "object"}, "outputSchema": schema}
+
+    async def handle(exchange: Exchange) -> None:
+        await exchange.result({"tools": [tool]} if exchange.method == "tools/list" else result)
+
+    async with raw_http(handle) as server, connect(server.url) as session:
+        assert (await session.call_tool("count")).findings == ()
+        await session.list_tools()
+        found = await session.call_tool("count")
+        assert [finding.path for finding in found.findings] == paths
+        assert found.raw == result
+
+
 async def test_a_long_text_for_the_model_is_cut_and_the_whole_is_at_hand() -> None:
     text = "head " + "x" * 5000 + " tail"
     result = await answered({"type": "text", "text": text}, limits=Limits(model_text_chars=1000))

@@ -423,6 +423,7 @@ def test_each_kind_can_be_made_to_stop_or_not(kind: Any, block: dict[str, Any]) 
     assert plan(block, policy=Policy(stops=DEFAULT_STOPPERS - {kind})).turn.decision == "continue"
 
 
+@pytest.mark.requirement("TR-46")
 def test_when_one_reply_made_several_calls_the_turn_stops_if_any_of_them_stops() -> None:
     on, stop = plan(TEXT).turn, plan(AUDIO).turn
     assert decide_reply([on, stop, on]) == stop

@@ -134,9 +134,13 @@ async def test_a_failed_server_is_tried_again_when_asked_for(tmp_path: Path) -> 
 
 @pytest.mark.requirement("HUB-03")
 @pytest.mark.requirement("CF-06")
+@pytest.mark.requirement("CF-07")
 async def test_discovery_counts_configured_tools_and_takes_their_descriptions() -> None:
     configs = ToolConfigs(
-        [create_tool_config("a", "greet", description="Greets like a friend"), create_dynamic_config("c")]
+        [
+            create_tool_config("a", "greet", description="Greets like a friend", system_prompt="Be kind."),
+            create_dynamic_config("c"),
+        ]
     )
     servers = {"a": greeter("x", "y"), "b": greeter(), "c": greeter()}
     async with open_hub(servers, tool_configs=configs) as hub:
@@ -144,6 +148,7 @@ async def test_discovery_counts_configured_tools_and_takes_their_descriptions() 
         found = await hub.discover_and_register_all_tools()
         assert (len(found.tools), found.configured, found.failed) == (4, 2, {})
         assert found.tools[0].description == "Greets like a friend"
+        assert [tool.system_prompt for tool in found.tools] == ["Be kind.", None, None, None]
         assert [tool.resolution.layer for tool in found.tools] == ["exact", "none", "none", "dynamic"]
 
 

@@ -75,6 +75,7 @@ class Caller:
         self._harmless: frozenset[str] = frozenset()
         self._tasks: frozenset[str] | None = None
         """Tools that can be called as a task only; None until the tools were listed."""
+        self._output_schemas: Mapping[str, object] = {}
 
     def listed(self, tools: Iterable[Tool]) -> None:
         """Take note of what the tools say of themselves."""
@@ -83,6 +84,13 @@ class Caller:
             tool.name for tool in tools if tool.annotations is not None and tool.annotations.idempotent_hint
         )
         self._tasks = frozenset(tool.name for tool in tools if needs_task(tool))
+        self._output_schemas = {
+            tool.name: tool.output_schema for tool in tools if tool.output_schema is not None
+        }
+
+    def output_schema(self, name: str) -> object:
+        """What the tool says its `structuredContent` is; None where it says nothing, or was not listed."""
+        return self._output_schemas.get(name)
 
     def check_allowed(self, name: str) -> None:
         """Raise `UsageError` for a tool that the servers file doesn't allow."""

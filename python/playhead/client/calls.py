@@ -7,9 +7,10 @@ made when they are asked for, since most callers look at one or two of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
+import trio
 from mcp_types import (
     AudioContent,
     BlobResourceContents,
@@ -201,6 +202,7 @@ async def understood(
     *,
     policy: Policy,
     registry: ResponseRegistry,
+    output_schema: object,
     streams: Streams,
     options: StreamOptions,
     limits: Limits,
@@ -208,7 +210,8 @@ async def understood(
 ) -> CallResult:
     """The result that came as `raw`, classified; links that say nothing of themselves are looked at first.
 
-    `options` are those of a stream that brings none. Raises what `parse_blocks` does; a link that can't be
+    `options` are those of a stream that brings none; `output_schema` is the tool's, where it has one: what
+    doesn't conform to it is a finding. Raises what `parse_blocks` does; a link that can't be
     read is no error. Cancelling ends every read.
     """
     blocks = parse_blocks(raw, limits=limits, server=server)
@@ -229,4 +232,12 @@ async def understood(
     if plan.unsettled:  # never where the policy says not to look
         looks = await look(blocks, plan, streams=streams, options=options, limits=limits)
         plan = explained(plan_with(looks.sound), looks.failed)
+    if output_schema is not None:
+        # Imported when first needed: jsonschema takes a while, and most tools have no outputSchema.
+        from playhead.content.validation import check_structured_content
+
+        found = await trio.to_thread.run_sync(
+            check_structured_content, raw, output_schema, abandon_on_cancel=True
+        )
+        plan = replace(plan, findings=(*plan.findings, *found))
     return CallResult(raw=raw, blocks=blocks, is_error=is_error, plan=plan, streams=streams, limits=limits)

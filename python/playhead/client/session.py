@@ -197,6 +197,8 @@ class Session:
         as one (client.tasks). Sends `tools/list` in two cases only: before the first call to a server that
         offers tasks, and where a server of the newest revision refuses the call for want of headers (-32020):
         the tool's schema names them.
+        What doesn't conform to the tool's `outputSchema`, known once the tools were listed, is among the
+        result's findings.
 
         Raises `UsageError` for a tool outside the servers file's `allowed_tools`, before anything is sent;
         `DeadlineError`, `ConnectionLostError`, `HttpStatusError` or `SessionLostError` where no answer came
@@ -208,6 +210,7 @@ class Session:
             result,
             policy=policy or self.policy,
             registry=registry or DEFAULT_REGISTRY,
+            output_schema=self._caller.output_schema(name),
             streams=self,
             options=self.default_options(),
             limits=self._limits,

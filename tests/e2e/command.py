@@ -39,11 +39,16 @@ def environment() -> dict[str, str]:
     return kept | plain | {"PYTHONPATH": str(REPOSITORY)}
 
 
-def playhead(*arguments: str | Path, cwd: Path | None = None) -> Outcome:
+def playhead(*arguments: str | Path, cwd: Path | None = None, **variables: str) -> Outcome:
     """Run one command to its end. Whatever it says, it never shows a traceback."""
     command = [*PLAYHEAD, *(str(argument) for argument in arguments)]
     done = subprocess.run(
-        command, capture_output=True, cwd=cwd, env=environment(), timeout=HANG_SECONDS, check=False
+        command,
+        capture_output=True,
+        cwd=cwd,
+        env=environment() | variables,
+        timeout=HANG_SECONDS,
+        check=False,
     )
     stderr = done.stderr.decode("utf-8")
     assert "Traceback" not in stderr, stderr

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import wave
@@ -222,3 +225,54 @@ def test_nothing_is_drawn_where_stdout_is_no_terminal(
         check=True,
     )
     assert b"\x1b" not in done.stdout
+
+
+# --- what is configured ---------------------------------------------------------------------------
+
+
+def configured_call(tool: str, settings: str, *arguments: str, cwd: Path) -> Outcome:
+    """A call of a server that is in a servers file, with a tool configuration beside it."""
+    command, *args = shlex.split(MIXED_SERVER)
+    servers = {"mcpServers": {"mixed": {"command": command, "args": args}}}
+    (cwd / "mcp.json").write_text(json.dumps(servers))
+    (cwd / "handlers.py").write_text(
+        "from playhead.config.tools import ToolResponse\n\n"
+        "def said(content):\n    return ToolResponse(f'{len(content.blocks)} blocks for you')\n\n"
+        "def broken(content):\n    raise ValueError('no paper')\n"
+    )
+    (cwd / "playhead-tools.toml").write_text(f"[tools.mixed__{tool}]\n{settings}")
+    data = str(cwd / "data")
+    return playhead("call", "mixed", tool, *arguments, cwd=cwd, XDG_DATA_HOME=data)
+
+
+def test_a_handlers_message_stands_for_the_texts_and_media_still_play(tmp_path: Path) -> None:
+    settings = 'response_handler = "handlers.py:said"\nsave_output = false\n'
+    done = configured_call("mixed", settings, "--sink", "null", "--no-save", cwd=tmp_path)
+    assert done.code == 0, done.stderr
+    lines = done.stdout.decode().splitlines()
+    assert lines[0] == "6 blocks for you"
+    assert "two pieces and a picture" not in lines
+    assert "(2 of 2)" in done.stderr
+
+
+def test_a_handler_that_raises_is_told_after_the_result(tmp_path: Path) -> None:
+    settings = 'response_handler = "handlers.py:broken"\nsave_output = false\n'
+    done = configured_call("mixed", settings, "--no-play", "--no-save", "--json", cwd=tmp_path)
+    assert done.code == 2  # the handler is the user's own
+    assert done.json["result"]["content"][0]["text"] == "two pieces and a picture"
+    assert done.json["error"]["type"] == "HandlerError"
+    assert "no paper" in done.json["error"]["message"]
+
+
+def test_what_is_configured_to_be_saved_is_saved_unless_the_call_says_no(tmp_path: Path) -> None:
+    settings = 'save_output = true\nmetadata = {tags = ["mix"]}\n'
+    done = configured_call("mixed", settings, "--sink", "null", "--no-save", "--json", cwd=tmp_path)
+    assert (done.code, done.json["saved"]) == (0, [])
+    assert not (tmp_path / "data").exists()
+    done = configured_call("mixed", settings, "--sink", "null", "--json", cwd=tmp_path)
+    assert done.code == 0, done.stderr
+    for saved in done.json["saved"]:
+        assert hashlib.sha256(Path(saved["path"]).read_bytes()).hexdigest() == saved["sha256"]
+    kinds = [saved["mime_type"] for saved in done.json["saved"]]
+    assert kinds == ["text/plain", "audio/wav", "audio/mpeg", "image/png", "text/plain"]
+    assert done.json["text_for_model"] == "delivered to the user"

@@ -27,6 +27,7 @@ def call(
     pairs: p.Pairs = None,
     arguments: p.ArgsJson = None,
     config: p.ConfigFile = None,
+    tool_config: p.ToolConfigFile = None,
     sink: p.SinkName = None,
     quiet: Annotated[
         bool, typer.Option("--no-play", help="Show links and sound instead of playing them.")
@@ -35,7 +36,7 @@ def call(
         Path | None,
         typer.Option("--save-images", metavar="DIR", help="Where images go. [default: the current folder]"),
     ] = None,
-    unsaved: Annotated[bool, typer.Option("--no-save", help="Save no images.")] = False,
+    unsaved: Annotated[bool, typer.Option("--no-save", help="Save nothing, whatever is configured.")] = False,
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Say why each block goes where it goes.")
     ] = False,
@@ -44,24 +45,37 @@ def call(
 ) -> None:
     """Call a tool and show its answer; sound is played.
 
-    Images are saved. With --json sound is played only where --sink says into what.
+    Images are saved, and what the tool's configuration says (`playhead explain`). With --json sound is played
+    only where --sink says into what.
     """
     tool_arguments = p.parse_arguments(pairs, arguments)
     speaker = make_sink(sink, real_time=False)
     folder = None if unsaved else _folder(images)
 
     async def command(terminal: Terminal, report: Report) -> int:
+        from playhead.cli.configured import Configured, saved_report
         from playhead.cli.showing import Showing, result_report
+        from playhead.config.servers import resolve_target
 
-        async with connected(server, config=config, timeout=timeout) as session:
-            result = await session.call_tool(tool, tool_arguments, timeout=timeout)
+        target = resolve_target(server, config)
+        configured = Configured(target, tool, file=tool_config, unsaved=unsaved)
+        async with connected(target, config=config, timeout=timeout) as session:
+            policy = configured.resolution.policy(session.policy)
+            result = await session.call_tool(tool, tool_arguments, timeout=timeout, policy=policy)
             report |= result_report(tool, result)
+            processed = await configured.process(tool_arguments, result)
+            report["text_for_model"] = processed.text_for_model
             showing = Showing(tool=tool, terminal=terminal, folder=folder, verbose=verbose)
             report["images"] = showing.images
-            await showing.show(result)
-            if result.media and not quiet and (sink is not None or not json_output):
-                await listen_to_all(result.media, speaker, terminal, report)
+            await showing.show(result, message=configured.message(processed))
+            played = bool(result.media) and not quiet and (sink is not None or not json_output)
+            try:
+                if played:
+                    await listen_to_all(processed.media, speaker, terminal, report)
+            finally:
+                report["saved"] = await saved_report(processed, terminal, played=played)
         _raise_errors(tool, result)
+        configured.raise_errors(processed)
         return EXIT_DONE
 
     run_command(command, json_output=json_output)

@@ -46,12 +46,19 @@ class WatchedMedia:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[BlockingReader]:
-        from playhead.client import BytesMedia, ResourceMedia
+        from playhead.client import BytesMedia, ResourceMedia, TeeMedia
+        from playhead.client.tee import TeeReader
+        from playhead.stream.reader import RangeStream
 
         if isinstance(self.inner, ResourceMedia | BytesMedia):
             async with self.inner.open(self._options) as stream:
                 self.stream = stream
                 yield stream
+        elif isinstance(self.inner, TeeMedia):
+            async with self.inner.open(self._options) as reader:
+                stream_read = reader.inner if isinstance(reader, TeeReader) else reader
+                self.stream = stream_read if isinstance(stream_read, RangeStream) else None
+                yield reader
         else:
             async with self.inner.open() as reader:
                 yield reader

@@ -45,11 +45,19 @@ class Showing:
     """What became of each image: its type, size, and the path or why there is none."""
     _structured: object = None
     """What is still to be shown of it."""
+    _replaced: bool = False
+    """Whether a handler's message stands for the texts."""
 
-    async def show(self, result: CallResult) -> None:
-        """All blocks, then the structured content unless one of them repeats it, then the remarks."""
+    async def show(self, result: CallResult, *, message: str | None = None) -> None:
+        """All blocks, then the structured content unless one of them repeats it, then the remarks.
+
+        `message` is what the tool's handler says in place of the texts.
+        """
         images = iter(result.images)
-        self._structured = result.raw.get("structuredContent")
+        self._structured = result.raw.get("structuredContent") if message is None else None
+        self._replaced = message is not None
+        if message is not None:
+            self.terminal.show_markdown(message)
         for disposition in result.plan.dispositions:
             await self._show(disposition, images)
         if self._structured is not None:
@@ -90,8 +98,8 @@ class Showing:
             self._remark(f"  block {disposition.index}: {disposition.reason}")
 
     def _show_text(self, text: SendText) -> None:
-        if text.is_error or text.index < 0:
-            return  # told at the end; structured content is shown pretty
+        if text.is_error or text.index < 0 or self._replaced:
+            return  # told at the end; structured content is shown pretty; told already
         if text.uri is not None:
             self.terminal.show(f"text of <{escape_line(text.uri)}>:")
         if _is_json(text.text, self._structured):  # the specification asks servers to say it twice

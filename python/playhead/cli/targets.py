@@ -16,6 +16,7 @@ from playhead.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     from playhead.client import BytesMedia, CallResult, ResourceMedia, Session
+    from playhead.config.servers import ServerConfig
     from playhead.content import Block
     from playhead.stream.options import StreamOptions
 
@@ -35,7 +36,7 @@ _OPTIONS: Final = {
 
 
 def connected(
-    server: str, *, config: Path | None, timeout: float | None
+    server: str | ServerConfig, *, config: Path | None, timeout: float | None
 ) -> AbstractAsyncContextManager[Session]:
     """`playhead.connect`; `--timeout` is for the handshake too: one server hangs, npx fetches another."""
     from playhead.client import connect

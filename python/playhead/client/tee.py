@@ -60,6 +60,11 @@ class TeeReader:
         self.failure: Exception | None = None
         """What the inner reader raised."""
 
+    @property
+    def inner(self) -> BlockingReader:
+        """What is read; its statistics are the stream's."""
+        return self._inner
+
     def readinto(self, buffer: Buffer, timeout: float | None = None) -> int:
         """As the inner reader's; the copying adds no waiting for the disk to speak of (see `Spool.put`)."""
         try:

@@ -53,11 +53,8 @@ SERVER_SCENARIOS: Final = frozenset(
 )
 """Those that an audio server can be asked."""
 
-NO_PROMPTS: Final = "the audio server has no prompts, says so in its capabilities, and refuses to list any"
 NO_DPOP: Final = "playhead binds no tokens to a key of its own (DPoP)"
 FAILS: Final[Mapping[str, str]] = {
-    "prompts-list": NO_PROMPTS,
-    "caching": NO_PROMPTS,
     "server-stateless": "four of its checks call the suite's own diagnostic tools",
     "auth/client-credentials-basic": "a secret goes only where the user says; the suite names no issuer",
     "auth/client-credentials-jwt": "playhead signs no assertions in place of a client secret",
@@ -71,8 +68,6 @@ FAILS: Final[Mapping[str, str]] = {
 
 FAILING_CHECKS: Final = frozenset(
     {
-        "prompts-list",
-        "sep-2549-prompts-list-caching-hints",
         "sep-2575-server-rejects-undeclared-capability",
         "sep-2575-missing-capability-http-400",
         "sep-2575-http-server-no-independent-requests-on-stream",

@@ -407,3 +407,33 @@ async def test_a_taken_port_is_a_usage_error_that_names_the_remedy() -> None:
         port = int(origin.url.rsplit(":", 1)[1])
         with pytest.raises(UsageError, match="--port"):
             await serve(AudioServerOptions(transport="http", port=port))
+
+
+# --- the prompt ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        (None, "Play some music. Use musicPlayer"),
+        ({"wish": " something slow "}, "Play this: something slow. Use musicPlayer"),
+    ],
+)
+async def test_the_prompt_asks_for_music(arguments: dict[str, str] | None, asked: str) -> None:
+    async with client() as connected:
+        (prompt,) = (await connected.list_prompts()).prompts
+        found = await connected.get_prompt(prompt.name, arguments)
+        (message,) = found.messages
+        assert isinstance(message.content, types.TextContent)
+        assert message.content.text.startswith(asked)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [("sing", {}, "there is play_music"), ("play_music", {"wish": "x" * 501}, "500 are allowed")],
+)
+async def test_a_prompt_that_is_none_is_refused(name: str, arguments: dict[str, str], said: str) -> None:
+    async with client() as connected:
+        with pytest.raises(MCPError, match=said) as caught:
+            await connected.get_prompt(name, arguments)
+        assert caught.value.code == -32602

@@ -1,4 +1,4 @@
-"""The MCP face of the audio server: `musicPlayer`, `set_volume` and the resource they lead to."""
+"""The MCP face of the audio server: `musicPlayer`, `set_volume`, the resource they lead to, and a prompt."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from playhead.servers.audio.library import Library
 from playhead.servers.audio.mixer import Mixer
 from playhead.servers.audio.options import DEFAULT_META_KEY
 from playhead.servers.audio.origin import media_url
+from playhead.servers.audio.prompts import PLAY_MUSIC, prompt_messages
 from playhead.servers.audio.resource import TEMPLATE, URI, parse_range, read_page
 
 MUSIC_PLAYER = types.Tool(
@@ -71,6 +72,8 @@ class AudioTools:
             on_list_resources=self._list_resources,
             on_list_resource_templates=self._list_templates,
             on_read_resource=self._read_resource,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
         )
 
     async def _list_tools(
@@ -103,6 +106,16 @@ class AudioTools:
             unknown_code=-32602 if context.protocol_version in MODERN_PROTOCOL_VERSIONS else -32002,
         )
         return await read_page(asked, self.client, uri=params.uri, limits=self.limits)
+
+    async def _list_prompts(
+        self, context: _Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
+        return types.ListPromptsResult(prompts=[PLAY_MUSIC])
+
+    async def _get_prompt(
+        self, context: _Context, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
+        return prompt_messages(params.name, params.arguments or {})
 
     async def _call_tool(
         self, context: _Context, params: types.CallToolRequestParams

@@ -89,3 +89,21 @@ def test_embedded_contents_without_what_matters_are_found_once(contents: object,
     assert isinstance(block.content, UnknownBlock)
     assert [str(finding) for finding in block.findings] == [said]
     assert block.content.reason == said
+
+
+@pytest.mark.requirement("TR-03")
+@pytest.mark.parametrize("size", [-1, 2**53, 2**70, 10**400])
+@pytest.mark.parametrize("also", [{"name": "n"}, {}])
+def test_a_link_whose_size_nothing_can_have_is_one_without_a_size(size: int, also: dict[str, str]) -> None:
+    block = parse_block({"type": "resource_link", "uri": "x:song", "size": size, **also})
+    assert isinstance(block.content, ResourceLink)
+    assert block.content.size is None
+    assert block.raw["size"] == size
+    assert block.findings[-1].path == "$.size"
+
+
+@pytest.mark.parametrize("size", [0, 2**53 - 1])
+def test_a_link_keeps_a_size_that_can_be(size: int) -> None:
+    block = parse_block({"type": "resource_link", "uri": "x:song", "name": "n", "size": size})
+    assert isinstance(block.content, ResourceLink)
+    assert (block.content.size, block.findings) == (size, ())

@@ -10,7 +10,7 @@ fields and turn `priority: 1` into `1.0`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from mcp_types import (
@@ -49,6 +49,9 @@ _NEEDED: Final[Mapping[str, frozenset[str]]] = {
 }
 """What a block can't be understood without."""
 
+MOST_BYTES: Final = 2**53 - 1
+"""The greatest size of a link: whole numbers above it are not the same in every JSON parser (RFC 8259, 6)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownBlock:
@@ -80,9 +83,10 @@ def parse_block(raw: object) -> Block:
     if model is None:
         return Block(raw=raw, content=UnknownBlock(kind=kind, reason=f"the type {named!r} is not known"))
     try:
-        return Block(raw=raw, content=_validated(model, raw))
+        content = _validated(model, raw)
     except ValidationError as error:
         return _mended(kind, model, raw, error)
+    return _with_possible_size(Block(raw=raw, content=content))
 
 
 def _validated(model: type[TypedContent], raw: Mapping[str, Any]) -> TypedContent:
@@ -114,12 +118,23 @@ def _mended(kind: str, model: type[TypedContent], raw: Mapping[str, Any], error:
         kept.setdefault("mimeType", "application/octet-stream")
     if _NEEDED[kind] <= kept.keys():
         try:
-            return Block(raw=raw, content=_validated(model, kept), findings=findings)
+            mended = Block(raw=raw, content=_validated(model, kept), findings=findings)
+            return _with_possible_size(mended)
         except ValidationError:
             pass
     first = findings[0]
     reason = f"{first.path}: expected {first.expected}, came {first.came}"
     return Block(raw=raw, content=UnknownBlock(kind=kind, reason=reason), findings=findings)
+
+
+def _with_possible_size(block: Block) -> Block:
+    """The block, without a size that nothing has: what counts with it later holds 64 bits, and no sign."""
+    link = block.content
+    if not isinstance(link, ResourceLink) or link.size is None or 0 <= link.size <= MOST_BYTES:
+        return block
+    came = "a negative number" if link.size < 0 else "a greater number"
+    finding = Finding(path="$.size", expected=f"a number of bytes from 0 to {MOST_BYTES}", came=came)
+    return replace(block, content=link.model_copy(update={"size": None}), findings=(*block.findings, finding))
 
 
 def _mended_contents(raw: dict[str, Any]) -> tuple[dict[str, Any], tuple[Finding, ...]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 import trio
+import trio.testing
 
 from playhead.client import Session, connect
 from playhead.errors import DeadlineError, ProtocolError, ServerError
@@ -28,6 +29,7 @@ class Server:
 
     states: list[object]
     result: dict[str, object] | None = None
+    interval: int = 1
     calls: list[dict[str, object]] = field(default_factory=list)
     methods: list[str] = field(default_factory=list)
     asked: trio.Event = field(default_factory=trio.Event)
@@ -53,7 +55,7 @@ class Server:
 
     def _state(self) -> dict[str, object]:
         status = self.states.pop(0) if len(self.states) > 1 else self.states[0]
-        return {"taskId": "t1", "status": status, "pollInterval": 1, "ttl": None}
+        return {"taskId": "t1", "status": status, "pollInterval": self.interval, "ttl": None}
 
 
 @asynccontextmanager
@@ -113,3 +115,14 @@ async def test_an_answer_without_a_task_is_a_protocol_error() -> None:
         async with connect(raw.url, mode="legacy") as session:
             with pytest.raises(ProtocolError, match="taskId"):
                 await session.call_tool("slow")
+
+
+@pytest.mark.parametrize("interval", [-1, 0, 10**400])
+async def test_an_interval_that_no_clock_knows_is_kept_within_bounds(
+    interval: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    server = Server(["working", "completed"], result=RESULT, interval=interval)
+    async with talking_to(server) as session:
+        began = trio.current_time()
+        assert (await session.call_tool("slow")).text == "owls"
+        assert trio.current_time() - began <= 11

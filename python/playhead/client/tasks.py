@@ -103,7 +103,8 @@ def _task_of(raw: object, *, server: str) -> dict[str, Any]:
 def _interval(suggested: object) -> float:
     if isinstance(suggested, bool) or not isinstance(suggested, int | float):
         return POLL_SECONDS
-    return min(max(suggested / 1000, POLL_LEAST_SECONDS), POLL_MOST_SECONDS)
+    # Compared before it is divided: a whole number in JSON may be too long for a float.
+    return min(max(suggested, POLL_LEAST_SECONDS * 1000), POLL_MOST_SECONDS * 1000) / 1000
 
 
 async def _cancel(ask: Ask, task_id: str) -> None:

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -20,7 +21,7 @@ from playhead.config.servers import Restart, ServerConfig
 from playhead.config.tools import ToolConfigs
 from playhead.errors import ConnectError, ConnectionLostError, TransportError
 from playhead.limits import Limits
-from playhead.testing.peers import Answer, AwaitEnd, Expect, Handshake, Hang, IgnoreTerm, Step, command
+from playhead.testing.peers import Answer, AwaitEnd, Exit, Expect, Handshake, Hang, IgnoreTerm, Step, command
 from tests.servers.launch import http_process, pages_command
 
 MORTAL = Path(__file__).parents[1] / "servers" / "mortal.py"
@@ -167,6 +168,24 @@ async def test_a_server_that_may_not_be_restarted_stays_lost_until_it_is_connect
         assert hub.states["a"].status is ServerStatus.LOST
         assert (await hub.connect_to_server("a")).status is ServerStatus.CONNECTED
         assert (await hub.call_tool("a__greet")).result.text == "I am a"
+
+
+async def test_a_server_that_answers_and_dies_is_lost_although_it_answered() -> None:
+    link: dict[str, object] = {"type": "resource_link", "uri": "x:what", "name": "what"}
+    last: list[Step] = [Expect(method="tools/call"), Answer(result={"content": [link]}), Exit()]
+    async with ready({"a": replace(scripted(*last), restart="never")}) as hub:
+        assert (await hub.call_tool("a__t")).result.links  # looked at in vain: it is gone
+        assert hub.states["a"].status is ServerStatus.LOST
+
+
+async def test_a_server_that_does_not_list_its_tools_holds_up_no_call_to_another() -> None:
+    mute = ServerConfig(command=tuple(command([Handshake(), Hang()])), mode="legacy")
+    async with hub_of({"mute": mute, "live": mortal("live")}) as hub:
+        await hub.connect_all()
+        with trio.fail_after(10):
+            assert (await hub.call_tool("live__greet")).result.text == "I am live"
+            assert (await hub.call_tool(("live", "greet"))).result.text == "I am live"
+        assert hub.states["mute"].tools is None
 
 
 async def test_a_server_over_http_that_is_gone_is_lost_to_the_call_that_misses_it() -> None:

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import ListToolsResult, Tool
 
 from playhead.client.hub import Hub, open_hub
-from playhead.client.hub_state import HubEvent, ServerStateChanged, ServerStatus, ToolsChanged
+from playhead.client.hub_state import HubEvent, ServerState, ServerStateChanged, ServerStatus, ToolsChanged
 from playhead.config.servers import ServerConfig
 from playhead.config.tools import ToolConfigs, ToolConfigSources, create_dynamic_config, create_tool_config
 from playhead.errors import (
@@ -213,6 +214,29 @@ def _legacy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub_server, "connect", partial(connect, mode="legacy"))
 
 
+async def test_a_server_whose_tools_change_without_end_is_asked_once_a_second(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mcp.server import Server, ServerRequestContext
+    from mcp_types import PaginatedRequestParams
+
+    listings = 0
+
+    async def list_tools(
+        context: ServerRequestContext[Any], params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        nonlocal listings
+        listings += 1
+        if listings < 100:
+            await context.session.send_tool_list_changed()
+        return ListToolsResult(tools=[])
+
+    _legacy(monkeypatch)
+    async with connected({"a": Server("a", on_list_tools=list_tools)}):
+        await trio.sleep(10)
+        assert 10 <= listings <= 12
+
+
 @pytest.mark.requirement("CF-13")
 async def test_configurations_are_read_again_on_demand_and_a_slip_keeps_the_old_ones(tmp_path: Path) -> None:
     file = tmp_path / "tools.toml"
@@ -324,6 +348,24 @@ async def test_a_hub_that_was_left_says_so() -> None:
     for use in (hub.connect_to_server("a"), hub.connect_all(), hub.call_tool(tool)):
         with pytest.raises(ClosedError):
             await use
+
+
+async def test_a_hub_that_is_left_connects_to_nobody_any_more() -> None:
+    states: list[ServerState] = []
+    waiting = trio.Event()
+
+    async def come_back(hub: Hub) -> None:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await hub.disconnect_from_server("a")
+        waiting.set()
+        states.append(await hub.connect_to_server("a"))
+
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery, connected({"a": greeter(), "b": greeter()}) as hub:
+            nursery.start_soon(come_back, hub)
+            await waiting.wait()
+    assert [state.status for state in states] == [ServerStatus.DISCONNECTED]
 
 
 async def test_an_error_inside_leaves_as_it_is() -> None:

@@ -11,7 +11,7 @@ catalog (hub_tools.py), made anew when a list changes. What is done with a resul
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -213,18 +213,7 @@ class Hub:
         its tools is among `Discovery.failed`; the others are not held up. Raises nothing of a server's.
         """
         await self.initialize()
-        failed: dict[str, str] = {}
-
-        async def discover(server: HubServer) -> None:
-            try:
-                await server.list_tools()
-            except PlayheadError as error:
-                failed[server.name] = str(error)
-
-        async with trio.open_nursery() as nursery:
-            for server in self._servers.values():
-                if server.session is not None:
-                    nursery.start_soon(discover, server)
+        failed = await self._list(server for server in self._servers.values() if server.session is not None)
         configured = sum(tool.resolution.config is not None for tool in self.tools)
         return Discovery(tools=self.tools, configured=configured, failed=MappingProxyType(failed))
 
@@ -240,9 +229,8 @@ class Hub:
         found = self._catalog.find(what)
         if found is not None:
             return found
-        for name, server in self._servers.items():
-            is_its = what.startswith(create_tool_id(name, "")) if isinstance(what, str) else what[0] == name
-            if is_its:
+        for server in self._servers.values():
+            if _may_be_of(server, what):
                 server.live_session()
         raise self._catalog.unknown(what)
 
@@ -258,9 +246,10 @@ class Hub:
         """Call a tool on the server it belongs to, and process what it answers.
 
         `tool` as for `resolve`; servers that are connected and whose tools weren't listed yet are asked
-        first. `override` is this call's own configuration; `timeout` and `on_progress` as in
-        `Session.call_tool`. Raises what `resolve` and `Session.call_tool` do, and nothing of what happens
-        after the answer: that is told in the result.
+        first, the one that its id begins with before all others. `override` is this call's own
+        configuration; `timeout` and `on_progress` as in `Session.call_tool`. Raises what `resolve` and
+        `Session.call_tool` do, and nothing of what happens after the
+        answer: that is told in the result.
         """
         if not isinstance(tool, HubTool):
             tool = await self._find(tool)
@@ -313,11 +302,29 @@ class Hub:
         )
 
     async def _find(self, what: str | ToolKey) -> HubTool:
-        if self._catalog.find(what) is None and any(
-            server.session is not None and server.tools is None for server in self._servers.values()
-        ):
-            await self.discover_and_register_all_tools()
+        unlisted = [
+            server for server in self._servers.values() if server.session is not None and server.tools is None
+        ]
+        # The server that it is of by its name first: none that is slow holds up the calls to another.
+        for asked in ([server for server in unlisted if _may_be_of(server, what)], unlisted):
+            if self._catalog.find(what) is None:
+                await self._list(asked)
         return self.resolve(what)
+
+    async def _list(self, servers: Iterable[HubServer]) -> dict[str, str]:
+        """List the tools of `servers` at once; those that can't, and why."""
+        failed: dict[str, str] = {}
+
+        async def discover(server: HubServer) -> None:
+            try:
+                await server.list_tools()
+            except PlayheadError as error:
+                failed[server.name] = str(error)
+
+        async with trio.open_nursery() as nursery:
+            for server in servers:
+                nursery.start_soon(discover, server)
+        return failed
 
     # --- inside ------------------------------------------------------------------------------------
 
@@ -342,5 +349,12 @@ class Hub:
         """Begin to leave every server; the context's end waits for them."""
         self._closed = True
         for server in self._servers.values():
-            server.leave()
+            server.close()
         self._events.close()
+
+
+def _may_be_of(server: HubServer, what: str | ToolKey) -> bool:
+    """Whether a tool that is meant by `what` can be of `server`; of no other, where a pair means it."""
+    if isinstance(what, str):
+        return what.startswith(create_tool_id(server.name, ""))
+    return what[0] == server.name

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import trio
 from mcp.server import Server
@@ -26,6 +26,10 @@ from playhead.limits import Limits
 from playhead.results.policy import Policy
 
 HubTarget = ServerConfig | Server[Any] | MCPServer
+
+RELIST_SECONDS: Final = 1.0
+"""Between two listings that the server's word of a change asked for. One that says so without end costs a
+listing a second, and not all that there is."""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +71,9 @@ class HubServer:
         self._status = ServerStatus.DISCONNECTED
         self._reason = "not connected yet"
         self._visit: _Visit | None = None
+        self._closed = False
+        self._dead = False
+        """Whether the connection has ended, and there is no other yet."""
         self._listing = trio.Lock()
         self.session: Session | None = None
         self.tools: tuple[Tool, ...] | None = None
@@ -94,6 +101,8 @@ class HubServer:
             self._visit.leave.is_set() or self._status in (ServerStatus.LOST, ServerStatus.FAILED)
         ):
             await self.disconnect()
+        if self._closed:
+            return self.state  # nobody would tell a new visit to leave
         if self._visit is None:
             self._visit = _Visit()
             self._set(ServerStatus.CONNECTING, "connecting")
@@ -108,6 +117,11 @@ class HubServer:
             visit.leave.set()
             if not visit.settled.is_set():
                 visit.scope.cancel()
+
+    def close(self) -> None:
+        """Begin to disconnect, for good: nobody connects any more. Idempotent."""
+        self._closed = True
+        self.leave()
 
     async def disconnect(self) -> None:
         """Disconnect and wait until the server's process is gone."""
@@ -133,7 +147,7 @@ class HubServer:
         except PlayheadError as error:
             status, reason = ServerStatus.FAILED, str(error)
         finally:
-            self.session, self._visit = None, None
+            self.session, self._visit, self._dead = None, None, False
             had_tools, self.tools = self.tools is not None, None
             self._set(status, reason)
             if had_tools:
@@ -150,17 +164,21 @@ class HubServer:
         """A server's process that ends is noticed when it does, not by the next call."""
         while True:
             why = await session.wait_lost()
+            self._dead = True
             self._set(ServerStatus.LOST, f"the connection ended: {why}" if why else "the connection ended")
             await session.wait_live()
+            self._dead = False
             self.note_reached()
             await self._list_again()
 
     async def _follow(self, session: Session) -> None:
         async for _change in session.tool_list_changes():
             await self._list_again()
+            await trio.sleep(RELIST_SECONDS)  # what changes meanwhile waits in the channel
 
     async def _list_again(self) -> None:
-        if self.tools is not None:
+        # Also while the first listing is under way: its earlier pages may be old already.
+        if self.tools is not None or self._listing.locked():
             try:
                 await self.list_tools()
             except PlayheadError as error:
@@ -206,6 +224,6 @@ class HubServer:
             self._set(ServerStatus.LOST, str(error))
 
     def note_reached(self) -> None:
-        """A request was answered."""
-        if self._status is ServerStatus.LOST:
+        """A request was answered. One that a process answered before it ended tells nothing any more."""
+        if self._status is ServerStatus.LOST and not self._dead:
             self._set(ServerStatus.CONNECTED)

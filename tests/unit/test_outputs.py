@@ -12,8 +12,10 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from mcp_types import TextContent
 
 from playhead.config.outputs import OutputStore, SavedOutput, content_of, default_output_folder
+from playhead.config.outputs.content import JSON_CHARS
 from playhead.config.outputs.folder import ToolFolder
 from playhead.content import parse_block
 from playhead.errors import Base64Error, ClosedError, LimitError, UsageError
@@ -392,3 +394,10 @@ def test_processes_that_save_and_remove_the_same_content_lose_nothing(tmp_path: 
     assert listing.problems == ()
     assert len(listing.outputs) == 3 * (20 + 10)
     assert not list((tmp_path / "a__b").glob(".*"))
+
+
+@pytest.mark.parametrize(("more", "mime_type"), [(0, "application/json"), (1, "text/plain")])
+def test_a_text_too_long_to_be_looked_at_for_json_is_kept_as_text(more: int, mime_type: str) -> None:
+    content = content_of(TextContent(type="text", text="[" + " " * (JSON_CHARS - 2 + more) + "]"))
+    assert content is not None
+    assert content.mime_type == mime_type

@@ -20,10 +20,12 @@ from playhead._core import decode_base64
 from playhead.content import UnknownBlock
 from playhead.content.blocks import TypedContent
 from playhead.errors import LimitError
-from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.limits import DEFAULT_LIMITS, MIB, Limits
 
 TEXT: Final = "text/plain"
 JSON: Final = "application/json"
+JSON_CHARS: Final = 4 * MIB
+"""The longest text that is looked at for JSON: one of `[],[],…` takes 23 times its size as Python's lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +40,8 @@ class Content:
 def content_of(content: TypedContent | UnknownBlock, *, limits: Limits = DEFAULT_LIMITS) -> Content | None:
     """The bytes of a block; None for a link (it is read, or teed while it plays) and an unknown block.
 
-    Text that is a JSON object or list is saved as JSON. Raises `LimitError` before decoding more than
-    `Limits.block_bytes`, `Base64Error` for what is no base64.
+    Text that is a JSON object or list, of at most `JSON_CHARS` (4 Mi), is saved as JSON. Raises
+    `LimitError` before decoding more than `Limits.block_bytes`, `Base64Error` for what is no base64.
     """
     match content:
         case TextContent(text=text):
@@ -72,7 +74,7 @@ def decoded(text: str, *, limits: Limits) -> bytes:
 
 
 def _is_json(text: str) -> bool:
-    if not text.lstrip().startswith(("{", "[")):
+    if len(text) > JSON_CHARS or not text.lstrip().startswith(("{", "[")):
         return False
     try:
         json.loads(text)

@@ -18,7 +18,7 @@ from playhead.client.hub import Hub, open_hub
 from playhead.client.processing import DELIVERED
 from playhead.client.tee import Saved, TeeMedia
 from playhead.config.examples import transcript
-from playhead.config.outputs import OutputStore
+from playhead.config.outputs import OutputStore, SavedOutput
 from playhead.config.tools import (
     HandlerReference,
     ToolConfig,
@@ -233,6 +233,49 @@ async def test_a_link_is_saved_while_it_is_read(tmp_path: Path) -> None:
         outcome = await link.saved()
         assert isinstance(outcome, Saved)
         assert outcome.output.path.read_bytes() == SOUND
+
+
+async def test_cancelling_ends_the_saving_of_many_blocks_between_two_of_them(tmp_path: Path) -> None:
+    class Cancelling(OutputStore):
+        def save(self, *args: Any, **settings: Any) -> SavedOutput:
+            trio.from_thread.run_sync(scope.cancel)
+            return super().save(*args, **settings)
+
+    server: MCPServer = MCPServer("many", log_level="CRITICAL")
+
+    @server.tool(structured_output=False)
+    async def words() -> list[str]:
+        return ["one", "two", "three"]
+
+    store = Cancelling(tmp_path)
+    configs = ToolConfigs([config("words")])
+    async with open_hub({"s": server}, tool_configs=configs, outputs=store) as hub:
+        await hub.connect_all()
+        with trio.CancelScope() as scope:
+            await hub.call_tool("s__words")
+    assert scope.cancelled_caught
+    listing = store.list()
+    assert [output.path.read_text() for output in listing.outputs] == ["one"]
+    assert not listing.problems
+
+
+async def test_the_record_holds_the_arguments_of_the_call_whoever_changes_them_later(tmp_path: Path) -> None:
+    def change(content: ToolContent) -> ToolResponse:
+        content.arguments["of"].append("the handler's")
+        return ToolResponse("", "")
+
+    async with hub_with(tmp_path, config("media", response_handler=change)) as hub:
+        arguments = {"of": ["the call"]}
+        done = await hub.call_tool("s__media", arguments)
+        arguments["of"].append("the next call")
+        assert [output.arguments for output in done.saved] == [{"of": ["the call"]}] * len(done.saved)
+        (song,) = (item for item in done.media if isinstance(item, TeeMedia))
+        async with song.open() as reader:
+            while await trio.to_thread.run_sync(reader.readinto, bytearray(1024)):
+                pass
+        saved = await song.saved()
+    assert isinstance(saved, Saved)
+    assert saved.output.arguments == {"of": ["the call"]}
 
 
 async def test_a_block_that_cant_be_saved_keeps_no_other_from_the_disk(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ it and nothing is saved, and the model is told of it whatever is configured.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -81,7 +82,9 @@ async def process(
     outputs: OutputStore,
     limits: Limits,
 ) -> ProcessedResult:
-    """See `Hub.process_tool_response`."""
+    """See `Hub.process_tool_response`. Cancelled: what was saved by then stays, each file whole."""
+    # A stream is saved when it plays, and the caller may use its mapping for the next call before.
+    called_with = None if arguments is None else deepcopy(dict(arguments))
     config = None if result.is_error else resolution.config
     response: ToolResponse | None = None
     handler_error: HandlerError | ConfigError | None = None
@@ -89,7 +92,7 @@ async def process(
         content = ToolContent(
             server=resolution.server,
             tool=tool,
-            arguments=dict(arguments or {}),
+            arguments=deepcopy(called_with or {}),
             blocks=result.blocks,
             raw=result.raw,
             is_error=result.is_error,
@@ -103,7 +106,7 @@ async def process(
     saving_error: PlayheadError | None = None
     media: tuple[Media, ...] = result.media
     if config is not None and config.save_output:
-        saving = _Saving(outputs, resolution.tool_id, arguments, config)
+        saving = _Saving(outputs, resolution.tool_id, called_with, config)
         saved, saving_error = await trio.to_thread.run_sync(saving.save_all, result.plan, limits)
         media = tuple(saving.teed(item) if isinstance(item, ResourceMedia) else item for item in media)
 
@@ -200,10 +203,12 @@ class _Saving:
 
     def save_all(self, plan: Plan, limits: Limits) -> tuple[tuple[SavedOutput, ...], PlayheadError | None]:
         """What could be saved, and the first reason where something could not. A block whose base64 is broken
-        keeps no other from the disk; a disk that refuses one refuses the rest."""
+        keeps no other from the disk; a disk that refuses one refuses the rest. In a thread of trio's, which a
+        cancellation ends between two files: ten thousand blocks take minutes."""
         saved: list[SavedOutput] = []
         failed: PlayheadError | None = None
         for part in _parts(plan.dispositions):
+            trio.from_thread.check_cancelled()
             try:
                 saved += self._save(part, limits)
             except SavingError as error:

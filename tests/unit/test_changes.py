@@ -91,6 +91,8 @@ async def test_a_channel_that_was_closed_is_forgotten_and_the_others_end_with_th
         await left.aclose()
         await grown(session, kept)
     assert [item async for item in kept] in ([], [None])
+    with trio.fail_after(5):
+        assert [item async for item in session.tool_list_changes()] == []
 
 
 async def test_nobody_asks_for_word_that_nobody_wants() -> None:

@@ -345,6 +345,8 @@ async def test_tools_of_a_server_that_was_left_go_away_and_come_back_with_it() -
 async def test_a_hub_that_was_left_says_so() -> None:
     async with connected({"a": greeter()}) as hub:
         tool = hub.tools[0]
+    with trio.fail_after(5):
+        assert [event async for event in hub.events()] == []
     for use in (hub.connect_to_server("a"), hub.connect_all(), hub.call_tool(tool)):
         with pytest.raises(ClosedError):
             await use

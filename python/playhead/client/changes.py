@@ -38,11 +38,16 @@ class ToolChanges:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._wanted = trio.Event()
+        self._closed = False
         self._listeners: set[trio.MemorySendChannel[None]] = set()
 
     def subscribe(self) -> trio.MemoryReceiveChannel[None]:
-        """A channel of one place: what comes while an item waits in it is that item."""
+        """A channel of one place: what comes while an item waits in it is that item. After `close` it
+        is at its end."""
         send, receive = trio.open_memory_channel[None](1)
+        if self._closed:
+            send.close()
+            return receive
         self._listeners.add(send)
         self._wanted.set()
         return receive
@@ -64,6 +69,7 @@ class ToolChanges:
 
     def close(self) -> None:
         """End the channels: readers take what is waiting, then come to the end. Idempotent."""
+        self._closed = True
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()

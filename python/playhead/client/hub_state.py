@@ -63,9 +63,13 @@ class EventBoard:
 
     def __init__(self) -> None:
         self._readers: list[tuple[trio.MemorySendChannel[HubEvent], trio.MemoryReceiveChannel[HubEvent]]] = []
+        self._closed = False
 
     def subscribe(self) -> trio.MemoryReceiveChannel[HubEvent]:
         send, receive = trio.open_memory_channel[HubEvent](EVENTS_KEPT)
+        if self._closed:
+            send.close()
+            return receive
         # A second end, to drop the oldest with.
         self._readers.append((send, receive.clone()))
         return receive
@@ -86,6 +90,7 @@ class EventBoard:
 
     def close(self) -> None:
         """Readers take what is waiting, then come to the end."""
+        self._closed = True
         for send, drop in self._readers:
             send.close()
             drop.close()

@@ -93,7 +93,7 @@ TEN_MB = 10_000_000
         "data:" * (TEN_MB // 5),
         ("A" * 59 + " ") * (TEN_MB // 60),
         '"data' + "\\" * TEN_MB,
-        "\n" * TEN_MB,
+        "a" + "\n" * TEN_MB,
     ],
     ids=["one word", "words", "empty", "members", "a string", "data:", "short runs", "backslashes", "lines"],
 )

@@ -32,6 +32,12 @@ def test_text_is_as_it_came() -> None:
     assert text({"type": "text", "text": "a\n\tb  é\n"}) == "a\n\tb  é\n"
 
 
+@pytest.mark.parametrize("blank", [["", ""], ["  \n"], [""]])
+def test_blank_text_is_no_content(blank: list[str]) -> None:
+    said = text(*({"type": "text", "text": each} for each in blank))
+    assert said == "[the tool answered without content]"
+
+
 @pytest.mark.requirement("TR-49")
 @pytest.mark.parametrize(
     ("block", "line"),

@@ -50,7 +50,7 @@ class ModelText:
 def text_for_model(
     plan: Plan, *, limit_chars: int, handle: str | None = None, playing: bool = True
 ) -> ModelText:
-    """`plan` as text for the model; never empty.
+    """`plan` as text for the model; never empty or blank.
 
     Args:
         plan: What `classify` gave.
@@ -64,7 +64,10 @@ def text_for_model(
     lines = [line for each in plan.dispositions for line in _lines(each, playing=playing)]
     if plan.is_error and not any(isinstance(each, SendText | Respond) for each in plan.dispositions):
         lines.insert(0, "Error: the tool failed and gave no reason")
-    whole = "\n".join(lines) or "[the tool answered without content]"
+    # Blank text counts as none: some providers refuse a message without a visible character.
+    whole = "\n".join(lines)
+    if not whole.strip():
+        whole = "[the tool answered without content]"
     if len(whole) <= limit_chars:
         return ModelText(text=whole, whole=whole, cut=False)
     return ModelText(text=_cut(whole, limit_chars, handle), whole=whole, cut=True)

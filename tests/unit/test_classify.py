@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 from mcp_types import ImageContent, ResourceLink
 
-from playhead.content import Block, TypedContent, parse_block
+from playhead.content import ABSENT, Block, TypedContent, parse_block
 from playhead.limits import DEFAULT_LIMITS
 from playhead.results.classify import STRUCTURED_INDEX, classify
 from playhead.results.plan import (
@@ -366,6 +366,10 @@ def test_structured_content_goes_to_the_model_where_no_block_gives_it_text() -> 
 @pytest.mark.parametrize("block", [TEXT, EMBEDDED, said(ACTION)], ids=["text", "embedded", "response"])
 def test_structured_content_is_not_repeated_beside_text(block: dict[str, Any]) -> None:
     assert len(plan(block, structured={"a": 1}).dispositions) == 1
+
+
+def test_what_playhead_calls_absent_is_no_structured_content() -> None:
+    assert classify([], is_error=False, structured=ABSENT).dispositions == ()
 
 
 def test_structured_content_that_json_cannot_hold_is_a_finding() -> None:

@@ -23,7 +23,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from playhead.content import Block
+from playhead.content import ABSENT, Block
 from playhead.content.blocks import UnknownBlock
 from playhead.content.findings import Finding, kind_of
 from playhead.errors import ResponseError
@@ -35,15 +35,6 @@ from playhead.results.recognition import recognise
 from playhead.results.responses import DEFAULT_REGISTRY, ResponseRegistry, StructuredResponse
 from playhead.results.turn import decide
 
-
-class Absent:
-    """The type of `ABSENT`."""
-
-    __slots__ = ()
-
-
-ABSENT: Final = Absent()
-"""No `structuredContent`; null is a value."""
 STRUCTURED_INDEX: Final = -1
 """The index of the disposition of `structuredContent`."""
 _NOTHING: Final[Mapping[int, bool]] = MappingProxyType({})
@@ -64,7 +55,8 @@ def classify(
     Args:
         blocks: Of the result, in order (`playhead.content.parse_blocks`).
         is_error: The result's `isError`.
-        structured: Its `structuredContent`; goes to the model as compact JSON where no block gives it text.
+        structured: Its `structuredContent`, `playhead.content.ABSENT` where it has none (null is a value);
+            goes to the model as compact JSON where no block gives it text.
         policy: What is trusted and what ends the turn.
         registry: Which types of structured response there are.
         sniffed: Whether a link's first bytes are sound, by block index: what was found out about the links in
@@ -93,9 +85,7 @@ def classify(
                 dispositions.append(_respond(index, block, response, maker))
                 continue
         dispositions.append(maker.part(index, block, content))
-    if not isinstance(structured, Absent) and not any(
-        isinstance(each, SendText | Respond) for each in dispositions
-    ):
+    if structured is not ABSENT and not any(isinstance(each, SendText | Respond) for each in dispositions):
         dispositions.append(_structured(structured, maker))
     return Plan(
         dispositions=tuple(dispositions),

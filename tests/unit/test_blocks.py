@@ -8,6 +8,19 @@ from mcp_types import AudioContent, EmbeddedResource, ResourceLink, TextContent
 from playhead.content import UnknownBlock, parse_block
 
 
+@pytest.mark.parametrize("wrong", [{"annotations": {"audience": [0] * 200}}, {"icons": [0] * 200}])
+def test_a_block_with_a_flood_of_wrong_values_is_that_block_with_one_finding(
+    wrong: dict[str, object],
+) -> None:
+    raw = {"type": "resource_link", "uri": "x://y", "name": "n"} | wrong
+    block = parse_block(raw)
+    assert block.raw is raw
+    assert block.content == parse_block({"type": "resource_link", "uri": "x://y", "name": "n"}).content
+    assert [(each.path, each.came) for each in block.findings] == [
+        ("$", "200; annotations and icons are left out")
+    ]
+
+
 @pytest.mark.requirement("TR-03")
 def test_a_link_without_a_name_is_a_link_with_a_finding() -> None:
     block = parse_block({"type": "resource_link", "uri": "x:song"})

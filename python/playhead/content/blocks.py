@@ -26,7 +26,7 @@ from mcp_types import (
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from playhead.content.findings import Finding, kind_of, step
+from playhead.content.findings import MAX_FINDINGS, Finding, kind_of, step
 from playhead.errors import LimitError, ProtocolError
 from playhead.limits import Limits
 
@@ -48,6 +48,8 @@ _NEEDED: Final[Mapping[str, frozenset[str]]] = {
     "resource": frozenset({"type", "resource"}),
 }
 """What a block can't be understood without."""
+_LISTS: Final = ("annotations", "icons")
+"""The fields that hold lists of checked values; nobody needs them to understand a block."""
 
 MOST_BYTES: Final = 2**53 - 1
 """The greatest size of a link: whole numbers above it are not the same in every JSON parser (RFC 8259, 6)."""
@@ -99,6 +101,13 @@ def _mended(kind: str, model: type[TypedContent], raw: Mapping[str, Any], error:
     """The block without its wrong fields."""
     kept = dict(raw)
     findings: tuple[Finding, ...] = ()
+    if (count := error.error_count()) > MAX_FINDINGS:
+        # Only lists have so many faults. To name them all takes seconds for a message full of them.
+        fewer = {key: value for key, value in raw.items() if key not in _LISTS}
+        expected = f"at most {MAX_FINDINGS} wrong values in one block"
+        many = Finding(path="$", expected=expected, came=f"{count}; {' and '.join(_LISTS)} are left out")
+        rest = parse_block(fewer)
+        return Block(raw=raw, content=rest.content, findings=(many, *rest.findings))
     if kind == "resource" and isinstance(contents := raw.get("resource"), dict):
         kept["resource"], findings = _mended_contents(contents)
     inside = bool(findings)

@@ -130,6 +130,14 @@ async def test_of_an_error_result_nothing_plays_and_everything_can_be_opened() -
     assert result.turn.decision == "continue"
 
 
+async def test_a_link_that_holds_its_sound_itself_is_bytes_and_not_read_from_the_server() -> None:
+    uri = f"data:audio/wav;base64,{encoded(WAVE)}"
+    result = await answered({"type": "resource_link", "uri": uri, "name": "Dawn"})
+    (sound,) = result.media
+    assert isinstance(sound, BytesMedia)
+    assert (sound.title, sound.size_bytes) == ("Dawn", len(WAVE))
+
+
 async def test_an_error_response_is_among_the_errors() -> None:
     fields = {"type": "error", "success": False, "timestamp": 1, "tool_name": "x", "error": "no such song"}
     result = await answered({"type": "text", "text": "fine"}, {"type": "text", "text": json.dumps(fields)})

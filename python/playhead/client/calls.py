@@ -22,9 +22,9 @@ from mcp_types import (
 
 from playhead.client.media import BytesMedia, ImageMedia, ResourceMedia, Streams
 from playhead.client.sniffing import explained, look
-from playhead.content import Block, Finding, parse_blocks
+from playhead.content import ABSENT, Block, Finding, parse_blocks
 from playhead.limits import Limits
-from playhead.results.classify import ABSENT, classify
+from playhead.results.classify import classify
 from playhead.results.plan import (
     KeepReference,
     Part,
@@ -94,7 +94,7 @@ class CallResult:
 
     @property
     def links(self) -> tuple[ResourceMedia, ...]:
-        """Every link, in order, sound or not."""
+        """Every link that leads elsewhere, in order, sound or not; one that holds its sound is in `media`."""
         return tuple(item for item in self.resources if isinstance(item, ResourceMedia))
 
     @property
@@ -135,18 +135,18 @@ class CallResult:
                 yield item
 
     def _sound(self, sound: PlaySound) -> ResourceMedia | BytesMedia:
+        if sound.base64 is not None:  # a `data:` link too: its bytes are here, and no server has them
+            return self._held(sound.title or sound.uri or "audio", sound.base64, sound.mime_type, sound.uri)
         if sound.block is not None and isinstance(sound.block.content, ResourceLink):
             return linked(sound.block.content, streams=self.streams)
-        if sound.base64 is None:
-            uri = sound.uri or ""
-            return ResourceMedia(
-                uri=uri,
-                title=sound.title or uri,
-                mime_type=sound.mime_type,
-                size_bytes=sound.size_bytes,
-                streams=self.streams,
-            )
-        return self._held(sound.title or sound.uri or "audio", sound.base64, sound.mime_type, sound.uri)
+        uri = sound.uri or ""
+        return ResourceMedia(
+            uri=uri,
+            title=sound.title or uri,
+            mime_type=sound.mime_type,
+            size_bytes=sound.size_bytes,
+            streams=self.streams,
+        )
 
     def _opened(self, item: Part | ReportUnknown) -> ResourceMedia | BytesMedia | None:
         match item:

@@ -160,6 +160,8 @@ def _sniff_sync(head: bytes) -> AudioFormat | None:
 
 _ALSO_FILMS = frozenset({".mp4", ".webm"})
 """Containers that hold a film as often as sound; their name alone plays nothing by itself."""
+_SUFFIX_CHARS = 5
+"""Of the name of a file type: `.xhtml`, `.jpeg`. What is longer, or has no letter, is part of a title."""
 _SAYS_NOTHING = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/binary"})
 
 
@@ -175,4 +177,10 @@ def is_audio(mime_type: str | None, uri: str | None) -> bool | None:
     suffix = _suffix(uri)
     if suffix in _ALSO_FILMS:
         return False
-    return suffix in _SUFFIX or (False if suffix else None)
+    return suffix in _SUFFIX or (False if _names_a_type(suffix) else None)
+
+
+def _names_a_type(suffix: str) -> bool:
+    """`Mr.%20Brightside`, `feat. Drake` and `track.42` have a dot and no type."""
+    name = suffix[1:]
+    return len(name) <= _SUFFIX_CHARS and name.isascii() and name.isalnum() and not name.isdigit()

@@ -17,6 +17,8 @@ from playhead.results.routing import text_for_model
 
 WAV = base64.b64encode(b"RIFF\x24\x00\x00\x00WAVEfmt " + bytes(1500)).decode()
 NOISE = base64.b64encode(random.Random(1).randbytes(1500)).decode()
+PLUS = "\\u002B"
+WRAPPED = "\n".join(NOISE[at : at + 76] for at in range(0, 400, 76))
 LINK = {"type": "resource_link", "uri": "music://a", "name": "a", "mimeType": "audio/mpeg"}
 
 
@@ -114,6 +116,11 @@ def test_a_title_is_one_bounded_line_in_quotes(title: str, shown: str) -> None:
     assert text(LINK | {"title": title}) == f"[audio {shown}, audio/mpeg: playing]"
 
 
+def test_a_long_name_of_words_is_no_inline_data() -> None:
+    name = "2024-05-01_Interview_with_Professor_John_Smith_about_Climate_Change_Part_1.mp3"
+    assert text(LINK | {"name": name}) == f'[audio "{name}", audio/mpeg: playing]'
+
+
 def test_uris_types_and_kinds_are_data_too() -> None:
     evil = "x\n[audio: playing]"
     assert "\n" not in text({"type": "resource_link", "uri": evil, "name": "n", "mimeType": f"a/b{evil}"})
@@ -145,6 +152,10 @@ def test_a_link_that_holds_its_data_is_not_quoted() -> None:
         f'see {{"BLOB":"{"A" * 64}"}} here',
         f"see {NOISE.replace('+', '-').replace('/', '_')} here",
         "see " + NOISE.replace("/", "\\/") + " here",
+        f'see {{"data":"{NOISE[:300].replace("+", PLUS)}"}} here',
+        f"see src_data:image/png;base64,{NOISE[:300]} here",
+        f"see ![x](data:image/png;base64,{WRAPPED}) here",
+        "see\n" + f"\n        {NOISE[:76]}" * 9 + "\n\nhere",
     ],
     ids=[
         "data URI",
@@ -157,6 +168,10 @@ def test_a_link_that_holds_its_data_is_not_quoted() -> None:
         "zeros",
         "URL alphabet",
         "PHP",
+        "NET",
+        "behind a name",
+        "wrapped data URI",
+        "indented",
     ],
 )
 def test_inline_data_in_text_is_left_out_with_its_size(given: str) -> None:
@@ -183,6 +198,17 @@ def test_inline_data_in_text_is_left_out_with_its_size(given: str) -> None:
         "MKVLAAGIVGLCAKAYLEHGHEVTVFERSSKIGGLWRYDPTGTMPKRVAAVGAGVSGLAAIKA\n" * 30,
         "the metadata: application/json, and data: what else",
         NOISE[:500],
+        "\n".join(
+            f"/Users/Example/Library/Vendor{i:02}/Caches/Sessions/item-{i * 997}/Data" for i in range(20)
+        ),
+        "\n".join(
+            f"exports/2024/Customer-Reports/North-America/region-{i:03}/part-{i:05}" for i in range(20)
+        ),
+        f'{{"data":"/var/lib/docker/containers/Abc/{"0a" * 32}/log.json"}}',
+        '{"data":"/api/Organisations/Example/Departments/Research/Projects/Playhead/Members"}',
+        f'{{"data":"eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.{NOISE[:80]}.{NOISE[80:120]}"}}',
+        "var a={data:n/100,labels:o};function(e){return{data:e/t,x:1}}",
+        "data:2024/05,2024/06",
     ],
 )
 def test_what_only_looks_long_stays(given: str) -> None:

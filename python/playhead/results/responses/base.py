@@ -53,8 +53,10 @@ class StructuredResponse(ABC):
 
         Args:
             compat: Byte for byte as the reference system (Go's encoding/json) writes it: `<`, `>`, `&`,
-                U+2028 and U+2029 escaped, `metadata` sorted by key, empty optional values left out. Off by
-                default: every JSON parser reads both.
+                U+2028 and U+2029 escaped, `metadata` sorted by key, empty optional values left out. But for
+                floats, which are Python's (`1.0`, `1e-05`; Go has `1`, `0.00001`), half surrogates, which Go
+                can't hold, and keys inside `data` and `details`, which keep their order. Off by default:
+                every JSON parser reads both.
 
         Raises:
             UsageError: A field or an extra holds what JSON has no form for (yours).

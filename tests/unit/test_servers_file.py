@@ -170,3 +170,19 @@ def test_the_file_is_looked_for_here_and_then_in_the_users_folder(
     assert resolve_target("music", environment=environment).command == ("theirs",)
     written(tmp_path / "here", {"command": "ours"})
     assert resolve_target("music", environment=environment).command == ("ours",)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://host:port/?key=${TOKEN}",
+        "https://me:${TOKEN}@host:port/",
+        "https://me:${TOKEN}/x@host/",
+        "http:///?k=${TOKEN}",
+        "http://host\u0000/#${TOKEN}",
+    ],
+)
+def test_a_url_that_is_none_is_named_by_its_key_and_without_secrets(tmp_path: Path, url: str) -> None:
+    with pytest.raises(ConfigError, match=r"mcp\.json.*music\.url: ") as caught:
+        loaded(tmp_path, {"url": url})
+    assert "hush" not in str(caught.value)

@@ -146,9 +146,9 @@ def from_url(url: str) -> ServerConfig:
     try:
         place = httpx2.URL(url)
     except httpx2.InvalidURL as error:
-        raise ConfigError(f"{url!r} is not a URL ({error})") from None
+        raise ConfigError(f"{_shown(url)!r} is not a URL{'' if '@' in url else f' ({error})'}") from None
     if not place.host:
-        raise ConfigError(f"{url!r}: expected a host after http://, came none")
+        raise ConfigError(f"{_shown(url)!r}: expected a host after http://, came none")
     if place.port is not None and not 0 < place.port < 65536:
         raise ConfigError(f"{_place(url)}: expected a port from 1 to 65535, came {place.port}")
     return ServerConfig(name=_place(url), url=url)
@@ -182,7 +182,10 @@ def _server(name: str, entry: Fields, *, tokens: Path) -> ServerConfig:
             f"{entry.where}.transport: {kind!r} does not go with `{'url' if url else 'command'}`"
         )
     if url is not None:
-        from_url(url)
+        try:
+            from_url(url)
+        except ConfigError as error:
+            raise ConfigError(f"{entry.where}.url: {error}") from None
     headers = entry.texts("headers")
     auth = read_auth(entry.table("auth"), folder=tokens)
     if auth is not None and url is None:
@@ -242,6 +245,11 @@ def _server(name: str, entry: Fields, *, tokens: Path) -> ServerConfig:
         trust_structured=own.flag("trust_structured"),
         allow_origins=own.items("allow_origins") or (),
     )
+
+
+def _shown(url: str) -> str:
+    """What of a text that is no URL can be told: a user or a query may be a secret of the environment."""
+    return re.split(r"[?#]", re.sub(r"//.*@", "//", url))[0]
 
 
 def _place(url: str) -> str:

@@ -10,6 +10,7 @@ import os
 import stat
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mcp_types import TextContent
@@ -401,3 +402,10 @@ def test_a_text_too_long_to_be_looked_at_for_json_is_kept_as_text(more: int, mim
     content = content_of(TextContent(type="text", text="[" + " " * (JSON_CHARS - 2 + more) + "]"))
     assert content is not None
     assert content.mime_type == mime_type
+
+
+def test_a_tag_that_is_no_text_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    tags: Any = ["a", 1]
+    with pytest.raises(UsageError, match="tags: expected texts, came a int"):
+        OutputStore(tmp_path).save("a__b", {}, "x", tags=tags)
+    assert not list(tmp_path.iterdir())

@@ -388,3 +388,10 @@ def test_explain_tells_every_layer_and_marks_the_one_that_decided() -> None:
         "  dynamic home is listed",
         "  none    no handler, nothing saved, the classifier decides who gets the text",
     ]
+
+
+def test_metadata_that_holds_itself_is_a_slip_like_any_other() -> None:
+    endless: dict[str, Any] = {}
+    endless["x"] = [endless]
+    with pytest.raises(ConfigError, match="metadata: expected at most 64 levels"):
+        create_tool_config("a", "b", metadata=endless)

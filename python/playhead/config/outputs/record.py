@@ -68,7 +68,12 @@ def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Tags without repetition, in order. Raises `UsageError` for what is no list of texts."""
     if isinstance(tags, str):
         raise UsageError(f"tags: expected a list of texts, came the text {tags!r}; write [{tags!r}]")
-    return tuple(dict.fromkeys(tags))
+    found = tuple(dict.fromkeys(tags))
+    for tag in found:
+        came: object = tag
+        if not isinstance(came, str):
+            raise UsageError(f"tags: expected texts, came a {type(came).__name__}")
+    return found
 
 
 def check_time(time: datetime) -> datetime:

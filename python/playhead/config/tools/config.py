@@ -25,6 +25,8 @@ ResponseHandler = Callable[[ToolContent], ToolResponse | Awaitable[ToolResponse]
 SEPARATOR: Final = "__"
 WILDCARDS: Final = frozenset("*?")
 DECISIONS: Final[tuple[str, ...]] = get_args(Decision)
+METADATA_DEPTH: Final = 64
+"""Levels of lists and mappings in a configuration's metadata."""
 STOPPERS: Final[tuple[str, ...]] = get_args(Stopper)
 
 
@@ -289,20 +291,22 @@ def _check(config: ToolConfig | ToolOverride, where: str) -> None:
         raise ConfigError(f"{where}: metadata{problem}")
 
 
-def not_json(value: object, where: str = "") -> str | None:
+def not_json(value: object, where: str = "", depth: int = 0) -> str | None:
     """Where in `value` something stands that JSON can't hold, and what; None where it is all JSON."""
+    if depth > METADATA_DEPTH:
+        return f": expected at most {METADATA_DEPTH} levels, came more"  # or one that holds itself
     match value:
         case None | bool() | int() | str():
             return None
         case float():
             return None if math.isfinite(value) else f"{where}: expected a finite number, came {value}"
         case list() | tuple():
-            found = (not_json(item, f"{where}[{index}]") for index, item in enumerate(value))
+            found = (not_json(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value))
         case Mapping():
             for key in value:
                 if not isinstance(key, str):
                     return f"{where}: expected texts for keys, came {key!r}"
-            found = (not_json(item, f"{where}.{key}") for key, item in value.items())
+            found = (not_json(item, f"{where}.{key}", depth + 1) for key, item in value.items())
         case _:
             return f"{where}: expected what JSON can hold, came a {type(value).__name__}"
     return next((problem for problem in found if problem is not None), None)

@@ -83,6 +83,16 @@ async def test_a_server_that_dies_fails_what_waits_with_its_status_and_last_word
     assert transport.failure is error
 
 
+async def test_a_server_that_dies_is_noticed_although_its_child_holds_the_pipes() -> None:
+    server = peers.command([Handshake(), READ, Exit(status=7)])
+    transport = stdio_transport(["/bin/sh", "-c", 'sleep 600 & exec "$@"', "sh", *server])
+    with trio.fail_after(20):
+        async with session_over(transport) as session:
+            error = await error_of_read(session)
+    assert isinstance(error, ConnectionLostError)
+    assert "exit status 7" in str(error)
+
+
 async def test_a_server_that_closes_its_stdout_and_lives_on_fails_what_waits() -> None:
     async with session_over(scripted(READ, peers.CloseStdout(), AwaitEnd())) as session:
         error = await error_of_read(session)

@@ -216,3 +216,25 @@ def test_a_page_to_open_is_shown_whole_and_answered_without_content() -> None:
     question = question_of(params, server="s")
     assert (question.url, question.fields) == ("https://pay.example/?id=1", {})
     assert with_defaults(Reply(action="accept"), question).content == {}
+
+
+async def test_the_first_call_waits_until_the_servers_own_stream_is_settled() -> None:
+    called = trio.Event()
+    called_before: list[bool] = []
+
+    async def handle(exchange: Exchange) -> None:
+        called.set()
+        await exchange.result({"content": []})
+
+    async def greet(exchange: Exchange) -> bool:
+        if exchange.verb == "GET":
+            with trio.move_on_after(0.3):  # far less than the call would wait
+                await called.wait()
+            called_before.append(called.is_set())
+        return await server.handshake(exchange)
+
+    async with raw_http(handle, session="s") as server:
+        server.greet = greet
+        async with connect(server.url, mode="legacy", on_elicitation=likes_jazz) as session:
+            await session.call_tool("choose")
+    assert called_before == [False]

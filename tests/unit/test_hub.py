@@ -13,7 +13,9 @@ import trio
 import trio.testing
 from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import ListToolsResult, Tool
+from pydantic import BaseModel
 
+from playhead.client import Question, Reply
 from playhead.client.hub import Hub, open_hub
 from playhead.client.hub_state import HubEvent, ServerState, ServerStateChanged, ServerStatus, ToolsChanged
 from playhead.config.servers import ServerConfig
@@ -27,6 +29,10 @@ from playhead.errors import (
 )
 
 NO_SUCH = ServerConfig(command=("/nowhere/server",))
+
+
+class Taste(BaseModel):
+    genre: str
 
 
 def greeter(word: str = "hello", *extra: str) -> MCPServer:
@@ -425,3 +431,22 @@ async def test_a_tool_that_is_not_allowed_is_neither_offered_nor_called(tmp_path
         assert hub.states["s"].tools == 1
         with pytest.raises(UnknownToolError):
             await hub.call_tool("s__no")
+
+
+async def test_servers_of_a_hub_ask_the_user_through_it() -> None:
+    asked: list[str] = []
+
+    async def answer(question: Question) -> Reply:
+        asked.append(question.message)
+        return Reply(action="decline")
+
+    server: MCPServer = MCPServer("asks", log_level="CRITICAL")
+
+    @server.tool()
+    async def choose(context: Context) -> str:
+        return (await context.elicit("What do you like?", Taste)).action
+
+    async with open_hub({"asks": server}, on_elicitation=answer) as hub:
+        await hub.connect_all()
+        assert (await hub.call_tool("asks__choose")).text_for_model == "decline"
+    assert asked == ["What do you like?"]

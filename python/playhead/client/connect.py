@@ -71,7 +71,13 @@ async def connect(
     settings = resolved if isinstance(resolved, ServerConfig) else ServerConfig()
     mode = mode or settings.mode
     check_mode(mode)
-    opener = opener_for(resolved, limits=limits, auth=auth, show_url=show_url)
+    opener = opener_for(
+        resolved,
+        limits=limits,
+        auth=auth,
+        show_url=show_url,
+        hears_questions=on_elicitation is not None,
+    )
     changes = ToolChanges(limits)
     if settings.trust_structured is not None:
         policy = replace(policy, trust_structured=settings.trust_structured)

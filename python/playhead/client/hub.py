@@ -22,6 +22,7 @@ import trio
 from mcp.shared.dispatcher import ProgressFnT
 
 from playhead.client.calls import CallResult
+from playhead.client.elicitation import OnElicitation
 from playhead.client.groups import bare
 from playhead.client.hub_server import HubServer, HubTarget
 from playhead.client.hub_state import (
@@ -63,13 +64,14 @@ async def open_hub(
     limits: Limits = DEFAULT_LIMITS,
     policy: Policy = DEFAULT_POLICY,
     show_url: ShowUrl | None = None,
+    on_elicitation: OnElicitation | None = None,
 ) -> AsyncIterator[Hub]:
     """A hub for the servers of an `mcpServers` file (default: `./mcp.json`, then the user's), or for those of
     a mapping; nothing is connected yet.
 
     `names` takes some of them only. `tool_configs` are fixed ones, or where to read them (default: the file
     at the default place and the installed packages). `outputs` is where `save_output` saves (default: the
-    user's data folder). `limits` and `policy` hold for every server; `show_url` as for `connect`.
+    user's data folder). `limits` and `policy` hold for every server; `show_url` and `on_elicitation` (questions name their server) as for `connect`.
 
     Raises `ConfigError` for a servers file that can't be read or isn't understood, as a whole: a slip in one
     entry is the user's to mend, and half of what was meant would run without a word.
@@ -99,6 +101,7 @@ async def open_hub(
                 limits=limits,
                 policy=policy,
                 show_url=show_url,
+                on_elicitation=on_elicitation,
             )
             try:
                 yield hub
@@ -120,6 +123,7 @@ class Hub:
         limits: Limits,
         policy: Policy,
         show_url: ShowUrl | None,
+        on_elicitation: OnElicitation | None,
     ) -> None:
         self._limits = limits
         self._sources = tool_configs
@@ -140,6 +144,7 @@ class Hub:
                 limits=limits,
                 policy=policy,
                 show_url=show_url,
+                on_elicitation=on_elicitation,
                 changed=lambda state: self._events.tell(ServerStateChanged(state=state)),
                 listed=self._listed,
             )

@@ -17,6 +17,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp_types import Tool
 
 from playhead.client.connect import connect
+from playhead.client.elicitation import OnElicitation
 from playhead.client.hub_state import ServerState, ServerStatus
 from playhead.client.oauth import ShowUrl
 from playhead.client.session import Session
@@ -55,6 +56,7 @@ class HubServer:
         limits: Limits,
         policy: Policy,
         show_url: ShowUrl | None,
+        on_elicitation: OnElicitation | None,
         changed: Callable[[ServerState], None],
         listed: Callable[[HubServer], None],
     ) -> None:
@@ -66,6 +68,7 @@ class HubServer:
         self._limits = limits
         self._policy = policy
         self._show_url = show_url
+        self._on_elicitation = on_elicitation
         self._changed = changed
         self._listed = listed
         self._status = ServerStatus.DISCONNECTED
@@ -156,7 +159,13 @@ class HubServer:
             visit.over.set()
 
     def _connected(self) -> AbstractAsyncContextManager[Session]:
-        return connect(self._target, limits=self._limits, policy=self._policy, show_url=self._show_url)
+        return connect(
+            self._target,
+            limits=self._limits,
+            policy=self._policy,
+            show_url=self._show_url,
+            on_elicitation=self._on_elicitation,
+        )
 
     # --- while it is there -----------------------------------------------------------------------------
 

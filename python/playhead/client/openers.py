@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx2
@@ -54,6 +54,7 @@ class OverHttp:
     auth: httpx2.Auth | None
     verify: ssl.SSLContext | bool
     authorize: Callable[[], Awaitable[None]] | None = None
+    hears_questions: bool = False
 
     @property
     def server(self) -> str:
@@ -66,7 +67,12 @@ class OverHttp:
 
     def __call__(self, link: Link) -> Opened:
         assert self.config.url is not None
-        options = HttpOptions(headers=self.config.headers, auth=self.auth, verify=self.verify)
+        options = HttpOptions(
+            headers=self.config.headers,
+            auth=self.auth,
+            verify=self.verify,
+            hears_questions=self.hears_questions,
+        )
         return Opened(
             transport=http_transport(self.config.url, limits=self.limits, options=options, observer=link)
         )
@@ -112,12 +118,14 @@ def opener_for(
     limits: Limits,
     auth: httpx2.Auth | None,
     show_url: ShowUrl | None = None,
+    hears_questions: bool = False,
 ) -> Opener:
     """Raises `ConfigError` for TLS files that can't be used."""
     if not isinstance(target, ServerConfig):
         return InProcess(target)
     if target.url is not None:
-        return _over_http(target, target.url, limits=limits, auth=auth or target.auth, show_url=show_url)
+        opener = _over_http(target, target.url, limits=limits, auth=auth or target.auth, show_url=show_url)
+        return replace(opener, hears_questions=hears_questions)
     return OverStdio(target, limits)
 
 

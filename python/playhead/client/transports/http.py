@@ -51,6 +51,9 @@ CONNECTIONS: Final = 64
 """Reads in flight are at most 16; the rest is for hedges, cancellations and the server's own stream."""
 COURTESY_SECONDS: Final = 2.0
 """For what nobody waits for: a cancellation, the goodbye. A silent server must not hold up the close."""
+HEARING_SECONDS: Final = 1.0
+"""How long the first call waits for the server's own stream. It was asked for with the handshake, so that a
+server that has one has answered by then; one that answers only with its first event costs this, once."""
 ERROR_BODY_BYTES: Final = 64 * KIB
 
 
@@ -77,6 +80,9 @@ class HttpOptions:
     """Any `httpx2.Auth`: the SDK's OAuth providers are ones."""
     verify: ssl.SSLContext | bool = True
     """TLS: `False` accepts any certificate; a context carries own authorities and a client certificate."""
+    hears_questions: bool = False
+    """Whether the first call waits, `HEARING_SECONDS` at most, until the server's own stream is open. What a
+    server asks before that, it asks nobody: some drop it, and the call waits for an answer in vain."""
 
 
 @asynccontextmanager
@@ -156,6 +162,9 @@ class OneRequestClient(httpx2.AsyncClient):
         self._nursery = nursery
         self._query = query
         self._due: dict[RequestId, Due] = {}
+        self._hears_questions = options.hears_questions
+        self._hearing: trio.Event | None = None
+        """Set once the server's own stream is open, or known not to be; None where there will be none."""
 
     async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
         quiet(request, self._query)
@@ -170,6 +179,10 @@ class OneRequestClient(httpx2.AsyncClient):
             request.extensions = {**request.extensions, "timeout": _bounded(COURTESY_SECONDS * 5)}
         if request.method == "DELETE":
             request.extensions = {**request.extensions, "timeout": _bounded(COURTESY_SECONDS)}
+        if call.method == "tools/call" and self._hearing is not None:
+            with trio.move_on_after(HEARING_SECONDS):
+                await self._hearing.wait()
+            self._hearing.set()
         try:
             if call.request_id is not None:
                 return await self._answered(request, how, call, call.request_id)
@@ -180,6 +193,9 @@ class OneRequestClient(httpx2.AsyncClient):
                 response = await _read_off(response)
         except (httpx2.RequestError, OAuthFlowError, OSError, PlayheadError) as error:
             return self._failed(request, call, _as_ours(error, request))
+        finally:
+            if request.method == "GET" and self._hearing is not None:
+                self._hearing.set()
         return response
 
     async def _answered(
@@ -191,6 +207,9 @@ class OneRequestClient(httpx2.AsyncClient):
             with due.scope:
                 arriving = await super().send(request, **how)
                 self._observer.touch(request_id)
+                if call.method == "initialize" and "mcp-session-id" in arriving.headers:
+                    # The SDK asks for the server's own stream next, and only in a session.
+                    self._hearing = trio.Event() if self._hears_questions else None
                 response = await self._answer(arriving, call, request_id, due)
         finally:
             if due.body is None:

@@ -25,11 +25,12 @@ def test_servers_are_listed_with_their_states_in_80_columns(tmp_path: Path) -> N
     done = playhead("tools", "--all", "-v", "--config", path)
     assert done.code == 0, done.stderr
     lines = done.stdout.decode().splitlines()
-    assert lines[0].split(maxsplit=1)[1].rstrip() == "connected, 2 tools"
+    assert lines[0].split(maxsplit=1)[1] == "connected, 2 tools"
     assert lines[1].startswith("down    failed: cannot start the server")
     assert any(line.startswith("no-mcp  failed: ") for line in lines)
     assert any(line.startswith("music__set_volume") for line in lines)
     assert max(map(len, lines)) <= 80
+    assert [line for line in lines if line != line.rstrip()] == []
     assert b"\x1b" not in done.stdout
 
 

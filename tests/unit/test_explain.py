@@ -99,7 +99,7 @@ def test_for_a_person_it_is_a_page_of_80_columns_with_no_control_in_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(["explain", "home__musicPlayer"]) == 0
-    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    lines = capsys.readouterr().out.splitlines()
     assert lines == [
         "home__musicPlayer (tool musicPlayer of server home)",
         "the user gets the text; the model hears that it was delivered, its turn ends",
@@ -124,6 +124,14 @@ def test_for_a_person_it_is_a_page_of_80_columns_with_no_control_in_it(
         "  stops              nothing (exact)",
     ]
     assert max(len(line) for line in lines) <= 80
+
+
+def test_where_nothing_is_configured_nobody_is_said_to_keep_the_text_from_the_model(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert explained(capsys, "home__lamp")["values"]["send_result_to_ai"] == {"value": None, "layer": None}
+    assert run(["explain", "home__lamp"]) == 0
+    assert "send_result_to_ai  as the classifier decides (default)\n" in capsys.readouterr().out
 
 
 def test_what_the_servers_entry_says_is_told(capsys: pytest.CaptureFixture[str]) -> None:

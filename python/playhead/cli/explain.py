@@ -110,7 +110,7 @@ def _values(resolution: Resolution) -> dict[str, object]:
         "description": config and config.description,
         "system_prompt": config and config.system_prompt,
         "save_output": resolution.save_output,
-        "send_result_to_ai": config is not None and config.send_result_to_ai,
+        "send_result_to_ai": None if config is None else config.send_result_to_ai,
         "response_handler": None if handler is None else handler_name(handler),
         "metadata": dict(config.metadata) if config is not None else {},
         "trust_structured": policy.trust_structured,
@@ -140,6 +140,7 @@ def _reported(resolution: Resolution) -> Report:
 _UNSET: Final = {
     "description": "the server's own",
     "system_prompt": "nothing is added",
+    "send_result_to_ai": "as the classifier decides",
     "response_handler": "none",
     "turn": "as the blocks say",
 }

@@ -135,8 +135,12 @@ class Terminal:
             table.add_column(overflow="fold")
             for name, text in rows:
                 table.add_row(Text(escape_line(name)), Text(escape(text)))
-            with naming_stdout():
+            with self.out.capture() as captured:
                 self.out.print(table, soft_wrap=False)
+            lines = [line.rstrip() for line in captured.get().splitlines()]  # padded to the column's width
+            if lines:
+                with naming_stdout():
+                    self.out.print(Text("\n".join(lines)))
 
     def fail(self, text: str) -> None:
         """What went wrong, on stderr."""

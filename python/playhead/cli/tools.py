@@ -98,4 +98,4 @@ def _state(state: ServerState, listing: str | None) -> str:
 def _summary(tool: Any) -> str:
     first = (tool.description or tool.title or "").strip().partition("\n")[0]
     wanted = ", ".join(tool.input_schema.get("properties", {}))
-    return f"{first} ({wanted})" if wanted else first
+    return f"{first} ({wanted})".strip() if wanted else first

@@ -59,8 +59,8 @@ def test_a_mixed_result_is_shown_saved_and_played_in_order(tmp_path: Path) -> No
     assert done.code == 0, done.stderr
     assert done.stdout.decode().splitlines() == [
         "two pieces and a picture",
-        "audio: (audio/wav, 62.5 KiB)",
-        "audio: (audio/mpeg, 23.9 KiB)",
+        "audio: audio/wav, 62.5 KiB",
+        "audio: audio/mpeg, 23.9 KiB",
         f"image: image/png, {len(png())} B, saved as mixed-1.png",
         "link: ../../notes\\x1b[31m <resource://notes> (text/plain, 12 B)",
         "be brief",
@@ -72,6 +72,15 @@ def test_a_mixed_result_is_shown_saved_and_played_in_order(tmp_path: Path) -> No
     for name, frames in (("heard.wav", 32_000), ("heard-2.wav", 132_300)):
         with wave.open(str(tmp_path / name)) as heard:
             assert heard.getnframes() == frames
+
+
+def test_what_is_kept_says_what_it_is_and_why(tmp_path: Path) -> None:
+    done = call("damaged", cwd=tmp_path)
+    assert done.code == 0, done.stderr
+    assert done.stdout.decode().splitlines() == [
+        "audio: audio/wav, 0 B, kept: its base64 is broken at character 0",
+        "image: image/png, 0 B, kept: it holds no bytes",
+    ]
 
 
 def test_json_gives_everything_at_once(tmp_path: Path) -> None:
@@ -276,3 +285,12 @@ def test_what_is_configured_to_be_saved_is_saved_unless_the_call_says_no(tmp_pat
     kinds = [saved["mime_type"] for saved in done.json["saved"]]
     assert kinds == ["text/plain", "audio/wav", "audio/mpeg", "image/png", "text/plain"]
     assert done.json["text_for_model"] == "delivered to the user"
+
+
+def test_the_turn_that_is_told_is_the_one_that_the_configuration_leaves(tmp_path: Path) -> None:
+    settings = "send_result_to_ai = false\nsave_output = false\n"
+    done = configured_call("forecast", settings, "--json", cwd=tmp_path)
+    assert done.json["turn"]["decision"] == "stop", done.stderr
+    assert "delivered to the user" in done.json["turn"]["reason"]
+    done = configured_call("forecast", settings, "-v", cwd=tmp_path)
+    assert "turn: stop (the result was delivered" in done.stderr

@@ -103,6 +103,15 @@ def mixed_server() -> MCPServer:
             is_error=True,
         )
 
+    @server.tool(name="damaged")
+    def damaged() -> CallToolResult:
+        return CallToolResult(
+            content=[
+                AudioContent(type="audio", data="===", mime_type="audio/wav"),
+                ImageContent(type="image", data="", mime_type="image/png"),
+            ]
+        )
+
     @server.tool(name="half")
     def half() -> CallToolResult:
         return CallToolResult(content=[audio(b"<html></html>"), audio((DATA / "chord.wav").read_bytes())])

@@ -54,7 +54,7 @@ def call(
 
     async def command(terminal: Terminal, report: Report) -> int:
         from playhead.cli.configured import Configured, saved_report
-        from playhead.cli.showing import Showing, result_report
+        from playhead.cli.showing import Showing, result_report, turn_report
         from playhead.config.servers import resolve_target
 
         target = resolve_target(server, config)
@@ -65,9 +65,10 @@ def call(
             report |= result_report(tool, result)
             processed = await configured.process(tool_arguments, result)
             report["text_for_model"] = processed.text_for_model
+            report["turn"] = turn_report(processed.turn)
             showing = Showing(tool=tool, terminal=terminal, folder=folder, verbose=verbose)
             report["images"] = showing.images
-            await showing.show(result, message=configured.message(processed))
+            await showing.show(result, turn=processed.turn, message=configured.message(processed))
             played = bool(result.media) and not quiet and (sink is not None or not json_output)
             try:
                 if played:

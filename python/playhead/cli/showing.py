@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, assert_never
 
 import trio
-from mcp_types import ResourceLink, TextContent
+from mcp_types import AudioContent, ImageContent, ResourceLink, TextContent
 
 from playhead.cli.images import SAVED_IMAGES, drawn, protocol_of, save_image
 from playhead.cli.progress import human_bytes
@@ -27,7 +27,7 @@ from playhead.results.responses import ContentResponse
 if TYPE_CHECKING:
     from playhead.client import CallResult
     from playhead.client.media import ImageMedia
-    from playhead.results.plan import Disposition, Part
+    from playhead.results.plan import Disposition, Part, Turn
 
 SHOWN_FINDINGS: Final = 20
 """A result can have ten thousand; `--json` has them all."""
@@ -48,10 +48,11 @@ class Showing:
     _replaced: bool = False
     """Whether a handler's message stands for the texts."""
 
-    async def show(self, result: CallResult, *, message: str | None = None) -> None:
+    async def show(self, result: CallResult, *, turn: Turn, message: str | None = None) -> None:
         """All blocks, then the structured content unless one of them repeats it, then the remarks.
 
-        `message` is what the tool's handler says in place of the texts.
+        `turn` is what the tool's configuration leaves; `message` is what its handler says in place of the
+        texts.
         """
         images = iter(result.images)
         self._structured = result.raw.get("structuredContent") if message is None else None
@@ -67,7 +68,7 @@ class Showing:
         if len(result.findings) > SHOWN_FINDINGS:
             self._remark(f"and {len(result.findings) - SHOWN_FINDINGS} more remarks: --json has them all")
         if self.verbose:
-            self._remark(f"turn: {result.turn.decision} ({result.turn.reason})")
+            self._remark(f"turn: {turn.decision} ({turn.reason})")
 
     async def _show(self, disposition: Disposition, images: Iterator[ImageMedia]) -> None:
         match disposition:
@@ -111,16 +112,25 @@ class Showing:
         self.terminal.show_markdown(text.text)
 
     def _show_reference(self, what: str, item: PlaySound | KeepReference) -> None:
-        if item.block is not None and isinstance(item.block.content, ResourceLink):
-            what = "link"
-        parts = [f"{what}:"]
+        content = None if item.block is None else item.block.content
+        match content:
+            case ResourceLink():
+                what = "link"
+            case AudioContent():
+                what = "audio"
+            case ImageContent():
+                what = "image"
+        parts: list[str] = []
         if item.title and item.title != item.uri:
             parts.append(escape_line(item.title))
         if item.uri is not None:
             parts.append(f"<{escape_line(item.uri)}>")
         size = "" if item.size_bytes is None else f", {human_bytes(item.size_bytes)}"
         kind = escape_line(item.mime_type) if item.mime_type else "unknown type"
-        self.terminal.show(f"{' '.join(parts)} ({kind}{size})")
+        about = f"{' '.join(parts)} ({kind}{size})" if parts else f"{kind}{size}"
+        # Sound and images are kept for a reason that a person wants to know.
+        kept = isinstance(item, KeepReference) and isinstance(content, AudioContent | ImageContent)
+        self.terminal.show(f"{what}: {about}" + (f", kept: {item.reason}" if kept else ""))
 
     async def _show_image(self, image: ImageMedia) -> None:
         kind = escape_line(image.mime_type)
@@ -198,7 +208,7 @@ def result_report(tool: str, result: CallResult) -> dict[str, object]:
         "tool": tool,
         "result": result.raw,
         "plan": [_planned(item) for item in result.plan.dispositions],
-        "turn": {"decision": result.turn.decision, "reason": result.turn.reason},
+        "turn": turn_report(result.turn),
         "text_for_model": result.text_for_model,
         "media": [
             {
@@ -217,6 +227,10 @@ def result_report(tool: str, result: CallResult) -> dict[str, object]:
         ],
         "player": None,
     }
+
+
+def turn_report(turn: Turn) -> dict[str, object]:
+    return {"decision": turn.decision, "reason": turn.reason}
 
 
 def _planned(item: Disposition | Part) -> dict[str, object]:

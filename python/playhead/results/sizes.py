@@ -12,8 +12,8 @@ _HEAD_CHARS: Final = (SNIFF_BYTES + 2) // 3 * 4
 
 
 def decoded_bytes(base64: str) -> int:
-    """How many bytes valid base64 decodes to."""
-    return len(base64) // 4 * 3 - base64[-2:].count("=")
+    """How many bytes valid base64 decodes to; of any other text a guess, never less than 0."""
+    return max(len(base64) // 4 * 3 - base64[-2:].count("="), 0)
 
 
 def head_of_base64(base64: str) -> bytes:

@@ -13,7 +13,6 @@ import trio
 import trio.testing
 from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import ListToolsResult, Tool
-from pydantic import BaseModel
 
 from playhead.client import Question, Reply
 from playhead.client.hub import Hub, open_hub
@@ -27,12 +26,9 @@ from playhead.errors import (
     UnknownToolError,
     UsageError,
 )
+from tests.servers.raw_http import Exchange, raw_http
 
 NO_SUCH = ServerConfig(command=("/nowhere/server",))
-
-
-class Taste(BaseModel):
-    genre: str
 
 
 def greeter(word: str = "hello", *extra: str) -> MCPServer:
@@ -434,19 +430,27 @@ async def test_a_tool_that_is_not_allowed_is_neither_offered_nor_called(tmp_path
 
 
 async def test_servers_of_a_hub_ask_the_user_through_it() -> None:
-    asked: list[str] = []
+    form = {"type": "object", "properties": {"genre": {"type": "string"}}}
+    question = {"method": "elicitation/create", "params": {"message": "What?", "requestedSchema": form}}
+    asked: list[tuple[str, str]] = []
 
-    async def answer(question: Question) -> Reply:
-        asked.append(question.message)
+    async def handle(exchange: Exchange) -> None:
+        params = exchange.message.get("params") or {}
+        if exchange.method == "tools/list":
+            await exchange.result({"tools": [{"name": "choose", "inputSchema": {"type": "object"}}]})
+        elif "inputResponses" in params:
+            answer = params["inputResponses"]["q"]["action"]
+            await exchange.result({"content": [{"type": "text", "text": answer}]})
+        else:
+            await exchange.result({"resultType": "input_required", "inputRequests": {"q": question}})
+
+    async def decline(question: Question) -> Reply:
+        asked.append((question.server.partition(" ")[0], question.message))
         return Reply(action="decline")
 
-    server: MCPServer = MCPServer("asks", log_level="CRITICAL")
-
-    @server.tool()
-    async def choose(context: Context) -> str:
-        return (await context.elicit("What do you like?", Taste)).action
-
-    async with open_hub({"asks": server}, on_elicitation=answer) as hub:
-        await hub.connect_all()
-        assert (await hub.call_tool("asks__choose")).text_for_model == "decline"
-    assert asked == ["What do you like?"]
+    async with raw_http(handle) as server:
+        servers = {"choosy": ServerConfig(url=server.url, mode="2026-07-28")}
+        async with open_hub(servers, on_elicitation=decline) as hub:
+            await hub.connect_all()
+            assert (await hub.call_tool("choosy__choose")).text_for_model == "decline"
+    assert asked == [("choosy", "What?")]

@@ -94,8 +94,9 @@ def test_variables_expand_once_and_home_only_in_front(
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({}, "either `command` or `url`"),
-        ({"command": "x", "url": "http://y"}, "either `command` or `url`"),
+        ({}, "expected `command` or `url`, came neither, but no key at all"),
+        ({"comand": "x", "args": []}, "expected `command` or `url`, came neither, but comand, args"),
+        ({"command": "x", "url": "http://y"}, "either `command` or `url`, came both"),
         ({"command": ["x"]}, "mcpServers.music.command: expected a text, came a list"),
         ({"command": "x", "args": "y"}, "mcpServers.music.args: expected a list, came a text"),
         ({"command": "x", "args": [1]}, "mcpServers.music.args[0]: expected a text, came a number"),

@@ -175,7 +175,7 @@ def _cannot_start(program: str, error: OSError | ValueError, cwd: str | os.PathL
     match error:
         case FileNotFoundError():
             named = "" if os.sep in program else ", or name the servers file (--config) it stands in"
-            return begin + f"no such command; install it, correct its name, give its full path{named}"
+            return begin + f"no such command; install it, correct its name or give its full path{named}"
         case PermissionError():
             return (
                 begin

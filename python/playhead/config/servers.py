@@ -172,8 +172,11 @@ def default_file(environment: Mapping[str, str]) -> Path | None:
 
 def _server(name: str, entry: Fields, *, tokens: Path) -> ServerConfig:
     command, url = entry.text("command"), entry.text("url")
-    if (command is None) == (url is None):
-        raise ConfigError(f"{entry.where}: expected either `command` or `url`, and not both")
+    if command is not None and url is not None:
+        raise ConfigError(f"{entry.where}: expected either `command` or `url`, came both")
+    if command is None and url is None:
+        keys = ", ".join(entry.names()) or "no key at all"
+        raise ConfigError(f"{entry.where}: expected `command` or `url`, came neither, but {keys}")
     kind = entry.text("transport") or entry.text("type")
     if kind is not None and kind not in (
         ("stdio",) if url is None else ("http", "streamable-http", "streamableHttp")

@@ -68,6 +68,7 @@ def test_a_mixed_result_is_shown_saved_and_played_in_order(tmp_path: Path) -> No
     assert "for the model, not for you" in done.stderr
     assert done.stderr.index("(1 of 2)") < done.stderr.index("(2 of 2)")
     assert names(tmp_path) == ["heard-2.wav", "heard.wav", "mixed-1.png"]
+    assert f"written to {tmp_path / 'heard.wav'}, {tmp_path / 'heard-2.wav'}" in done.stderr
     assert (tmp_path / "mixed-1.png").read_bytes() == png()
     for name, frames in (("heard.wav", 32_000), ("heard-2.wav", 132_300)):
         with wave.open(str(tmp_path / name)) as heard:
@@ -97,6 +98,7 @@ def test_json_gives_everything_at_once(tmp_path: Path) -> None:
     heard = report["player"]["items"]
     assert [item["position_seconds"] for item in heard] == [2.0, 3.0]
     assert [item["error"] for item in heard] == [None, None]
+    assert report["player"]["files"] == []
     assert b64encode(png()).decode() not in report["text_for_model"]
     assert "two pieces" in report["text_for_model"]
     assert (report["findings"], report["error"]) == ([], None)

@@ -85,13 +85,15 @@ async def listen(
 async def listen_to_all(media: Sequence[Media], sink: Sink, terminal: Terminal, report: Report) -> None:
     """Play several one after another; each is told before its first sound, and what failed when it did.
 
-    `report["player"]` says what became of each. Raises the first failure once all are over.
+    `report["player"]` says what became of each, and the files of a `WaveSink`: from the second on it chooses
+    their names. Raises the first failure once all are over.
     """
-    from playhead.playback import Player, PlayerState
+    from playhead.playback import Player, PlayerState, WaveSink
 
     watched = [WatchedMedia(each, options=None) for each in media]
     heard: list[Report] = [_about(each) | player_report(PlayerState()) for each in media]
-    report["player"] = {"items": heard}
+    files: list[str] = []
+    report["player"] = {"items": heard, "files": files}
     async with trio.open_nursery() as nursery, Player(sink) as player:
         nursery.start_soon(_tell, player.events(), heard, terminal)
 
@@ -109,6 +111,10 @@ async def listen_to_all(media: Sequence[Media], sink: Sink, terminal: Terminal, 
             for each, about in zip(watched, heard, strict=True):
                 if each.stream is not None:
                     about |= stream_report(each.stream)
+            if isinstance(sink, WaveSink):
+                files += map(str, sink.paths)
+            if len(files) > 1:
+                terminal.say(f"written to {', '.join(files)}", whole=True)
 
 
 def _about(media: Media) -> Report:

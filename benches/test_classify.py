@@ -31,8 +31,8 @@ SMALL_BYTES = 300
 PROSE = "The quick brown fox jumps over the lazy dog. " * 8
 
 
-def mixed(payload_bytes: int = PAYLOAD_BYTES, blocks: int = 100) -> str:
-    """A result of so many blocks, as JSON."""
+def mixed(payload_bytes: int = PAYLOAD_BYTES, blocks: int = 100, *, structured: bool = True) -> str:
+    """A result of so many blocks, as JSON; without `structured`, plain text stands for the responses."""
     dice = random.Random(4)
     payload = base64.b64encode(b"ID3\x04" + dice.randbytes(payload_bytes)).decode()
     action = action_response("t", "switch", PROSE, "done", metadata={"room": "kitchen"}, timestamp=0)
@@ -40,7 +40,7 @@ def mixed(payload_bytes: int = PAYLOAD_BYTES, blocks: int = 100) -> str:
     kinds: list[dict[str, Any]] = [
         {"type": "text", "text": PROSE},
         {"type": "text", "text": json.dumps({"rows": [[n, PROSE[:20]] for n in range(10)]})},
-        {"type": "text", "text": action.to_json()},
+        {"type": "text", "text": action.to_json() if structured else PROSE},
         {"type": "text", "text": PROSE, "annotations": {"audience": ["user"], "priority": 0.5}},
         {"type": "audio", "data": payload, "mimeType": "audio/mpeg"},
         {"type": "image", "data": payload, "mimeType": "image/png"},
@@ -50,7 +50,8 @@ def mixed(payload_bytes: int = PAYLOAD_BYTES, blocks: int = 100) -> str:
         {"type": "resource", "resource": {"uri": "file:///a.mp3", "blob": payload}},
     ]
     content = [kinds[at % len(kinds)] for at in range(blocks)]
-    content[-1] = {"type": "text", "text": song.to_json()}
+    if structured:
+        content[-1] = {"type": "text", "text": song.to_json()}
     return json.dumps({"content": content})
 
 
@@ -73,18 +74,25 @@ def planned(blocks: tuple[Block, ...]) -> Plan:
 
 
 @pytest.mark.parametrize(
-    ("payload_bytes", "baseline_name", "at_most"),
+    ("payload_bytes", "structured", "baseline_name", "at_most"),
     [
-        (PAYLOAD_BYTES, "json.loads + parse_blocks", 1.0),
-        (SMALL_BYTES, "json.loads + parse_blocks", None),
-        (PAYLOAD_BYTES, "parse_blocks alone", None),
+        (PAYLOAD_BYTES, True, "json.loads + parse_blocks", 1.0),
+        (SMALL_BYTES, False, "json.loads + parse_blocks", 1.0),
+        (SMALL_BYTES, True, "json.loads + parse_blocks", None),
+        (PAYLOAD_BYTES, True, "parse_blocks alone", None),
     ],
-    ids=["whole", "small", "blocks alone"],
+    ids=["whole", "small", "small with responses", "blocks alone"],
 )
 def test_classifying_costs_less_than_parsing(
-    payload_bytes: int, baseline_name: str, at_most: float | None, board: Board, smoke: bool
+    payload_bytes: int,
+    structured: bool,
+    baseline_name: str,
+    at_most: float | None,
+    board: Board,
+    smoke: bool,
 ) -> None:
-    text = mixed(payload_bytes)
+    text = mixed(payload_bytes, structured=structured)
+    kinds = "blocks" if structured else "blocks, no responses,"
     blocks = parse(text)
     raw = json.loads(text)
 
@@ -99,7 +107,7 @@ def test_classifying_costs_less_than_parsing(
         theirs.append(microseconds(baseline, times))
     board.add(
         Comparison(
-            name=f"100 blocks classified, payloads of {payload_bytes} B",
+            name=f"100 {kinds} classified, payloads of {payload_bytes} B",
             unit="us",
             baseline_name=baseline_name,
             ours=ours,

@@ -12,7 +12,7 @@ from playhead.cli.progress import clock, human_bytes, live_line
 from playhead.cli.reports import player_report, stream_report
 from playhead.cli.runner import Report
 from playhead.cli.terminal import Terminal, escape_line
-from playhead.stream.source import BlockingReader, Media
+from playhead.stream.source import BlockingReader, Media, MediaAround
 
 if TYPE_CHECKING:
     from playhead.playback import PlayerEvent, PlayerState, Sink
@@ -20,29 +20,13 @@ if TYPE_CHECKING:
     from playhead.stream.reader import RangeStream
 
 
-class WatchedMedia:
+class WatchedMedia(MediaAround):
     """A media item that keeps the stream it was opened as, so that its statistics can be shown."""
 
     def __init__(self, inner: Media, *, options: StreamOptions | None) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._options = options
         self.stream: RangeStream | None = None
-
-    @property
-    def title(self) -> str:
-        return self.inner.title
-
-    @property
-    def mime_type(self) -> str | None:
-        return self.inner.mime_type
-
-    @property
-    def uri(self) -> str | None:
-        return self.inner.uri
-
-    @property
-    def size_bytes(self) -> int | None:
-        return self.inner.size_bytes
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[BlockingReader]:

@@ -27,7 +27,7 @@ from playhead.config.outputs import OutputWriter
 from playhead.errors import ClosedError, PlayheadError
 from playhead.limits import KIB, MIB
 from playhead.stream.options import StreamOptions
-from playhead.stream.source import BlockingReader, Media
+from playhead.stream.source import BlockingReader, Media, MediaAround
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -99,7 +99,7 @@ class ForeseeingTeeReader(TeeReader):
         return self._seekable.can_play(needed_bytes)
 
 
-class TeeMedia:
+class TeeMedia(MediaAround):
     """`inner`, saved by a writer of `writer_factory` while it is played for the first time.
 
     The factory is called in a thread (`OutputStore.open_writer` blocks). A media that is saved, or is being
@@ -107,25 +107,9 @@ class TeeMedia:
     """
 
     def __init__(self, inner: Media, writer_factory: Callable[[], OutputWriter]) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._writer_factory = writer_factory
         self._spool: Spool | None = None
-
-    @property
-    def title(self) -> str:
-        return self.inner.title
-
-    @property
-    def mime_type(self) -> str | None:
-        return self.inner.mime_type
-
-    @property
-    def uri(self) -> str | None:
-        return self.inner.uri
-
-    @property
-    def size_bytes(self) -> int | None:
-        return self.inner.size_bytes
 
     @property
     def outcome(self) -> SavingOutcome | None:

@@ -41,3 +41,26 @@ class Media(Protocol):
     def open(self) -> AbstractAsyncContextManager[BlockingReader]:
         """Start reading; leaving the context stops every read in flight and closes the reader."""
         ...
+
+
+class MediaAround:
+    """What `inner` is, to everybody who asks; how it is opened is left to the class that extends this."""
+
+    def __init__(self, inner: Media) -> None:
+        self.inner = inner
+
+    @property
+    def title(self) -> str:
+        return self.inner.title
+
+    @property
+    def mime_type(self) -> str | None:
+        return self.inner.mime_type
+
+    @property
+    def uri(self) -> str | None:
+        return self.inner.uri
+
+    @property
+    def size_bytes(self) -> int | None:
+        return self.inner.size_bytes

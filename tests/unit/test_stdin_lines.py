@@ -6,13 +6,14 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 import trio
-import trio.testing
 
 from playhead.errors import LimitError
 from playhead.limits import Limits
+from playhead.servers import stdio
 from playhead.servers.stdio import StdinLines
 
 TEXT = "first\n\nthïrd with ü\r\nlong " + "x" * 10_000 + "\nlast without an end"
@@ -58,14 +59,27 @@ async def test_a_line_beyond_the_limit_is_an_error_and_not_a_growing_buffer() ->
     assert caught.value.limit == "message_bytes"
 
 
-async def test_a_cancelled_read_ends_although_nothing_is_written() -> None:
+async def test_a_cancelled_read_ends_although_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, left = threading.Event(), threading.Event()
+
+    def read(fd: int, size: int) -> bytes:
+        reading.set()
+        try:
+            return os.read(fd, size)
+        finally:
+            left.set()
+
+    monkeypatch.setattr(stdio, "os", SimpleNamespace(read=read))
     with pipe() as (readable, writable):
         # Ends the read where the cancellation did not: then the writer below is closed, and the test fails.
         rescue = threading.Timer(10, os.close, [writable])
         rescue.start()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(anext, StdinLines(readable))
-            await trio.testing.wait_all_tasks_blocked()
+            await trio.to_thread.run_sync(reading.wait, 10)
             nursery.cancel_scope.cancel()
         rescue.cancel()
         os.close(writable)
+        # The thread that was left behind must be through with the descriptor before its number is free: it
+        # would read what belongs to whoever gets the number next.
+        assert await trio.to_thread.run_sync(left.wait, 10)

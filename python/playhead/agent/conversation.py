@@ -43,6 +43,8 @@ class ToolCall:
     arguments: Mapping[str, Any] | None
     arguments_text: str
     """As the model wrote them."""
+    problem: str = ""
+    """Where `arguments` is None, and the codec knows: what is wrong with the call, for the model to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,5 +86,8 @@ class Limits:
     tool_total_seconds: float = 600.0
     """A tool call's deadline however much progress it reports."""
 
+    tool_use_chars: int = MIB
+    """One call that a model writes into its text (prompt mode), tags and all: room for a long file."""
+
 
 DEFAULT_LIMITS = Limits()

@@ -58,6 +58,16 @@ class Fields:
             raise ConfigError(f"{self.where}: the key {name!r} is missing")
         return Fields(self._raw.get(name, {}), where=self._at(name), environment=self._environment)
 
+    def tables(self, name: str) -> tuple[Fields, ...]:
+        """A list of tables."""
+        value = self._raw.get(name, [])
+        if not isinstance(value, list):
+            raise ConfigError(f"{self._at(name)}: expected a list of objects, came {_kind(value)}")
+        return tuple(
+            Fields(item, where=f"{self._at(name)}[{index}]", environment=self._environment)
+            for index, item in enumerate(value)
+        )
+
     def text(self, name: str) -> str | None:
         value = self._raw.get(name)
         return None if value is None else self._text(value, self._at(name))

@@ -1,5 +1,6 @@
 """Per-tool configuration: what is done with a tool's results, where that is written, and which one holds."""
 
+from playhead.config.tools.approvals import ApprovalPolicy, ApprovalRule
 from playhead.config.tools.config import (
     KEEP,
     Kind,
@@ -11,7 +12,7 @@ from playhead.config.tools.config import (
     create_tool_config,
     create_tool_id,
 )
-from playhead.config.tools.files import default_tool_file, load_tool_configs
+from playhead.config.tools.files import default_tool_file, load_approval_policy, load_tool_configs
 from playhead.config.tools.handlers import handler_name, run_handler
 from playhead.config.tools.layers import Delivery, Layer, Resolution, Step, ToolConfigs
 from playhead.config.tools.modules import get_tool_configs
@@ -20,6 +21,8 @@ from playhead.config.tools.sources import ToolConfigSources, default_sources
 
 __all__ = [
     "KEEP",
+    "ApprovalPolicy",
+    "ApprovalRule",
     "Delivery",
     "HandlerReference",
     "Kind",
@@ -41,6 +44,7 @@ __all__ = [
     "default_tool_file",
     "get_tool_configs",
     "handler_name",
+    "load_approval_policy",
     "load_tool_configs",
     "run_handler",
 ]

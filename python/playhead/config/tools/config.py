@@ -10,10 +10,10 @@ import enum
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Final, get_args
 
+from playhead.config.tools.approvals import fits
 from playhead.config.tools.responses import HandlerReference, ToolContent, ToolResponse
 from playhead.errors import ConfigError
 from playhead.results.plan import Decision
@@ -231,9 +231,7 @@ def create_dynamic_config(
 
 
 def _match(text: str, pattern: str, kind: Kind) -> bool:
-    # Classes of characters are left out, so that a server called `my[x]` needs no escaping. fnmatch's
-    # expression doesn't backtrack past a star: a long name costs nothing.
-    return text == pattern or (kind is Kind.PATTERN and fnmatchcase(text, pattern.replace("[", "[[]")))
+    return text == pattern or (kind is Kind.PATTERN and fits(text, pattern))
 
 
 def _name(text: object, what: str) -> None:

@@ -9,6 +9,10 @@
     [dynamic]
     servers = ["evm-mcp-server"]
 
+    [[approvals.rules]]                     # see approvals.py
+    server = "files"
+    action = "ask"
+
 A prompt may hold `${...}` and `~`, so that texts are taken as they are written, unlike in the servers file.
 """
 
@@ -23,6 +27,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
 from playhead.config.fields import Fields
+from playhead.config.tools.approvals import ApprovalPolicy, approval_policy
 from playhead.config.tools.config import (
     DECISIONS,
     SEPARATOR,
@@ -58,8 +63,7 @@ def load_tool_configs(path: Path, *, reload: bool = False) -> ToolConfigs:
     Handlers that the file names are not imported. `reload` imports listed modules again. Raises
     `ConfigError`, naming the file and the key path, for anything that can't be read or isn't understood.
     """
-    top = Fields(_parsed(path), where=str(path), environment=None)
-    top.only("tools", "dynamic", "modules")
+    top = _top(path)
     found = ToolConfigs(_configs(top, path))
     listed: list[ToolConfig] = []
     for index, name in enumerate(top.items("modules") or ()):
@@ -67,6 +71,12 @@ def load_tool_configs(path: Path, *, reload: bool = False) -> ToolConfigs:
         _module_name(name, where)
         listed += configs_of(name, folder=path.parent, where=where, reload=reload)
     return found.over(ToolConfigs(listed))
+
+
+def load_approval_policy(path: Path) -> ApprovalPolicy:
+    """The `approvals` table of the file at `path`; the default policy where it has none. Raises as
+    `load_tool_configs` does."""
+    return approval_policy(_top(path))
 
 
 def default_tool_file(environment: Mapping[str, str]) -> Path | None:
@@ -82,6 +92,14 @@ def default_tool_file(environment: Mapping[str, str]) -> Path | None:
         if there:
             return there[0]
     return None
+
+
+def _top(path: Path) -> Fields:
+    top = Fields(_parsed(path), where=str(path), environment=None)
+    top.only("tools", "dynamic", "modules", "approvals")
+    # Read by whoever asks for either: a rule that is misspelt must not wait for the first chat to be told.
+    approval_policy(top)
+    return top
 
 
 # --- the bytes ---------------------------------------------------------------------------------------

@@ -181,6 +181,27 @@ class RangeNotHonouredError(ContentError):
     """A server's answers to ranges cannot be put together into one resource without guessing."""
 
 
+class ModelError(RemoteError):
+    """A model's provider refused a request, or answered what cannot be right. Its messages hold no keys.
+
+    Attributes: `provider`; `status` (HTTP; None where the fault is in the stream); `retry_after_seconds`
+    (what the provider asks to wait, where it does).
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str,
+        status: int | None = None,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.provider = provider
+        self.status = status
+        self.retry_after_seconds = retry_after_seconds
+
+
 # --- the world between -------------------------------------------------------------------------------
 
 

@@ -53,6 +53,8 @@ class ReplyEnd:
     message: AssistantMessage
     stop: StopReason
     usage: Usage
+    reason: str = ""
+    """The provider's own words for `stop`, where it has some: `SAFETY`, why a model refused."""
 
 
 ReplyPiece = TextDelta | ThinkingDelta | CallStarted | CallReady | ReplyEnd

@@ -44,6 +44,19 @@ class HandlerLoadError(HandlerError, ConfigError):
     """A response handler that a file names can't be imported; the message names the file and the key path."""
 
 
+class RecordingError(UsageError):
+    """A recording, or one line of it, can't be read.
+
+    Attributes: `line` (its number, from 1; None for a line by itself), `key` (`result.status`; empty where
+    the whole line is wrong).
+    """
+
+    def __init__(self, message: str, *, line: int | None = None, key: str = "") -> None:
+        super().__init__(message)
+        self.line = line
+        self.key = key
+
+
 class UnknownToolError(UsageError):
     """No tool has this name. Attributes: `name` (as asked for), `near` (model names that come near it)."""
 

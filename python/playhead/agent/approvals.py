@@ -167,7 +167,7 @@ class Ledger:
         self._standing: dict[CallKey, _Standing] = {}
 
     def grant(self, key: CallKey, approval: Approval, *, now: float) -> None:
-        """Keep an answer; it takes back what an earlier one said otherwise. A single refusal keeps nothing."""
+        """Keep an answer; it takes back what an earlier one said otherwise. A single refusal isn't kept."""
         self._forget_expired(now)
         until = math.inf if approval.expires_seconds is None else now + approval.expires_seconds
         if approval.scope == "conversation":

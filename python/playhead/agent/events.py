@@ -10,12 +10,14 @@ One turn with two parallel calls, `b` done first, and then the answer:
 A call's response comes as soon as the call is done, also while the reply still streams; `mcp_tool_complete`
 and the messages to the model are in the order of the calls. A call's status goes pending → invoking → done,
 error or cancelled. Events hold no media: what played or was shown is named, never quoted.
+
+`to_json` and `from_json` are in event_lines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from playhead.agent.conversation import Status
@@ -192,7 +194,7 @@ class Failed(_Event):
 
     type: ClassVar[str] = "error"
     error: str
-    kind: str = field(default="")
+    kind: str = ""
     """The exception's class."""
 
 

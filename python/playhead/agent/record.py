@@ -1,0 +1,292 @@
+"""Recordings of what a turn told: lines of JSON that can be read, and replayed at any pace.
+
+    {"at":0.213,"type":"text_delta","round":1,"text":"One moment"}
+
+`at` is seconds since the recorder was opened, of a clock that only grows. A line is appended whole, by one
+write where the system allows: what a crash can leave behind is at most one broken line, the last.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import stat
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, Self
+
+import trio
+
+from playhead.agent.event_lines import from_object, parsed, to_json
+from playhead.agent.events import (
+    AudioStart,
+    Event,
+    ImageComplete,
+    ToolCallBegin,
+    ToolCallError,
+    ToolCallResponse,
+    ToolComplete,
+    ToolInProgress,
+    ToolPending,
+    ToolProgress,
+)
+from playhead.errors import ClosedError, DiskFullError, RecordingError, SavingError, UsageError
+from playhead.limits import MIB
+
+LINE_BYTES: Final = MIB
+"""A line of a recording. Ten results at the limit for the model's text; longer texts are cut in it."""
+LEAST_LINE_BYTES: Final = 8192
+"""What an event needs whose every text is cut to `_LEAST_TEXT_CHARS`, each of them 12 bytes in ASCII."""
+_LEAST_TEXT_CHARS: Final = 64
+"""No id of a call and no model's name of a tool is longer: lines still belong together."""
+_WITH_TOOL: Final = (
+    ToolInProgress,
+    ToolPending,
+    ToolCallBegin,
+    ToolProgress,
+    ToolCallResponse,
+    ToolCallError,
+    AudioStart,
+    ImageComplete,
+)
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class Recorder:
+    """Writes events to a file, or to a binary stream that stays its owner's.
+
+        async with Recorder(Path("turn.jsonl")) as recorder:
+            await run_turn(model, hub, messages, on_event=recorder.write)
+
+    A file is made for its user alone (mode 0600). One that is there is kept: entering raises `UsageError`,
+    unless `overwrite` says otherwise, and for what is no file. Raises `SavingError` where it can't be made,
+    `DiskFullError` where there is no room.
+    """
+
+    def __init__(
+        self, to: Path | IO[bytes], *, overwrite: bool = False, line_bytes: int = LINE_BYTES
+    ) -> None:
+        if line_bytes < LEAST_LINE_BYTES:
+            raise UsageError(f"line_bytes: expected at least {LEAST_LINE_BYTES}, came {line_bytes}")
+        self._to = to
+        self._overwrite = overwrite
+        self._line_bytes = line_bytes
+        self._lock = trio.Lock()
+        self._sink: _File | _Stream | None = None
+        self._start = 0.0
+
+    async def __aenter__(self) -> Self:
+        self._sink = (
+            await trio.to_thread.run_sync(_File, self._to, self._overwrite)
+            if isinstance(self._to, Path)
+            else _Stream(self._to)
+        )
+        self._start = trio.current_time()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        sink, self._sink = self._sink, None
+        if sink is not None:
+            # A line on its way is finished first. The file is closed also when this is cancelled.
+            with trio.CancelScope(shield=True):
+                async with self._lock:
+                    await trio.to_thread.run_sync(sink.close)
+
+    async def write(self, event: Event) -> None:
+        """Append an event. Several tasks may; lines are in the order of the calls.
+
+        A thread writes, so that only this task waits for the disk. When cancelled the line is there whole, or
+        not at all. Raises `ClosedError` outside the context, and `SavingError` or `DiskFullError` where the
+        line could not be written; nothing of it stays in the file.
+        """
+        if self._sink is None:
+            raise ClosedError("the recorder is not open: write inside its `async with`")
+        line = _line(event, trio.current_time() - self._start, self._line_bytes)
+        async with self._lock:
+            if self._sink is None:
+                raise ClosedError("the recorder was closed while this event waited")
+            await trio.to_thread.run_sync(self._sink.write, line)
+
+
+def _line(event: Event, at_seconds: float, limit_bytes: int) -> bytes:
+    head = f'{{"at":{at_seconds:.6f},'
+    room = limit_bytes - len(head)
+    text = to_json(event)
+    chars = limit_bytes // 4
+    while len(text) > room and chars > _LEAST_TEXT_CHARS:
+        chars = max(chars // 4, _LEAST_TEXT_CHARS)
+        text = to_json(event, text_chars=chars)
+    if len(text) > room:
+        text = to_json(_least(event), text_chars=_LEAST_TEXT_CHARS)
+    return (head + text[1:] + "\n").encode("ascii")
+
+
+def _least(event: Event) -> Event:
+    """An event without what has no bound: arguments of a thousand keys, results of a thousand calls."""
+    if isinstance(event, ToolComplete):
+        return replace(event, responses=())
+    if isinstance(event, ToolCallResponse):
+        event = replace(event, result=replace(event.result, media=()))
+    if isinstance(event, _WITH_TOOL):
+        return replace(event, tool=replace(event.tool, arguments=None))
+    return event
+
+
+class _File:
+    def __init__(self, path: Path, overwrite: bool) -> None:
+        self._path = path
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+        try:
+            self._fd = os.open(path, flags | (0 if overwrite else os.O_EXCL), 0o600)
+        except FileExistsError:
+            raise UsageError(f"{path}: is there already; name another file, or allow overwriting") from None
+        except OSError as error:
+            raise _saving(error, path) from error
+        try:
+            self._prepare()
+        except OSError as error:
+            os.close(self._fd)
+            raise _saving(error, path) from error
+        except UsageError:
+            os.close(self._fd)
+            raise
+        self._size = 0
+
+    def _prepare(self) -> None:
+        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+            raise UsageError(f"{self._path}: expected a file to record to, came a device, pipe or socket")
+        os.fchmod(self._fd, 0o600)
+        os.ftruncate(self._fd, 0)
+
+    def write(self, line: bytes) -> None:
+        rest = memoryview(line)
+        try:
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+        except OSError as error:
+            os.ftruncate(self._fd, self._size)
+            raise _saving(error, self._path) from error
+        self._size += len(line)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class _Stream:
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+
+    def write(self, line: bytes) -> None:
+        try:
+            self._stream.write(line)
+            self._stream.flush()
+        except OSError as error:
+            raise _saving(error, Path(str(getattr(self._stream, "name", "stream")))) from error
+
+    def close(self) -> None:
+        """It is its owner's."""
+
+
+def _saving(error: OSError, path: Path) -> SavingError:
+    if error.errno in _FULL:
+        return DiskFullError(f"{path}: no room for the recording ({error.strerror})", path=str(path))
+    return SavingError(f"{path}: can't be recorded to ({error.strerror})", path=str(path))
+
+
+# --- reading -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    at_seconds: float
+    """Since the recorder was opened."""
+    event: Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """What a file holds. Iterating gives the events."""
+
+    events: tuple[Recorded, ...]
+    unknown: int = 0
+    """Events of types that this version doesn't know; they are passed over."""
+    broken_end: str | None = None
+    """What is wrong with the last line, where it was not written to its end."""
+
+    def __iter__(self) -> Iterator[Event]:
+        return (one.event for one in self.events)
+
+
+def read_recording(path: Path, *, line_bytes: int = 4 * LINE_BYTES) -> Recording:
+    """The recording in the file at `path`. Blocks while it reads.
+
+    A last line without a line break that can't be read is told in `broken_end`. Raises `RecordingError`,
+    naming the file, line and key, for any other that is no event or is longer than `line_bytes`, and
+    `UsageError` where there is no file to read.
+    """
+    events: list[Recorded] = []
+    unknown, broken_end, at = 0, None, 0.0
+    try:
+        with path.open("rb") as file:
+            number = 0
+            while line := file.readline(line_bytes + 1):
+                number += 1
+                if len(line) > line_bytes:
+                    raise RecordingError(
+                        f"{path}: line {number}: expected at most {line_bytes} bytes, came more", line=number
+                    )
+                if not line.strip():
+                    continue
+                try:
+                    raw = parsed(line)
+                    at = _at(raw.get("at", at), at)
+                    event = from_object(raw)
+                except RecordingError as error:
+                    told = f"{path}: line {number}: {error}"
+                    if not line.endswith(b"\n"):
+                        broken_end = told
+                        break
+                    raise RecordingError(told, line=number, key=error.key) from None
+                if event is None:
+                    unknown += 1
+                else:
+                    events.append(Recorded(at_seconds=at, event=event))
+    except OSError as error:
+        raise UsageError(f"{path}: can't be read ({error.strerror})") from error
+    return Recording(events=tuple(events), unknown=unknown, broken_end=broken_end)
+
+
+def _at(value: object, before: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise RecordingError(f"at: expected seconds, came {json.dumps(value)[:40]}", key="at")
+    # Put together by hand, time may go back; it waits for nobody then.
+    return max(float(value), before)
+
+
+async def replay(
+    recording: Iterable[Recorded] | Recording,
+    on_event: Callable[[Event], Awaitable[None]],
+    *,
+    pace: float | None = None,
+) -> None:
+    """Tell the events again, in their order.
+
+    `pace` None: as fast as `on_event` takes them. 1.0: at the times recorded, 2.0: in half of them. A slow
+    `on_event` delays no event longer than itself: times count from the start. Raises `UsageError` for a pace
+    that is not above 0 and finite, and what `on_event` raises; can be cancelled between any two events.
+    """
+    if pace is not None and not (math.isfinite(pace) and pace > 0):
+        raise UsageError(f"pace: expected a number above 0, or None, came {pace!r}")
+    start = trio.current_time()
+    for one in recording.events if isinstance(recording, Recording) else recording:
+        if pace is None:
+            await trio.lowlevel.checkpoint()
+        else:
+            await trio.sleep_until(start + one.at_seconds / pace)
+        await on_event(one.event)

@@ -76,6 +76,10 @@ class Meter:
         self.deadline = math.inf if budgets.max_seconds is None else clock() + budgets.max_seconds
         """When calls have to end, by the clock."""
 
+    @property
+    def max_parallel(self) -> int:
+        return self._budgets.max_parallel
+
     def count_call(self, call: ToolCall) -> Hit | None:
         """Count a call that is about to run; what it would pass, if it may not run."""
         budgets = self._budgets

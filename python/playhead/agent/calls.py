@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from playhead.client.processing import ProcessedResult
 
 NEAR_NAMES = 3
+LISTED_NAMES = 20
+"""Of the offered tools, for a model that named none of them; it has the whole list anyway."""
 ERROR_CHARS = 2000
 """Of a failure's words that the model gets: what went wrong and what to do, not a whole page."""
 GO_ON = Turn(decision="continue", reason="the model decides what comes next")
@@ -187,8 +189,10 @@ def unknown(call: ToolCall, names: Iterable[str]) -> CallOutcome:
     """The outcome of a call of a tool that is not among those offered."""
     known = tuple(names)
     near = get_close_matches(call.name, known, n=NEAR_NAMES)
-    hint = f" Did you mean {', '.join(near)}?" if near else f" {len(known)} tools are offered."
-    return told(call, "unknown", f"Tool not found: {_short(call.name)}.{hint}")
+    hint = f"did you mean {', '.join(near)}?" if near else f"the tools are {', '.join(known[:LISTED_NAMES])}"
+    if not known:
+        hint = "no tools are offered"
+    return told(call, "unknown", f"Tool not found: {_short(call.name)}; {hint}")
 
 
 def bad_arguments(call: ToolCall, spec: ToolSpec) -> CallOutcome:

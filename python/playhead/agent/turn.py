@@ -21,6 +21,8 @@ class Turn:
         self._messages: list[Message] = []
         self._scopes: list[trio.CancelScope] = []
         self._aborted = False
+        self.callback_error: Exception | None = None
+        """What the event callback raised; the loop notes it, to tell it from a call's failure."""
 
     @property
     def messages(self) -> tuple[Message, ...]:

@@ -347,6 +347,12 @@ async def test_a_replay_of_a_recording_is_the_same_recording(path: Path, tmp_pat
     assert tuple(read_recording(again)) == EVENTS
 
 
+async def test_a_listener_need_not_be_async() -> None:
+    told: list[Event] = []
+    await replay(RECORDING, told.append)
+    assert told == list(EVENTS)
+
+
 async def test_a_fast_replay_can_be_cancelled_between_two_events() -> None:
     told = 0
 

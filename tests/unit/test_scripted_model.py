@@ -53,6 +53,12 @@ async def test_ids_that_a_script_leaves_out_are_unique_over_all_replies() -> Non
     assert ids == [["call_1", "mine"], ["call_2", "mine"]]
 
 
+async def test_a_reply_ends_as_the_script_says() -> None:
+    model = ScriptedModel([reply("cut o", stop="length"), reply(stop="refused", reason="SAFETY"), reply()])
+    ends = [piece for _ in range(3) for piece in await told_by(model) if isinstance(piece, ReplyEnd)]
+    assert [(end.stop, end.reason) for end in ends] == [("length", ""), ("refused", "SAFETY"), ("end", "")]
+
+
 @pytest.mark.parametrize("written", ["{", "[1]", "nonsense", ""])
 def test_arguments_that_are_no_object_stay_as_they_were_written(written: str) -> None:
     made = call("a", written)

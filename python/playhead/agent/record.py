@@ -271,11 +271,11 @@ def _at(value: object, before: float) -> float:
 
 async def replay(
     recording: Iterable[Recorded] | Recording,
-    on_event: Callable[[Event], Awaitable[None]],
+    on_event: Callable[[Event], Awaitable[None] | None],
     *,
     pace: float | None = None,
 ) -> None:
-    """Tell the events again, in their order.
+    """Tell the events again, in their order, to a function that is async or not.
 
     `pace` None: as fast as `on_event` takes them. 1.0: at the times recorded, 2.0: in half of them. A slow
     `on_event` delays no event longer than itself: times count from the start. Raises `UsageError` for a pace
@@ -289,4 +289,6 @@ async def replay(
             await trio.lowlevel.checkpoint()
         else:
             await trio.sleep_until(start + one.at_seconds / pace)
-        await on_event(one.event)
+        awaitable = on_event(one.event)
+        if awaitable is not None:
+            await awaitable

@@ -66,17 +66,22 @@ class Reply:
     """Nothing told, as from many compatible servers."""
     stop: StopReason | None = None
     """None is what a provider would say: `calls` where there are any, else `end`."""
+    reason: str = ""
+    """The provider's words for `stop`."""
 
 
 Script = Iterable[Reply | Callable[[ModelRequest], Reply]]
 
 
-def reply(*parts: str | ReplyPart, usage: Usage = _UNTOLD, stop: StopReason | None = None) -> Reply:
+def reply(
+    *parts: str | ReplyPart, usage: Usage = _UNTOLD, stop: StopReason | None = None, reason: str = ""
+) -> Reply:
     """A reply of these parts, in this order."""
     return Reply(
         parts=tuple(Text(text=part) if isinstance(part, str) else part for part in parts),
         usage=usage,
         stop=stop,
+        reason=reason,
     )
 
 
@@ -229,7 +234,7 @@ class _Playing:
         message = AssistantMessage(parts=tuple(said), provider=self._provider)
         stop = self._told.stop or ("calls" if message.calls else "end")
         self.over = True
-        yield ReplyEnd(message=message, stop=stop, usage=self._told.usage)
+        yield ReplyEnd(message=message, stop=stop, usage=self._told.usage, reason=self._told.reason)
 
     def _cut(self, text: str) -> Iterator[str]:
         if not self._sizes:

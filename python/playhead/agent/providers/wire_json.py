@@ -1,4 +1,4 @@
-"""JSON that models and their providers write: events of a stream, and the arguments of calls."""
+"""Events of JSON in a provider's stream, held against the limits before they are parsed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+from playhead.agent.providers.wire import parse_arguments, sendable
 from playhead.client.transports.messages import check_structure
 from playhead.errors import ModelError
 from playhead.limits import DEFAULT_LIMITS, Limits
@@ -35,24 +36,8 @@ def parse_event(data: str, *, provider: str, limits: Limits = DEFAULT_LIMITS) ->
             f"expected an object in each event of the stream of {provider}, got {shortened(data)!r}",
             provider=provider,
         )
-    # Half a character (an escaped surrogate without its other half) cannot be sent back in UTF-8.
-    return _mended(value) if "\\u" in data else value
-
-
-def parse_arguments(text: str) -> tuple[Mapping[str, Any] | None, str]:
-    """A call's arguments, and what is wrong with them where they are no object.
-
-    Nothing at all is no arguments: servers write an empty string for a tool that has none.
-    """
-    if not text.strip():
-        return {}, ""
-    try:
-        value = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        return None, f"the arguments are no JSON ({error})"
-    if isinstance(value, dict):
-        return _mended(value), ""
-    return None, f"the arguments are no JSON object, but of type {type(value).__name__}"
+    # Half a character (an escaped surrogate without its other half) could never be sent back.
+    return sendable(value) if "\\u" in data else value
 
 
 def is_object(text: str) -> bool:
@@ -62,22 +47,6 @@ def is_object(text: str) -> bool:
 
 def shortened(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
-
-
-def _mended(value: Any) -> Any:
-    match value:
-        case str():
-            try:
-                value.encode()
-            except UnicodeEncodeError:
-                return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-            return value
-        case list():
-            return [_mended(item) for item in value]
-        case dict():
-            return {_mended(key): _mended(item) for key, item in value.items()}
-        case _:
-            return value
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -1,0 +1,321 @@
+"""The stream of Chat Completions, put together: OpenAI's own, and what compatible servers make of it.
+
+Theory of operation. Chunks go in with `feed`, pieces come out; `finish` gives the last one. A call is told as
+soon as its name is known. It is ready when the next one begins and its arguments are a whole object, or else
+when the reply ends: calls may be interleaved, so that another one begins proves nothing by itself.
+
+Which call a delta belongs to is its `index`, which servers get wrong in these ways, all of them read here:
+
+* no index: a delta with a known id belongs to that call, one with a name begins a call, others go on;
+* the same index for every call: another id together with a name begins a call;
+* an id that is new in every delta: without a name it does not begin a call;
+* id and name repeated in every delta: the first ones count;
+* no id, or the same for two calls: one is made up, since every result needs its call's;
+* arguments that are no string, but the object itself; or all in one piece; or empty where there are none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final
+
+from playhead.agent.conversation import AssistantMessage, Text, Thinking, ToolCall
+from playhead.agent.model import (
+    CallReady,
+    CallStarted,
+    ReplyEnd,
+    ReplyPiece,
+    StopReason,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
+from playhead.agent.providers.wire import count_at, mapping_at, parse_arguments, text_at
+from playhead.agent.providers.wire_json import is_object, shortened
+from playhead.errors import ModelError
+
+_THOUGHTS: Final = ("reasoning_content", "reasoning")
+"""What compatible servers call a model's thinking: DeepSeek, Moonshot, vLLM; OpenRouter, Groq."""
+
+_CALL_KEYS: Final = frozenset({"index", "id", "type", "function"})
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """A call that may still be coming."""
+
+    wire_id: str
+    """As the server wrote it first; "" where it did not."""
+    id: str
+    name: str = ""
+    written: list[str] = field(default_factory=list)
+    ready: ToolCall | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.written)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its arguments are an object, so that nothing can follow."""
+        return bool(self.written) and self.written[-1].endswith("}") and is_object(self.text)
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """Text or thinking without a break."""
+
+    kind: type[Text | Thinking]
+    written: list[str]
+
+
+class Decoder:
+    """Puts one reply together. No clock, no stream.
+
+    Args:
+        seed: goes into the ids that are made up where a server gives none. Another one for each reply keeps
+            them unique in a conversation; the same one gives the same ids.
+    """
+
+    def __init__(self, *, seed: str = "") -> None:
+        self._seed = seed
+        self._runs: list[_Run | _Call] = []
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+        self._thoughts: dict[str, list[str]] = {}
+        self._details: list[Any] = []
+        self._refusal: list[str] = []
+        self._reason: str | None = None
+        self._usage = Usage()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the server has said why the reply ended. Usage may still follow."""
+        return self._reason is not None
+
+    @property
+    def complete(self) -> bool:
+        """Never: usage may follow whatever came. The stream's `[DONE]` says it."""
+        return False
+
+    def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
+        """One chunk. Raises `ModelError` where it reports an error or cannot be a chunk."""
+        if event.get("error"):
+            raise ModelError(f"openai broke off: {_message(event['error'])}", provider="openai")
+        self._count(event.get("usage"))
+        pieces: list[ReplyPiece] = []
+        for choice in _mappings(event, "choices"):
+            if choice.get("index", 0) != 0:
+                continue  # only one reply was asked for
+            delta = choice.get("delta")
+            if isinstance(delta, Mapping):
+                pieces += self._take(delta)
+            reason = choice.get("finish_reason")
+            if isinstance(reason, str) and reason:
+                self._reason = reason
+                pieces += self._end_calls()
+        return pieces
+
+    def finish(self) -> list[ReplyPiece]:
+        """The stream is over, or its `[DONE]` came.
+
+        Raises `ModelError` where nothing at all had come.
+        """
+        if self._reason is None and not self._runs:
+            raise ModelError(
+                "openai ended its stream without a reply: expected chunks with choices, got none",
+                provider="openai",
+            )
+        pieces = self._end_calls()
+        parts: list[Text | Thinking | ToolCall] = []
+        for run in self._runs:
+            if isinstance(run, _Run):
+                parts.append(run.kind(text="".join(run.written)))
+            elif run.ready is not None:
+                parts.append(run.ready)
+        message = AssistantMessage(parts=tuple(parts), provider="openai", raw=self._raw())
+        stop = self._stop(message)
+        words = "".join(self._refusal) or (self._reason or "") if stop in ("refused", "other") else ""
+        return [*pieces, ReplyEnd(message=message, stop=stop, usage=self._usage, reason=words)]
+
+    # --- deltas ----------------------------------------------------------------------------------------
+
+    def _take(self, delta: Mapping[str, Any]) -> list[ReplyPiece]:
+        pieces: list[ReplyPiece] = []
+        for name in _THOUGHTS:
+            thought = text_at(delta, name)
+            if thought:
+                self._thoughts.setdefault(name, []).append(thought)
+                # Some servers send both, with the same text.
+                if name == next(iter(self._thoughts)):
+                    pieces.append(self._write(Thinking, thought))
+        self._details += _mappings(delta, "reasoning_details")
+        content = delta.get("content")
+        for kind, text in [(Text, content)] if isinstance(content, str) else _blocks(content):
+            if text:
+                pieces.append(self._write(kind, text))
+        refusal = text_at(delta, "refusal")
+        if refusal:
+            self._refusal.append(refusal)
+            pieces.append(self._write(Text, refusal))
+        touched: list[_Call] = []
+        for part in _mappings(delta, "tool_calls"):
+            pieces += self._take_call(part, touched)
+        return pieces
+
+    def _write(self, kind: type[Text | Thinking], text: str) -> ReplyPiece:
+        last = self._runs[-1] if self._runs else None
+        if isinstance(last, _Run) and last.kind is kind:
+            last.written.append(text)
+        else:
+            self._runs.append(_Run(kind, [text]))
+        return TextDelta(text=text) if kind is Text else ThinkingDelta(text=text)
+
+    def _take_call(self, part: Mapping[str, Any], touched: list[_Call]) -> list[ReplyPiece]:
+        function = mapping_at(part, "function")
+        wire_id, name = text_at(part, "id"), text_at(function, "name")
+        pieces: list[ReplyPiece] = []
+        call = self._find(part.get("index"), wire_id, name, touched)
+        if call is None:
+            previous = self._calls[-1] if self._calls else None
+            if previous is not None and previous.ready is None and previous.is_whole:
+                pieces += self._end_call(previous)
+            call = self._begin(part.get("index"), wire_id)
+        touched.append(call)
+        if call.ready is not None:
+            return pieces  # its arguments were whole; nothing that counts can follow
+        if name and not call.name:
+            call.name = name
+            pieces.append(CallStarted(id=call.id, name=name))
+        arguments = function.get("arguments")
+        if isinstance(arguments, Mapping):
+            arguments = json.dumps(arguments)
+        if isinstance(arguments, str) and arguments:
+            call.written.append(arguments)
+        call.extra.update({key: value for key, value in part.items() if key not in _CALL_KEYS and value})
+        return pieces
+
+    def _find(self, index: Any, wire_id: str, name: str, touched: list[_Call]) -> _Call | None:
+        """The call that a delta goes on with; None where it begins one."""
+        if isinstance(index, int):
+            call = self._by_index.get(index)
+        elif wire_id and (wire_id in self._by_id or name):
+            call = self._by_id.get(wire_id)
+        else:
+            call = self._calls[-1] if self._calls else None
+        if call is None or not name or not call.name:
+            return call
+        if wire_id and call.wire_id and wire_id != call.wire_id:
+            return None
+        if wire_id and isinstance(index, int):
+            return call
+        # A name again and too little to tell by: the same call, unless that one is whole already, or this
+        # chunk has had a part of it.
+        return None if name != call.name or call in touched or call.is_whole else call
+
+    def _begin(self, index: Any, wire_id: str) -> _Call:
+        call_id = wire_id
+        if not wire_id or wire_id in self._by_id:
+            # 40 characters are the most that OpenAI takes.
+            call_id = f"call_{sha256(f'{self._seed}/{len(self._calls)}'.encode()).hexdigest()[:24]}"
+        call = _Call(wire_id, call_id)
+        self._calls.append(call)
+        self._runs.append(call)
+        self._by_id.setdefault(wire_id or call_id, call)
+        if isinstance(index, int):
+            self._by_index[index] = call
+        return call
+
+    # --- ends ------------------------------------------------------------------------------------------
+
+    def _end_calls(self) -> list[ReplyPiece]:
+        return [piece for call in self._calls if call.ready is None for piece in self._end_call(call)]
+
+    def _end_call(self, call: _Call) -> list[ReplyPiece]:
+        pieces: list[ReplyPiece] = []
+        arguments, problem = parse_arguments(call.text)
+        if self._reason == "length" and not is_object(call.text):
+            # Also where nothing of them had come: those are not "no arguments".
+            arguments, problem = None, "the reply was cut off at its longest before the arguments were whole"
+        if not call.name:
+            # A name all the same: with an empty one, no provider would take the conversation back.
+            call.name, arguments, problem = "unnamed", None, "the call has no name"
+            pieces.append(CallStarted(id=call.id, name=call.name))
+        call.ready = ToolCall(
+            id=call.id, name=call.name, arguments=arguments, arguments_text=call.text, problem=problem
+        )
+        return [*pieces, CallReady(call=call.ready)]
+
+    def _stop(self, message: AssistantMessage) -> StopReason:
+        match self._reason:
+            case "length":
+                return "length"
+            case "content_filter":
+                return "refused"
+            case _ if message.calls:
+                return "calls"  # some servers say "stop" there
+            case _ if self._refusal:
+                return "refused"
+            case "stop" | None:
+                return "end"
+            case _:
+                return "other"
+
+    def _raw(self) -> tuple[Mapping[str, Any], ...]:
+        """What goes back besides the parts: thoughts under their own name, and signatures of calls."""
+        raw: dict[str, Any] = {name: "".join(written) for name, written in self._thoughts.items()}
+        if self._details:
+            raw["reasoning_details"] = self._details
+        extras = {call.id: call.extra for call in self._calls if call.extra}
+        if extras:
+            raw["tool_calls"] = extras
+        return (raw,) if raw else ()
+
+    def _count(self, usage: Any) -> None:
+        # Servers that count in every chunk count up: the last one is the sum.
+        if isinstance(usage, Mapping):
+            self._usage = Usage(
+                input_tokens=count_at(usage, "prompt_tokens"),
+                output_tokens=count_at(usage, "completion_tokens"),
+            )
+
+
+def _blocks(content: Any) -> list[tuple[type[Text | Thinking], str]]:
+    """Content as a list of blocks, as Mistral's reasoning models write it."""
+    found: list[tuple[type[Text | Thinking], str]] = []
+    for block in content if isinstance(content, list) else []:
+        if not isinstance(block, Mapping):
+            continue
+        if block.get("type") == "text":
+            found.append((Text, text_at(block, "text")))
+        elif block.get("type") == "thinking":
+            thinking = block.get("thinking")
+            found.append((Thinking, thinking if isinstance(thinking, str) else _joined(thinking)))
+    return found
+
+
+def _joined(blocks: Any) -> str:
+    return "".join(text for _, text in _blocks(blocks))
+
+
+def _mappings(event: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    found = event.get(name)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(item, Mapping) for item in found):
+        raise ModelError(
+            f"expected {name} in a chunk of openai's stream to be a list of objects, got"
+            f" {shortened(json.dumps(found))}",
+            provider="openai",
+        )
+    return found
+
+
+def _message(error: Any) -> str:
+    message = error.get("message") if isinstance(error, Mapping) else error
+    return shortened(message if isinstance(message, str) and message else json.dumps(error))

@@ -44,8 +44,9 @@ from playhead.agent.model import (
     ThinkingDelta,
     Usage,
 )
+from playhead.agent.providers.fields import count_at, mapping_at, sendable, text_at
 from playhead.agent.providers.media import ANTHROPIC, MediaPolicy, fit_media
-from playhead.agent.providers.wire import count_at, mapping_at, parse_arguments, sendable, text_at
+from playhead.agent.providers.wire_json import parse_arguments
 from playhead.errors import ModelError, UsageError
 
 MAX_TOKENS: Final = 8192
@@ -82,7 +83,7 @@ def encode(request: ModelRequest, *, model: str, media: MediaPolicy = ANTHROPIC)
             messages.append({"role": role, "content": content})
     if not messages:
         raise UsageError(
-            "a model needs something to answer: expected a message with text or media, came none"
+            "a model needs something to answer: expected text or media in the messages, came none"
         )
     for each in messages:
         each["content"].sort(key=lambda block: block["type"] != "tool_result")
@@ -220,7 +221,7 @@ class _Block:
         text = "".join(self.json)
         whole = self.start.get("input")
         if not text.strip() and isinstance(whole, Mapping):
-            arguments: dict[str, Any] | None
+            arguments: Mapping[str, Any] | None
             arguments, problem = dict(whole), ""
         else:
             arguments, problem = parse_arguments(text)

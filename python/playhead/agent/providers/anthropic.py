@@ -248,6 +248,17 @@ class Decoder:
         self._usage: dict[str, int] = {}
         self._stop = ""
         self._reason = ""
+        self._over = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether the reply is whole, so that the stream may end."""
+        return bool(self._stop)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing that counts can follow."""
+        return self._over
 
     def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
         """The pieces that `event` brings; often none."""
@@ -269,8 +280,10 @@ class Decoder:
                 error = mapping_at(event, "error")
                 kind, told = text_at(error, "type") or "error", text_at(error, "message")
                 raise ModelError(f"anthropic broke off its reply: {kind}: {told}", provider="anthropic")
+            case "message_stop":
+                self._over = True
             case _:
-                pass  # a ping, the end, or what a later version adds
+                pass  # a ping, or what a later version adds
         return []
 
     def finish(self) -> list[ReplyPiece]:

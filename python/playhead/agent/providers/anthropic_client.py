@@ -1,68 +1,85 @@
-"""Claude through the official `anthropic` SDK: connections, retries and headers are its own."""
+"""Anthropic's models through the official SDK, which builds the requests, signs them and tries again.
+
+Its streams are read here, not there (see `reading`). Needs the extra `anthropic`; the SDK is imported when a
+model is made, never with this module.
+
+Use a model as a context manager: its connections are then kept from one round to the next, and closed at the
+end. Without that, each reply makes a connection of its own.
+
+    async with AnthropicModel("claude-sonnet-4-5", api_key=key) as model:
+        async with model.stream(request) as pieces:
+            async for piece in pieces: ...
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import httpx2
 
 from playhead.agent.conversation import ModelRequest, Provider
 from playhead.agent.model import ReplyPiece
-from playhead.agent.providers import streaming
 from playhead.agent.providers.anthropic import Decoder, encode
+from playhead.agent.providers.failures import status_error, transport_error
+from playhead.agent.providers.keys import checked_key
 from playhead.agent.providers.media import ANTHROPIC, MediaPolicy
-from playhead.errors import ClosedError, UsageError
+from playhead.agent.providers.reading import read_reply
+from playhead.errors import ModelError, UsageError
 from playhead.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from anthropic import AsyncAnthropic
 
-BASE_URL: Final = "https://api.anthropic.com"
-RETRIES: Final = 2
-"""The SDK's own default. It tries again before a reply begins, never within one."""
+ANTHROPIC_URL: Final = "https://api.anthropic.com"
+_NO_EXTRAS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class AnthropicModel:
-    """A model of Anthropic's. Use it as an async context manager, which holds the connections.
-
-        async with AnthropicModel("claude-sonnet-4-5", api_key=key) as model:
-            async with model.stream(request) as reply:
-                async for piece in reply: ...
-
-    Args:
-        model: The model's name.
-        api_key: Never read from the environment here, and in no message of an error.
-        base_url: Another place that speaks the same API.
-        max_retries: Tries after a refusal that may pass (429, 5xx, 529) or a lost connection.
-        silence_seconds: The longest time in which nothing comes.
-        limits: `message_bytes` bounds a reply, `connect_seconds` the connecting.
-        media: Which images go to the model.
-
-    Raises:
-        UsageError: `api_key` or `base_url` is malformed; or on entering: the SDK is not installed.
-    """
+    """A model behind Anthropic's Messages API."""
 
     def __init__(
         self,
         model: str,
         *,
         api_key: str,
-        base_url: str = BASE_URL,
-        max_retries: int = RETRIES,
-        silence_seconds: float = streaming.SILENCE_SECONDS,
-        limits: Limits = DEFAULT_LIMITS,
+        base_url: str | None = None,
+        extra_body: Mapping[str, Any] = _NO_EXTRAS,
         media: MediaPolicy = ANTHROPIC,
+        max_retries: int | None = None,
+        timeout_seconds: float | None = None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        streaming.check_key(api_key, "anthropic")
+        """
+        Args:
+            model: its name at Anthropic.
+            api_key: never shown, logged or quoted.
+            base_url: another address of the same API. Default `https://api.anthropic.com`, whatever the
+                environment says.
+            extra_body: more fields of the request, as the API names them (`thinking`, …).
+            media: which images are sent natively; a line of text stands where one is not.
+            max_retries: how often a request is sent again after a lost connection or HTTP 408, 409, 429 or
+                5xx, before any of the reply came. None: the SDK's default (2, after 0.5 to 8 s, or as long as
+                the provider asks). A reply that breaks off in the middle is never asked for again.
+            timeout_seconds: the longest silence. None: the SDK's default (600; models think for minutes).
+            limits: `connect_seconds`; `message_bytes` bounds one reply.
+
+        Raises `UsageError` where the SDK is not installed, or `api_key` can't be sent.
+        """
+        self._sdk = _import_sdk()
         self._model = model
-        self._api_key = api_key
-        self._base_url = streaming.check_url(base_url)
-        self._max_retries = max_retries
-        self._silence_seconds = silence_seconds
-        self._limits = limits
+        self._key = checked_key(api_key, provider="Anthropic")
+        self._base_url = base_url or ANTHROPIC_URL
+        self._extra_body = dict(extra_body)
         self._media = media
-        self._client: AsyncAnthropic | None = None
+        self._max_retries = max_retries
+        self._timeout_seconds = timeout_seconds
+        self._limits = limits
+        self._kept: AsyncAnthropic | None = None
 
     @property
     def provider(self) -> Provider:
@@ -72,67 +89,96 @@ class AnthropicModel:
     def name(self) -> str:
         return self._model
 
+    def __repr__(self) -> str:
+        return f"AnthropicModel({self._model!r})"
+
     async def __aenter__(self) -> Self:
-        try:
-            from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
-        except ImportError as error:
-            raise UsageError(
-                "the anthropic SDK is not installed: pip install 'playhead[anthropic]'"
-            ) from error
-        timeout = streaming.timeout(self._silence_seconds, self._limits)
-        self._client = AsyncAnthropic(
-            api_key=self._api_key,
-            base_url=self._base_url,
-            max_retries=self._max_retries,
-            timeout=timeout,
-            # A redirect would take the key's header to wherever it leads.
-            http_client=DefaultAsyncHttpxClient(follow_redirects=False, timeout=timeout),
-        )
+        if self._kept is not None:
+            raise UsageError(f"{self!r} is already open: a model's context is entered once at a time")
+        self._kept = self._make_client()
         return self
 
     async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
-        """Closes the connections, also when cancelled."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            await kept.close()
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ReplyPiece]]:
-        """Send `request`; iterating gives the reply's pieces, `ReplyEnd` last.
+        """Send `request`; iterating gives its pieces, `ReplyEnd` last.
 
-        Leaving the context early, also by cancellation, closes the HTTP response: the model stops.
+        Leaving the context early, or being cancelled, closes the connection: the provider stops writing.
 
         Raises:
-            UsageError: the request holds nothing to answer.
-            ClosedError: the model's own context isn't entered (yours).
-            ModelError: Anthropic refused (`status`), or what came is no reply.
-            LimitError: the reply is larger than the limits allow.
-            TransportError: nothing came, or not all.
+            UsageError: the request holds nothing that could be sent.
+            ModelError: the provider refuses the request, breaks off, or answers nonsense.
+            LimitError: the reply is longer than the limits allow.
+            ConnectError, ConnectionLostError, DeadlineError: the network.
         """
-        client = self._client
-        if client is None:
-            raise ClosedError("AnthropicModel holds connections: enter it with `async with` before streaming")
-        import anthropic
-
         body = encode(request, model=self._model, media=self._media)
         async with AsyncExitStack() as stack:
-            try:
-                response = await stack.enter_async_context(
-                    client.messages.with_streaming_response.create(**body)
-                )
-            except anthropic.APIStatusError as error:
-                raise streaming.refusal(
-                    "anthropic",
-                    error.status_code,
-                    told=f"{error.type or ''} {error.api_message or error.message}".strip(),
-                    api_key=self._api_key,
-                    retry_after_seconds=streaming.seconds_in(error.response.headers.get("retry-after")),
-                ) from None
-            except anthropic.APIConnectionError as error:
-                raise streaming.told(error.__cause__, "anthropic") from None
-            pieces = streaming.pieces_of(
-                response.http_response, Decoder(), provider="anthropic", limits=self._limits
+            client = self._kept
+            if client is None:
+                client = await stack.enter_async_context(self._make_client())
+            response = await self._send(stack, client, body)
+            reply = read_reply(response, Decoder(), provider="anthropic", limits=self._limits)
+            yield await stack.enter_async_context(aclosing(reply))
+
+    async def _send(
+        self, stack: AsyncExitStack, client: AsyncAnthropic, body: dict[str, Any]
+    ) -> httpx2.Response:
+        place = client.base_url.host
+        create: Any = client.messages.with_streaming_response.create
+        try:
+            answer = await stack.enter_async_context(create(**body, extra_body=self._extra_body))
+        except self._sdk.APIStatusError as error:
+            failure: Exception = status_error(
+                error.status_code,
+                error.body,
+                provider="anthropic",
+                place=place,
+                headers=error.response.headers,
+                key=self._key,
             )
-            yield await stack.enter_async_context(aclosing(pieces))
+        except self._sdk.APIConnectionError as error:
+            failure = transport_error(error.__cause__, place=place)
+        except self._sdk.AnthropicError as error:
+            failure = ModelError(
+                f"the anthropic SDK did not send the request to {place} ({type(error).__name__})",
+                provider="anthropic",
+            )
+        else:
+            response: httpx2.Response = answer.http_response
+            return response
+        # Outside of the handler: the SDK's own error quotes the provider, who may quote the key.
+        raise failure
+
+    def _make_client(self) -> AsyncAnthropic:
+        options: dict[str, Any] = {}
+        if self._max_retries is not None:
+            options["max_retries"] = self._max_retries
+        if self._timeout_seconds is not None:
+            options["timeout"] = httpx2.Timeout(self._timeout_seconds, connect=self._limits.connect_seconds)
+        client: AsyncAnthropic = self._sdk.AsyncAnthropic(
+            api_key=self._key,
+            base_url=self._base_url,
+            # A redirect would take the key's header, and the conversation, to an address that nobody named.
+            http_client=self._sdk.DefaultAsyncHttpxClient(follow_redirects=False),
+            **options,
+        )
+        return client
+
+
+def _import_sdk() -> ModuleType:
+    try:
+        import anthropic
+    except ImportError as error:
+        raise UsageError(
+            "models of Anthropic need its SDK, which is not installed: pip install 'playhead[anthropic]'"
+        ) from error
+    return anthropic

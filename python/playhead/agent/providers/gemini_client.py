@@ -1,69 +1,76 @@
-"""Gemini over plain HTTP: its SDK runs under asyncio only."""
+"""Google's Gemini over HTTP: its official SDK runs under asyncio only. Needs no extra.
+
+Use a model as a context manager: its connections are then kept from one round to the next, and closed at the
+end. Without that, each reply makes a connection of its own.
+
+    async with GeminiModel("gemini-flash-latest", api_key=key) as model:
+        async with model.stream(request) as pieces:
+            async for piece in pieces: ...
+"""
 
 from __future__ import annotations
 
-import json
-import uuid
+import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from types import TracebackType
-from typing import Any, Final, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote
 
 import httpx2
 
 from playhead.agent.conversation import ModelRequest, Provider
 from playhead.agent.model import ReplyPiece
-from playhead.agent.providers import streaming
-from playhead.agent.providers.fields import mapping_at, mappings_at, text_at
+from playhead.agent.providers.failures import transport_error
 from playhead.agent.providers.gemini import Decoder, encode
+from playhead.agent.providers.keys import checked_key
 from playhead.agent.providers.media import GEMINI, MediaPolicy
-from playhead.errors import ClosedError, ModelError
-from playhead.limits import DEFAULT_LIMITS, KIB, Limits
+from playhead.agent.providers.reading import failure_of, read_reply
+from playhead.errors import TransportError, UsageError
+from playhead.limits import DEFAULT_LIMITS, Limits
 
-BASE_URL: Final = "https://generativelanguage.googleapis.com/v1beta"
-_ERROR_BYTES: Final = 64 * KIB
-"""How much of an error's body is read."""
+if TYPE_CHECKING:
+    from types import TracebackType
+
+GEMINI_URL: Final = "https://generativelanguage.googleapis.com/v1beta"
+_NO_EXTRAS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class GeminiModel:
-    """A model of Google's. Use it as an async context manager, which holds the connections.
-
-        async with GeminiModel("gemini-flash-latest", api_key=key) as model:
-            async with model.stream(request) as reply:
-                async for piece in reply: ...
-
-    Args:
-        model: The model's name, with or without `models/`.
-        api_key: Sent in a header, never in a URL; never read from the environment here, and in no message
-            of an error.
-        base_url: Another place that speaks the same API, with its version: `https://host/v1beta`.
-        silence_seconds: The longest time in which nothing comes.
-        limits: `message_bytes` bounds a reply, `connect_seconds` the connecting.
-        media: Which images and sounds go to the model.
-
-    Raises:
-        UsageError: `api_key` or `base_url` is malformed.
-    """
+    """A model behind Gemini's `streamGenerateContent`."""
 
     def __init__(
         self,
         model: str,
         *,
         api_key: str,
-        base_url: str = BASE_URL,
-        silence_seconds: float = streaming.SILENCE_SECONDS,
-        limits: Limits = DEFAULT_LIMITS,
+        base_url: str | None = None,
+        extra_body: Mapping[str, Any] = _NO_EXTRAS,
         media: MediaPolicy = GEMINI,
+        timeout_seconds: float = 600.0,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        streaming.check_key(api_key, "gemini")
+        """
+        Args:
+            model: its name at Google, with or without `models/`.
+            api_key: sent in a header, never in the address; never shown, logged or quoted.
+            base_url: another address of the same API, with its version. Default
+                `https://generativelanguage.googleapis.com/v1beta`.
+            extra_body: more fields of the request, as the API names them
+                (`{"generationConfig": {"thinkingConfig": …}}`); objects are merged with ours.
+            media: which images and sounds are sent natively; a line of text stands where one is not.
+            timeout_seconds: the longest silence. 600 as in the other providers' SDKs: models think for minutes.
+            limits: `connect_seconds`; `message_bytes` bounds one reply.
+
+        Raises `UsageError` where `api_key` can't be sent, or `base_url` is no http or https address.
+        """
         self._model = model
-        self._api_key = api_key
-        path = model if "/" in model else f"models/{model}"
-        self._url = f"{streaming.check_url(base_url)}/{quote(path)}:streamGenerateContent?alt=sse"
-        self._silence_seconds = silence_seconds
-        self._limits = limits
+        self._key = checked_key(api_key, provider="Gemini")
+        self._url = _endpoint(base_url or GEMINI_URL, model)
+        self._extra_body = dict(extra_body)
         self._media = media
+        self._timeout = httpx2.Timeout(timeout_seconds, connect=limits.connect_seconds)
+        self._limits = limits
         self._client: httpx2.AsyncClient | None = None
 
     @property
@@ -74,82 +81,83 @@ class GeminiModel:
     def name(self) -> str:
         return self._model
 
+    def __repr__(self) -> str:
+        return f"GeminiModel({self._model!r})"
+
     async def __aenter__(self) -> Self:
-        # No redirects: one would take the key's header to wherever it leads.
-        self._client = httpx2.AsyncClient(
-            headers={"x-goog-api-key": self._api_key, "user-agent": "playhead"},
-            timeout=streaming.timeout(self._silence_seconds, self._limits),
-            follow_redirects=False,
-            trust_env=False,
-        )
+        if self._client is not None:
+            raise UsageError(f"{self!r} is already open: a model's context is entered once at a time")
+        self._client = self._make_client()
         return self
 
     async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
-        """Closes the connections, also when cancelled."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ReplyPiece]]:
-        """Send `request`; iterating gives the reply's pieces, `ReplyEnd` last.
+        """Send `request`; iterating gives its pieces, `ReplyEnd` last.
 
-        Leaving the context early, also by cancellation, closes the HTTP response: the model stops.
+        Leaving the context early, or being cancelled, closes the connection: the provider stops writing.
+        Nothing is sent twice, and redirects are not followed.
 
         Raises:
-            UsageError: the request holds nothing to answer.
-            ClosedError: the model's own context isn't entered (yours).
-            ModelError: Gemini refused (`status`), or what came is no reply.
-            LimitError: the reply is larger than the limits allow.
-            TransportError: nothing came, or not all.
+            UsageError: the request holds nothing that could be sent.
+            ModelError: the provider refuses the request, breaks off, or answers nonsense.
+            LimitError: the reply is longer than the limits allow.
+            ConnectError, ConnectionLostError, DeadlineError: the network.
         """
-        client = self._client
-        if client is None:
-            raise ClosedError("GeminiModel holds connections: enter it with `async with` before streaming")
-        body = encode(request, model=self._model, media=self._media)
-        # Ids of ours have to differ from those of every other reply.
-        decoder = Decoder(call_prefix=f"call-{uuid.uuid4().hex[:12]}")
+        body = _merged(encode(request, model=self._model, media=self._media), self._extra_body)
         async with AsyncExitStack() as stack:
-            with streaming.http_errors("gemini"):
-                response = await stack.enter_async_context(client.stream("POST", self._url, json=body))
-                if response.status_code != 200:
-                    raise await self._refused(response)
-            pieces = streaming.pieces_of(response, decoder, provider="gemini", limits=self._limits)
-            yield await stack.enter_async_context(aclosing(pieces))
+            client = self._client
+            if client is None:
+                client = await stack.enter_async_context(self._make_client())
+            response = await self._send(client, body)
+            stack.push_async_callback(response.aclose)
+            if not response.is_success:
+                raise await failure_of(response, provider="gemini", key=self._key)
+            # Ids of ours have to differ from those of every other reply.
+            decoder = Decoder(call_prefix=f"call-{secrets.token_hex(8)}")
+            reply = read_reply(response, decoder, provider="gemini", limits=self._limits)
+            yield await stack.enter_async_context(aclosing(reply))
 
-    async def _refused(self, response: httpx2.Response) -> ModelError:
-        body = bytearray()
-        async with aclosing(response.aiter_bytes()) as chunks:
-            async for chunk in chunks:
-                body += chunk
-                if len(body) > _ERROR_BYTES:
-                    break
-        error = _error_in(bytes(body[:_ERROR_BYTES]))
-        told = f"{text_at(error, 'status')} {text_at(error, 'message')}".strip()
-        return streaming.refusal(
-            "gemini",
-            response.status_code,
-            told=told or bytes(body[:200]).decode("utf-8", "replace"),
-            api_key=self._api_key,
-            retry_after_seconds=_retry_after(error, response.headers.get("retry-after")),
-        )
+    async def _send(self, client: httpx2.AsyncClient, body: Mapping[str, Any]) -> httpx2.Response:
+        message = client.build_request("POST", self._url, json=body, headers={"x-goog-api-key": self._key})
+        failure: TransportError
+        try:
+            return await client.send(message, stream=True)
+        except httpx2.HTTPError as error:
+            failure = transport_error(error, place=self._url.host)
+        # Outside of the handler: the library's own error may quote a header.
+        raise failure
+
+    def _make_client(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(timeout=self._timeout, follow_redirects=False)
 
 
-def _error_in(body: bytes) -> Mapping[str, Any]:
+def _endpoint(base_url: str, model: str) -> httpx2.URL:
+    expected = f"base_url: expected an http or https address such as {GEMINI_URL}"
     try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    if isinstance(found, list) and found:
-        found = found[0]  # how a stream's endpoint tells of it without alt=sse
-    return mapping_at(found, "error") if isinstance(found, dict) else {}
+        url = httpx2.URL(base_url)
+    except httpx2.InvalidURL:
+        raise UsageError(f"{expected}, got none") from None
+    if url.scheme not in ("http", "https") or not url.host:
+        raise UsageError(f"{expected}, got one that begins with {base_url[:8]!r}")
+    name = quote(model if "/" in model else f"models/{model}")
+    return url.copy_with(
+        raw_path=f"{url.path.rstrip('/')}/{name}:streamGenerateContent?alt=sse".encode("ascii")
+    )
 
 
-def _retry_after(error: Mapping[str, Any], header: str | None) -> float | None:
-    """What Google's `RetryInfo` says (`"37s"`), else the header."""
-    for detail in mappings_at(error, "details"):
-        if (seconds := streaming.seconds_in(text_at(detail, "retryDelay").removesuffix("s"))) is not None:
-            return seconds
-    return streaming.seconds_in(header)
+def _merged(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(body)
+    for key, value in extra.items():
+        ours = merged.get(key)
+        merged[key] = {**ours, **value} if isinstance(ours, Mapping) and isinstance(value, Mapping) else value
+    return merged

@@ -70,6 +70,16 @@ class Decoder:
         self._reason = ""
         self._usage: Mapping[str, Any] = {}
 
+    @property
+    def ended(self) -> bool:
+        """Whether the reply is whole, so that the stream may end."""
+        return bool(self._stop)
+
+    @property
+    def complete(self) -> bool:
+        """Never: the counts of tokens may follow, and nothing marks the end but the stream's own."""
+        return False
+
     def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
         """The pieces that `event` brings; often none."""
         if "error" in event:

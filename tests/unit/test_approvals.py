@@ -301,13 +301,13 @@ async def test_one_granted_single_use_serves_one_of_two_parallel_calls() -> None
     assert sorted(type(verdict).__name__ for verdict in verdicts) == ["Allowed", "Denied"]
 
 
-async def test_an_approval_ends_with_its_time(mock_clock: trio.testing.MockClock) -> None:
+@pytest.mark.parametrize("answer", [YES, ALWAYS])
+async def test_an_approval_ends_with_its_time(mock_clock: trio.testing.MockClock, answer: Approval) -> None:
     approvals = Approvals(ASK)
-    approvals.grant("files", "delete", REQUEST.arguments, replace(ALWAYS, expires_seconds=10))
-    mock_clock.jump(9.999)
-    assert await approvals.check(REQUEST) == Allowed(by="approval")
-    mock_clock.jump(0.001)
-    assert await approvals.check(REQUEST) == Denied(reason=NOBODY)
+    for seconds, held in ((9.999, Allowed(by="approval")), (10, Denied(reason=NOBODY))):
+        approvals.grant("files", "delete", REQUEST.arguments, replace(answer, expires_seconds=10))
+        mock_clock.jump(seconds)
+        assert await approvals.check(REQUEST) == held
 
 
 def test_a_later_answer_takes_back_an_earlier_one() -> None:

@@ -7,9 +7,11 @@ import json
 import os
 import resource
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -28,6 +30,9 @@ from playhead.agent.events import (
 )
 from playhead.agent.record import Recorded, Recorder, Recording, read_recording, replay
 from playhead.errors import ClosedError, RecordingError, SavingError, UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 EVENTS: tuple[Event, ...] = (
     ReplyCreated(round=1, provider="openai", model="m"),
@@ -184,6 +189,26 @@ async def test_a_stream_gets_the_same_lines_and_stays_open() -> None:
         await recorder.write(EVENTS[1])
     assert not stream.closed
     assert from_json(stream.getvalue()) == EVENTS[1]
+
+
+async def test_a_line_waits_for_the_one_before_it() -> None:
+    release = threading.Event()
+
+    class Slow(io.BytesIO):
+        def write(self, line: ReadableBuffer) -> int:
+            if b"first" in bytes(line):
+                assert release.wait(30)
+            return super().write(line)
+
+    stream = Slow()
+    async with Recorder(stream) as recorder, trio.open_nursery() as nursery:
+        nursery.start_soon(recorder.write, TextDelta(round=1, text="first"))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(recorder.write, TextDelta(round=1, text="second"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert stream.getvalue() == b""
+        release.set()
+    assert [json.loads(line)["text"] for line in stream.getvalue().splitlines()] == ["first", "second"]
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,8 @@ from playhead.agent.model import (
     ThinkingDelta,
     Usage,
 )
-from playhead.agent.providers.fields import count_at, mapping_at, sendable, text_at
 from playhead.agent.providers.media import ANTHROPIC, MediaPolicy, fit_media
-from playhead.agent.providers.wire_json import parse_arguments
+from playhead.agent.providers.wire import count_at, mapping_at, parse_arguments, sendable, text_at
 from playhead.errors import ModelError, UsageError
 
 MAX_TOKENS: Final = 8192
@@ -221,7 +220,7 @@ class _Block:
         text = "".join(self.json)
         whole = self.start.get("input")
         if not text.strip() and isinstance(whole, Mapping):
-            arguments: Mapping[str, Any] | None
+            arguments: dict[str, Any] | None
             arguments, problem = dict(whole), ""
         else:
             arguments, problem = parse_arguments(text)

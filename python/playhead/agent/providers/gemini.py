@@ -31,10 +31,10 @@ from playhead.agent.conversation import (
     ToolSpec,
     UserMessage,
 )
-from playhead.agent.providers.fields import mapping_at, sendable
 from playhead.agent.providers.gemini_schema import gemini_parameters
 from playhead.agent.providers.gemini_stream import Decoder
 from playhead.agent.providers.media import GEMINI, MediaPolicy, fit_media
+from playhead.agent.providers.wire import mapping_at, sendable
 from playhead.errors import UsageError
 
 __all__ = ["Decoder", "encode"]

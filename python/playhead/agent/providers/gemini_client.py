@@ -59,7 +59,7 @@ class GeminiModel:
             extra_body: more fields of the request, as the API names them
                 (`{"generationConfig": {"thinkingConfig": …}}`); objects are merged with ours.
             media: which images and sounds are sent natively; a line of text stands where one is not.
-            timeout_seconds: the longest silence. 600 as in the other providers' SDKs: models think for minutes.
+            timeout_seconds: the longest silence. 600 as in the other SDKs: models think for minutes.
             limits: `connect_seconds`; `message_bytes` bounds one reply.
 
         Raises `UsageError` where `api_key` can't be sent, or `base_url` is no http or https address.

@@ -20,7 +20,7 @@ from playhead.agent.model import (
     ThinkingDelta,
     Usage,
 )
-from playhead.agent.providers.fields import count_at, mapping_at, mappings_at, text_at
+from playhead.agent.providers.wire import count_at, mapping_at, mappings_at, text_at
 from playhead.errors import ModelError
 
 _STOPS: Final[Mapping[str, StopReason]] = {

@@ -14,7 +14,7 @@ def checked_key(api_key: str, *, provider: str) -> str:
         raise UsageError(f"expected an API key for {provider}, got an empty one")
     if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
         raise UsageError(
-            f"expected an API key for {provider} in printable ASCII without spaces, got something else: was it"
-            " copied with a line's end?"
+            f"expected an API key for {provider} in printable ASCII without spaces, got something else: was"
+            " it copied with a line's end?"
         )
     return api_key

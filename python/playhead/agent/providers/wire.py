@@ -1,12 +1,15 @@
-"""Fields of JSON objects that came from a provider, and values fit to be sent to one."""
+"""Reading JSON that a provider sent, and making what it gets fit to be sent. Shared by the codecs."""
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 def text_at(source: Mapping[str, Any], key: str) -> str:
@@ -18,7 +21,7 @@ def text_at(source: Mapping[str, Any], key: str) -> str:
 def mapping_at(source: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """The object under `key`; empty where there is none."""
     found = source.get(key)
-    return found if isinstance(found, Mapping) else {}
+    return found if isinstance(found, Mapping) else _NOTHING
 
 
 def mappings_at(source: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
@@ -33,8 +36,38 @@ def count_at(source: Mapping[str, Any], key: str) -> int | None:
     return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
 
 
+def parse_arguments(text: str) -> tuple[dict[str, Any] | None, str]:
+    """A call's arguments, or None and what is wrong with them, for the model to read. No text is `{}`."""
+    if not text.strip():
+        return {}, ""
+    try:
+        found = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+    except RecursionError:
+        return None, "the arguments are nested too deeply"
+    except ValueError as error:
+        return None, f"the arguments are not JSON: {error}"
+    if not isinstance(found, dict):
+        return None, f"the arguments must be a JSON object, not {_kind(found)}"
+    return found, ""
+
+
+def _kind(value: object) -> str:
+    return {list: "an array", str: "a string", type(None): "null"}.get(type(value), "a number or boolean")
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:40]} is too large for a number")
+    return number
+
+
 def sendable(value: Any) -> Any:
-    """`value` without lone surrogates: users can paste them, and nobody can send them as UTF-8."""
+    """`value` without lone surrogates, which a model can write as escapes and nobody can send as UTF-8."""
     if isinstance(value, str):
         return value if value.isascii() else _LONE_SURROGATE.sub("\ufffd", value)
     if isinstance(value, Mapping):

@@ -69,7 +69,8 @@ class ToolRunner(Protocol):
 
         Returns what the tool answered, also an error. Raises where there is no answer: the loop makes the
         call's one result of it (`DeadlineError`: timeout; `UnknownToolError`: unknown; any other exception:
-        error, with its words). Cancelled: ends the call on the wire.
+        error, with the words of a `PlayheadError`, and of others the class). Cancelled: ends the call on the
+        wire.
         """
         ...
 
@@ -221,10 +222,8 @@ def failed(call: ToolCall, error: Exception, names: Iterable[str]) -> CallOutcom
         case PlayheadError():
             return told(call, "error", f"The call failed: {_short(str(error))}", error=error)
         case _:
-            # Not ours: its class says more than its words often do.
-            return told(
-                call, "error", f"The call failed: {type(error).__name__}: {_short(str(error))}", error=error
-            )
+            # Words of foreign exceptions may quote what a model must not get: a key, a header, a path.
+            return told(call, "error", f"The call failed: {type(error).__name__}", error=error)
 
 
 def _short(text: str) -> str:

@@ -366,11 +366,12 @@ class _Teller:
 
     async def __call__(self, event: Event) -> None:
         self.round = event.round
-        if self._on_event is None:
+        if self._on_event is None or self._turn.callback_error is not None:
             return
         if self._lock.locked():
             async with self._lock:
-                await self._tell(self._on_event, event)
+                if self._turn.callback_error is None:
+                    await self._tell(self._on_event, event)
             return
         self._lock.acquire_nowait()  # free, and no other task runs before it is taken: no checkpoint to pay
         try:

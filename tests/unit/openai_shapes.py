@@ -1,0 +1,73 @@
+"""OpenAI's wire by the official SDK's own types: requests are held against them, chunks are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from openai.types.chat.chat_completion_chunk import ChatCompletionChunk, ChoiceDelta
+from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+from openai.types.completion_usage import CompletionUsage
+from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
+from openai.types.responses.response_stream_event import ResponseStreamEvent
+from pydantic import TypeAdapter
+
+Json = dict[str, Any]
+
+
+def check_chat_request(body: Mapping[str, Any]) -> None:
+    """Raises `pydantic.ValidationError` where the SDK's types don't take `body`."""
+    _walk(_adapter(CompletionCreateParamsStreaming).validate_python(body))
+
+
+def check_responses_request(body: Mapping[str, Any]) -> None:
+    """Raises `pydantic.ValidationError` where the SDK's types don't take `body`."""
+    _walk(_adapter(ResponseCreateParamsStreaming).validate_python(body))
+
+
+def chunk(
+    delta: Json | None = None, *, finish: str | None = None, usage: tuple[int, int] | None = None
+) -> Json:
+    """A chunk as OpenAI sends it: `delta` as the SDK's type has it, and what is absent left out."""
+    choices: list[Json] = []
+    if delta is not None or finish is not None:
+        checked = ChoiceDelta.model_validate(delta or {}).model_dump(mode="json", exclude_unset=True)
+        choices = [{"index": 0, "delta": checked, "finish_reason": finish, "logprobs": None}]
+    counts = None
+    if usage is not None:
+        given, made = usage
+        counts = CompletionUsage(prompt_tokens=given, completion_tokens=made, total_tokens=given + made)
+    made_chunk = ChatCompletionChunk.model_validate(
+        {
+            "id": "chatcmpl-1",
+            "object": "chat.completion.chunk",
+            "created": 1,
+            "model": "m",
+            "choices": choices,
+            "usage": counts,
+        }
+    )
+    return made_chunk.model_dump(mode="json", exclude_unset=True)
+
+
+def event(type_: str, **fields: Any) -> Json:
+    """A Responses event, held against the SDK's type of it."""
+    made = {"type": type_, "sequence_number": 0, **fields}
+    _adapter(ResponseStreamEvent).validate_python(made)
+    return made
+
+
+@cache
+def _adapter(type_: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(type_)
+
+
+def _walk(value: Any) -> None:
+    # An `Iterable` of the types is validated only where somebody iterates.
+    if isinstance(value, Mapping):
+        for item in value.values():
+            _walk(item)
+    elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        for item in value:
+            _walk(item)

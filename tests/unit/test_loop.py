@@ -83,8 +83,6 @@ def written(mode: Mode) -> list[Reply]:
 async def test_the_events_of_a_turn_with_two_calls_are_golden(
     mode: Mode, request: pytest.FixtureRequest
 ) -> None:
-    if mode == "prompt":
-        pytest.importorskip("playhead.agent.prompt_mode")
     tools = InTurn()
     model = ScriptedModel(written(mode))
     result = await run_turn(model, tools, [user("a and b, please")], mode=mode, on_event=tools.on_event)
@@ -125,7 +123,6 @@ async def test_responses_come_as_they_finish_and_results_in_the_order_of_the_cal
 
 @pytest.mark.parametrize("cut", [None, 1, (3, 1, 7)])
 async def test_prompt_mode_comes_to_the_same_as_function_calls(cut: int | tuple[int, ...] | None) -> None:
-    pytest.importorskip("playhead.agent.prompt_mode")
     outcomes = []
     for mode in ("function", "prompt"):
         mode_: Mode = "prompt" if mode == "prompt" else "function"

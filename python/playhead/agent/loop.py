@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from importlib import import_module
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +34,7 @@ from playhead.agent.middleware import (
     compose,
 )
 from playhead.agent.model import Model, ReplyEnd, ReplyPiece, Usage
+from playhead.agent.prompt_mode import PromptModel
 from playhead.agent.rounds import Round
 from playhead.agent.sounds import MediaPlayer, Sounds
 from playhead.agent.turn import Turn
@@ -280,8 +280,7 @@ def _how(end: ReplyEnd) -> tuple[EndedBy, str]:
 def _in_mode(model: Model, mode: Mode) -> Model:
     if mode == "function" or model.provider == "prompt":
         return model
-    wrapped: Model = import_module("playhead.agent.prompt_mode").PromptModel(model)
-    return wrapped
+    return PromptModel(model)
 
 
 # --- results -----------------------------------------------------------------------------------------

@@ -1,0 +1,246 @@
+"""A user's own code around the turn, the model call, the tool call and the listing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import trio
+
+from playhead.agent.agent import Agent
+from playhead.agent.calls import CallOutcome
+from playhead.agent.conversation import ToolCall, ToolSpec
+from playhead.agent.events import Event, TextComplete
+from playhead.agent.loop import run_turn
+from playhead.agent.middleware import Api, Around, CallNext, Context, ListNext, Next, TurnParams, TurnResult
+from playhead.agent.model import ReplyPiece, TextDelta
+from playhead.errors import ModelError, TransportError
+from playhead.testing.model import ScriptedModel, call, reply
+from tests.loop_kit import Tools, assert_requests_whole, assert_whole, done, echo, results_of, shape, user
+
+Wrap = Callable[[Next], Next]
+
+
+def noting(notes: list[Any], name: str) -> Callable[[Api], Wrap]:
+    def middleware(api: Api) -> Wrap:
+        notes.append(f"{name} composed")
+
+        def wrap(next: Next) -> Next:
+            async def ask(context: Context, params: TurnParams) -> TurnResult:
+                notes.append((name, context.depth))
+                return await next(context, params)
+
+            return ask
+
+        return wrap
+
+    return middleware
+
+
+async def test_the_chain_is_composed_once_and_entered_again_at_the_loop_with_the_depth() -> None:
+    notes: list[Any] = []
+    around = Around(turn=[noting(notes, "turn")], model=[noting(notes, "outer"), noting(notes, "inner")])
+    model = ScriptedModel([reply(call("t")), reply(call("t")), reply("ok")])
+    await run_turn(model, Tools({"t": echo}), [user("go")], middlewares=around)
+    assert sorted(note for note in notes if isinstance(note, str)) == [
+        "inner composed",
+        "outer composed",
+        "turn composed",
+    ]
+    assert [note for note in notes if isinstance(note, tuple)] == [
+        ("turn", 0),
+        ("outer", 0),
+        ("inner", 0),
+        ("outer", 1),
+        ("inner", 1),
+        ("outer", 2),
+        ("inner", 2),
+    ]
+
+
+async def test_a_plain_sequence_is_around_each_model_call() -> None:
+    notes: list[Any] = []
+    model = ScriptedModel([reply(call("t")), reply("ok")])
+    await run_turn(model, Tools({"t": echo}), [user("go")], middlewares=[noting(notes, "m")])
+    assert notes[1:] == [("m", 0), ("m", 1)]
+
+
+async def test_a_model_middleware_changes_the_request_and_the_pieces() -> None:
+    def shouting(api: Api) -> Wrap:
+        def wrap(next: Next) -> Next:
+            async def ask(context: Context, params: TurnParams) -> TurnResult:
+                async def on_piece(piece: ReplyPiece) -> None:
+                    if isinstance(piece, TextDelta):
+                        piece = TextDelta(text=piece.text.upper())
+                    await context.on_piece(piece)
+
+                asked = replace(params.request, system=params.request.system + "!")
+                return await next(replace(context, on_piece=on_piece), TurnParams(request=asked))
+
+            return ask
+
+        return wrap
+
+    events: list[Event] = []
+    model = ScriptedModel([reply("hello")])
+    await run_turn(model, None, [user("hi")], system="Hey", middlewares=[shouting], on_event=events.append)
+    assert model.requests[0].system == "Hey!"
+    assert [event.text for event in events if isinstance(event, TextComplete)] == ["HELLO"]
+
+
+def retrying(api: Api) -> Wrap:
+    def wrap(next: Next) -> Next:
+        async def ask(context: Context, params: TurnParams) -> TurnResult:
+            try:
+                return await next(context, params)
+            except TransportError:
+                return await next(context, params)
+
+        return ask
+
+    return wrap
+
+
+async def test_a_middleware_that_retries_has_one_reply_told_and_every_call_answered() -> None:
+    events: list[Event] = []
+    lost = TransportError("the connection was lost")
+    model = ScriptedModel(
+        [reply("Hel", call("t", {"n": 1}), lost), reply("Hello", call("t", {"n": 2})), reply("ok")]
+    )
+    result = await run_turn(
+        model, Tools({"t": echo}), [user("hi")], middlewares=[retrying], on_event=events.append
+    )
+    assert [event.text for event in events if isinstance(event, TextComplete)] == ["Hello", "ok"]
+    # The first try's call ran: the model must know of it.
+    assert sorted(each.text for each in results_of(result.messages)) == ["t:1", "t:2"]
+    assert_whole(result.messages)
+    assert_requests_whole(model)
+
+
+async def test_a_call_middleware_may_change_refuse_and_answer_calls() -> None:
+    def gatekeeper(api: Api) -> Callable[[CallNext], CallNext]:
+        def wrap(next: CallNext) -> CallNext:
+            async def run(context: Context, made: ToolCall) -> CallOutcome:
+                n = (made.arguments or {})["n"]
+                if n == 1:
+                    return done(made, "from the cache")
+                if n == 2:
+                    raise ModelError("not today", provider="us")
+                return await next(context, replace(made, arguments={"n": n * 10}))
+
+            return run
+
+        return wrap
+
+    tools = Tools({"t": echo})
+    model = ScriptedModel([reply(*(call("t", {"n": n}) for n in (1, 2, 3))), reply("ok")])
+    result = await run_turn(model, tools, [user("hi")], middlewares=Around(call=[gatekeeper]))
+    assert [(each.text, each.status) for each in results_of(result.messages)] == [
+        ("from the cache", "done"),
+        ("The call failed: not today", "error"),
+        ("t:30", "done"),
+    ]
+    assert tools.finished == ["call_3"]
+
+
+async def test_a_list_middleware_decides_what_can_be_called() -> None:
+    def hiding(api: Api) -> Callable[[ListNext], ListNext]:
+        def wrap(next: ListNext) -> ListNext:
+            async def listed(context: Context, nothing: None) -> tuple[ToolSpec, ...]:
+                return tuple(spec for spec in await next(context, nothing) if spec.name != "secret")
+
+            return listed
+
+        return wrap
+
+    tools = Tools({"t": echo, "secret": echo})
+    model = ScriptedModel([reply(call("secret"), call("t")), reply("ok")])
+    result = await run_turn(model, tools, [user("hi")], middlewares=Around(list=[hiding]))
+    assert [[spec.name for spec in request.tools] for request in model.requests] == [["t"], ["t"]]
+    assert [each.status for each in results_of(result.messages)] == ["unknown", "done"]
+
+
+async def test_a_turn_middleware_sees_every_piece_and_the_whole_result() -> None:
+    pieces: list[ReplyPiece] = []
+    seen: list[TurnResult] = []
+
+    def watching(api: Api) -> Wrap:
+        def wrap(next: Next) -> Next:
+            async def ask(context: Context, params: TurnParams) -> TurnResult:
+                async def on_piece(piece: ReplyPiece) -> None:
+                    pieces.append(piece)
+
+                seen.append(await next(replace(context, on_piece=on_piece), params))
+                return seen[0]
+
+            return ask
+
+        return wrap
+
+    model = ScriptedModel([reply("a", call("t")), reply("b")])
+    result = await run_turn(model, Tools({"t": echo}), [user("hi")], middlewares=Around(turn=[watching]))
+    assert [piece.text for piece in pieces if isinstance(piece, TextDelta)] == ["a", "b"]
+    assert seen == [result]
+
+
+@pytest.mark.parametrize("where", ["turn", "model", "list"])
+async def test_what_a_middleware_raises_ends_the_turn_as_it_is(where: str) -> None:
+    calls = 0
+
+    def broken(api: Api) -> Any:
+        def wrap(next: Any) -> Any:
+            async def ask(context: Context, params: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                if calls == 2 or where == "turn":
+                    raise ZeroDivisionError
+                return await next(context, params)
+
+            return ask
+
+        return wrap
+
+    events: list[Event] = []
+    tools = Tools({"t": echo})
+    model = ScriptedModel([reply(call("t"))])
+    agent = Agent(model, tools, middlewares=Around(**{where: [broken]}), on_event=events.append)
+    with pytest.raises(ZeroDivisionError):
+        await agent.say("go")
+    assert shape(events)[-1] == "error"
+    assert_whole(agent.messages)
+    assert len(results_of(agent.messages)) == (0 if where == "turn" else 1)
+
+
+async def test_a_calls_cancellation_passes_through_its_middlewares() -> None:
+    ends: list[str] = []
+
+    def noticing(api: Api) -> Callable[[CallNext], CallNext]:
+        def wrap(next: CallNext) -> CallNext:
+            async def run(context: Context, made: ToolCall) -> CallOutcome:
+                try:
+                    return await next(context, made)
+                except trio.Cancelled:
+                    ends.append("cancelled")
+                    raise
+
+            return run
+
+        return wrap
+
+    reached = trio.Event()
+
+    async def hang(made: ToolCall) -> str:
+        reached.set()
+        await trio.sleep_forever()
+        return ""
+
+    agent = Agent(
+        ScriptedModel([reply(call("hang"))]), Tools({"hang": hang}), middlewares=Around(call=[noticing])
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(agent.say, "go")
+        await reached.wait()
+        agent.abort()
+    assert ends == ["cancelled"]

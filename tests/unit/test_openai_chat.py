@@ -65,9 +65,10 @@ def chunk_of(*deltas: dict[str, Any]) -> dict[str, Any]:
 def decode(*chunks: dict[str, Any]) -> tuple[list[ReplyPiece], ReplyEnd]:
     decoder = Decoder()
     pieces = [piece for one in chunks for piece in decoder.feed(one)]
-    *more, end = [*pieces, *decoder.finish()]
+    pieces += decoder.finish()
+    end = pieces.pop()
     assert isinstance(end, ReplyEnd)
-    return more, end
+    return pieces, end
 
 
 def ready(pieces: list[ReplyPiece]) -> list[tuple[str, str, Any]]:

@@ -113,9 +113,10 @@ def decode(*events: Json) -> tuple[list[ReplyPiece], ReplyEnd]:
     decoder = Decoder()
     pieces = [piece for one in events for piece in decoder.feed(one)]
     assert decoder.ended
-    *more, end = [*pieces, *decoder.finish()]
+    pieces += decoder.finish()
+    end = pieces.pop()
     assert isinstance(end, ReplyEnd)
-    return more, end
+    return pieces, end
 
 
 TWO_CALLS = [

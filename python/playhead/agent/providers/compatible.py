@@ -18,6 +18,7 @@ from playhead.agent.conversation import ModelRequest, Provider
 from playhead.agent.model import ReplyPiece
 from playhead.agent.providers import openai_chat
 from playhead.agent.providers.failures import transport_error
+from playhead.agent.providers.keys import checked_key
 from playhead.agent.providers.media import OPENAI, MediaPolicy
 from playhead.agent.providers.reading import failure_of, read_reply
 from playhead.client.transports.quiet_url import quiet
@@ -64,14 +65,14 @@ class CompatibleModel:
                 and a local one may have to be loaded first.
             limits: `connect_seconds`; `message_bytes` bounds one reply.
 
-        Raises `UsageError` where `base_url` is no http or https address.
+        Raises `UsageError` where `base_url` is no http or https address, or `api_key` can be none.
         """
         self._url = _endpoint(base_url)
         self._model = model
-        self._key = api_key
+        self._key = None if api_key is None else checked_key(api_key, provider=self._url.host)
         self._headers = dict(headers)
-        if api_key is not None:
-            self._headers["authorization"] = f"Bearer {api_key}"
+        if self._key is not None:
+            self._headers["authorization"] = f"Bearer {self._key}"
         self._extra_body = dict(extra_body)
         self._max_tokens_field = max_tokens_field
         self._media = media

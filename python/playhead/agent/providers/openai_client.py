@@ -26,6 +26,7 @@ from playhead.agent.conversation import ModelRequest, Provider
 from playhead.agent.model import ReplyPiece
 from playhead.agent.providers import openai_chat, openai_responses
 from playhead.agent.providers.failures import status_error, transport_error
+from playhead.agent.providers.keys import checked_key
 from playhead.agent.providers.reading import ReplyDecoder, read_reply
 from playhead.errors import ModelError, UsageError
 from playhead.limits import DEFAULT_LIMITS, Limits
@@ -66,11 +67,11 @@ class _OpenAIModel(ABC):
             timeout_seconds: the longest silence. None: the SDK's default (600; models think for minutes).
             limits: `message_bytes` bounds one reply.
 
-        Raises `UsageError` where the SDK is not installed.
+        Raises `UsageError` where the SDK is not installed, or `api_key` can be none.
         """
         self._sdk = _import_sdk()
         self._model = model
-        self._key = api_key
+        self._key = checked_key(api_key, provider=self._provider)
         self._base_url = base_url or OPENAI_URL
         self._extra_body = dict(extra_body)
         self._max_retries = max_retries

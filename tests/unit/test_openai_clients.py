@@ -179,6 +179,20 @@ async def test_an_http_error_is_named_without_the_key(make: Make, status: int, w
     assert ("is bad" in str(error)) is (status != 401)
 
 
+@pytest.mark.parametrize(
+    "quoted", ["sk-proj-abcd********wxyz", "the key gsk_0123456789.", "Bearer 0123456789", "AIzaSy0123456789"]
+)
+async def test_a_key_that_a_server_quotes_in_its_own_way_is_hidden(quoted: str) -> None:
+    async def handler(exchange: Exchange) -> None:
+        await exchange.json({"error": {"message": f"not with {quoted}"}}, status=400)
+
+    async with serving(handler) as server:
+        told = str(await error_of(compatible(server.url)))
+    assert "0123456789" not in told
+    assert "wxyz" not in told
+    assert "[key]" in told
+
+
 @every_chat_model
 @pytest.mark.parametrize(
     ("garbage", "words"),

@@ -30,6 +30,12 @@ def test_a_line_ends_with_any_of_the_three_ends(end: bytes) -> None:
     ]
 
 
+def test_the_ends_of_lines_may_be_mixed() -> None:
+    data = b"data: a\rdata: b\ndata: c\r\n\r\ndata: d\r\r"
+    expected = [ServerEvent(data="a\nb\nc"), ServerEvent(data="d")]
+    assert read(data) == read(data, *range(len(data))) == expected
+
+
 def test_comments_ids_retries_and_unknown_fields_are_no_data() -> None:
     assert read(b": ping\n\nid: 7\nretry: 10\nwhatever: x\ndata: a\n\n") == [ServerEvent(data="a")]
 

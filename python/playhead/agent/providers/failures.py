@@ -17,7 +17,9 @@ from playhead.agent.conversation import Provider
 from playhead.agent.providers.wire_json import shortened
 from playhead.errors import ConnectError, ConnectionLostError, DeadlineError, ModelError, TransportError
 
-_KEYS: Final = re.compile(r"\b(?:sk|pk|key|AIza|gsk|xai)[-_][^\s\"',;]{6,}|\bBearer\s+\S+", re.IGNORECASE)
+_KEYS: Final = re.compile(
+    r"\b(?:sk|pk|gsk|xai)[-_][^\s\"',;]{6,}|\bAIza[\w-]{6,}|\bBearer\s+\S+", re.IGNORECASE
+)
 """What looks like a key: providers quote one (or its ends) when they refuse it."""
 
 

@@ -51,6 +51,17 @@ def chunk(
     return made_chunk.model_dump(mode="json", exclude_unset=True)
 
 
+def call_delta(**fields: Any) -> Json:
+    """A part of a call, as Chat Completions streams it."""
+    function = {key: fields.pop(key) for key in ("name", "arguments") if key in fields}
+    return {**fields, **({"function": function} if function else {})}
+
+
+def chunk_of(*deltas: Json) -> Json:
+    """A chunk of a compatible server: not what the SDK's types would let through."""
+    return {"choices": [{"index": 0, "delta": {"tool_calls": list(deltas)}}]}
+
+
 def event(type_: str, **fields: Any) -> Json:
     """A Responses event, held against the SDK's type of it."""
     made = {"type": type_, "sequence_number": 0, **fields}

@@ -32,7 +32,7 @@ from playhead.agent.model import (
 )
 from playhead.agent.providers.openai_chat import Decoder, encode
 from playhead.errors import ModelError
-from tests.unit.openai_shapes import check_chat_request, chunk
+from tests.unit.openai_shapes import call_delta, check_chat_request, chunk, chunk_of
 
 PNG = Media(
     kind="image", mime_type="image/png", base64=base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
@@ -50,16 +50,6 @@ def encoded(*messages: Any, **more: Any) -> dict[str, Any]:
     body = encode(ModelRequest(messages=(ASK, *messages), **more), model="m")
     check_chat_request(body)
     return body
-
-
-def call_delta(**fields: Any) -> dict[str, Any]:
-    function = {key: fields.pop(key) for key in ("name", "arguments") if key in fields}
-    return {**fields, **({"function": function} if function else {})}
-
-
-def chunk_of(*deltas: dict[str, Any]) -> dict[str, Any]:
-    """A chunk of a compatible server: not what the SDK's types would let through."""
-    return {"choices": [{"index": 0, "delta": {"tool_calls": list(deltas)}}]}
 
 
 def decode(*chunks: dict[str, Any]) -> tuple[list[ReplyPiece], ReplyEnd]:
@@ -85,9 +75,8 @@ def ready(pieces: list[ReplyPiece]) -> list[tuple[str, str, Any]]:
 def test_optional_arguments_stay_optional_and_nothing_is_strict() -> None:
     parameters = {"type": "object", "properties": {"a": {"type": "string"}, "b": {}}, "required": ["a"]}
     body = encoded(tools=(ToolSpec(name="s__f", description="Does.", parameters=parameters),))
-    assert body["tools"] == [
-        {"type": "function", "function": {"name": "s__f", "description": "Does.", "parameters": parameters}}
-    ]
+    function = {"name": "s__f", "description": "Does.", "parameters": parameters}
+    assert body["tools"] == [{"type": "function", "function": function}]
 
 
 def test_a_tool_without_properties_gets_the_empty_ones_that_openai_asks_for() -> None:
@@ -285,8 +274,8 @@ def test_calls_without_ids_or_with_the_same_get_ids_of_their_own() -> None:
 
 
 def test_made_up_ids_differ_from_one_reply_to_the_next() -> None:
-    first, second = (Decoder(seed=seed).feed(chunk_of(call_delta(name="f"))) for seed in ("1", "2"))
-    assert first != second
+    one = chunk_of(call_delta(name="f"))
+    assert Decoder(seed="1").feed(one) != Decoder(seed="2").feed(one)
 
 
 def test_no_arguments_at_all_are_an_empty_object() -> None:

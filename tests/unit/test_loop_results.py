@@ -80,7 +80,7 @@ async def test_a_tools_own_error_is_an_answer() -> None:
             "error",
             "The call failed: music answered -32000",
         ),
-        (UnknownToolError("gone", name="t"), "unknown", "Tool not found: t; did you mean t"),
+        (UnknownToolError("gone", name="t"), "unknown", "Tool not found: t; the tools are other"),
         (ZeroDivisionError("sk-secret"), "error", "The call failed: ZeroDivisionError"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,

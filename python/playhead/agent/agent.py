@@ -14,7 +14,7 @@ from playhead.agent.model import Model
 from playhead.agent.sounds import MediaPlayer
 from playhead.agent.turn import Turn
 from playhead.client.hub import Hub
-from playhead.errors import BusyError
+from playhead.errors import BusyError, UsageError
 
 if TYPE_CHECKING:
     from playhead.agent.approvals import Approvals
@@ -72,12 +72,14 @@ class Agent:
     async def say(self, *parts: str | Text | Media) -> TurnResult:
         """One turn: the user says this, and the model answers.
 
-        Raises `BusyError` while another turn runs, and what `run_turn` does. Whatever ends the turn, what was
-        said and done until then stays in the history, every call with its result, so the next turn can go
-        on; cancelled too.
+        Raises `UsageError` where nothing is said, `BusyError` while another turn runs, and what `run_turn`
+        does. Whatever ends the turn, also a cancellation, what was said and done until then stays in the
+        history, every call with its result, so that the next turn can go on.
         """
         if self._running is not None:
             raise BusyError("a turn is running: wait for it, or end it with `abort`")
+        if not parts:
+            raise UsageError("say: expected a text or a medium at least, came nothing")
         said = UserMessage(parts=tuple(Text(text=part) if isinstance(part, str) else part for part in parts))
         turn = self._running = Turn()
         self._turns += 1

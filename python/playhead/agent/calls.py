@@ -126,9 +126,9 @@ class HubRunner:
 
     async def call(self, call: ToolCall, *, on_progress: ProgressFnT) -> CallOutcome:
         tool = self._tool(call.name)
-        processed = await self._hub.call_tool(
-            call.name if tool is None else tool, call.arguments, on_progress=on_progress
-        )
+        if tool is None:
+            raise UnknownToolError(f"the tool {call.name!r} is no longer there", name=call.name)
+        processed = await self._hub.call_tool(tool, call.arguments, on_progress=on_progress)
         return CallOutcome(
             result=ToolResult(
                 call_id=call.id,
@@ -214,8 +214,8 @@ def failed(call: ToolCall, error: Exception, names: Iterable[str]) -> CallOutcom
     """The outcome of a call for which `error` was raised in place of an answer."""
     match error:
         case UnknownToolError():
-            outcome = unknown(call, names)
-            return replace(outcome, error=error)
+            # It was offered, and is gone since.
+            return replace(unknown(call, (name for name in names if name != call.name)), error=error)
         case DeadlineError() | trio.TooSlowError() | TimeoutError():
             words = str(error) or "no answer came in time"
             return told(call, "timeout", f"The call timed out: {_short(words)}", error=error)

@@ -15,7 +15,7 @@ from typing import assert_never
 
 import trio
 
-from playhead.agent.approvals import Allowed, ApprovalRequest, Approvals, Denied
+from playhead.agent.approvals import Action, Allowed, ApprovalRequest, Approvals, Denied
 from playhead.agent.calls import CallOutcome, Describing, ToolRunner, bad_arguments, failed, told, unknown
 from playhead.agent.conversation import (
     AssistantMessage,
@@ -99,6 +99,8 @@ class Round:
         self._text: list[str] = []
         self._message: AssistantMessage | None = None
         self._is_open = False
+        """The reply was created, and its end not told."""
+        self._is_closed = False
 
     # --- the reply -----------------------------------------------------------------------------------
 
@@ -183,10 +185,7 @@ class Round:
         """Whether nobody is to be asked and a slot is free; takes it. So calls begin in stream order."""
         if self._approvals is not None:
             asked = self._request(call)
-            action = self._approvals.policy.action(
-                asked.server, asked.tool, destructive=asked.hints.destructive is True
-            )
-            if action != "allow":
+            if asked is None or self._action(self._approvals, asked) != "allow":
                 return False
         try:
             self._slots.acquire_nowait()
@@ -221,7 +220,10 @@ class Round:
         async def pending() -> None:
             await self.emit(ToolPending(round=self._context.round, tool=job.ref))
 
-        verdict = await self._approvals.check(self._request(job.call), on_pending=pending)
+        request = self._request(job.call)
+        if request is None:
+            return unknown(job.call, (name for name in self._offered if name != job.call.name))
+        verdict = await self._approvals.check(request, on_pending=pending)
         match verdict:
             case Allowed():
                 return None
@@ -230,16 +232,20 @@ class Round:
             case _:
                 assert_never(verdict)
 
-    def _request(self, call: ToolCall) -> ApprovalRequest:
-        known = self._runner.approval_request(call) if isinstance(self._runner, Describing) else None
-        if known is not None:
-            return known
+    def _request(self, call: ToolCall) -> ApprovalRequest | None:
+        """None where the runner no longer knows the tool: what can't be named can't be approved."""
+        if isinstance(self._runner, Describing):
+            return self._runner.approval_request(call)
         return ApprovalRequest(
             server="",
             tool=call.name,
             description=self._offered[call.name].description,
             arguments=call.arguments or {},
         )
+
+    @staticmethod
+    def _action(approvals: Approvals, asked: ApprovalRequest) -> Action:
+        return approvals.policy.action(asked.server, asked.tool, destructive=asked.hints.destructive is True)
 
     async def _begin(self, job: _Job) -> None:
         job.status = "invoking"
@@ -294,7 +300,8 @@ class Round:
             if job.outcome is None:
                 job.outcome = told(job.call, "cancelled", CANCELLED)
                 job.status = "cancelled"
-        message = self.message
+        message = self._message = self.message
+        self._is_closed = True
         if not message.parts and not message.raw:
             return ()
         if not self._jobs:
@@ -306,6 +313,8 @@ class Round:
         """The reply: what came of it, where it was cut short, with every call that was started."""
         if self._message is None:
             return self._cut_short()
+        if self._is_closed:
+            return self._message
         known = list(self._message.calls)
         extra = []
         for job in self._jobs:

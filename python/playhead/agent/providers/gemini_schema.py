@@ -86,10 +86,9 @@ class _Rewriter:
     def _reference(self, pointer: str, rest: Mapping[str, Any], inside: tuple[str, ...]) -> dict[str, Any]:
         target = self._find(pointer)
         if target is None:
-            return self._keywords(
-                rest, inside
-            )  # leads out of the schema: what stands beside it is all we know
-        if pointer in inside or not self._left:
+            # Leads out of the schema: what stands beside it is all we know.
+            return self._keywords(rest, inside)
+        if pointer in inside or len(inside) == _DEEPEST or self._left <= 0:
             name = self._kept.setdefault(pointer, f"d{len(self._kept)}")
             return {"$ref": f"#/$defs/{name}"}
         written = self._schema(target, (*inside, pointer))

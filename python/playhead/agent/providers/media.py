@@ -217,7 +217,8 @@ def _line(media: Media, why: str) -> str:
     kind = split_mime(media.mime_type)[0]
     # A server chose the type: one that isn't shaped like one must not write lines of ours.
     shown = kind if _MIME.fullmatch(kind) else "type unknown"
-    return f"[{media.kind}, {shown}, {size_words(len(media.base64) * 3 // 4)}: not attached, {why}]"
+    size_bytes = len(media.base64.rstrip("=")) * 3 // 4
+    return f"[{media.kind}, {shown}, {size_words(size_bytes)}: not attached, {why}]"
 
 
 def size_words(size_bytes: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +14,23 @@ from playhead.agent.calls import CallOutcome
 from playhead.agent.conversation import ToolCall, ToolSpec
 from playhead.agent.events import Event, TextComplete
 from playhead.agent.loop import run_turn
-from playhead.agent.middleware import Api, Around, CallNext, Context, ListNext, Next, TurnParams, TurnResult
-from playhead.agent.model import ReplyPiece, TextDelta
+from playhead.agent.middleware import (
+    Api,
+    Around,
+    CallNext,
+    Context,
+    ListNext,
+    Next,
+    ReadNext,
+    TurnParams,
+    TurnResult,
+)
+from playhead.agent.model import CallReady, ReplyPiece, TextDelta
+from playhead.agent.turn import Turn
 from playhead.errors import ModelError, TransportError
+from playhead.playback.state import PlayerEvent
+from playhead.stream.source import Media
+from playhead.testing.media import ScriptedMedia, ScriptedReader
 from playhead.testing.model import ScriptedModel, call, reply
 from tests.loop_kit import Tools, assert_requests_whole, assert_whole, done, echo, results_of, shape, user
 
@@ -244,3 +258,69 @@ async def test_a_calls_cancellation_passes_through_its_middlewares() -> None:
         await reached.wait()
         agent.abort()
     assert ends == ["cancelled"]
+
+
+async def test_a_read_middleware_decides_what_the_player_reads() -> None:
+    played: list[str] = []
+
+    class Player:
+        async def play(self, media: Iterable[Media]) -> None:
+            played.extend(item.title for item in media)
+
+        enqueue = play
+
+        def events(self) -> trio.MemoryReceiveChannel[PlayerEvent]:
+            return trio.open_memory_channel[PlayerEvent](0)[1]
+
+    def quieter(api: Api) -> Callable[[ReadNext], ReadNext]:
+        def wrap(next: ReadNext) -> ReadNext:
+            async def read(context: Context, media: Media) -> Media:
+                given = await next(context, media)
+                return ScriptedMedia(reader=ScriptedReader(b""), title=f"{given.title}, quieter")
+
+            return read
+
+        return wrap
+
+    async def sing(made: ToolCall) -> CallOutcome:
+        return done(made, "ok", media=(ScriptedMedia(reader=ScriptedReader(b""), title="A"),))
+
+    model = ScriptedModel([reply(call("sing")), reply("ok")])
+    around = Around(read=[quieter])
+    await run_turn(model, Tools({"sing": sing}), [user("go")], middlewares=around, player=Player())
+    assert played == ["A, quieter"]
+
+
+async def test_calls_that_only_the_final_message_has_run_too() -> None:
+    """A model or middleware that gives no `CallReady`."""
+
+    def silent(api: Api) -> Wrap:
+        def wrap(next: Next) -> Next:
+            async def ask(context: Context, params: TurnParams) -> TurnResult:
+                async def on_piece(piece: ReplyPiece) -> None:
+                    if not isinstance(piece, CallReady):
+                        await context.on_piece(piece)
+
+                return await next(replace(context, on_piece=on_piece), params)
+
+            return ask
+
+        return wrap
+
+    model = ScriptedModel([reply(call("t", {"n": 1}), call("t", {"n": 2})), reply("ok")])
+    result = await run_turn(model, Tools({"t": echo}), [user("go")], middlewares=[silent])
+    assert [each.text for each in results_of(result.messages)] == ["t:1", "t:2"]
+    # The same, where the turn ends as the first of them is told: the second never started.
+    turn = Turn()
+
+    async def on_event(event: Event) -> None:
+        if event.type == "mcp_tool_in_progress":
+            turn.abort()
+        await trio.lowlevel.checkpoint()
+
+    model = ScriptedModel([reply(call("t"), call("t"))])
+    tools = Tools({"t": echo})
+    result = await run_turn(model, tools, [user("go")], middlewares=[silent], on_event=on_event, turn=turn)
+    assert_whole(result.messages)
+    assert [each.status for each in results_of(result.messages)] == ["cancelled", "cancelled"]
+    assert tools.finished == []

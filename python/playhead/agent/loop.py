@@ -1,57 +1,32 @@
-"""The tool loop: the middleware that runs a reply's calls and asks the model again, and `run_turn`.
-
-A turn is a chain of model calls. Each is one `Round`: the reply streams, its calls run in the round's nursery
-as soon as they are complete, and when all have their results the chain is entered again, one deeper. What
-bounds it is checked on entering, so it holds whoever enters: where a budget is used up, the model is asked
-without tools and told why, and what it answers is the turn's end.
-"""
+"""A turn: `run_turn` puts the chain together and runs it; what happens in it is in tool_loop.py."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import trio
 
-from playhead.agent.budgets import Budgets, Hit
-from playhead.agent.calls import CallOutcome, HubRunner, Prompting, ToolRunner
-from playhead.agent.conversation import AssistantMessage, Message, ModelRequest, ToolCall, ToolSpec
-from playhead.agent.events import Event, Failed, ReplyCreated, ToolProgress, ToolRef
-from playhead.agent.middleware import (
-    Api,
-    Around,
-    CallNext,
-    Context,
-    EndedBy,
-    ListNext,
-    Middleware,
-    Mode,
-    Next,
-    TurnParams,
-    TurnResult,
-    compose,
-)
-from playhead.agent.model import Model, ReplyEnd, ReplyPiece, Usage
+from playhead.agent.budgets import Budgets
+from playhead.agent.calls import CallOutcome, HubRunner, ToolRunner
+from playhead.agent.conversation import Message, ModelRequest, ToolCall, ToolSpec
+from playhead.agent.events import Event, Failed
+from playhead.agent.middleware import Api, Around, Context, Middleware, Mode, TurnParams, TurnResult, compose
+from playhead.agent.model import Model, ReplyPiece
 from playhead.agent.prompt_mode import PromptModel
-from playhead.agent.rounds import Round
 from playhead.agent.sounds import MediaPlayer, Sounds
+from playhead.agent.tool_loop import ToolLoop, asking
 from playhead.agent.turn import Turn
 from playhead.client.groups import bare
 from playhead.client.hub import Hub
-from playhead.errors import ModelError, PlayheadError, UsageError
+from playhead.errors import PlayheadError, UsageError
+from playhead.stream.source import Media as Playable
 
 if TYPE_CHECKING:
     from playhead.agent.approvals import Approvals
 
 OnEvent = Callable[[Event], Awaitable[None] | None]
-
-LAST_ANSWER: Final = (
-    "No tool can be called any more in this turn: {reason}. Answer the user now with what is known, and say"
-    " what is missing."
-)
-"""Added to the system prompt of the last call, which is made without tools."""
 
 
 async def run_turn(
@@ -107,9 +82,9 @@ async def run_turn(
     runner = HubRunner(tools) if isinstance(tools, Hub) else _NoTools() if tools is None else tools
     around = middlewares if isinstance(middlewares, Around) else Around(model=middlewares)
     api = Api(_in_mode(model, mode), runner)
-    sounds = Sounds(player)
+    sounds = Sounds(player, compose(api, around.read, _as_it_is))
     loop = ToolLoop(api, around, approvals=approvals, sounds=sounds)
-    api.enter_at(loop.wrap(compose(api, around.model, _asking(api))))
+    api.enter_at(loop.wrap(compose(api, around.model, asking(api))))
     chain = compose(api, around.turn, api.reenter)
     emit = _Teller(on_event, turn)
     context = Context(depth=0, turn=number, mode=mode, emit=emit, on_piece=_ignore, state=turn)
@@ -132,215 +107,10 @@ async def run_turn(
         raise
 
 
-class ToolLoop:
-    """The tool middleware of one turn."""
-
-    def __init__(self, api: Api, around: Around, *, approvals: Approvals | None, sounds: Sounds) -> None:
-        self._api = api
-        self._approvals = approvals
-        self._sounds = sounds
-        self._call: CallNext = compose(api, around.call, self._run_call)
-        self._list: ListNext = compose(api, around.list, self._list_specs)
-
-    def wrap(self, next: Next) -> Next:
-        """The middleware around `next`, which is one model call."""
-
-        async def run(context: Context, params: TurnParams) -> TurnResult:
-            request = params.request
-            if context.state.aborted:
-                return _aborted_before()
-            hit = context.state.meter.check(context.depth) if request.tools else None
-            if hit is not None:
-                request = _last_request(request, hit)
-            round_, reply = await self._round(next, context, request)
-            turn = context.state
-            if reply is None or turn.aborted:
-                return _aborted(round_, reply)
-            if hit is not None:
-                return _at_limit(reply, hit)
-            if not request.tools or not reply.outcomes or reply.ended_by == "refused":
-                return reply
-            for outcome in reply.outcomes:
-                if outcome.turn.decision == "stop":
-                    return replace(reply, ended_by="tool_turn", reason=outcome.turn.reason)
-            again = replace(
-                request,
-                messages=(*request.messages, *reply.messages),
-                # Listed anew: what a call has just made available can be called next. Where the budget is
-                # used up, the entry takes them away.
-                tools=await self.list_tools(context),
-            )
-            deeper = replace(context, depth=context.depth + 1)
-            return _sum(reply, await self._api.reenter(deeper, TurnParams(request=again)))
-
-        return run
-
-    async def list_tools(self, context: Context) -> tuple[ToolSpec, ...]:
-        """What the model is offered now."""
-        return await self._list(context, None)
-
-    async def _round(
-        self, next: Next, context: Context, request: ModelRequest
-    ) -> tuple[Round, TurnResult | None]:
-        """One reply with all its calls; no result where it was aborted before the reply was whole."""
-        turn = context.state
-        result: TurnResult | None = None
-        round_: Round | None = None
-        try:
-            with turn.abortable(), bare():
-                async with trio.open_nursery() as calls:
-                    round_ = Round(
-                        context,
-                        nursery=calls,
-                        offered={spec.name: spec for spec in request.tools},
-                        runner=self._api.tools,
-                        call_next=self._call,
-                        approvals=self._approvals,
-                        sounds=self._sounds,
-                    )
-                    inner = replace(context, emit=round_.emit, on_piece=round_.on_piece)
-                    result = await next(inner, TurnParams(request=self._prompted(request)))
-                    turn.meter.count_tokens(result.usage)
-                    await round_.take(result.message)
-        finally:
-            # Also when cancelled or failed, and without waiting: no call is left without its result.
-            added = round_.close() if round_ is not None else ()
-            turn.add(*added)
-        assert round_ is not None, "a nursery that can't be opened raises"
-        await round_.tell_end()
-        if result is None:
-            return round_, None
-        return round_, replace(result, message=round_.message, messages=added, outcomes=round_.outcomes)
-
-    def _prompted(self, request: ModelRequest) -> ModelRequest:
-        """With the system prompts of the tools that are offered."""
-        runner = self._api.tools
-        if not request.tools or not isinstance(runner, Prompting):
-            return request
-        added = runner.system_prompt(request.tools)
-        return replace(request, system=_joined(request.system, added)) if added else request
-
-    async def _run_call(self, context: Context, call: ToolCall) -> CallOutcome:
-        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            tool = ToolRef(id=call.id, name=call.name, arguments=call.arguments, status="invoking")
-            await context.emit(
-                ToolProgress(round=context.round, tool=tool, progress=progress, total=total, message=message)
-            )
-
-        return await self._api.tools.call(call, on_progress=on_progress)
-
-    async def _list_specs(self, _context: Context, _: None) -> tuple[ToolSpec, ...]:
-        return self._api.tools.specs()
-
-
-# --- the model call ----------------------------------------------------------------------------------
-
-
-def _asking(api: Api) -> Next:
-    """The innermost of the chain: one request to the model."""
-
-    async def ask(context: Context, params: TurnParams) -> TurnResult:
-        model = api.model
-        await context.emit(ReplyCreated(round=context.round, provider=model.provider, model=model.name))
-        end: ReplyEnd | None = None
-        async with model.stream(params.request) as pieces:
-            async for piece in pieces:
-                await context.on_piece(piece)
-                if isinstance(piece, ReplyEnd):
-                    end = piece
-        if end is None:
-            raise ModelError(
-                f"expected a ReplyEnd as the last piece of the reply of {model.name}, came none; its Model"
-                " has to send one",
-                provider=model.provider,
-            )
-        ended_by, reason = _how(end)
-        return TurnResult(
-            message=end.message,
-            messages=(end.message,),
-            usage=end.usage,
-            rounds=1,
-            ended_by=ended_by,
-            reason=reason,
-        )
-
-    return ask
-
-
-def _how(end: ReplyEnd) -> tuple[EndedBy, str]:
-    match end.stop:
-        case "length":
-            return "length", "the reply reached the length that one may have"
-        case "refused":
-            return "refused", "the model refused to go on"
-        case "end" | "calls" | "other":
-            return "answer", "the model was done"
-
-
 def _in_mode(model: Model, mode: Mode) -> Model:
     if mode == "function" or model.provider == "prompt":
         return model
     return PromptModel(model)
-
-
-# --- results -----------------------------------------------------------------------------------------
-
-
-def _last_request(request: ModelRequest, hit: Hit) -> ModelRequest:
-    told = LAST_ANSWER.format(reason=hit.reason)
-    return replace(request, tools=(), system=_joined(request.system, told))
-
-
-def _at_limit(reply: TurnResult, hit: Hit) -> TurnResult:
-    if reply.ended_by != "answer":
-        return reply
-    return replace(reply, ended_by=hit.budget, reason=hit.reason)
-
-
-def _aborted_before() -> TurnResult:
-    return TurnResult(
-        message=AssistantMessage(parts=()),
-        messages=(),
-        usage=Usage(),
-        rounds=0,
-        ended_by="aborted",
-        reason="the turn was aborted",
-    )
-
-
-def _aborted(round_: Round, reply: TurnResult | None) -> TurnResult:
-    if reply is not None:
-        return replace(reply, ended_by="aborted", reason="the turn was aborted")
-    return TurnResult(
-        message=round_.message,
-        messages=round_.close(),
-        usage=Usage(),
-        rounds=1,
-        ended_by="aborted",
-        reason="the turn was aborted",
-        outcomes=round_.outcomes,
-    )
-
-
-def _sum(first: TurnResult, rest: TurnResult) -> TurnResult:
-    return replace(
-        rest,
-        messages=(*first.messages, *rest.messages),
-        usage=Usage(
-            input_tokens=_added(first.usage.input_tokens, rest.usage.input_tokens),
-            output_tokens=_added(first.usage.output_tokens, rest.usage.output_tokens),
-        ),
-        rounds=first.rounds + rest.rounds,
-        outcomes=(*first.outcomes, *rest.outcomes),
-    )
-
-
-def _added(one: int | None, other: int | None) -> int | None:
-    return None if one is None and other is None else (one or 0) + (other or 0)
-
-
-def _joined(*parts: str) -> str:
-    return "\n\n".join(part for part in parts if part)
 
 
 class _NoTools:
@@ -386,6 +156,11 @@ class _Teller:
         except Exception as error:
             self._turn.callback_error = error
             raise
+
+
+async def _as_it_is(_context: Context, media: Playable) -> Playable:
+    """What is done with a result's media before they play, unless a middleware does more."""
+    return media
 
 
 async def _ignore(_piece: ReplyPiece) -> None:

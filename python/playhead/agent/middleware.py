@@ -1,7 +1,8 @@
-"""How a turn is put together: middlewares around the turn, each model call, each tool call and each listing.
+"""How a turn is put together: middlewares around the turn, the model calls, tool calls, listings and reads.
 
     around.turn → the tool loop → around.model → prompt mode's parser → the model
-                      └→ around.call → the tool runner
+                      ├→ around.list → the tool runner
+                      └→ around.call → the tool runner ─ media → around.read → the player
 
 The chain is composed once. After the calls of a reply the loop re-enters it at itself (`Api.reenter`), with
 the depth in the context: what is in `around.turn` runs once a turn, what is in `around.model` once for every
@@ -34,6 +35,7 @@ from playhead.agent.calls import CallOutcome, ToolRunner
 from playhead.agent.conversation import AssistantMessage, Message, ModelRequest, ToolCall, ToolSpec
 from playhead.agent.events import Event
 from playhead.agent.model import Model, ReplyPiece, Usage
+from playhead.stream.source import Media as Playable
 
 if TYPE_CHECKING:
     from playhead.agent.turn import Turn
@@ -114,6 +116,11 @@ ListMiddleware = Callable[["Api"], Callable[[ListNext], ListNext]]
 """Around the listing of what the model is offered, before every model call of the turn. A tool that it leaves
 out can't be called."""
 
+ReadNext = Callable[[Context, Playable], Awaitable[Playable]]
+ReadMiddleware = Callable[["Api"], Callable[[ReadNext], ReadNext]]
+"""Around each medium of a result on its way to the player, which reads what comes out: another medium around
+it may watch, keep or change what is read. Raising ends the turn."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
@@ -125,6 +132,7 @@ class Around:
     """Each model call. In prompt mode they see calls, not tags."""
     call: Sequence[CallMiddleware] = ()
     list: Sequence[ListMiddleware] = ()
+    read: Sequence[ReadMiddleware] = ()
 
 
 class Api:

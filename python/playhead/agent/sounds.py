@@ -10,7 +10,7 @@ from typing import Protocol, assert_never
 import trio
 
 from playhead.agent.events import AudioEnd, AudioStart, Event, ToolRef
-from playhead.agent.middleware import Context, Emit
+from playhead.agent.middleware import Context, Emit, ReadNext
 from playhead.errors import PlayheadError
 from playhead.playback.state import ItemEnd, ItemError, ItemStart, PlayerEvent, StateChange
 from playhead.stream.source import Media
@@ -27,8 +27,10 @@ class MediaPlayer(Protocol):
 class Sounds:
     """One turn's sound: its first result with media replaces what plays, later ones queue up behind it."""
 
-    def __init__(self, player: MediaPlayer | None) -> None:
+    def __init__(self, player: MediaPlayer | None, read: ReadNext) -> None:
         self._player = player
+        self._read = read
+        self._lock = trio.Lock()
         self._begun = False
         self._due: Counter[str] = Counter()
         self._round = 1
@@ -50,15 +52,23 @@ class Sounds:
         """Give `media` to the player. One that can't take them is told of as the sound's end."""
         if self._player is None or not media:
             return
+        # In turn: what is enqueued must not come before the `play` that empties the queue.
+        async with self._lock:
+            await self._play(self._player, context, tool, media)
+
+    async def _play(
+        self, player: MediaPlayer, context: Context, tool: ToolRef, media: tuple[Media, ...]
+    ) -> None:
+        media = tuple([await self._read(context, item) for item in media])
         self._round = context.round
-        begun, self._begun = self._begun, True
         for item in media:
             await context.emit(
                 AudioStart(round=context.round, tool=tool, title=item.title, mime_type=item.mime_type)
             )
         self._due.update(item.title for item in media)
+        begun, self._begun = self._begun, True
         try:
-            await (self._player.enqueue(media) if begun else self._player.play(media))
+            await (player.enqueue(media) if begun else player.play(media))
         except PlayheadError as error:
             for item in media:
                 await self._end(item.title, str(error), context.emit)

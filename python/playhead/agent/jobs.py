@@ -1,0 +1,293 @@
+"""The calls of one reply: told as they come, run as soon as they are complete, one result for each.
+
+    add ─▶ in_progress ─ known? readable? within budget? ─ no ─▶ its result, at once
+                 └ yes ─▶ allowed? ─▶ a slot ─▶ begin ─▶ the runner ─▶ its result
+                            (a task in the round's nursery from here on)
+
+A call's outcome is kept before it is told, so that whatever happens while telling, the history is whole.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
+
+import trio
+
+from playhead.agent.approvals import Action, Allowed, ApprovalRequest, Approvals, Denied
+from playhead.agent.calls import CallOutcome, Describing, ToolRunner, bad_arguments, failed, told, unknown
+from playhead.agent.conversation import Status, ToolCall, ToolSpec
+from playhead.agent.events import (
+    CallStatus,
+    ImageComplete,
+    ToolCallBegin,
+    ToolCallError,
+    ToolCallResponse,
+    ToolComplete,
+    ToolInProgress,
+    ToolPending,
+    ToolRef,
+    ToolResponse,
+)
+from playhead.agent.middleware import CallNext, Context
+from playhead.agent.sounds import Sounds
+from playhead.client.groups import leaves
+
+CANCELLED: Final = "The call was cancelled before it had a result."
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A call, and what became of it."""
+
+    call: ToolCall
+    status: CallStatus = "pending"
+    outcome: CallOutcome | None = None
+    is_told: bool = False
+
+    @property
+    def ref(self) -> ToolRef:
+        call = self.call
+        return ToolRef(id=call.id, name=call.name, arguments=call.arguments, status=self.status)
+
+
+class Jobs:
+    """The calls of one reply. `nursery` is where they run, `offered` the tools that may be called by name."""
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        nursery: trio.Nursery,
+        offered: Mapping[str, ToolSpec],
+        runner: ToolRunner,
+        call_next: CallNext,
+        approvals: Approvals | None,
+        sounds: Sounds,
+    ) -> None:
+        self._context = context
+        self._nursery = nursery
+        self._offered = offered
+        self._runner = runner
+        self._call_next = call_next
+        self._approvals = approvals
+        self._sounds = sounds
+        self._meter = context.state.meter
+        self._slots = trio.Semaphore(self._meter.max_parallel)
+        self._jobs: list[Job] = []
+
+    async def start(self, job: Job) -> None:
+        """Tell of a call and start it: now it has begun, waits for its turn, or has its result."""
+        call = job.call
+        self._jobs.append(job)
+        await self._context.emit(ToolInProgress(round=self._context.round, tool=job.ref))
+        refused = self._refusal(call)
+        if refused is not None:
+            await self._settle(job, refused)
+        elif self._may_run_at_once(call):
+            await self._begin(job)
+            self._nursery.start_soon(self._run, job, True)
+        else:
+            self._nursery.start_soon(self._run, job, False)
+
+    def missing(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
+        """Those of `calls` that were not started."""
+        left = self._by_id()
+        missing = []
+        for call in calls:
+            if left[call.id]:
+                left[call.id].popleft()
+            else:
+                missing.append(call)
+        return missing
+
+    def close(self, calls: Sequence[ToolCall]) -> tuple[Job, ...]:
+        """Every call with its outcome: `calls` in their order, then any other that was started. One that has
+        none is cancelled. Waits for nothing."""
+        left = self._by_id()
+        ordered = []
+        for call in calls:
+            if not left[call.id]:
+                job = Job(call)
+                self._jobs.append(job)
+            else:
+                job = left[call.id].popleft()
+            ordered.append(job)
+        known = set(ordered)
+        ordered += [job for job in self._jobs if job not in known]
+        for job in ordered:
+            if job.outcome is None:
+                job.outcome = told(job.call, "cancelled", CANCELLED)
+                job.status = "cancelled"
+        return tuple(ordered)
+
+    async def tell_end(self, ordered: Sequence[Job]) -> None:
+        """Tell what has not been told yet, and that all calls have their results."""
+        for job in ordered:
+            if not job.is_told and job.outcome is not None:
+                await self._tell(job, job.outcome)
+        if ordered:
+            responses = tuple(_response(job.outcome) for job in ordered if job.outcome is not None)
+            await self._context.emit(ToolComplete(round=self._context.round, responses=responses))
+
+    def _by_id(self) -> defaultdict[str, deque[Job]]:
+        """Ids are the model's: two calls may have the same."""
+        found: defaultdict[str, deque[Job]] = defaultdict(deque)
+        for job in self._jobs:
+            found[job.call.id].append(job)
+        return found
+
+    # --- one call ------------------------------------------------------------------------------------
+
+    def _refusal(self, call: ToolCall) -> CallOutcome | None:
+        """Why the call isn't even tried."""
+        spent = self._meter.hit if not self._offered else None
+        if spent is not None:
+            return over_budget(call, spent.reason)
+        spec = self._offered.get(call.name)
+        if spec is None:
+            return unknown(call, self._offered)
+        if call.arguments is None:
+            return bad_arguments(call, spec)
+        hit = self._meter.count_call(call)
+        return None if hit is None else over_budget(call, hit.reason)
+
+    def _may_run_at_once(self, call: ToolCall) -> bool:
+        """Whether nobody is to be asked and a slot is free; takes it. So calls begin in stream order."""
+        if self._approvals is not None:
+            asked = self._request(call)
+            if asked is None or self._action(self._approvals, asked) != "allow":
+                return False
+        try:
+            self._slots.acquire_nowait()
+        except trio.WouldBlock:
+            return False
+        return True
+
+    async def _run(self, job: Job, has_slot: bool) -> None:  # positional: what `start_soon` can pass
+        outcome: CallOutcome | None = None
+        with trio.CancelScope(deadline=self._meter.deadline):
+            try:
+                if not has_slot:
+                    outcome = await self._asked(job)
+                    if outcome is None:
+                        await self._slots.acquire()
+                        has_slot = True
+                        await self._begin(job)
+                if outcome is None:
+                    outcome = await self._called(job.call)
+            finally:
+                if has_slot:
+                    self._slots.release()
+        if outcome is None:  # the scope's deadline: a cancellation from outside goes on
+            outcome = over_budget(job.call, self._meter.note_time().reason)
+        await self._settle(job, outcome)
+
+    async def _asked(self, job: Job) -> CallOutcome | None:
+        """What the call comes to where it may not run."""
+        if self._approvals is None:
+            return None
+
+        async def pending() -> None:
+            await self._context.emit(ToolPending(round=self._context.round, tool=job.ref))
+
+        request = self._request(job.call)
+        if request is None:
+            return unknown(job.call, (name for name in self._offered if name != job.call.name))
+        verdict = await self._approvals.check(request, on_pending=pending)
+        match verdict:
+            case Allowed():
+                return None
+            case Denied():
+                return told(job.call, "denied", f"The call was {verdict.reason}.", error=verdict.error)
+            case _:
+                assert_never(verdict)
+
+    def _request(self, call: ToolCall) -> ApprovalRequest | None:
+        """None where the runner no longer knows the tool: what can't be named can't be approved."""
+        if isinstance(self._runner, Describing):
+            return self._runner.approval_request(call)
+        return ApprovalRequest(
+            server="",
+            tool=call.name,
+            description=self._offered[call.name].description,
+            arguments=call.arguments or {},
+        )
+
+    @staticmethod
+    def _action(approvals: Approvals, asked: ApprovalRequest) -> Action:
+        return approvals.policy.action(asked.server, asked.tool, destructive=asked.hints.destructive is True)
+
+    async def _begin(self, job: Job) -> None:
+        job.status = "invoking"
+        await self._context.emit(ToolCallBegin(round=self._context.round, tool=job.ref))
+
+    async def _called(self, call: ToolCall) -> CallOutcome:
+        try:
+            outcome = await self._call_next(self._context, call)
+        except Exception as error:
+            # A runner and its middlewares are the user's code. Whatever they raise, the call has a result and
+            # the other calls go on; the exception is in the outcome. One of the event callback's came through
+            # a progress report, and ends the turn as everywhere else.
+            if any(leaf is self._context.state.callback_error for leaf in leaves(error)):
+                raise
+            return failed(call, error, self._offered)
+        if (outcome.result.call_id, outcome.result.name) != (call.id, call.name):
+            return replace(outcome, result=replace(outcome.result, call_id=call.id, name=call.name))
+        return outcome
+
+    async def _settle(self, job: Job, outcome: CallOutcome) -> None:
+        """Keep what the call came to, then tell it and play it."""
+        job.outcome = outcome
+        job.status = _status(outcome.result.status)
+        await self._tell(job, outcome)
+        for picture in outcome.pictures:
+            await self._context.emit(
+                ImageComplete(
+                    round=self._context.round,
+                    tool=job.ref,
+                    mime_type=picture.mime_type,
+                    size_bytes=picture.size_bytes,
+                )
+            )
+        await self._sounds.play(self._context, job.ref, outcome.media)
+
+    async def _tell(self, job: Job, outcome: CallOutcome) -> None:
+        job.is_told = True
+        number, result = self._context.round, outcome.result
+        if result.status in ("done", "error") and outcome.error is None:
+            await self._context.emit(ToolCallResponse(round=number, tool=job.ref, result=_response(outcome)))
+        else:
+            await self._context.emit(
+                ToolCallError(round=number, tool=job.ref, status=result.status, error=result.text)
+            )
+
+
+def over_budget(call: ToolCall, reason: str) -> CallOutcome:
+    """The outcome of a call that a budget does not allow, or that was cancelled at its end."""
+    return told(call, "over_budget", f"The call was not completed: {reason}.")
+
+
+def _response(outcome: CallOutcome) -> ToolResponse:
+    result = outcome.result
+    return ToolResponse(
+        id=result.call_id,
+        name=result.name,
+        text=result.text,
+        status=result.status,
+        media=tuple(item.mime_type for item in result.media),
+    )
+
+
+def _status(status: Status) -> CallStatus:
+    match status:
+        case "done":
+            return "done"
+        case "cancelled":
+            return "cancelled"
+        case "error" | "denied" | "unknown" | "bad_arguments" | "timeout" | "over_budget":
+            return "error"
+        case _:
+            assert_never(status)

@@ -14,7 +14,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import AudioContent, ImageContent, TextContent, ToolAnnotations
 
 from playhead.agent.agent import Agent
-from playhead.agent.approvals import Approvals
+from playhead.agent.approvals import ApprovalPolicy, ApprovalRule, Approvals
 from playhead.agent.budgets import Budgets
 from playhead.agent.calls import HubRunner
 from playhead.agent.conversation import ToolSpec
@@ -272,6 +272,29 @@ class Stale(HubRunner):
 
     def specs(self) -> tuple[ToolSpec, ...]:
         return self._first
+
+
+async def test_a_tool_that_says_it_destroys_does_not_run_where_nobody_can_be_asked() -> None:
+    model = ScriptedModel([reply(call("house__wipe"), call("house__add", {"a": 1})), reply("ok")])
+    async with house_hub(House()) as hub:
+        result = await run_turn(model, hub, [user("go")])
+    wiped, added = results_of(result.messages)
+    assert (wiped.status, added.status) == ("denied", "done")
+    assert "nobody to ask" in wiped.text
+
+
+async def test_a_tool_that_its_server_took_away_is_not_called_by_its_name() -> None:
+    """The hub would list again and find it, and the rules for its server would not have been asked."""
+    model = ScriptedModel([reply(call("house__wipe")), reply("ok")])
+    async with house_hub(House()) as hub:
+        runner = Stale(hub)
+        await hub.disconnect_from_server("house")
+        await hub.connect_to_server("house")  # it would be listed by the next call
+        approvals = Approvals(ApprovalPolicy(rules=(ApprovalRule(action="deny", server="house"),)))
+        result = await run_turn(model, runner, [user("go")], approvals=approvals)
+        assert hub.tools == ()
+    (only,) = results_of(result.messages)
+    assert only.status == "unknown"
 
 
 @pytest.mark.parametrize("approvals", [None, Approvals()], ids=["unasked", "asked"])

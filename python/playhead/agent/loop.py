@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
-from typing import TYPE_CHECKING
 
 import trio
 
+from playhead.agent.approvals import Approvals
 from playhead.agent.budgets import Budgets
 from playhead.agent.calls import CallOutcome, HubRunner, ToolRunner
 from playhead.agent.conversation import Message, ModelRequest, ToolCall, ToolSpec
@@ -22,9 +22,6 @@ from playhead.client.groups import bare
 from playhead.client.hub import Hub
 from playhead.errors import PlayheadError, UsageError
 from playhead.stream.source import Media as Playable
-
-if TYPE_CHECKING:
-    from playhead.agent.approvals import Approvals
 
 OnEvent = Callable[[Event], Awaitable[None] | None]
 
@@ -57,7 +54,8 @@ async def run_turn(
             `TurnResult.messages`.
         system: The system prompt; tools' own configured ones are added while they are offered.
         budgets: Default `Budgets()`.
-        approvals: Asked before each call. Default: every call runs.
+        approvals: Asked before each call. Default: `Approvals()`, for this turn: calls run, except of tools
+            that say of themselves that they destroy (`destructiveHint: true`); nobody is there to be asked.
         middlewares: Around each model call; an `Around` for other places.
         on_event: Awaited, or called where it is no coroutine function, with each event in order. One that
             is slow holds up the turn.
@@ -79,6 +77,7 @@ async def run_turn(
     if not messages:
         raise UsageError("messages: expected the user's message at least, came none")
     turn.begin(Budgets() if budgets is None else budgets)
+    approvals = Approvals() if approvals is None else approvals
     runner = HubRunner(tools) if isinstance(tools, Hub) else _NoTools() if tools is None else tools
     around = middlewares if isinstance(middlewares, Around) else Around(model=middlewares)
     api = Api(_in_mode(model, mode), runner)

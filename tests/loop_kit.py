@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import trio
@@ -21,6 +21,8 @@ from playhead.agent.conversation import (
     UserMessage,
 )
 from playhead.agent.events import Event
+from playhead.agent.middleware import Api, Context, Next, TurnParams, TurnResult
+from playhead.agent.model import CallReady, ReplyPiece
 from playhead.testing.model import ScriptedModel
 
 Tool = Callable[[ToolCall], Awaitable[str | CallOutcome]]
@@ -118,6 +120,22 @@ def shape(events: Iterable[Event]) -> list[str]:
         what = tool.id if tool is not None else ", ".join(each.id for each in responses)
         found.append(f"{event.type}({what})" if what else event.type)
     return found
+
+
+def silent(api: Api) -> Callable[[Next], Next]:
+    """A middleware that keeps `CallReady` back: the calls start from the final message, all at once."""
+
+    def wrap(next: Next) -> Next:
+        async def ask(context: Context, params: TurnParams) -> TurnResult:
+            async def on_piece(piece: ReplyPiece) -> None:
+                if not isinstance(piece, CallReady):
+                    await context.on_piece(piece)
+
+            return await next(replace(context, on_piece=on_piece), params)
+
+        return ask
+
+    return wrap
 
 
 @asynccontextmanager

@@ -238,6 +238,13 @@ async def test_a_reply_that_was_cut_or_refused_says_so(stop: str, ended_by: str)
     assert result.ended_by == ended_by
 
 
+async def test_a_refusal_ends_the_turn_though_it_has_calls() -> None:
+    model = ScriptedModel([reply(call("t"), stop="refused")])
+    result = await run_turn(model, Tools({"t": echo}), [user("hi")])
+    assert (result.ended_by, len(model.requests)) == ("refused", 1)
+    assert_whole(result.messages)
+
+
 async def test_a_tool_that_appears_during_the_turn_is_offered_next() -> None:
     tools = Tools({})
 
@@ -329,6 +336,22 @@ async def test_what_the_event_callback_raises_ends_the_turn_as_it_is(at: int) ->
     assert seen == at + 1, "no event is told after it"
     assert tools.running == 0
     assert_whole(agent.messages)
+
+
+async def test_tasks_that_wait_to_tell_something_tell_nothing_after_the_callback_raised() -> None:
+    seen: list[str] = []
+
+    async def on_event(event: Event) -> None:
+        seen.append(event.type)
+        await trio.testing.wait_all_tasks_blocked()
+        if event.type == "mcp_tool_call_response":
+            raise ZeroDivisionError
+
+    model = ScriptedModel([reply(*(call("t", {"n": n}) for n in range(5)), Pause())])
+    with pytest.raises(ZeroDivisionError):
+        await run_turn(model, Tools({"t": echo}), [user("go")], on_event=on_event)
+    assert seen[-1] == "mcp_tool_call_response"
+    assert seen.count("mcp_tool_call_response") == 1
 
 
 async def test_a_turn_needs_a_message_and_a_handle_of_its_own() -> None:

@@ -25,14 +25,24 @@ from playhead.agent.middleware import (
     TurnParams,
     TurnResult,
 )
-from playhead.agent.model import CallReady, ReplyPiece, TextDelta
+from playhead.agent.model import ReplyPiece, TextDelta
 from playhead.agent.turn import Turn
 from playhead.errors import ModelError, TransportError
 from playhead.playback.state import PlayerEvent
 from playhead.stream.source import Media
 from playhead.testing.media import ScriptedMedia, ScriptedReader
 from playhead.testing.model import ScriptedModel, call, reply
-from tests.loop_kit import Tools, assert_requests_whole, assert_whole, done, echo, results_of, shape, user
+from tests.loop_kit import (
+    Tools,
+    assert_requests_whole,
+    assert_whole,
+    done,
+    echo,
+    results_of,
+    shape,
+    silent,
+    user,
+)
 
 Wrap = Callable[[Next], Next]
 
@@ -293,19 +303,6 @@ async def test_a_read_middleware_decides_what_the_player_reads() -> None:
 
 async def test_calls_that_only_the_final_message_has_run_too() -> None:
     """A model or middleware that gives no `CallReady`."""
-
-    def silent(api: Api) -> Wrap:
-        def wrap(next: Next) -> Next:
-            async def ask(context: Context, params: TurnParams) -> TurnResult:
-                async def on_piece(piece: ReplyPiece) -> None:
-                    if not isinstance(piece, CallReady):
-                        await context.on_piece(piece)
-
-                return await next(replace(context, on_piece=on_piece), params)
-
-            return ask
-
-        return wrap
 
     model = ScriptedModel([reply(call("t", {"n": 1}), call("t", {"n": 2})), reply("ok")])
     result = await run_turn(model, Tools({"t": echo}), [user("go")], middlewares=[silent])

@@ -71,6 +71,17 @@ async def test_the_first_sound_of_a_turn_replaces_what_plays_and_later_ones_queu
     assert names.index("audio_start(call_1)") > names.index("mcp_tool_call_response(call_1)")
 
 
+async def test_sounds_of_two_results_at_once_do_not_overtake_each_other() -> None:
+    player = Recorder()
+
+    async def slowly(event: Event) -> None:
+        await trio.lowlevel.checkpoint()
+
+    model = ScriptedModel([reply(call("sing"), call("sing"), call("sing")), reply("ok")])
+    await run_turn(model, singing(song("A")), [user("go")], player=player, on_event=slowly)
+    assert [how for how, _ in player.got] == ["play", "enqueue", "enqueue"]
+
+
 async def test_the_end_of_a_turns_sound_is_told_while_the_turn_runs_and_no_other() -> None:
     player, ended = Recorder(), trio.Event()
     ends: list[AudioEnd] = []

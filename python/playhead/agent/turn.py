@@ -69,8 +69,6 @@ class Turn:
         with trio.CancelScope() as scope:
             self._scopes.append(scope)
             try:
-                if self._aborted:
-                    scope.cancel()
                 yield
             finally:
                 self._scopes.remove(scope)

@@ -30,6 +30,8 @@ class Recorder:
         self.tell, self._events = trio.open_memory_channel[PlayerEvent](64)
 
     async def play(self, media: Iterable[Media]) -> None:
+        for _ in range(10):  # it stops what played before
+            await trio.lowlevel.checkpoint()
         self._note("play", media)
 
     async def enqueue(self, media: Iterable[Media]) -> None:

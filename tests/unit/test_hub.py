@@ -27,6 +27,7 @@ from playhead.errors import (
     UsageError,
 )
 from tests.servers.raw_http import Exchange, raw_http
+from tests.servers.household import HOUSEHOLD_COMMAND
 
 NO_SUCH = ServerConfig(command=("/nowhere/server",))
 
@@ -454,3 +455,17 @@ async def test_servers_of_a_hub_ask_the_user_through_it() -> None:
             await hub.connect_all()
             assert (await hub.call_tool("choosy__choose")).text_for_model == "decline"
     assert asked == [("choosy", "What?")]
+
+
+# --- questions -------------------------------------------------------------------------------------------
+
+
+async def test_a_question_of_a_hubs_server_goes_to_the_hubs_one_function() -> None:
+    async def likes_jazz(question: Question) -> Reply:
+        assert question.message == "What do you like?"
+        return Reply(action="accept", content={"genre": "jazz"})
+
+    home = ServerConfig(command=HOUSEHOLD_COMMAND, mode="legacy")
+    async with connected({"home": home}, on_elicitation=likes_jazz) as hub:
+        done = await hub.call_tool("home__choose")
+    assert done.result.text == "accept genre='jazz' loud=False volume=30"

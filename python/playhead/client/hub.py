@@ -71,8 +71,9 @@ async def open_hub(
 
     `names` takes some of them only. `tool_configs` are fixed ones, or where to read them (default: the file
     at the default place and the installed packages). `outputs` is where `save_output` saves (default: the
-    user's data folder). `limits` and `policy` hold for every server; `show_url` and `on_elicitation`, whose
-    questions name their server, are as for `connect`.
+    user's data folder). `limits` and `policy` hold for every server; `show_url` and `on_elicitation` as for
+    `connect`, for all of them: `on_elicitation` may be awaited for several servers at once. A `PlayheadError`
+    that it raises makes its server fail, and anything else leaves the context.
 
     Raises `ConfigError` for a servers file that can't be read or isn't understood, as a whole: a slip in one
     entry is the user's to mend, and half of what was meant would run without a word.

@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.command import playhead
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-COMMANDS = ["", "demo", "tools", "call", "play", "read", "explain", "outputs", "serve", "serve audio"]
+COMMANDS = ["", "demo", "tools", "call", "chat", "play", "read", "explain", "outputs", "serve", "serve audio"]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command or "playhead")

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from playhead import _core
-from playhead.cli import call, demo, explain, outputs, play, read, serve, tools
+from playhead.cli import call, chat, demo, explain, outputs, play, read, serve, tools
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, fail, stdout_left
 from playhead.cli.terminal import Terminal
 from playhead.errors import PlayheadError
@@ -29,6 +29,7 @@ app.add_typer(serve_app, name="serve")
 app.command("demo")(demo.demo)
 app.command("tools")(tools.tools)
 app.command("call")(call.call)
+app.command("chat")(chat.chat)
 app.command("play")(play.play)
 app.command("read")(read.read)
 app.command("explain")(explain.explain)

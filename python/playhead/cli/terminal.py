@@ -127,6 +127,26 @@ class Terminal:
                 self.out.file.write(sequences + "\n")
                 self.out.file.flush()
 
+    def write(self, text: str) -> None:
+        """A piece of the result as it comes, on stdout and at once; silent with `--json`."""
+        if not self.json_output:
+            with naming_stdout():
+                sys.stdout.write(escape(text))
+                sys.stdout.flush()
+
+    def line(self, text: str, *, style: str = "") -> None:
+        """A remark in exactly one line of stderr: what is too long for the terminal is cut."""
+        if not self.json_output:
+            with _telling():
+                self.err.print(Text(escape_line(text), style=style, no_wrap=True, overflow="ellipsis"))
+
+    def prompt(self, text: str, *, style: str = "") -> None:
+        """A remark on stderr after which the line goes on."""
+        if not self.json_output:
+            with _telling():
+                self.err.print(Text(escape(text), style=style), end="", soft_wrap=True)
+                self.err.file.flush()
+
     def show_rows(self, rows: Iterable[tuple[str, str]]) -> None:
         """Two columns of the result, like `show`; names are folded where they are too wide, never cut."""
         if not self.json_output:

@@ -1,0 +1,124 @@
+"""From `--provider`, `--model` and the environment to a model. The only place that reads providers' keys."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, assert_never
+from urllib.parse import urlsplit
+
+from playhead.errors import UsageError
+
+if TYPE_CHECKING:
+    from playhead.agent.model import Model
+
+ProviderName = Literal["openai", "openai-responses", "anthropic", "gemini", "prompt"]
+
+_KEYS: Final[Mapping[ProviderName, tuple[str, ...]]] = {
+    "openai": ("OPENAI_API_KEY",),
+    "openai-responses": ("OPENAI_API_KEY",),
+    "anthropic": ("ANTHROPIC_API_KEY",),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "prompt": ("OPENAI_API_KEY",),
+}
+"""Where each provider's own tools look for its key."""
+_NO_KEY: Final = "none"
+"""For a server of one's own, in a request that has to have some key."""
+
+
+def opened_model(
+    provider: ProviderName,
+    name: str,
+    *,
+    base_url: str | None,
+    template: str | None,
+    template_name: str = "--prompt-template",
+    environment: Mapping[str, str],
+) -> AbstractAsyncContextManager[Model]:
+    """The model, its connections kept while the context is open.
+
+    `base_url` None is the provider's own address. With one, `openai` and `prompt` speak plain HTTP to it and
+    need no SDK. Raises `UsageError` (at once, not on entering) for a missing key, a missing SDK and a broken
+    template or address.
+    """
+    key = _key(provider, base_url=base_url, environment=environment)
+    match provider:
+        case "openai" if base_url is None:
+            from playhead.agent.providers.openai_client import OpenAIChatModel
+
+            return OpenAIChatModel(name, api_key=key or _NO_KEY)
+        case "openai" | "prompt":
+            from playhead.agent.providers.compatible import CompatibleModel
+            from playhead.agent.providers.openai_client import OPENAI_URL
+
+            inner = CompatibleModel(name, base_url=base_url or OPENAI_URL, api_key=key)
+            return inner if provider == "openai" else _prompted(inner, template, template_name)
+        case "openai-responses":
+            from playhead.agent.providers.openai_client import OpenAIResponsesModel
+
+            return OpenAIResponsesModel(name, api_key=key or _NO_KEY, base_url=base_url)
+        case "anthropic":
+            from playhead.agent.providers.anthropic_client import AnthropicModel
+
+            return AnthropicModel(name, api_key=key or _NO_KEY, base_url=base_url)
+        case "gemini":
+            from playhead.agent.providers.gemini_client import GeminiModel
+
+            return GeminiModel(name, api_key=key or _NO_KEY, base_url=base_url)
+        case _:
+            assert_never(provider)
+
+
+def _key(provider: ProviderName, *, base_url: str | None, environment: Mapping[str, str]) -> str | None:
+    names = _KEYS[provider]
+    for name in names:
+        if key := environment.get(name, "").strip():
+            return key
+    if base_url is not None and is_loopback(base_url):
+        return None
+    where = "" if base_url is None else "; only a --base-url on this machine goes without"
+    raise UsageError(
+        f"--provider {provider} needs a key: expected one in {' or '.join(names)}, came none{where}"
+    )
+
+
+def is_loopback(url: str) -> bool:
+    """Whether `url` leads to this machine by its host's name or number; nobody is asked."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _prompted(
+    inner: AbstractAsyncContextManager[Model], template: str | None, where: str
+) -> AbstractAsyncContextManager[Model]:
+    from playhead.agent.prompt_mode import PromptModel
+    from playhead.agent.prompt_text import DEFAULT_PROMPT
+    from playhead.agent.templates import PromptTemplate
+
+    chosen = DEFAULT_PROMPT if template is None else PromptTemplate(text=template, where=where)
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Model]:
+        async with inner as model:
+            yield PromptModel(model, template=chosen)
+
+    return opened()
+
+
+def text_of(path: Path, *, option: str) -> str:
+    """The text of a file that an option names. Raises `UsageError` where it is no text, `OSError` where it
+    can't be read."""
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{option}: {path}: expected text in UTF-8, byte {error.start} is not") from None

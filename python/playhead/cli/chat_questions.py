@@ -1,0 +1,167 @@
+"""Questions to the person at the terminal: may this call run, and what a server wants to know.
+
+One question at a time, whoever asks. What was typed before a question is no answer to it. Everything in a
+question is foreign (the model's arguments, the server's words) and goes through the terminal's escaping.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from playhead.cli.terminal import Terminal, escape_line
+
+if TYPE_CHECKING:
+    from playhead.agent.approvals import Approval, ApprovalRequest
+    from playhead.client import Question, Reply
+    from playhead.client.elicitation import Value
+
+ReadLine = Callable[[], Awaitable[str | None]]
+"""The next line that the person types; None where there will be none."""
+
+
+class Questions:
+    """Asks at `terminal` and takes the answer from `read`."""
+
+    def __init__(self, terminal: Terminal, read: ReadLine) -> None:
+        self._terminal = terminal
+        self._read = read
+        self._lock = trio.Lock()
+        self.is_open = False
+        """A question waits: the next line is its answer. False again when the asking is cancelled."""
+
+    async def approve(self, request: ApprovalRequest) -> Approval:
+        """Ask about a call. Anything but a yes is a no, the end of input too."""
+        from playhead.agent.approvals import Approval
+
+        says = " (it says that it destroys)" if request.hints.destructive else ""
+        shown = json.dumps(dict(request.arguments), ensure_ascii=False, indent=2, default=str)
+        name = ".".join(escape_line(part) for part in (request.server, request.tool) if part)
+        async with self._lock:
+            self._terminal.say(f"{name} wants to run{says}, with {shown}", style="yellow", whole=True)
+            answer = await self._answer("Run it? y once, a always with these arguments, n no: ")
+        said = (answer or "").strip().lower()
+        return Approval(
+            allow=said in ("y", "yes", "a", "always"),
+            scope="conversation" if said in ("a", "always") else "once",
+        )
+
+    async def elicit(self, question: Question) -> Reply:
+        """Put a server's question. Never raises: what a person types wrongly is asked for again."""
+        from playhead.client import Reply
+
+        async with self._lock:
+            said = f"{escape_line(question.server)} asks: {question.message}"
+            self._terminal.say(said, style="yellow", whole=True)
+            if question.url is not None:
+                return await self._visit(question.url)
+            answer = await self._answer("Answer it? y yes, n no: ")
+            if answer is None:
+                return Reply(action="cancel")
+            if answer.strip().lower() not in ("y", "yes"):
+                return Reply(action="decline")
+            content: dict[str, Value] = {}
+            for name, schema in question.fields.items():
+                field = _Field(name, schema, required=name in question.required)
+                while (text := await self._answer(field.prompt)) is not None:
+                    wrong = field.take(text, content)
+                    if wrong is None:
+                        break
+                    self._terminal.say(wrong, style="red")
+                if text is None:
+                    return Reply(action="cancel")
+            if (
+                question.required
+                - content.keys()
+                - {name for name, schema in question.fields.items() if "default" in schema}
+            ):
+                return Reply(action="cancel")  # a field that has no form: nobody could fill it in
+            return Reply(action="accept", content=content)
+
+    async def _visit(self, url: str) -> Reply:
+        import webbrowser
+
+        from playhead.client import Reply
+
+        self._terminal.say(f"to answer, a page is to be opened: {escape_line(url)}", whole=True)
+        answer = await self._answer("Open it in the browser? y yes, n no: ")
+        if answer is None or answer.strip().lower() not in ("y", "yes"):
+            return Reply(action="cancel" if answer is None else "decline")
+        if not url.lower().startswith(("https://", "http://")):
+            self._terminal.say("that is no http(s) address: it is not opened", style="red")
+            return Reply(action="decline")
+        await trio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
+        return Reply(action="accept")
+
+    async def _answer(self, prompt: str) -> str | None:
+        _forget_typed()
+        self._terminal.prompt(prompt)
+        self.is_open = True
+        try:
+            return await self._read()
+        finally:
+            self.is_open = False
+
+
+class _Field:
+    """One field of a form."""
+
+    def __init__(self, name: str, schema: Any, *, required: bool) -> None:
+        self._name = name
+        self._schema: dict[str, Any] = dict(schema)
+        self._required = required and "default" not in schema
+        self._choices = [str(one) for one in self._schema.get("enum") or () if isinstance(one, str)]
+        self._kind = str(self._schema.get("type", "string"))
+
+    @property
+    def prompt(self) -> str:
+        """Its name, and what can be typed."""
+        about = self._schema.get("description") or self._schema.get("title") or ""
+        wanted = " | ".join(self._choices) or {"boolean": "y | n", "array": "a, b, …"}.get(
+            self._kind, self._kind
+        )
+        default = f", empty: {self._schema['default']}" if "default" in self._schema else ""
+        if not default and not self._required:
+            default = ", may be empty"
+        named = escape_line(self._name) + (f" ({escape_line(str(about))})" if about else "")
+        return f"  {named} [{escape_line(wanted + default)}]: "
+
+    def take(self, text: str, content: dict[str, Value]) -> str | None:
+        """Put what was typed into `content`; else say what is wrong with it."""
+        text = text.strip()
+        if not text:
+            return f"{self._name} is required" if self._required else None
+        if self._choices and text not in self._choices and self._kind != "array":
+            return f"expected one of {', '.join(self._choices)}"
+        try:
+            content[self._name] = self._value(text)
+        except (ValueError, KeyError, OverflowError):
+            return f"expected {self._kind}, came {text!r}"
+        return None
+
+    def _value(self, text: str) -> Value:
+        match self._kind:
+            case "boolean":
+                return {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}[
+                    text.lower()
+                ]
+            case "integer":
+                return int(text)
+            case "number":
+                return float(text)
+            case "array":
+                return [item.strip() for item in text.split(",") if item.strip()]
+            case _:
+                return text
+
+
+def _forget_typed() -> None:
+    """Drop what the terminal holds: it was typed before the question was there to be read."""
+    if sys.stdin.isatty():
+        import termios
+
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)

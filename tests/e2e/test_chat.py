@@ -35,9 +35,7 @@ async def test_a_message_runs_one_turn_with_the_tools_and_plays_what_they_gave(t
 
 async def test_a_message_comes_through_a_pipe_and_the_answer_goes_to_one(tmp_path: Path) -> None:
     async with scripted_http(says("It is ", "four.")) as (url, asked):
-        done = await chat(
-            *model_words(url), "--system", "Be short.", cwd=tmp_path, stdin=b"2 + 2 = ?\n"
-        )
+        done = await chat(*model_words(url), "--system", "Be short.", cwd=tmp_path, stdin=b"2 + 2 = ?\n")
     assert (done.code, done.stdout) == (0, b"It is four.\n"), done.stderr
     assert "no servers file" in done.stderr
     assert [message["content"] for message in asked[0].body["messages"]] == ["Be short.", "2 + 2 = ?\n"]

@@ -57,6 +57,7 @@ def chat(
     """Talk with a model that has your servers' tools; music plays on meanwhile.
 
     Keys: OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or GOOGLE_API_KEY.
+    With --json sound is played only where --sink says into what.
     """
     if replay is not None:
         _check_replay(message=message, record=record)
@@ -88,7 +89,7 @@ def chat(
         config=config,
         tool_config=tool_config,
         # A conversation is heard in real time, so that its commands have something to act on.
-        sink=make_sink(sink, real_time=said is None),
+        sink=None if json_output and sink is None else make_sink(sink, real_time=said is None),
         system=_system(system),
         record=record,
         verbose=verbose,

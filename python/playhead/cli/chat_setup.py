@@ -34,7 +34,8 @@ class Setup:
     servers: tuple[str, ...] | None
     config: Path | None
     tool_config: Path | None
-    sink: Sink
+    sink: Sink | None
+    """None: nothing is played."""
     system: str
     record: Path | None
     verbose: bool
@@ -69,7 +70,7 @@ async def run_chat(setup: Setup, terminal: Terminal, report: Report) -> int:
         if setup.record is not None:
             recorder = await stack.enter_async_context(Recorder(setup.record))
         hub = await stack.enter_async_context(_opened_hub(setup, terminal, report, questions))
-        player = await stack.enter_async_context(Player(setup.sink))
+        player = None if setup.sink is None else await stack.enter_async_context(Player(setup.sink))
 
         async def on_event(event: Event) -> None:
             view(event)
@@ -89,6 +90,7 @@ async def run_chat(setup: Setup, terminal: Terminal, report: Report) -> int:
 
         if setup.message is not None:
             return await _one_turn(new_agent(), setup.message, player, terminal, report)
+        assert player is not None, "a conversation is never for a program"
         conversation = Conversation(
             new_agent, hub=hub, player=player, terminal=terminal, view=view, lines=lines
         )
@@ -97,15 +99,18 @@ async def run_chat(setup: Setup, terminal: Terminal, report: Report) -> int:
     return EXIT_DONE
 
 
-async def _one_turn(agent: Agent, said: str, player: Player, terminal: Terminal, report: Report) -> int:
+async def _one_turn(
+    agent: Agent, said: str, player: Player | None, terminal: Terminal, report: Report
+) -> int:
     """One turn, and its music to the end."""
     from playhead.cli.chat_turns import exit_code, tell_outcome
 
     result = await agent.say(said)
     report.update(ended_by=result.ended_by, reason=result.reason)
     tell_outcome(result, terminal)
-    async with live_line(terminal, partial(_playing, player)):
-        await player.wait_finished()
+    if player is not None:
+        async with live_line(terminal, partial(_playing, player)):
+            await player.wait_finished()
     return exit_code(result)
 
 

@@ -28,7 +28,7 @@ def tell_outcome(result: TurnResult, terminal: Terminal) -> None:
 
 def _tell_result(processed: ProcessedResult, terminal: Terminal) -> None:
     if processed.text_for_user:
-        terminal.show(processed.text_for_user)
+        terminal.show_markdown(processed.text_for_user)
     for output in processed.saved:
         terminal.say(f"saved {escape_line(str(output.path))}", style="dim")
     for error in (processed.handler_error, processed.saving_error):

@@ -50,10 +50,10 @@ def household_server() -> MCPServer:
         await path.write_text("called")
         try:
             await anyio.sleep_forever()
-            return "unreachable"
         except anyio.get_cancelled_exc_class():
             Path(note).write_text("cancelled")  # noqa: ASYNC240 - nothing may wait here any more
             raise
+        return "never"
 
     @server.tool()
     async def evil() -> str:

@@ -26,8 +26,8 @@ from playhead.errors import (
     UnknownToolError,
     UsageError,
 )
-from tests.servers.raw_http import Exchange, raw_http
 from tests.servers.household import HOUSEHOLD_COMMAND
+from tests.servers.raw_http import Exchange, raw_http
 
 NO_SUCH = ServerConfig(command=("/nowhere/server",))
 

@@ -363,13 +363,17 @@ def test_a_reply_without_an_end_is_none(events: list[Json]) -> None:
         decoder.finish()
 
 
-def test_arguments_that_are_no_object_are_told() -> None:
+def test_arguments_that_are_no_object_are_told_and_do_not_go_back() -> None:
     decoder = Decoder()
     decoder.feed(chunk({"functionCall": {"name": "weather", "args": [1]}}, stop="STOP"))
     (end,) = decoder.finish()
-    (made,) = cast("ReplyEnd", end).message.calls
+    message = cast("ReplyEnd", end).message
+    (made,) = message.calls
     assert (made.arguments, made.arguments_text) == (None, "[1]")
-    assert made.problem
+    assert made.problem == "the arguments must be a JSON object, not an array"
+    told = ToolResult(call_id=made.id, name="weather", text="no", status="bad_arguments")
+    body = encoded(said("?"), message, ToolMessage(results=(told,)))
+    assert body["contents"][1]["parts"] == [{"functionCall": {"name": "weather", "args": {}}}]
 
 
 # --- over HTTP ---------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from playhead.agent.model import (
     ThinkingDelta,
     Usage,
 )
-from playhead.agent.providers.wire import count_at, mapping_at, mappings_at, text_at
+from playhead.agent.providers.wire import count_at, mapping_at, mappings_at, parse_arguments, text_at
 from playhead.errors import ModelError
 
 _STOPS: Final[Mapping[str, StopReason]] = {
@@ -122,13 +122,17 @@ class Decoder:
         return [ReplyEnd(message=message, stop=stop, usage=self._total(), reason=self._reason)]
 
     def _part(self, part: Mapping[str, Any]) -> Iterator[ReplyPiece]:
-        self._keep(part)
         if "functionCall" in part:
-            call = self._call(mapping_at(part, "functionCall"))
+            made = mapping_at(part, "functionCall")
+            call = self._call(made)
+            # The API takes objects alone, also back from where it gave something else.
+            self._keep(part if call.arguments is not None else {**part, "functionCall": {**made, "args": {}}})
             self._calls[len(self._parts) - 1] = call
             yield CallStarted(id=call.id, name=call.name)
             yield CallReady(call=call)
-        elif text := text_at(part, "text"):
+            return
+        self._keep(part)
+        if text := text_at(part, "text"):
             yield ThinkingDelta(text=text) if part.get("thought") is True else TextDelta(text=text)
 
     def _keep(self, part: Mapping[str, Any]) -> None:
@@ -164,13 +168,14 @@ class Decoder:
             raise ModelError(f"gemini asks for two calls with the id {call_id[:100]!r}", provider="gemini")
         self._ids.add(call_id)
         found = made.get("args", {})
-        arguments = found if isinstance(found, Mapping) else None
+        text = json.dumps(found, ensure_ascii=False)
+        arguments, problem = (found, "") if isinstance(found, Mapping) else parse_arguments(text)
         return ToolCall(
             id=call_id,
             name=name,
             arguments=arguments,
-            arguments_text=json.dumps(found, ensure_ascii=False),
-            problem="" if arguments is not None else "the arguments must be a JSON object",
+            arguments_text=text,
+            problem=problem,
         )
 
     def _neutral(self, index: int) -> Text | Thinking | ToolCall | None:

@@ -125,8 +125,14 @@ class _Wire:
         place = {"item_id": name, "output_index": index, "summary_index": 0}
 
         def item(*summary: Summary) -> types.ResponseReasoningItem:
+            # What is absent is null on this wire, which requests don't take back.
             return types.ResponseReasoningItem(
-                id=name, summary=list(summary), type="reasoning", encrypted_content=part.signature
+                id=name,
+                summary=list(summary),
+                type="reasoning",
+                encrypted_content=part.signature,
+                content=None,
+                status=None,
             )
 
         yield self.event(types.ResponseOutputItemAddedEvent, output_index=index, item=item())

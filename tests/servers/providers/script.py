@@ -58,7 +58,7 @@ class Ask:
 @dataclass(frozen=True, slots=True)
 class Hold:
     """The stream stops here until `released` is set. `reached` tells that all before it was sent; calls
-    before it are complete in the stream."""
+    before it are complete in the stream. As the first part: before the answer's head."""
 
     released: trio.Event = field(default_factory=trio.Event)
     reached: trio.Event = field(default_factory=trio.Event)

@@ -153,7 +153,7 @@ class _Wire:
 
     async def stream(self, frames: Iterator[Frame]) -> bool:
         """Whether the answer came to its end; raises `_GoneError` where the client left before."""
-        await self._send(h11.Response(status_code=200, headers=[("content-type", "text/event-stream")]))
+        head = h11.Response(status_code=200, headers=[("content-type", "text/event-stream")])
         async with trio.open_nursery() as nursery:
             left = trio.Event()
             nursery.start_soon(self._watch, left, nursery.cancel_scope)
@@ -161,6 +161,8 @@ class _Wire:
             for frame in frames:
                 match frame:
                     case bytes():
+                        if self._http.our_state is h11.SEND_RESPONSE:
+                            await self._send(head)
                         # A packet for each event, and a turn for whoever reads it.
                         await self._send(h11.Data(data=frame))
                     case Hold():
@@ -227,7 +229,12 @@ def _frames(reply: Reply, captured: Captured, number: int) -> Iterator[Frame]:
         "anthropic": anthropic.frames,
         "gemini": gemini.frames,
     }
-    return made[captured.provider](reply, model=captured.model, number=number)
+    parts = list(reply.parts)
+    while parts and isinstance(first := parts[0], Hold):
+        yield first
+        del parts[0]
+    rest = Reply(*parts, input_tokens=reply.input_tokens, output_tokens=reply.output_tokens)
+    yield from made[captured.provider](rest, model=captured.model, number=number)
 
 
 def _error_body(provider: ProviderName, refusal: Refuse) -> Json:

@@ -1,0 +1,139 @@
+"""Turns that end in the middle, by the user or by the provider: on every wire, and nothing is left."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+import trio
+
+from playhead.agent.providers.anthropic_client import AnthropicModel
+from playhead.agent.providers.openai_client import OpenAIChatModel, OpenAIResponsesModel
+from playhead.errors import ConnectionLostError, ModelError
+from tests.e2e.provider_scenarios import SCENARIOS, Stage, echo, told
+from tests.e2e.provider_world import (
+    KEY,
+    LATER,
+    NAMES,
+    WRITER,
+    Name,
+    hold_to_golden,
+    world,
+)
+from tests.loop_kit import assert_whole, results_of
+from tests.servers.providers.script import Broken, Hold, Refuse, Reply, Say
+
+# --- the end in the middle ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["abort", "cancel"])
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_turn_that_ends_in_the_middle_ends_at_its_provider_and_its_server(
+    name: Name, how: str, request: pytest.FixtureRequest
+) -> None:
+    hold = Hold()
+    replies = [
+        Reply(Say("Just a moment."), echo("id_a", "a"), echo("id_b", "b"), hold),
+        Reply(echo("id_c", "c")),
+        LATER,
+    ]
+    async with world(name, replies) as here:
+        stage = Stage(SCENARIOS[0], here.box, here.script)
+        here.agent.on_event = stage.on_event
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(here.agent.say, "Please")
+            await hold.reached.wait()
+            while len(here.box.running) < 2:
+                await trio.lowlevel.checkpoint()
+            if how == "abort":
+                here.agent.abort()
+            else:
+                nursery.cancel_scope.cancel()
+        await here.server.requests[0].gone.wait()
+        while here.box.running:
+            await trio.lowlevel.checkpoint()
+        assert sorted(here.box.cancelled) == ["a", "b"], "notifications/cancelled came for both"
+        assert [each.status for each in results_of(here.agent.messages)] == ["cancelled"] * 2
+        events = list(stage.events)
+        # The same session goes on, and so does the conversation.
+        here.box.let["c"].set()
+        assert (await here.agent.say("Go on")).text == "You are welcome."
+        assert_whole(here.agent.messages)
+        assert len(here.server.requests) == 3
+    if how == "abort":
+        hold_to_golden("cancel-in-the-middle", events, request, is_writer=name == WRITER)
+
+
+@pytest.mark.parametrize("how", ["abort", "cancel"])
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("where", ["before the head", "in the text", "in the second round"])
+async def test_a_turn_can_end_wherever_its_provider_is(name: Name, where: str, how: str) -> None:
+    hold = Hold()
+    held = {
+        "before the head": [Reply(hold, Say("Never said."))],
+        "in the text": [Reply(Say("Just a moment."), hold, Say("Never said."))],
+        "in the second round": [Reply(echo("id_a", "a")), Reply(Say("So it is."), hold)],
+    }
+    async with world(name, [*held[where], LATER]) as here:
+        here.box.let["a"].set()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(here.agent.say, "Please")
+            await hold.reached.wait()
+            if how == "abort":
+                here.agent.abort()
+            else:
+                nursery.cancel_scope.cancel()
+        await here.server.requests[-1].gone.wait()
+        assert (await here.agent.say("Go on")).text == "You are welcome."
+        assert "Never said." not in str(here.agent.messages)
+        assert_whole(here.agent.messages)
+
+
+# --- what providers do wrong -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("status", [400, 401, 429, 500])
+async def test_a_provider_that_refuses_is_an_error_that_names_no_key(name: Name, status: int) -> None:
+    refusal = Refuse(status=status, message=f"not with {KEY}", headers=(("retry-after", "7"),))
+    async with world(name, [refusal, LATER]) as here:
+        stage = Stage(SCENARIOS[0], here.box, here.script)
+        here.agent.on_event = stage.on_event
+        with pytest.raises(ModelError) as caught:
+            await here.agent.say("Please")
+        assert caught.value.status == status
+        assert KEY not in str(caught.value) + told(stage.events)
+        assert caught.value.retry_after_seconds == 7
+        assert len(here.server.requests) == 1
+        assert (await here.agent.say("Again")).text == "You are welcome."
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("how", ["reset", "garbage", "error"])
+async def test_a_reply_that_breaks_off_is_an_error_and_its_calls_are_cancelled(
+    name: Name, how: Literal["reset", "garbage", "error"]
+) -> None:
+    async with world(name, [Reply(Say("Just a moment."), echo("id_a", "a"), Broken(how)), LATER]) as here:
+        with pytest.raises(ConnectionLostError if how == "reset" else ModelError):
+            await here.agent.say("Please")
+        assert_whole(here.agent.messages)
+        assert {each.status for each in results_of(here.agent.messages)} <= {"cancelled"}
+        assert (await here.agent.say("Again")).text == "You are welcome."
+
+
+@pytest.mark.parametrize("name", ["openai", "openai-responses", "anthropic"])
+async def test_the_sdk_sends_again_what_was_refused_for_the_moment(name: Name) -> None:
+    busy = Refuse(status=429, headers=(("retry-after-ms", "1"),))
+    async with world(name, [busy, LATER]) as here:
+        again: dict[str, Any] = {"api_key": KEY, "max_retries": 1}
+        match name:
+            case "openai":
+                model: Any = OpenAIChatModel("gpt-5.2", base_url=here.server.openai_url, **again)
+            case "openai-responses":
+                model = OpenAIResponsesModel("gpt-5.2", base_url=here.server.openai_url, **again)
+            case _:
+                model = AnthropicModel("claude-test", base_url=here.server.url, **again)
+        async with model:
+            here.agent.model = model
+            assert (await here.agent.say("Please")).text == "You are welcome."
+        assert len(here.server.requests) == 2

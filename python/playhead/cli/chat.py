@@ -54,9 +54,10 @@ def chat(
     ] = False,
     json_output: p.Json = False,
 ) -> None:
-    """Talk with a model that has your servers' tools; music plays on meanwhile.
+    """Talk with a model that has your servers' tools.
 
-    Keys: OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or GOOGLE_API_KEY.
+    Music that they give plays on while you type. Keys are taken from
+    OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or GOOGLE_API_KEY.
     With --json sound is played only where --sink says into what.
     """
     if replay is not None:

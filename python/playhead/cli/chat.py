@@ -70,7 +70,7 @@ def chat(
         raise UsageError(f"{missing} is missing: say how a model is spoken to, and its name there")
     if prompt_template is not None and provider != "prompt":
         raise UsageError("--prompt-template belongs to --provider prompt; other models are offered tools")
-    from playhead.cli.chat_models import opened_model
+    from playhead.cli.chat_models import is_readable, opened_model
     from playhead.cli.chat_setup import Setup, run_chat
     from playhead.cli.sinks import make_sink
 
@@ -97,6 +97,8 @@ def chat(
     )
 
     async def command(terminal: Terminal, report: Report) -> int:
+        if is_readable(base_url):
+            terminal.say("--base-url is no https: the network can read the key and the talk", style="yellow")
         return await run_chat(setup, terminal, report)
 
     run_command(command, json_output=json_output)

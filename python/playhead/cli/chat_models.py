@@ -98,6 +98,11 @@ def is_loopback(url: str) -> bool:
         return False
 
 
+def is_readable(url: str | None) -> bool:
+    """Whether others can read what goes to `url`, the key too: plain HTTP that leaves this machine."""
+    return url is not None and url.lower().startswith("http://") and not is_loopback(url)
+
+
 def _prompted(
     inner: AbstractAsyncContextManager[Model], template: str | None, where: str
 ) -> AbstractAsyncContextManager[Model]:

@@ -7,6 +7,7 @@ question is foreign (the model's arguments, the server's words) and goes through
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from playhead.cli.terminal import Terminal, escape_line
+from playhead.client.elicitation import Question, Reply, Value, is_value
 
 if TYPE_CHECKING:
     from playhead.agent.approvals import Approval, ApprovalRequest
-    from playhead.client import Question, Reply
-    from playhead.client.elicitation import Value
 
 ReadLine = Callable[[], Awaitable[str | None]]
 """The next line that the person types; None where there will be none."""
@@ -52,8 +52,6 @@ class Questions:
 
     async def elicit(self, question: Question) -> Reply:
         """Put a server's question. Never raises: what a person types wrongly is asked for again."""
-        from playhead.client import Reply
-
         async with self._lock:
             said = f"{escape_line(question.server)} asks: {question.message}"
             self._terminal.say(said, style="yellow", whole=True)
@@ -74,18 +72,12 @@ class Questions:
                     self._terminal.say(wrong, style="red")
                 if text is None:
                     return Reply(action="cancel")
-            if (
-                question.required
-                - content.keys()
-                - {name for name, schema in question.fields.items() if "default" in schema}
-            ):
+            if question.required - content.keys() - _with_defaults(question):
                 return Reply(action="cancel")  # a field that has no form: nobody could fill it in
             return Reply(action="accept", content=content)
 
     async def _visit(self, url: str) -> Reply:
         import webbrowser
-
-        from playhead.client import Reply
 
         self._terminal.say(f"to answer, a page is to be opened: {escape_line(url)}", whole=True)
         answer = await self._answer("Open it in the browser? y yes, n no: ")
@@ -113,9 +105,11 @@ class _Field:
     def __init__(self, name: str, schema: Any, *, required: bool) -> None:
         self._name = name
         self._schema: dict[str, Any] = dict(schema)
-        self._required = required and "default" not in schema
-        self._choices = [str(one) for one in self._schema.get("enum") or () if isinstance(one, str)]
+        default = self._schema.get("default")
+        self._default = default if is_value(default) else None
+        self._required = required and self._default is None
         self._kind = str(self._schema.get("type", "string"))
+        self._choices = _choices(self._schema)
 
     @property
     def prompt(self) -> str:
@@ -124,7 +118,7 @@ class _Field:
         wanted = " | ".join(self._choices) or {"boolean": "y | n", "array": "a, b, …"}.get(
             self._kind, self._kind
         )
-        default = f", empty: {self._schema['default']}" if "default" in self._schema else ""
+        default = "" if self._default is None else f", empty: {self._default}"
         if not default and not self._required:
             default = ", may be empty"
         named = escape_line(self._name) + (f" ({escape_line(str(about))})" if about else "")
@@ -152,11 +146,36 @@ class _Field:
             case "integer":
                 return int(text)
             case "number":
-                return float(text)
+                number = float(text)
+                if not math.isfinite(number):
+                    raise ValueError(text)
+                return number
             case "array":
-                return [item.strip() for item in text.split(",") if item.strip()]
+                items = [item.strip() for item in text.split(",") if item.strip()]
+                if self._choices and not set(items) <= set(self._choices):
+                    raise ValueError(text)
+                return items
             case _:
                 return text
+
+
+def _choices(schema: dict[str, Any]) -> list[str]:
+    """What a field may be, where that is listed: `enum`, or titled ones; those of a list's items too."""
+    found: list[str] = []
+    items = schema.get("items")
+    for place in (schema, items if isinstance(items, dict) else {}):
+        for key in ("enum", "oneOf", "anyOf"):
+            listed = place.get(key)
+            for one in listed if isinstance(listed, list) else ():
+                value = one.get("const") if isinstance(one, dict) else one
+                if isinstance(value, str):
+                    found.append(value)
+    return found
+
+
+def _with_defaults(question: Question) -> set[str]:
+    """The fields that get a value where the reply leaves them out."""
+    return {name for name, schema in question.fields.items() if is_value(schema.get("default"))}
 
 
 def _forget_typed() -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import trio
 
-from tests.e2e.chat_kit import Stuck, calls, chat, model_words, says, servers_file
+from tests.e2e.chat_kit import Stuck, calls, chat, chunk, model_words, says, servers_file
 from tests.e2e.command import PLAYHEAD, environment, playhead
-from tests.servers.scripted_http import scripted_http
+from tests.servers.providers.script import Ask, ProviderName, Reply, Say
+from tests.servers.providers.wire_server import wire_server
+from tests.servers.scripted_http import Answering, scripted_http
 
 PLAY = ("music__musicPlayer", {"query": "first light"})
 
@@ -100,6 +104,25 @@ async def test_prompt_mode_calls_tools_by_tags_that_nobody_sees(tmp_path: Path) 
     assert done.stdout.decode().split() == ["Well.", "Done."]
     assert asked[0].body["messages"][0]["content"].startswith("Tools, for you:\n{")
     assert "Volume set to 7" in asked[1].body["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize("provider", get_args(ProviderName))
+async def test_every_provider_calls_a_tool_and_answers(provider: ProviderName, tmp_path: Path) -> None:
+    servers_file(tmp_path)
+    script = [
+        Reply(Say("One moment. "), Ask("a", "music__set_volume", '{"volume": 40}')),
+        Reply(Say("It is quieter now.")),
+    ]
+    async with wire_server(script) as server:
+        url = {"anthropic": server.url, "gemini": server.gemini_url}.get(provider, server.openai_url)
+        words = ["--provider", provider, "--model", "test", "--base-url", url]
+        keys = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY"), "test-key")
+        done = await chat(*words, "--json", "quieter", cwd=tmp_path, env=keys)
+        assert not server.refused
+    assert done.code == 0, done.stderr
+    assert done.json["text"] == "It is quieter now."
+    (call,) = done.json["calls"]
+    assert (call["status"], call["result"][:16]) == ("done", "Volume set to 40")
 
 
 # --- who is not trusted ---------------------------------------------------------------------------------
@@ -192,10 +215,7 @@ async def test_a_base_url_with_nobody_behind_it_is_no_connection(tmp_path: Path)
 async def test_a_key_goes_to_the_provider_and_nowhere_else(tmp_path: Path) -> None:
     key = "sk-secret-123456"
 
-    async def refuses(answering: object) -> None:
-        from tests.servers.scripted_http import Answering
-
-        assert isinstance(answering, Answering)
+    async def refuses(answering: Answering) -> None:
         body = json.dumps({"error": {"message": f"Incorrect API key provided: {key}"}}).encode()
         await answering.whole(body, status=401)
 
@@ -217,9 +237,6 @@ async def test_a_key_goes_to_the_provider_and_nowhere_else(tmp_path: Path) -> No
 
 
 async def test_a_reply_cut_at_its_length_is_shown_and_fails(tmp_path: Path) -> None:
-    from tests.e2e.chat_kit import chunk
-    from tests.servers.scripted_http import Answering
-
     async def cut(answering: Answering) -> None:
         await answering.events([chunk({"content": "Once upon"}), chunk({}, "length")])
 
@@ -243,3 +260,19 @@ async def test_ctrl_c_in_a_script_ends_the_request_and_says_how_far_it_came(tmp_
             process.send_signal(signal.SIGINT)
             await stuck.left.wait()
             assert await process.wait() == 130
+
+
+async def test_a_reader_that_leaves_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    async with scripted_http(says(*["a line\n"] * 100)) as (url, _):
+        words = shlex.join([*PLAYHEAD, "chat", *model_words(url), "go on"])
+        with trio.fail_after(60):
+            done = await trio.run_process(
+                ["bash", "-c", f"{words} | head -1; exit ${{PIPESTATUS[0]}}"],
+                capture_stdout=True,
+                capture_stderr=True,
+                check=False,
+                cwd=tmp_path,
+                env=environment(),
+            )
+    assert (done.returncode, done.stdout) in [(1, b"a line\n"), (0, b"a line\n")]
+    assert b"Traceback" not in done.stderr

@@ -286,3 +286,17 @@ async def test_what_is_typed_while_the_model_talks_is_said_after(tmp_path: Path)
         person.press(CTRL_D)
         assert await person.end() == 0
     assert asked[1].body["messages"][-1]["content"] == "two"
+
+
+async def test_one_turn_at_a_terminal_asks_there_too(tmp_path: Path) -> None:
+    servers_file(tmp_path)
+    async with (
+        scripted_http(calls(("home__wipe", {})), says("It is done.")) as (url, asked),
+        typing(*model_words(url), "--sink", "null", "wipe it", cwd=tmp_path) as person,
+    ):
+        await person.see("home.wipe wants to run")
+        await person.see("no: ")
+        person.type("y")
+        await person.see("It is done.")
+        assert await person.end() == 0
+    assert asked[1].body["messages"][-1]["content"] == "wiped all"

@@ -9,6 +9,9 @@ import trio
 
 from playhead.agent.providers.anthropic_client import AnthropicModel
 from playhead.agent.providers.openai_client import OpenAIChatModel, OpenAIResponsesModel
+from playhead.client.hub import open_hub
+from playhead.config.servers import ServerConfig
+from playhead.config.tools import ToolConfigs
 from playhead.errors import ConnectionLostError, ModelError
 from tests.e2e.provider_scenarios import SCENARIOS, Stage, echo, told
 from tests.e2e.provider_world import (
@@ -21,9 +24,8 @@ from tests.e2e.provider_world import (
     world,
 )
 from tests.loop_kit import assert_whole, results_of
-from tests.servers.providers.script import Broken, Hold, Refuse, Reply, Say
-
-# --- the end in the middle ---------------------------------------------------------------------------
+from tests.servers.providers.script import Ask, Broken, Hold, Refuse, Reply, Say
+from tests.servers.raw_http import Exchange, raw_http
 
 
 @pytest.mark.parametrize("how", ["abort", "cancel"])
@@ -87,6 +89,54 @@ async def test_a_turn_can_end_wherever_its_provider_is(name: Name, where: str, h
         assert (await here.agent.say("Go on")).text == "You are welcome."
         assert "Never said." not in str(here.agent.messages)
         assert_whole(here.agent.messages)
+
+
+@pytest.mark.parametrize("how", ["abort", "cancel"])
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_server_behind_http_is_told_by_notification_which_call_is_cancelled(
+    name: Name, how: str
+) -> None:
+    called, told_off = trio.Event(), trio.Event()
+    asked: list[Any] = []
+    cancelled: list[Any] = []
+
+    async def answer(exchange: Exchange) -> None:
+        if exchange.method == "tools/list":
+            tool = {"name": "hang", "inputSchema": {"type": "object", "properties": {}}}
+            await exchange.result({"tools": [tool]})
+        elif exchange.method == "tools/call":
+            asked.append(exchange.message["id"])
+            called.set()
+            await told_off.wait()
+
+    async def greet(exchange: Exchange) -> bool:
+        if exchange.method == "notifications/cancelled":
+            cancelled.append(exchange.message["params"]["requestId"])
+            told_off.set()
+        return await raw.handshake(exchange)
+
+    hold = Hold()
+    async with (
+        raw_http(answer) as raw,
+        world(name, [Reply(Ask("id_a", "far__hang"), hold), LATER]) as here,
+        open_hub({"far": ServerConfig(url=raw.url)}, tool_configs=ToolConfigs()) as hub,
+    ):
+        raw.greet = greet
+        await hub.connect_all()
+        await hub.discover_and_register_all_tools()
+        here.agent.tools = hub
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(here.agent.say, "Please")
+            await hold.reached.wait()
+            await called.wait()
+            if how == "abort":
+                here.agent.abort()
+            else:
+                nursery.cancel_scope.cancel()
+        await told_off.wait()
+        assert cancelled == asked
+        await here.server.requests[0].gone.wait()
+        assert (await here.agent.say("Go on")).text == "You are welcome."
 
 
 # --- what providers do wrong -------------------------------------------------------------------------

@@ -6,7 +6,7 @@ model is made, never with this module.
 Use a model as a context manager: its connections are then kept from one round to the next, and closed at the
 end. Without that, each reply makes a connection of its own.
 
-    async with AnthropicModel("claude-sonnet-4-5", api_key=key) as model:
+    async with AnthropicModel("claude-sonnet-5-5", api_key=key) as model:
         async with model.stream(request) as pieces:
             async for piece in pieces: ...
 """

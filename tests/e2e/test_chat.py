@@ -144,12 +144,15 @@ async def test_the_models_and_the_tools_words_cannot_address_the_terminal(tmp_pa
 
 async def test_what_is_told_of_calls_fits_80_columns(tmp_path: Path) -> None:
     servers_file(tmp_path)
-    async with scripted_http(calls(("home__wipe", {"what": "x" * 500}), ("n" * 300, {})), says("ok")) as (
-        url,
-        _,
-    ):
+    long = ("music__musicPlayer", {"query": "no such piece of music " * 20})
+    async with scripted_http(calls(long, ("n" * 300, {})), says("ok")) as (url, _):
         done = await chat(*model_words(url), "go", cwd=tmp_path)
-    assert max(len(line) for line in done.stderr.splitlines()) <= 80
+    told = done.stderr.splitlines()
+    assert max(len(line) for line in told) == 80
+    (begun,) = [number for number, line in enumerate(told) if line.startswith("→ music__musicPlayer")]
+    assert told[begun].endswith("…"), "arguments are cut"
+    assert told[begun + 1].startswith("✗"), "and take one line"
+    assert "home__evil" in done.stderr, "a reason is whole"
 
 
 async def test_where_nobody_can_be_asked_a_tool_that_destroys_does_not_run(tmp_path: Path) -> None:

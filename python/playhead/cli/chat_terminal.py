@@ -171,6 +171,8 @@ class Conversation:
                 return
             self._armed = True
             if self._busy:
+                if self._questions is not None and self._questions.is_open:
+                    self._terminal.prompt("\n")  # what comes now is no part of the question's line
                 self._forget_waiting()
                 self._agent.abort()
             else:

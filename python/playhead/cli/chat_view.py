@@ -34,7 +34,7 @@ from playhead.cli.progress import human_bytes
 from playhead.cli.terminal import Terminal, escape_line
 
 _SHOWN_CHARS: Final = 1000
-"""Of what goes into a line: no terminal is wider, and arguments have no bound."""
+"""Of a name, arguments or a reason: no line is wider, and they have no bound."""
 
 
 class View:
@@ -68,11 +68,11 @@ class View:
             case ToolCallResponse():
                 self._response(event)
             case ToolCallError():
-                self._line(f"✗ {event.tool.name}: {event.error}", "red")
+                self._failure(event.tool.name, event.error)
             case AudioStart():
                 self._line(f"♪ {event.title or 'sound'}", "magenta")
             case AudioEnd() if event.error is not None:
-                self._line(f"✗ {event.title or 'sound'}: {event.error}", "red")
+                self._failure(event.title or "sound", event.error)
             case ImageComplete():
                 self._line(f"image: {event.mime_type}, {human_bytes(event.size_bytes)}", "magenta")
             case Usage() if self._verbose:
@@ -105,11 +105,17 @@ class View:
         self.end_line()
         self._terminal.line(text[:_SHOWN_CHARS], style=style)
 
+    def _failure(self, what: str, why: str) -> None:
+        """In as many lines as it needs: the end of a reason says what to do."""
+        self._end_thinking()
+        self.end_line()
+        self._terminal.say(f"✗ {escape_line(what[:_SHOWN_CHARS])}: {why[:_SHOWN_CHARS]}", style="red")
+
     def _response(self, event: ToolCallResponse) -> None:
         if event.result.status == "done":
             self._line(f"✓ {event.tool.name}", "green")
         else:
-            self._line(f"✗ {event.tool.name}: {event.result.text}", "red")
+            self._failure(event.tool.name, event.result.text)
 
     def _think(self, text: str) -> None:
         self.end_line()

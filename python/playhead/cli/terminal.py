@@ -138,7 +138,7 @@ class Terminal:
         """A remark in exactly one line of stderr: what is too long for the terminal is cut."""
         if not self.json_output:
             with _telling():
-                self.err.print(Text(escape_line(text), style=style, no_wrap=True, overflow="ellipsis"))
+                self.err.print(Text(escape_line(text), style=style), no_wrap=True, overflow="ellipsis")
 
     def prompt(self, text: str, *, style: str = "") -> None:
         """A remark on stderr after which the line goes on."""

@@ -23,6 +23,7 @@ from playhead.agent.conversation import (
 from playhead.agent.events import Event
 from playhead.agent.middleware import Api, Context, Next, TurnParams, TurnResult
 from playhead.agent.model import CallReady, ReplyPiece
+from playhead.errors import TransportError
 from playhead.testing.model import ScriptedModel
 
 Tool = Callable[[ToolCall], Awaitable[str | CallOutcome]]
@@ -132,6 +133,21 @@ def silent(api: Api) -> Callable[[Next], Next]:
                     await context.on_piece(piece)
 
             return await next(replace(context, on_piece=on_piece), params)
+
+        return ask
+
+    return wrap
+
+
+def retrying(api: Api) -> Callable[[Next], Next]:
+    """A middleware that asks once more where the connection was lost."""
+
+    def wrap(next: Next) -> Next:
+        async def ask(context: Context, params: TurnParams) -> TurnResult:
+            try:
+                return await next(context, params)
+            except TransportError:
+                return await next(context, params)
 
         return ask
 

@@ -39,6 +39,7 @@ from tests.loop_kit import (
     done,
     echo,
     results_of,
+    retrying,
     shape,
     silent,
     user,
@@ -112,19 +113,6 @@ async def test_a_model_middleware_changes_the_request_and_the_pieces() -> None:
     await run_turn(model, None, [user("hi")], system="Hey", middlewares=[shouting], on_event=events.append)
     assert model.requests[0].system == "Hey!"
     assert [event.text for event in events if isinstance(event, TextComplete)] == ["HELLO"]
-
-
-def retrying(api: Api) -> Wrap:
-    def wrap(next: Next) -> Next:
-        async def ask(context: Context, params: TurnParams) -> TurnResult:
-            try:
-                return await next(context, params)
-            except TransportError:
-                return await next(context, params)
-
-        return ask
-
-    return wrap
 
 
 async def test_a_middleware_that_retries_has_one_reply_told_and_every_call_answered() -> None:

@@ -9,9 +9,10 @@ A call's outcome is kept before it is told, so that whatever happens while telli
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final, assert_never
 
 import trio
@@ -43,6 +44,9 @@ class Job:
     """A call, and what became of it."""
 
     call: ToolCall
+    """Under an id of its own."""
+    asked: ToolCall
+    """As the model gave it: some give two calls one id, or none."""
     status: CallStatus = "pending"
     outcome: CallOutcome | None = None
     is_told: bool = False
@@ -77,11 +81,26 @@ class Jobs:
         self._meter = context.state.meter
         self._slots = trio.Semaphore(self._meter.max_parallel)
         self._jobs: list[Job] = []
+        self._ids: set[str] = set()
+
+    def add(self, call: ToolCall) -> Job:
+        """A call of the reply, to be started. Where its id is empty, or that of another call of this reply,
+        it gets one of its own: providers refuse a history in which two results answer one id."""
+        job = Job(call=replace(call, id=self._own_id(call.id)), asked=call)
+        self._ids.add(job.call.id)
+        self._jobs.append(job)
+        return job
+
+    def _own_id(self, given: str) -> str:
+        if given and given not in self._ids:
+            return given
+        numbers = count(len(self._ids) + 1)
+        names = (f"{given or f'call_{self._context.round}'}_{number}" for number in numbers)
+        return next(name for name in names if name not in self._ids)
 
     async def start(self, job: Job) -> None:
         """Tell of a call and start it: now it has begun, waits for its turn, or has its result."""
         call = job.call
-        self._jobs.append(job)
         await self._context.emit(ToolInProgress(round=self._context.round, tool=job.ref))
         refused = self._refusal(call)
         if refused is not None:
@@ -93,35 +112,23 @@ class Jobs:
             self._nursery.start_soon(self._run, job, False)
 
     def missing(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
-        """Those of `calls` that were not started."""
-        left = self._by_id()
-        missing = []
-        for call in calls:
-            if left[call.id]:
-                left[call.id].popleft()
-            else:
-                missing.append(call)
-        return missing
+        """Those of `calls` that were not added."""
+        found = self._found(calls)
+        return [call for call, job in zip(calls, found, strict=True) if job is None]
 
     def close(self, calls: Sequence[ToolCall]) -> tuple[Job, ...]:
-        """Every call with its outcome: `calls` in their order, then any other that was started. One that has
+        """Every call with its outcome: `calls` in their order, then any other that was added. One that has
         none is cancelled. Waits for nothing."""
-        left = self._by_id()
-        ordered = []
-        for call in calls:
-            if not left[call.id]:
-                job = Job(call)
-                self._jobs.append(job)
-            else:
-                job = left[call.id].popleft()
-            ordered.append(job)
-        known = set(ordered)
-        ordered += [job for job in self._jobs if job not in known]
+        found = self._found(calls)
+        known = {job for job in found if job is not None}
+        others = [job for job in self._jobs if job not in known]
+        asked = (job or self.add(call) for call, job in zip(calls, found, strict=True))
+        ordered = (*asked, *others)
         for job in ordered:
             if job.outcome is None:
                 job.outcome = told(job.call, "cancelled", CANCELLED)
                 job.status = "cancelled"
-        return tuple(ordered)
+        return ordered
 
     async def tell_end(self, ordered: Sequence[Job]) -> None:
         """Tell what has not been told yet, and that all calls have their results."""
@@ -132,11 +139,21 @@ class Jobs:
             responses = tuple(_response(job.outcome) for job in ordered if job.outcome is not None)
             await self._context.emit(ToolComplete(round=self._context.round, responses=responses))
 
-    def _by_id(self) -> defaultdict[str, deque[Job]]:
-        """Ids are the model's: two calls may have the same."""
-        found: defaultdict[str, deque[Job]] = defaultdict(deque)
+    def _found(self, calls: Sequence[ToolCall]) -> list[Job | None]:
+        """The job of each of `calls`: of those with its id the one that was asked for just so, since a model
+        that is asked again may give another call the same id; else the first that is left."""
+        by_id: defaultdict[str, list[Job]] = defaultdict(list)
         for job in self._jobs:
-            found[job.call.id].append(job)
+            by_id[job.asked.id].append(job)
+        found: list[Job | None] = [None] * len(calls)
+        for fits_just_so in (True, False):
+            for index, call in enumerate(calls):
+                if found[index] is None:
+                    left = by_id[call.id]
+                    fitting = (job for job in left if not fits_just_so or job.asked == call)
+                    if (match := next(fitting, None)) is not None:
+                        left.remove(match)
+                        found[index] = match
         return found
 
     # --- one call ------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ class Round:
         """Tell `event`; a reply that is created (again, by a middleware that retries) begins anew."""
         if isinstance(event, ReplyCreated):
             self._text.clear()
+            self._said = [said for said in self._said if isinstance(said, Job)]  # their calls did run
             self._is_open = True
         await self._context.emit(event)
 
@@ -58,7 +59,7 @@ class Round:
             case CallStarted():
                 pass
             case CallReady():
-                job = Job(piece.call)
+                job = self._jobs.add(piece.call)
                 self._said.append(job)
                 await self._jobs.start(job)
             case ReplyEnd():
@@ -81,16 +82,23 @@ class Round:
         """The reply as it goes into the history; its calls that no piece told of start now."""
         self._message = message
         for call in self._jobs.missing(message.calls):
-            await self._jobs.start(Job(call))
+            await self._jobs.start(self._jobs.add(call))
 
     def close(self) -> tuple[Message, ...]:
         """What the round adds to the history: the reply, and one result for each of its calls, in their
         order; a call that has none is cancelled. Waits for nothing."""
         message = self._cut_short() if self._message is None else self._message
-        self._ordered = self._jobs.close(message.calls)
-        extra = tuple(job.call for job in self._ordered[len(message.calls) :])
-        if extra:  # calls that ran, and that the reply in the end doesn't have: the model must know of them
-            message = replace(message, parts=(*message.parts, *extra))
+        calls = message.calls
+        self._ordered = self._jobs.close(calls)
+        # Also calls that ran, and that the reply in the end doesn't have: the model must know of them.
+        if [job.call.id for job in self._ordered] != [call.id for call in calls]:
+            jobs = iter(self._ordered)
+            parts = [
+                replace(part, id=next(jobs).call.id) if isinstance(part, ToolCall) else part
+                for part in message.parts
+            ]
+            # The provider's own blocks hold other calls than have results here, and it would refuse them.
+            message = replace(message, parts=(*parts, *(job.call for job in jobs)), raw=())
         self._message = message
         if not message.parts and not message.raw:
             return ()

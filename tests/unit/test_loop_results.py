@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from playhead.agent.conversation import ToolCall, ToolResult
 from playhead.agent.events import Event, ImageComplete, ToolCallError, ToolCallResponse, ToolProgress
 from playhead.agent.loop import run_turn
 from playhead.agent.middleware import TurnResult
+from playhead.agent.turn import Turn
 from playhead.errors import DeadlineError, ServerError, UnknownToolError
 from playhead.testing.model import ScriptedModel, call, reply
 from tests.loop_kit import Tools, assert_requests_whole, assert_whole, echo, results_of, shape, silent, user
@@ -180,6 +182,68 @@ async def test_a_callback_that_raises_on_progress_ends_the_turn_and_is_no_call_f
         await run_turn(
             ScriptedModel([reply(call("t"))]), Reporting({"t": echo}), [user("go")], on_event=on_event
         )
+
+
+@pytest.mark.parametrize("how", ["it swallows it", "it is a group"])
+async def test_what_the_callback_raises_on_progress_ends_the_turn_whatever_the_runner_makes_of_it(
+    how: str,
+) -> None:
+    class Reporting(Tools):
+        async def call(self, call: ToolCall, *, on_progress: Any) -> CallOutcome:
+            with suppress(ZeroDivisionError):
+                await on_progress(1.0, None, None)
+            return await super().call(call, on_progress=on_progress)
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, ToolProgress):
+            error = ZeroDivisionError()
+            raise ExceptionGroup("a nursery's", [error]) if how == "it is a group" else error
+
+    turn = Turn()
+    model = ScriptedModel([reply(call("t")), reply("not asked for")])
+    with pytest.RaisesGroup(ZeroDivisionError, allow_unwrapped=True, flatten_subgroups=True):
+        await run_turn(model, Reporting({"t": echo}), [user("go")], on_event=on_event, turn=turn)
+    assert_whole(turn.messages)
+    assert len(model.requests) == 1
+
+
+@pytest.mark.parametrize("by", ["abort", "deadline"])
+async def test_a_clean_up_that_raises_while_its_call_is_cancelled_does_not_fail_the_turn(
+    by: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    reached = trio.Event()
+
+    async def messy(call: ToolCall) -> str:
+        async def child() -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise ValueError("the clean-up failed")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(child)
+            reached.set()
+            await trio.sleep_forever()
+        return "unreachable"
+
+    turn = Turn()
+    model = ScriptedModel([reply(call("t")), reply("ok")])
+    async with trio.open_nursery() as nursery:
+        if by == "abort":
+
+            async def abort() -> None:
+                await reached.wait()
+                turn.abort()
+
+            nursery.start_soon(abort)
+        result = await run_turn(
+            model, Tools({"t": messy}), [user("go")], turn=turn, budgets=Budgets(max_seconds=5)
+        )
+    assert result.ended_by == ("aborted" if by == "abort" else "seconds")
+    assert_whole(result.messages)
+    (outcome,) = result.outcomes
+    assert outcome.result.status == ("cancelled" if by == "abort" else "over_budget")
+    assert isinstance(outcome.error, ExceptionGroup), "it is not lost"
 
 
 # --- approvals -------------------------------------------------------------------------------------------

@@ -49,6 +49,8 @@ class Job:
     """As the model gave it: some give two calls one id, or none."""
     status: CallStatus = "pending"
     outcome: CallOutcome | None = None
+    clean_up_error: Exception | None = None
+    """What its runner raised beside its cancellation."""
     is_told: bool = False
 
     @property
@@ -68,7 +70,7 @@ class Jobs:
         offered: Mapping[str, ToolSpec],
         runner: ToolRunner,
         call_next: CallNext,
-        approvals: Approvals | None,
+        approvals: Approvals,
         sounds: Sounds,
     ) -> None:
         self._context = context
@@ -126,7 +128,7 @@ class Jobs:
         ordered = (*asked, *others)
         for job in ordered:
             if job.outcome is None:
-                job.outcome = told(job.call, "cancelled", CANCELLED)
+                job.outcome = told(job.call, "cancelled", CANCELLED, error=job.clean_up_error)
                 job.status = "cancelled"
         return ordered
 
@@ -173,10 +175,9 @@ class Jobs:
 
     def _may_run_at_once(self, call: ToolCall) -> bool:
         """Whether nobody is to be asked and a slot is free; takes it. So calls begin in stream order."""
-        if self._approvals is not None:
-            asked = self._request(call)
-            if asked is None or self._action(self._approvals, asked) != "allow":
-                return False
+        asked = self._request(call)
+        if asked is None or self._action(asked) != "allow":
+            return False
         try:
             self._slots.acquire_nowait()
         except trio.WouldBlock:
@@ -194,18 +195,16 @@ class Jobs:
                         has_slot = True
                         await self._begin(job)
                 if outcome is None:
-                    outcome = await self._called(job.call)
+                    outcome = await self._called(job)
             finally:
                 if has_slot:
                     self._slots.release()
         if outcome is None:  # the scope's deadline: a cancellation from outside goes on
-            outcome = over_budget(job.call, self._meter.note_time().reason)
+            outcome = over_budget(job.call, self._meter.note_time().reason, error=job.clean_up_error)
         await self._settle(job, outcome)
 
     async def _asked(self, job: Job) -> CallOutcome | None:
         """What the call comes to where it may not run."""
-        if self._approvals is None:
-            return None
 
         async def pending() -> None:
             await self._context.emit(ToolPending(round=self._context.round, tool=job.ref))
@@ -233,24 +232,33 @@ class Jobs:
             arguments=call.arguments or {},
         )
 
-    @staticmethod
-    def _action(approvals: Approvals, asked: ApprovalRequest) -> Action:
-        return approvals.policy.action(asked.server, asked.tool, destructive=asked.hints.destructive is True)
+    def _action(self, asked: ApprovalRequest) -> Action:
+        destructive = asked.hints.destructive is True
+        return self._approvals.policy.action(asked.server, asked.tool, destructive=destructive)
 
     async def _begin(self, job: Job) -> None:
         job.status = "invoking"
         await self._context.emit(ToolCallBegin(round=self._context.round, tool=job.ref))
 
-    async def _called(self, call: ToolCall) -> CallOutcome:
+    async def _called(self, job: Job) -> CallOutcome:
+        call, turn = job.call, self._context.state
         try:
             outcome = await self._call_next(self._context, call)
         except Exception as error:
             # A runner and its middlewares are the user's code. Whatever they raise, the call has a result and
             # the other calls go on; the exception is in the outcome. One of the event callback's came through
             # a progress report, and ends the turn as everywhere else.
-            if any(leaf is self._context.state.callback_error for leaf in leaves(error)):
+            if _shares(error, turn.callback_error):
                 raise
             return failed(call, error, self._offered)
+        except BaseExceptionGroup as group:
+            # A nursery of the runner's, cancelled, in which a clean-up raised. The call is cancelled, and its
+            # clean-up ends the turn no more than any other failure of a call.
+            cancelled, rest = group.split(trio.Cancelled)
+            if cancelled is None or not isinstance(rest, Exception) or _shares(rest, turn.callback_error):
+                raise
+            job.clean_up_error = rest
+            raise cancelled from None
         if (outcome.result.call_id, outcome.result.name) != (call.id, call.name):
             return replace(outcome, result=replace(outcome.result, call_id=call.id, name=call.name))
         return outcome
@@ -282,9 +290,17 @@ class Jobs:
             )
 
 
-def over_budget(call: ToolCall, reason: str) -> CallOutcome:
+def over_budget(call: ToolCall, reason: str, *, error: Exception | None = None) -> CallOutcome:
     """The outcome of a call that a budget does not allow, or that was cancelled at its end."""
-    return told(call, "over_budget", f"The call was not completed: {reason}.")
+    return told(call, "over_budget", f"The call was not completed: {reason}.", error=error)
+
+
+def _shares(error: BaseException, other: BaseException | None) -> bool:
+    """Whether one exception is in both; nurseries on the way make other groups of them."""
+    if other is None:
+        return False
+    found = set(map(id, leaves(other)))
+    return any(id(leaf) in found for leaf in leaves(error))
 
 
 def _response(outcome: CallOutcome) -> ToolResponse:

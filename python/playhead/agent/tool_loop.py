@@ -47,7 +47,7 @@ LAST_ANSWER: Final = (
 class ToolLoop:
     """The tool middleware of one turn."""
 
-    def __init__(self, api: Api, around: Around, *, approvals: Approvals | None, sounds: Sounds) -> None:
+    def __init__(self, api: Api, around: Around, *, approvals: Approvals, sounds: Sounds) -> None:
         self._api = api
         self._approvals = approvals
         self._sounds = sounds
@@ -120,6 +120,8 @@ class ToolLoop:
             added = round_.close() if round_ is not None else ()
             turn.add(*added)
         assert round_ is not None, "a nursery that can't be opened raises"
+        if turn.callback_error is not None:
+            raise turn.callback_error  # a runner that took it for its own, from a progress report
         await round_.tell_end()
         if result is None:
             return round_, None

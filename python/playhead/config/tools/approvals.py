@@ -9,8 +9,8 @@
     action = "deny"
 
 Patterns hold for the server's name (the user's, from the servers file) and the tool's own name apart: an id
-like `a__b__c` could be split in two ways. What a server says about its tools can make a rule stricter, never
-laxer.
+like `a__b__c` could be split in two ways. What a server says about its tools can make the default stricter,
+and changes no rule.
 """
 
 from __future__ import annotations

@@ -164,7 +164,9 @@ async def test_a_middleware_that_reenters_by_itself_does_not_lift_the_limit() ->
     assert (result.ended_by, len(model.requests)) == ("depth", 11)
 
 
-@pytest.mark.parametrize("bad", [{"max_depth": -1}, {"max_seconds": float("nan")}, {"max_parallel": 0}])
+@pytest.mark.parametrize(
+    "bad", [{"max_depth": -1}, {"max_seconds": float("nan")}, {"max_parallel": 0}, {"max_parallel": 2.5}]
+)
 def test_a_budget_that_is_no_number_of_something_is_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(bad))):
         Budgets(**bad)

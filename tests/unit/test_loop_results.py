@@ -13,6 +13,7 @@ from playhead.agent.budgets import Budgets
 from playhead.agent.calls import CallOutcome, Picture
 from playhead.agent.conversation import ToolCall, ToolResult
 from playhead.agent.events import Event, ImageComplete, ToolCallError, ToolCallResponse, ToolProgress
+from playhead.agent.jobs import HINTED
 from playhead.agent.loop import run_turn
 from playhead.agent.middleware import TurnResult
 from playhead.agent.turn import Turn
@@ -182,6 +183,29 @@ async def test_a_callback_that_raises_on_progress_ends_the_turn_and_is_no_call_f
         await run_turn(
             ScriptedModel([reply(call("t"))]), Reporting({"t": echo}), [user("go")], on_event=on_event
         )
+
+
+async def test_near_names_are_looked_for_a_few_times_in_a_reply_since_nothing_runs_meanwhile() -> None:
+    model = ScriptedModel([reply(*(call("tooth") for _ in range(50))), reply("ok")])
+    result = await run_turn(model, Tools({"tool": echo, "other": echo}), [user("go")])
+    texts = [each.text for each in results_of(result.messages)]
+    assert texts[0] == "Tool not found: tooth; did you mean tool?"
+    assert texts[-1] == "Tool not found: tooth; the tools are tool, other"
+    assert sum("did you mean" in text for text in texts) == HINTED
+
+
+async def test_a_runner_that_cannot_say_what_to_approve_fails_the_call_and_not_the_turn() -> None:
+    class Mute(Tools):
+        def approval_request(self, call: ToolCall) -> ApprovalRequest | None:
+            if call.name == "t":
+                raise KeyError(call.name)
+            return ApprovalRequest(server="", tool=call.name, description=None, arguments={})
+
+    model = ScriptedModel([reply(call("t"), call("other")), reply("ok")])
+    tools = Mute({"t": echo, "other": echo})
+    result = await run_turn(model, tools, [user("go")])
+    assert [each.status for each in results_of(result.messages)] == ["error", "done"]
+    assert tools.finished == ["call_2"]
 
 
 @pytest.mark.parametrize("how", ["it swallows it", "it is a group"])

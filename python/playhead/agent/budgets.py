@@ -22,7 +22,8 @@ Exhausted = Literal["depth", "calls", "seconds", "tokens", "repeats"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgets:
-    """The bounds of one turn; None is no bound. Raises `UsageError` for one that is negative or no number."""
+    """The bounds of one turn; None is no bound. Raises `UsageError` for one that is negative or no whole
+    number; only the seconds may have a fraction."""
 
     max_depth: int | None = 10
     """Rounds of tool calls. After ten the model is called an eleventh time, without tools. Ten are more than
@@ -49,8 +50,10 @@ class Budgets:
             least = 1 if name == "max_parallel" else 0
             if value is None and name != "max_parallel":
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
-                raise UsageError(f"Budgets.{name}: expected a number of at least {least}, came {value!r}")
+            kind = int | float if name == "max_seconds" else int
+            if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
+                what = "number" if name == "max_seconds" else "whole number"
+                raise UsageError(f"Budgets.{name}: expected a {what} of at least {least}, came {value!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

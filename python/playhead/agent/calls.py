@@ -186,11 +186,13 @@ def told(call: ToolCall, status: Status, text: str, *, error: Exception | None =
     return CallOutcome(result=result, error=error)
 
 
-def unknown(call: ToolCall, names: Iterable[str]) -> CallOutcome:
-    """The outcome of a call of a tool that is not among those offered."""
+def unknown(call: ToolCall, names: Iterable[str], *, near: bool = True) -> CallOutcome:
+    """The outcome of a call of a tool that is not among those offered. `near`: look for names like it."""
     known = tuple(names)
-    near = get_close_matches(call.name, known, n=NEAR_NAMES)
-    hint = f"did you mean {', '.join(near)}?" if near else f"the tools are {', '.join(known[:LISTED_NAMES])}"
+    found = get_close_matches(call.name, known, n=NEAR_NAMES) if near else ()
+    hint = (
+        f"did you mean {', '.join(found)}?" if found else f"the tools are {', '.join(known[:LISTED_NAMES])}"
+    )
     if not known:
         hint = "no tools are offered"
     return told(call, "unknown", f"Tool not found: {_short(call.name)}; {hint}")

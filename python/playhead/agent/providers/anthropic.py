@@ -45,6 +45,7 @@ from playhead.agent.model import (
     Usage,
 )
 from playhead.agent.providers.media import ANTHROPIC, MediaPolicy, fit_media
+from playhead.agent.providers.tool_schema import object_schema
 from playhead.agent.providers.wire import count_at, mapping_at, parse_arguments, sendable, text_at
 from playhead.errors import ModelError, UsageError
 
@@ -102,10 +103,8 @@ def encode(request: ModelRequest, *, model: str, media: MediaPolicy = ANTHROPIC)
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
-    schema = dict(tool.parameters)
-    schema.setdefault("type", "object")
     described = {"description": tool.description} if tool.description else {}
-    return {"name": tool.name, **described, "input_schema": schema}
+    return {"name": tool.name, **described, "input_schema": object_schema(tool.parameters)}
 
 
 def _content(message: Message) -> list[dict[str, Any]]:

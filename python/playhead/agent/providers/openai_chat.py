@@ -3,7 +3,7 @@
 Pure functions over dictionaries. What follows here is what OpenAI's own API wants; where compatible servers
 are known to want more, they get it, because OpenAI takes it too:
 
-* a tool's `parameters` is an object with `properties`, also where the MCP server left those out;
+* a tool's `parameters` is an object with `properties`, whatever the MCP server wrote (`tool_schema`);
 * an assistant turn without text has `content: null`, which some servers miss;
 * arguments that are no JSON are wrapped in an object: servers that fill a chat template parse them.
 
@@ -13,7 +13,7 @@ Source: the OpenAPI description behind the `openai` package (types/chat/completi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final, Literal, assert_never
 
 from playhead.agent.conversation import (
@@ -30,9 +30,10 @@ from playhead.agent.conversation import (
 )
 from playhead.agent.providers.media import OPENAI, MediaPolicy, fit_media
 from playhead.agent.providers.openai_chat_stream import Decoder
+from playhead.agent.providers.tool_schema import object_schema
 from playhead.agent.providers.wire import sendable
 
-__all__ = ["Decoder", "audio", "encode", "result_text", "schema"]
+__all__ = ["Decoder", "audio", "encode", "result_text"]
 
 MaxTokensField = Literal["max_completion_tokens", "max_tokens"]
 
@@ -70,11 +71,6 @@ def encode(
     return fit
 
 
-def schema(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool's parameters as OpenAI takes them: it refuses an object without `properties`."""
-    return {"type": "object", "properties": {}, **parameters}
-
-
 def result_text(result: ToolResult) -> str:
     """A result's text for a provider whose wire has no place for "this is an error", and none for nothing."""
     text = result.text or ("(no text; its media follow)" if result.media else "(no content)")
@@ -107,7 +103,7 @@ def _messages(messages: tuple[Message, ...]) -> Iterator[dict[str, Any]]:
 
 def _tool(spec: ToolSpec) -> dict[str, Any]:
     # No `strict`: it would make every optional argument a required one.
-    function: dict[str, Any] = {"name": spec.name, "parameters": schema(spec.parameters)}
+    function: dict[str, Any] = {"name": spec.name, "parameters": object_schema(spec.parameters)}
     if spec.description:
         function["description"] = spec.description
     return {"type": "function", "function": function}

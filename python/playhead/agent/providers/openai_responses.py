@@ -26,8 +26,9 @@ from playhead.agent.conversation import (
     UserMessage,
 )
 from playhead.agent.providers.media import OPENAI_RESPONSES, MediaPolicy, fit_media
-from playhead.agent.providers.openai_chat import audio, result_text, schema
+from playhead.agent.providers.openai_chat import audio, result_text
 from playhead.agent.providers.openai_responses_stream import Decoder
+from playhead.agent.providers.tool_schema import object_schema
 from playhead.agent.providers.wire import sendable
 
 __all__ = ["Decoder", "encode", "reasons"]
@@ -70,7 +71,7 @@ def encode(
                 "type": "function",
                 "name": spec.name,
                 "description": spec.description,
-                "parameters": schema(spec.parameters),
+                "parameters": object_schema(spec.parameters),
                 # Said aloud: this API's default is strict, which makes every optional argument required.
                 "strict": False,
             }

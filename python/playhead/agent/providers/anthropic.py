@@ -46,7 +46,7 @@ from playhead.agent.model import (
 )
 from playhead.agent.providers.media import ANTHROPIC, MediaPolicy, fit_media
 from playhead.agent.providers.tool_schema import object_schema
-from playhead.agent.providers.wire import count_at, mapping_at, parse_arguments, sendable, text_at
+from playhead.agent.providers.wire import count_at, mapping_at, parse_arguments, sendable, text_at, wire_name
 from playhead.errors import ModelError, UsageError
 
 MAX_TOKENS: Final = 8192
@@ -112,8 +112,8 @@ def _content(message: Message) -> list[dict[str, Any]]:
         case UserMessage():
             return [block for part in message.parts if (block := _user_part(part))]
         case AssistantMessage():
-            if message.provider == "anthropic" and message.raw:
-                return [dict(block) for block in message.raw if not _is_blank(block)]
+            if message.provider == "anthropic" and message.raw and _has_its_calls(message):
+                return [_own(block) for block in message.raw if not _is_unsendable(block)]
             return [block for part in message.parts if (block := _assistant_part(part))]
         case ToolMessage():
             blocks = [_result(result) for result in message.results]
@@ -123,8 +123,23 @@ def _content(message: Message) -> list[dict[str, Any]]:
             assert_never(message)
 
 
-def _is_blank(block: Mapping[str, Any]) -> bool:
-    """A model can write an empty text block; the API doesn't take it back."""
+def _has_its_calls(message: AssistantMessage) -> bool:
+    """Whether the blocks as they came match the results: a middleware can take calls away, and add some."""
+    made = [text_at(block, "id") for block in message.raw if block.get("type") == "tool_use"]
+    return made == [call.id for call in message.calls]
+
+
+def _own(block: Mapping[str, Any]) -> dict[str, Any]:
+    if block.get("type") != "tool_use":
+        return dict(block)
+    return {**block, "name": wire_name(text_at(block, "name"))}
+
+
+def _is_unsendable(block: Mapping[str, Any]) -> bool:
+    """What a model can write, and the API doesn't take back: text that is blank, and thinking that was cut
+    off before its signature."""
+    if block.get("type") == "thinking":
+        return not text_at(block, "signature")
     return block.get("type") == "text" and not text_at(block, "text").strip()
 
 
@@ -142,7 +157,7 @@ def _assistant_part(part: Text | Thinking | ToolCall) -> dict[str, Any] | None:
             return None
         case ToolCall():
             arguments = _unreadable(part.arguments_text) if part.arguments is None else dict(part.arguments)
-            return {"type": "tool_use", "id": _id(part.id), "name": part.name, "input": arguments}
+            return {"type": "tool_use", "id": _id(part.id), "name": wire_name(part.name), "input": arguments}
         case _:
             assert_never(part)
 

@@ -34,13 +34,14 @@ from playhead.agent.conversation import (
 from playhead.agent.providers.gemini_schema import gemini_parameters
 from playhead.agent.providers.gemini_stream import Decoder
 from playhead.agent.providers.media import GEMINI, MediaPolicy, fit_media
-from playhead.agent.providers.wire import mapping_at, sendable
+from playhead.agent.providers.wire import mapping_at, sendable, text_at, wire_name
 from playhead.errors import UsageError
 
 __all__ = ["Decoder", "encode"]
 
 _OLD: Final = re.compile(r"gemini-[12](?![0-9])")
 """Models before Gemini 3. Names without a number (`gemini-flash-latest`) are the newest."""
+_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 _UNSIGNED: Final = "skip_thought_signature_validator"
 """What the API's documentation gives for calls that carry no signature of its own."""
 _IN_RESULTS: Final = frozenset({"image/jpeg", "image/png", "image/webp"})
@@ -103,14 +104,15 @@ def _inline(media: Media) -> dict[str, Any]:
 
 
 def _model_parts(message: AssistantMessage, wire_ids: dict[str, str], *, old: bool) -> list[dict[str, Any]]:
-    if message.provider == "gemini" and message.raw:
-        asked = [mapping_at(part, "functionCall") for part in message.raw if "functionCall" in part]
-        for call, made in zip(message.calls, asked, strict=False):
+    asked = [mapping_at(part, "functionCall") for part in message.raw if "functionCall" in part]
+    # Where a middleware took calls away or added some, the parts as they came don't match the results.
+    if message.provider == "gemini" and message.raw and len(asked) == len(message.calls):
+        for call, made in zip(message.calls, asked, strict=True):
             if isinstance(made.get("id"), str):
                 wire_ids[call.id] = made["id"]
             else:
                 wire_ids.pop(call.id, None)
-        return [dict(part) for part in message.raw]
+        return [_own(part) for part in message.raw]
     parts: list[dict[str, Any]] = []
     for part in message.parts:
         match part:
@@ -121,13 +123,29 @@ def _model_parts(message: AssistantMessage, wire_ids: dict[str, str], *, old: bo
                 pass  # another model's, without a signature
             case ToolCall():
                 wire_ids[part.id] = part.id
-                made = {"id": part.id, "name": part.name, "args": dict(part.arguments or {})}
+                made = {"id": part.id, "name": _name(part.name), "args": dict(part.arguments or {})}
                 parts.append(
                     {"functionCall": made} if old else {"functionCall": made, "thoughtSignature": _UNSIGNED}
                 )
             case _:
                 assert_never(part)
     return parts
+
+
+def _own(part: Mapping[str, Any]) -> dict[str, Any]:
+    if "functionCall" not in part:
+        return dict(part)
+    made = mapping_at(part, "functionCall")
+    return {**part, "functionCall": {**made, "name": _name(text_at(made, "name"))}}
+
+
+def _name(name: str) -> str:
+    """Dots and colons are allowed here, and in names that a model of Gemini's made up; the first character
+    must be a letter or `_`."""
+    if _NAME.fullmatch(name):
+        return name
+    taken = wire_name(name)
+    return taken if taken[0].isalpha() or taken[0] == "_" else f"_{taken[:63]}"
 
 
 def _results(message: ToolMessage, wire_ids: Mapping[str, str], *, old: bool) -> Iterator[dict[str, Any]]:
@@ -147,7 +165,7 @@ def _results(message: ToolMessage, wire_ids: Mapping[str, str], *, old: bool) ->
 
 def _response(result: ToolResult, wire_id: str | None) -> dict[str, Any]:
     response: dict[str, Any] = {
-        "name": result.name,
+        "name": _name(result.name),
         "response": {"error" if result.is_error else "output": result.text},
     }
     if wire_id is not None:

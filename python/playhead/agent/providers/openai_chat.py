@@ -31,7 +31,7 @@ from playhead.agent.conversation import (
 from playhead.agent.providers.media import OPENAI, MediaPolicy, fit_media
 from playhead.agent.providers.openai_chat_stream import Decoder
 from playhead.agent.providers.tool_schema import object_schema
-from playhead.agent.providers.wire import sendable
+from playhead.agent.providers.wire import sendable, wire_name
 
 __all__ = ["Decoder", "audio", "encode", "result_text"]
 
@@ -144,7 +144,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
         text = json.dumps({"unreadable": text})
     elif not text.strip():
         text = "{}"
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": text}}
+    return {"id": call.id, "type": "function", "function": {"name": wire_name(call.name), "arguments": text}}
 
 
 def _results(message: ToolMessage) -> Iterator[dict[str, Any]]:

@@ -29,7 +29,7 @@ from playhead.agent.providers.media import OPENAI_RESPONSES, MediaPolicy, fit_me
 from playhead.agent.providers.openai_chat import audio, result_text
 from playhead.agent.providers.openai_responses_stream import Decoder
 from playhead.agent.providers.tool_schema import object_schema
-from playhead.agent.providers.wire import sendable
+from playhead.agent.providers.wire import sendable, text_at, wire_name
 
 __all__ = ["Decoder", "encode", "reasons"]
 
@@ -108,30 +108,42 @@ def _own(message: AssistantMessage) -> Iterator[dict[str, Any]]:
         yield from _foreign(message)
         return
     kept = {call.id for call in message.calls}
-    for item in message.raw:
+    items = [
+        item for item in message.raw if item.get("type") != "function_call" or item.get("call_id") in kept
+    ]
+    told = {item.get("call_id") for item in items}
+    while items and items[-1].get("type") == "reasoning":
+        # Cut off before what it led to: "provided without its required following item".
+        items.pop()
+    for item in items:
         match item.get("type"):
-            case "function_call" if item.get("call_id") not in kept:
-                continue
             case "reasoning" if not item.get("encrypted_content") and not item.get("content"):
                 continue
-            case "function_call" | "reasoning" | "message":
+            case "function_call":
+                yield {**_without_nulls(item), "name": wire_name(text_at(item, "name"))}
+            case "reasoning" | "message":
                 # An absent value comes as null, which the request's own types don't take.
                 yield _without_nulls(item)
             case _:
                 yield dict(item)
+    # Calls that a middleware added have their results too.
+    yield from (_call(call) for call in message.calls if call.id not in told)
 
 
 def _foreign(message: AssistantMessage) -> Iterator[dict[str, Any]]:
     """A reply of another provider's, or of a script's."""
     if message.text:
         yield {"type": "message", "role": "assistant", "content": message.text}
-    for call in message.calls:
-        yield {
-            "type": "function_call",
-            "call_id": call.id,
-            "name": call.name,
-            "arguments": _arguments(call),
-        }
+    yield from map(_call, message.calls)
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    return {
+        "type": "function_call",
+        "call_id": call.id,
+        "name": wire_name(call.name),
+        "arguments": _arguments(call),
+    }
 
 
 def _arguments(call: ToolCall) -> str:

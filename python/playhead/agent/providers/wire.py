@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_NO_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -34,6 +35,15 @@ def count_at(source: Mapping[str, Any], key: str) -> int | None:
     """The whole number under `key`, from 0."""
     found = source.get(key)
     return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
+
+
+def wire_name(name: str) -> str:
+    """A called tool's name, as every provider takes it in a conversation.
+
+    Models ask for names that no tool has (`functions.read`, `multi_tool_use.parallel`). The call is answered
+    with an error, but its name, given back as it was, would fail every later request.
+    """
+    return _NO_NAME.sub("_", name)[:64] or "_"
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any] | None, str]:

@@ -167,7 +167,9 @@ class Decoder:
         if call_id in self._ids:
             raise ModelError(f"gemini asks for two calls with the id {call_id[:100]!r}", provider="gemini")
         self._ids.add(call_id)
-        found = made.get("args", {})
+        found = made.get("args")
+        if found is None:
+            found = {}  # left out, or null: there are none
         text = json.dumps(found, ensure_ascii=False)
         arguments, problem = (found, "") if isinstance(found, Mapping) else parse_arguments(text)
         return ToolCall(

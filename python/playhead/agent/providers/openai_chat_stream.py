@@ -110,7 +110,7 @@ class Decoder:
         self._count(event.get("usage"))
         pieces: list[ReplyPiece] = []
         for choice in _mappings(event, "choices"):
-            if choice.get("index", 0) != 0:
+            if choice.get("index") not in (0, None):
                 continue  # only one reply was asked for
             delta = choice.get("delta")
             if isinstance(delta, Mapping):

@@ -47,6 +47,8 @@ class Decoder:
 
     def __init__(self) -> None:
         self._items: dict[int, _Item] = {}
+        self._ids: set[str] = set()
+        """Of calls: two with the same could not be told apart, nor be given back."""
         self._refusal: list[str] = []
         self._last: Mapping[str, Any] | None = None
         """The response, as the event that ended it had it."""
@@ -141,6 +143,13 @@ class Decoder:
             return []
         item.kind = ToolCall
         item.call_id, item.name = _string(raw, "call_id"), _string(raw, "name")
+        if not item.call_id or not item.name:
+            raise ModelError("openai asks for a call without id or name", provider="openai-responses")
+        if item.call_id in self._ids:
+            raise ModelError(
+                f"openai asks for two calls with the id {item.call_id[:100]!r}", provider="openai-responses"
+            )
+        self._ids.add(item.call_id)
         return [CallStarted(id=item.call_id, name=item.name)]
 
     def _done(self, index: int, raw: Mapping[str, Any]) -> list[ReplyPiece]:

@@ -8,6 +8,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from playhead.client.transports.messages import check_structure
+from playhead.errors import LimitError
+from playhead.limits import DEFAULT_LIMITS
+
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _NO_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -51,9 +55,11 @@ def parse_arguments(text: str) -> tuple[dict[str, Any] | None, str]:
     if not text.strip():
         return {}, ""
     try:
+        # What is nested deeper could be parsed, and not be written again: it would fail each later request.
+        check_structure(text.encode("utf-8", "surrogatepass"), DEFAULT_LIMITS)
         found = json.loads(text, parse_constant=_refuse, parse_float=_finite)
-    except RecursionError:
-        return None, "the arguments are nested too deeply"
+    except LimitError:
+        return None, "the arguments are nested too deeply, or hold too many values"
     except ValueError as error:
         return None, f"the arguments are not JSON: {error}"
     if not isinstance(found, dict):

@@ -92,7 +92,7 @@ def test_gemini_gets_names_that_begin_with_a_letter_and_its_own_dots_back() -> N
 def test_calls_that_a_middleware_added_or_took_away_match_their_results(
     provider: Provider, kept: tuple[str, ...]
 ) -> None:
-    parts = (Text(text="Yes."), *map(call, kept))
+    parts: tuple[Text | ToolCall, ...] = (Text(text="Yes."), *map(call, kept))
     message = AssistantMessage(parts=parts, provider=provider, raw=(RAW[provider]("f"),))
     history = [message, results(*kept)] if kept else [message]
     body = ENCODE[provider](request(*history), model="m")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Final
 
 import httpx2
@@ -10,6 +11,8 @@ import trio
 from playhead.agent.providers.failures import transport_error
 from playhead.limits import KIB
 
+ERROR_BODY_BYTES: Final = 64 * KIB
+"""How much of an error's body is read: its message is in the first few hundred."""
 DRAIN_BYTES: Final = 64 * KIB
 DRAIN_SECONDS: Final = 0.1
 """As in OpenAI's own SDK: after `[DONE]` only the closing chunk is due, and with it read, the connection
@@ -73,3 +76,33 @@ class Body:
                 raise
             self._over = chunk is None
             got += len(chunk or b"")
+
+
+async def bound_error(response: httpx2.Response) -> None:
+    """A hook for the HTTP client of an SDK, which reads an error's body whole, however long, and passes on
+    what goes wrong there: `response`, where it is no success, gets a body that ends after `ERROR_BODY_BYTES`
+    or where the connection breaks. The status is known; the message is only said better with its body.
+    """
+    if not response.is_success and isinstance(response.stream, httpx2.AsyncByteStream):
+        response.stream = _Beginning(response.stream)
+
+
+class _Beginning(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = ERROR_BODY_BYTES
+        chunks = aiter(self._stream)
+        try:
+            while left > 0 and (chunk := await anext(chunks, None)) is not None:
+                yield chunk[:left]
+                left -= len(chunk)
+            await self._stream.aclose()
+            while await anext(chunks, None) is not None:
+                pass  # closed: near its end, which ends the library's generators too (see `Body`)
+        except (httpx2.HTTPError, httpx2.StreamError):
+            pass
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

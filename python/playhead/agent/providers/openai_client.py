@@ -25,6 +25,7 @@ import httpx2
 from playhead.agent.conversation import ModelRequest, Provider
 from playhead.agent.model import ReplyPiece
 from playhead.agent.providers import openai_chat, openai_responses
+from playhead.agent.providers.body import bound_error
 from playhead.agent.providers.failures import status_error, transport_error
 from playhead.agent.providers.keys import checked_key
 from playhead.agent.providers.reading import ReplyDecoder, read_reply
@@ -51,7 +52,7 @@ class _OpenAIModel(ABC):
         base_url: str | None = None,
         extra_body: Mapping[str, Any] = _NO_EXTRAS,
         max_retries: int | None = None,
-        timeout_seconds: float | None = None,
+        timeout_seconds: float = 600.0,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         """
@@ -64,8 +65,8 @@ class _OpenAIModel(ABC):
             max_retries: how often a request is sent again after a lost connection or HTTP 408, 409, 429 or
                 5xx, before any of the reply came. None: the SDK's default (2, after 0.5 to 8 s, or as long as
                 the provider asks). A reply that breaks off in the middle is never asked for again.
-            timeout_seconds: the longest silence. None: the SDK's default (600; models think for minutes).
-            limits: `message_bytes` bounds one reply.
+            timeout_seconds: the longest silence. 600 as in the SDK: models think for minutes.
+            limits: `connect_seconds`; `message_bytes` bounds one reply.
 
         Raises `UsageError` where the SDK is not installed, or `api_key` can be none.
         """
@@ -162,16 +163,18 @@ class _OpenAIModel(ABC):
         raise failure
 
     def _make_client(self) -> AsyncOpenAI:
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {
+            "timeout": httpx2.Timeout(self._timeout_seconds, connect=self._limits.connect_seconds)
+        }
         if self._max_retries is not None:
             options["max_retries"] = self._max_retries
-        if self._timeout_seconds is not None:
-            options["timeout"] = httpx2.Timeout(self._timeout_seconds, connect=self._limits.connect_seconds)
         client: AsyncOpenAI = self._sdk.AsyncOpenAI(
             api_key=self._key,
             base_url=self._base_url,
             # A redirect would take the conversation, if not the key, to an address that nobody named.
-            http_client=self._sdk.DefaultAsyncHttpxClient(follow_redirects=False),
+            http_client=self._sdk.DefaultAsyncHttpxClient(
+                follow_redirects=False, event_hooks={"response": [bound_error]}
+            ),
             **options,
         )
         return client

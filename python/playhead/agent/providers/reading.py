@@ -14,15 +14,12 @@ import httpx2
 
 from playhead.agent.conversation import Provider
 from playhead.agent.model import ReplyPiece
-from playhead.agent.providers.body import Body
+from playhead.agent.providers.body import ERROR_BODY_BYTES, Body
 from playhead.agent.providers.failures import parsed_body, status_error
 from playhead.agent.providers.sse import EventDecoder
 from playhead.agent.providers.wire_json import parse_event
 from playhead.errors import ConnectionLostError, LimitError, ModelError, TransportError
-from playhead.limits import KIB, Limits
-
-ERROR_BODY_BYTES: Final = 64 * KIB
-"""How much of an error's body is read: its message is in the first few hundred."""
+from playhead.limits import Limits
 
 _NO_STREAM: Final = frozenset({"application/json", "text/html"})
 

@@ -1,0 +1,75 @@
+"""Errors over HTTP whose body is broken, or has no end, through each way to a provider."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import trio
+
+from playhead.agent.conversation import ModelRequest, Text, UserMessage
+from playhead.agent.model import Model
+from playhead.agent.providers.anthropic_client import AnthropicModel
+from playhead.agent.providers.compatible import CompatibleModel
+from playhead.agent.providers.gemini_client import GeminiModel
+from playhead.agent.providers.openai_client import OpenAIChatModel, OpenAIResponsesModel
+from playhead.errors import ModelError
+from playhead.limits import DEFAULT_LIMITS
+from tests.servers.scripted_http import Answering, scripted_http
+
+Make = Callable[[str], Model]
+REQUEST = ModelRequest(messages=(UserMessage(parts=(Text(text="Hi"),)),))
+MODELS: dict[str, Make] = {
+    "anthropic": lambda url: AnthropicModel("m", api_key="k", base_url=url, max_retries=0),
+    "openai": lambda url: OpenAIChatModel("m", api_key="k", base_url=url, max_retries=0),
+    "responses": lambda url: OpenAIResponsesModel("m", api_key="k", base_url=url, max_retries=0),
+    "compatible": lambda url: CompatibleModel("m", base_url=url),
+    "gemini": lambda url: GeminiModel("m", api_key="k", base_url=url),
+}
+
+
+async def failure_at(url: str, make: Make) -> ModelError:
+    async def ask() -> None:
+        async with make(url).stream(REQUEST) as pieces:
+            async for _ in pieces:
+                pass
+
+    with pytest.raises(ModelError) as caught:
+        await ask()
+    return caught.value
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+async def test_the_status_is_told_where_the_errors_body_breaks_off(make: Make) -> None:
+    async def answer(answering: Answering) -> None:
+        await answering.stream.send_all(b"HTTP/1.1 500 X\r\ncontent-length: 100\r\n\r\nhalf a ")
+        await answering.stream.aclose()
+
+    async with scripted_http(answer) as (url, _):
+        assert (await failure_at(url, make)).status == 500
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+async def test_an_errors_body_without_end_is_read_only_at_its_beginning(make: Make) -> None:
+    async def answer(answering: Answering) -> None:
+        await answering.stream.send_all(
+            b"HTTP/1.1 400 X\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n"
+        )
+        while True:  # until the client hangs up
+            await answering.send(b"no " * 4000)
+
+    with trio.fail_after(20):
+        async with scripted_http(answer) as (url, _):
+            error = await failure_at(url, make)
+    assert error.status == 400
+    assert "no no no" in str(error)
+    assert len(str(error)) < 500
+
+
+@pytest.mark.parametrize("kind", [AnthropicModel, OpenAIChatModel, OpenAIResponsesModel])
+def test_the_sdks_wait_for_a_connection_as_long_as_the_limits_say(kind: Callable[..., Any]) -> None:
+    limits = replace(DEFAULT_LIMITS, connect_seconds=1.5)
+    timeout = kind("m", api_key="k", limits=limits)._make_client().timeout
+    assert (timeout.connect, timeout.read) == (1.5, 600.0)

@@ -187,10 +187,10 @@ async def test_a_callback_that_raises_on_progress_ends_the_turn_and_is_no_call_f
 
 async def test_near_names_are_looked_for_a_few_times_in_a_reply_since_nothing_runs_meanwhile() -> None:
     model = ScriptedModel([reply(*(call("tooth") for _ in range(50))), reply("ok")])
-    result = await run_turn(model, Tools({"tool": echo, "other": echo}), [user("go")])
+    result = await run_turn(model, Tools({"tool": echo, "add": echo}), [user("go")])
     texts = [each.text for each in results_of(result.messages)]
     assert texts[0] == "Tool not found: tooth; did you mean tool?"
-    assert texts[-1] == "Tool not found: tooth; the tools are tool, other"
+    assert texts[-1] == "Tool not found: tooth; the tools are tool, add"
     assert sum("did you mean" in text for text in texts) == HINTED
 
 

@@ -37,8 +37,9 @@ from playhead.agent.sounds import Sounds
 from playhead.client.groups import leaves
 
 HINTED: Final = 10
-"""Calls of unknown tools in one reply that are told of names that come near. Looking for them takes a tenth of
-a second among 2000 tools, while nothing else runs, and a model that is far off may call them by the hundred."""
+"""Calls of unknown tools in one reply that are told of names that come near. Looking for them takes a tenth
+of a second among 2000 tools, while nothing else runs, and a model that is far off may call them by the
+hundred."""
 CANCELLED: Final = "The call was cancelled before it had a result."
 
 

@@ -17,9 +17,19 @@ from playhead.agent.jobs import HINTED
 from playhead.agent.loop import run_turn
 from playhead.agent.middleware import TurnResult
 from playhead.agent.turn import Turn
-from playhead.errors import DeadlineError, ServerError, UnknownToolError
-from playhead.testing.model import ScriptedModel, call, reply
-from tests.loop_kit import Tools, assert_requests_whole, assert_whole, echo, results_of, shape, silent, user
+from playhead.errors import DeadlineError, ServerError, TransportError, UnknownToolError
+from playhead.testing.model import Pause, ScriptedModel, call, reply
+from tests.loop_kit import (
+    Gate,
+    Tools,
+    assert_requests_whole,
+    assert_whole,
+    echo,
+    results_of,
+    shape,
+    silent,
+    user,
+)
 
 
 async def one(function: Any, made: ToolCall | None = None, **options: Any) -> tuple[ToolResult, list[Event]]:
@@ -206,6 +216,27 @@ async def test_a_runner_that_cannot_say_what_to_approve_fails_the_call_and_not_t
     result = await run_turn(model, tools, [user("go")])
     assert [each.status for each in results_of(result.messages)] == ["error", "done"]
     assert tools.finished == ["call_2"]
+
+
+async def test_calls_that_a_failing_model_leaves_behind_are_told_as_cancelled_before_the_error() -> None:
+    gate, pause, events = Gate(), Pause(), list[Event]()
+    lost = TransportError("the connection was lost")
+    model = ScriptedModel([reply(call("t"), pause, lost)])
+
+    async def lose() -> None:
+        await gate.reached.wait()
+        pause.until.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lose)
+        with pytest.raises(TransportError):
+            await run_turn(model, Tools({"t": gate}), [user("go")], on_event=events.append)
+    assert shape(events)[-4:] == [
+        "mcp_tool_call_begin(call_1)",
+        "mcp_tool_call_error(call_1)",
+        "mcp_tool_complete(call_1)",
+        "error",
+    ]
 
 
 @pytest.mark.parametrize("how", ["it swallows it", "it is a group"])

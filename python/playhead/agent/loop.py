@@ -71,7 +71,8 @@ async def run_turn(
       repeat it: a middleware may;
     * whatever `on_event` or a middleware raises, as it is; several at once in a group.
     In each case calls in flight are cancelled on the wire, and `turn.messages` holds what was added until
-    then, every call with its result. Cancelled: the same, and no task is left.
+    then, every call with its result. Cancelled: the same, and no task is left. What `on_event` has seen begin
+    is told as cancelled before the `error`, except where `on_event` itself raised or the turn was cancelled.
     """
     turn = Turn() if turn is None else turn
     if not messages:

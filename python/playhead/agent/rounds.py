@@ -121,6 +121,10 @@ class Round:
         """Tell what a closed round has not told yet."""
         if self._is_open:
             await self._end_reply("aborted")
+        await self.tell_calls()
+
+    async def tell_calls(self) -> None:
+        """Tell the calls' ends alone: of a round that failed, whose reply has none."""
         await self._jobs.tell_end(self._ordered)
 
     def _cut_short(self) -> AssistantMessage:

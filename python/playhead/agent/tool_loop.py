@@ -99,26 +99,31 @@ class ToolLoop:
         result: TurnResult | None = None
         round_: Round | None = None
         try:
-            with turn.abortable(), bare():
-                async with trio.open_nursery() as calls:
-                    jobs = Jobs(
-                        context,
-                        nursery=calls,
-                        offered={spec.name: spec for spec in request.tools},
-                        runner=self._api.tools,
-                        call_next=self._call,
-                        approvals=self._approvals,
-                        sounds=self._sounds,
-                    )
-                    round_ = Round(context, jobs)
-                    inner = replace(context, emit=round_.emit, on_piece=round_.on_piece)
-                    result = await next(inner, TurnParams(request=self._prompted(request)))
-                    turn.meter.count_tokens(result.usage)
-                    await round_.take(result.message)
-        finally:
-            # Also when cancelled or failed, and without waiting: no call is left without its result.
-            added = round_.close() if round_ is not None else ()
-            turn.add(*added)
+            try:
+                with turn.abortable(), bare():
+                    async with trio.open_nursery() as calls:
+                        jobs = Jobs(
+                            context,
+                            nursery=calls,
+                            offered={spec.name: spec for spec in request.tools},
+                            runner=self._api.tools,
+                            call_next=self._call,
+                            approvals=self._approvals,
+                            sounds=self._sounds,
+                        )
+                        round_ = Round(context, jobs)
+                        inner = replace(context, emit=round_.emit, on_piece=round_.on_piece)
+                        result = await next(inner, TurnParams(request=self._prompted(request)))
+                        turn.meter.count_tokens(result.usage)
+                        await round_.take(result.message)
+            finally:
+                # Also when cancelled or failed, and without waiting: no call is left without its result.
+                added = round_.close() if round_ is not None else ()
+                turn.add(*added)
+        except Exception:
+            if round_ is not None and turn.callback_error is None:
+                await round_.tell_calls()  # an observer has seen them begin
+            raise
         assert round_ is not None, "a nursery that can't be opened raises"
         if turn.callback_error is not None:
             raise turn.callback_error  # a runner that took it for its own, from a progress report

@@ -63,3 +63,18 @@ def test_arguments_nested_too_deeply_to_be_given_back_are_told_and_fail_no_later
     made = ToolCall(id="a", name="f", arguments=arguments, arguments_text=text, problem=problem)
     history = (UserMessage(parts=(Text(text="Hi"),)), AssistantMessage(parts=(made,)))
     assert json.dumps(codec.encode(ModelRequest(messages=history), model="m"))
+
+
+@pytest.mark.parametrize(
+    ("decoder", "event"),
+    [
+        (anthropic.Decoder(), {"type": "error", "error": {"type": "e", "message": "x" * 10_000}}),
+        (gemini.Decoder(), {"error": {"status": "E", "message": "x" * 10_000}}),
+        (openai_chat.Decoder(), {"error": {"message": "x" * 10_000}}),
+        (openai_responses.Decoder(), {"type": "error", "message": "x" * 10_000}),
+    ],
+)
+def test_an_error_in_the_stream_is_quoted_only_at_its_beginning(decoder: Any, event: dict[str, Any]) -> None:
+    with pytest.raises(ModelError) as caught:
+        decoder.feed(event)
+    assert len(str(caught.value)) < 400

@@ -22,11 +22,11 @@ from tests.servers.scripted_http import Answering, scripted_http
 Make = Callable[[str], Model]
 REQUEST = ModelRequest(messages=(UserMessage(parts=(Text(text="Hi"),)),))
 MODELS: dict[str, Make] = {
-    "anthropic": lambda url: AnthropicModel("m", api_key="k", base_url=url, max_retries=0),
-    "openai": lambda url: OpenAIChatModel("m", api_key="k", base_url=url, max_retries=0),
-    "responses": lambda url: OpenAIResponsesModel("m", api_key="k", base_url=url, max_retries=0),
-    "compatible": lambda url: CompatibleModel("m", base_url=url),
-    "gemini": lambda url: GeminiModel("m", api_key="k", base_url=url),
+    "anthropic": lambda url: AnthropicModel("m", api_key="my-own-key-5", base_url=url, max_retries=0),
+    "openai": lambda url: OpenAIChatModel("m", api_key="my-own-key-5", base_url=url, max_retries=0),
+    "responses": lambda url: OpenAIResponsesModel("m", api_key="my-own-key-5", base_url=url, max_retries=0),
+    "compatible": lambda url: CompatibleModel("m", api_key="my-own-key-5", base_url=url),
+    "gemini": lambda url: GeminiModel("m", api_key="my-own-key-5", base_url=url),
 }
 
 
@@ -73,3 +73,14 @@ def test_the_sdks_wait_for_a_connection_as_long_as_the_limits_say(kind: Callable
     limits = replace(DEFAULT_LIMITS, connect_seconds=1.5)
     timeout = kind("m", api_key="k", limits=limits)._make_client().timeout
     assert (timeout.connect, timeout.read) == (1.5, 600.0)
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+async def test_an_error_that_comes_with_success_does_not_quote_the_key(make: Make) -> None:
+    async def answer(answering: Answering) -> None:
+        await answering.whole(b'{"error": {"message": "no such key: my-own-key-5"}}')
+
+    async with scripted_http(answer) as (url, _):
+        error = await failure_at(url, make)
+    assert "no such key" in str(error)
+    assert "my-own-key-5" not in str(error)

@@ -127,7 +127,7 @@ class AnthropicModel:
             if client is None:
                 client = await stack.enter_async_context(self._make_client())
             response = await self._send(stack, client, body)
-            reply = read_reply(response, Decoder(), provider="anthropic", limits=self._limits)
+            reply = read_reply(response, Decoder(), provider="anthropic", limits=self._limits, key=self._key)
             yield await stack.enter_async_context(aclosing(reply))
 
     async def _send(

@@ -22,6 +22,7 @@ from playhead.agent.model import (
     Usage,
 )
 from playhead.agent.providers.wire import count_at, mapping_at, parse_arguments, text_at
+from playhead.agent.providers.wire_json import shortened
 from playhead.errors import ModelError
 
 _STOPS: Final[Mapping[str, StopReason]] = {
@@ -134,7 +135,9 @@ class Decoder:
             case "error":
                 error = mapping_at(event, "error")
                 kind, told = text_at(error, "type") or "error", text_at(error, "message")
-                raise ModelError(f"anthropic broke off its reply: {kind}: {told}", provider="anthropic")
+                raise ModelError(
+                    f"anthropic broke off its reply: {shortened(f'{kind}: {told}')}", provider="anthropic"
+                )
             case "message_stop":
                 self._over = True
             case _:

@@ -128,7 +128,7 @@ class CompatibleModel:
             if not response.is_success:
                 raise await failure_of(response, provider=self.provider, key=self._key)
             decoder = openai_chat.Decoder(seed=secrets.token_hex(8))
-            reply = read_reply(response, decoder, provider=self.provider, limits=self._limits)
+            reply = read_reply(response, decoder, provider=self.provider, limits=self._limits, key=self._key)
             yield await stack.enter_async_context(aclosing(reply))
 
     async def _send(self, client: httpx2.AsyncClient, request: ModelRequest) -> httpx2.Response:

@@ -124,7 +124,7 @@ class GeminiModel:
                 raise await failure_of(response, provider="gemini", key=self._key)
             # Ids of ours have to differ from those of every other reply.
             decoder = Decoder(call_prefix=f"call-{secrets.token_hex(8)}")
-            reply = read_reply(response, decoder, provider="gemini", limits=self._limits)
+            reply = read_reply(response, decoder, provider="gemini", limits=self._limits, key=self._key)
             yield await stack.enter_async_context(aclosing(reply))
 
     async def _send(self, client: httpx2.AsyncClient, body: Mapping[str, Any]) -> httpx2.Response:

@@ -21,6 +21,7 @@ from playhead.agent.model import (
     Usage,
 )
 from playhead.agent.providers.wire import count_at, mapping_at, mappings_at, parse_arguments, text_at
+from playhead.agent.providers.wire_json import shortened
 from playhead.errors import ModelError
 
 _STOPS: Final[Mapping[str, StopReason]] = {
@@ -86,7 +87,9 @@ class Decoder:
             error = mapping_at(event, "error")
             told = f"{text_at(error, 'status') or error.get('code')}: {text_at(error, 'message')}"
             raise ModelError(
-                f"gemini broke off its reply: {told}", provider="gemini", status=count_at(error, "code")
+                f"gemini broke off its reply: {shortened(told)}",
+                provider="gemini",
+                status=count_at(error, "code"),
             )
         self._usage = mapping_at(event, "usageMetadata") or self._usage
         if blocked := text_at(mapping_at(event, "promptFeedback"), "blockReason"):

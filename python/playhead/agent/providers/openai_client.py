@@ -125,7 +125,9 @@ class _OpenAIModel(ABC):
             if client is None:
                 client = await stack.enter_async_context(self._make_client())
             response = await self._send(stack, client, request)
-            reply = read_reply(response, self._decoder(), provider=self._provider, limits=self._limits)
+            reply = read_reply(
+                response, self._decoder(), provider=self._provider, limits=self._limits, key=self._key
+            )
             yield await stack.enter_async_context(aclosing(reply))
 
     @abstractmethod

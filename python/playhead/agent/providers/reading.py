@@ -42,11 +42,16 @@ class ReplyDecoder(Protocol):
 
 
 async def read_reply(
-    response: httpx2.Response, decoder: ReplyDecoder, *, provider: Provider, limits: Limits
+    response: httpx2.Response,
+    decoder: ReplyDecoder,
+    *,
+    provider: Provider,
+    limits: Limits,
+    key: str | None = None,
 ) -> AsyncGenerator[ReplyPiece]:
     """The pieces of the reply in `response`, whose status is a success; its body is closed at the end.
 
-    Close the generator where it is left early.
+    Close the generator where it is left early. No error quotes `key`.
 
     Raises:
         ModelError: the provider breaks the reply off, or sends what is no such reply.
@@ -56,7 +61,7 @@ async def read_reply(
     place = response.request.url.host
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind in _NO_STREAM:
-        raise await _no_stream(response, kind, provider=provider)
+        raise await _no_stream(response, kind, provider=provider, key=key)
     events = EventDecoder(max_bytes=limits.message_bytes)
     got = 0
     async with aclosing(Body(response)) as body:
@@ -100,7 +105,9 @@ async def failure_of(response: httpx2.Response, *, provider: Provider, key: str 
     )
 
 
-async def _no_stream(response: httpx2.Response, kind: str, *, provider: Provider) -> ModelError:
+async def _no_stream(
+    response: httpx2.Response, kind: str, *, provider: Provider, key: str | None
+) -> ModelError:
     body = parsed_body(await _beginning(response))
     if isinstance(body, Mapping) and body.get("error"):
         # Some gateways report their failures with HTTP 200.
@@ -110,6 +117,7 @@ async def _no_stream(response: httpx2.Response, kind: str, *, provider: Provider
             provider=provider,
             place=response.request.url.host,
             headers=response.headers,
+            key=key,
         )
     return ModelError(
         f"expected a stream (text/event-stream) from {response.request.url.host}, got {kind}: does base_url"

@@ -84,3 +84,18 @@ async def test_an_error_that_comes_with_success_does_not_quote_the_key(make: Mak
         error = await failure_at(url, make)
     assert "no such key" in str(error)
     assert "my-own-key-5" not in str(error)
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+async def test_the_http_librarys_log_shows_no_password_of_the_address(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def answer(answering: Answering) -> None:
+        await answering.whole(b"{}", status=400)
+
+    caplog.set_level("INFO")
+    async with scripted_http(answer) as (url, asked):
+        await failure_at(url.replace("://", "://me:hunter2@"), make)
+    assert asked
+    assert "HTTP Request: POST" in caplog.text
+    assert "hunter2" not in caplog.text

@@ -23,7 +23,7 @@ import httpx2
 from playhead.agent.conversation import ModelRequest, Provider
 from playhead.agent.model import ReplyPiece
 from playhead.agent.providers.anthropic import Decoder, encode
-from playhead.agent.providers.body import bound_error
+from playhead.agent.providers.body import bound_error, quiet_address
 from playhead.agent.providers.failures import status_error, transport_error
 from playhead.agent.providers.keys import checked_key
 from playhead.agent.providers.media import ANTHROPIC, MediaPolicy
@@ -170,7 +170,7 @@ class AnthropicModel:
             base_url=self._base_url,
             # A redirect would take the key's header, and the conversation, to an address that nobody named.
             http_client=self._sdk.DefaultAsyncHttpxClient(
-                follow_redirects=False, event_hooks={"response": [bound_error]}
+                follow_redirects=False, event_hooks={"request": [quiet_address], "response": [bound_error]}
             ),
             **options,
         )

@@ -9,6 +9,7 @@ import httpx2
 import trio
 
 from playhead.agent.providers.failures import transport_error
+from playhead.client.transports.quiet_url import quiet
 from playhead.limits import KIB
 
 ERROR_BODY_BYTES: Final = 64 * KIB
@@ -76,6 +77,11 @@ class Body:
                 raise
             self._over = chunk is None
             got += len(chunk or b"")
+
+
+async def quiet_address(request: httpx2.Request) -> None:
+    """A hook for the HTTP client of an SDK: what it logs is the address without a password or a query."""
+    quiet(request, b"")
 
 
 async def bound_error(response: httpx2.Response) -> None:

@@ -26,6 +26,7 @@ from playhead.agent.providers.gemini import Decoder, encode
 from playhead.agent.providers.keys import checked_key
 from playhead.agent.providers.media import GEMINI, MediaPolicy
 from playhead.agent.providers.reading import failure_of, read_reply
+from playhead.client.transports.quiet_url import quiet
 from playhead.errors import TransportError, UsageError
 from playhead.limits import DEFAULT_LIMITS, Limits
 
@@ -129,6 +130,7 @@ class GeminiModel:
 
     async def _send(self, client: httpx2.AsyncClient, body: Mapping[str, Any]) -> httpx2.Response:
         message = client.build_request("POST", self._url, json=body, headers={"x-goog-api-key": self._key})
+        quiet(message, b"")  # the HTTP library logs addresses, and this one may hold a password
         failure: TransportError
         try:
             return await client.send(message, stream=True)

@@ -25,7 +25,7 @@ import httpx2
 from playhead.agent.conversation import ModelRequest, Provider
 from playhead.agent.model import ReplyPiece
 from playhead.agent.providers import openai_chat, openai_responses
-from playhead.agent.providers.body import bound_error
+from playhead.agent.providers.body import bound_error, quiet_address
 from playhead.agent.providers.failures import status_error, transport_error
 from playhead.agent.providers.keys import checked_key
 from playhead.agent.providers.reading import ReplyDecoder, read_reply
@@ -175,7 +175,7 @@ class _OpenAIModel(ABC):
             base_url=self._base_url,
             # A redirect would take the conversation, if not the key, to an address that nobody named.
             http_client=self._sdk.DefaultAsyncHttpxClient(
-                follow_redirects=False, event_hooks={"response": [bound_error]}
+                follow_redirects=False, event_hooks={"request": [quiet_address], "response": [bound_error]}
             ),
             **options,
         )

@@ -8,14 +8,14 @@ import httpx2
 
 
 class QuietURL(httpx2.URL):
-    """A URL that is requested whole and printed without its query.
+    """A URL that is requested whole and printed without its query, and without a name and password in it.
 
     httpx2 logs `str(request.url)` of every request at INFO. What goes over the wire is made from the URL's
     parts, so only what is shown differs. No logger has to be configured, and other users' log lines stay.
     """
 
     def __str__(self) -> str:
-        return str(httpx2.URL(self, query=None, fragment=None))
+        return str(httpx2.URL(self, userinfo=b"", query=None, fragment=None))
 
     def __repr__(self) -> str:
         return f"QuietURL({str(self)!r})"

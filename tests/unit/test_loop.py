@@ -21,7 +21,7 @@ from playhead.agent.event_lines import to_json
 from playhead.agent.events import Event, TextComplete
 from playhead.agent.loop import run_turn
 from playhead.agent.middleware import Mode
-from playhead.agent.model import Usage
+from playhead.agent.model import StopReason, Usage
 from playhead.errors import BusyError, ModelError, UsageError
 from playhead.results.plan import Turn as TurnDecision
 from playhead.testing.model import Pause, Reply, ScriptedModel, call, reply
@@ -231,11 +231,16 @@ async def test_a_call_without_any_tools_has_its_result_and_ends_the_turn() -> No
     assert (only.status, only.text) == ("unknown", "Tool not found: ghost; no tools are offered")
 
 
-@pytest.mark.parametrize(("stop", "ended_by"), [("length", "length"), ("refused", "refused")])
-async def test_a_reply_that_was_cut_or_refused_says_so(stop: str, ended_by: str) -> None:
-    told = reply("so far", stop=stop)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("stop", "ended_by"), [("length", "length"), ("refused", "refused"), ("other", "answer")]
+)
+async def test_a_reply_that_did_not_just_end_says_why_in_the_providers_words(
+    stop: StopReason, ended_by: str
+) -> None:
+    told = reply("so far", stop=stop, reason="SAFETY")
     result = await run_turn(ScriptedModel([told]), Tools({"t": echo}), [user("hi")])
     assert result.ended_by == ended_by
+    assert result.reason.endswith(": SAFETY")
 
 
 async def test_a_refusal_ends_the_turn_though_it_has_calls() -> None:

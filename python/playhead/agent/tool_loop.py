@@ -188,13 +188,16 @@ def asking(api: Api) -> Next:
 
 
 def _how(end: ReplyEnd) -> tuple[EndedBy, str]:
+    said = f": {end.reason}" if end.reason else ""
     match end.stop:
         case "length":
-            return "length", "the reply reached the length that one may have"
+            return "length", f"the reply reached the length that one may have{said}"
         case "refused":
-            return "refused", "the model refused to go on"
-        case "end" | "calls" | "other":
+            return "refused", f"the model refused to go on{said}"
+        case "end" | "calls":
             return "answer", "the model was done"
+        case "other":
+            return "answer", f"the model ended its reply{said}"
 
 
 # --- results -----------------------------------------------------------------------------------------

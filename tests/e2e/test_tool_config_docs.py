@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from playhead.config import fields
-from playhead.config.tools import load_tool_configs
+from playhead.config.tools import load_approval_policy, load_tool_configs
 from tests.e2e.command import playhead
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tool-config.md").read_text("utf-8")
@@ -29,7 +29,11 @@ def written(folder: Path, kind: str, text: str) -> Path:
 
 @pytest.mark.parametrize(("kind", "text"), EXAMPLES)
 def test_an_example_loads(kind: str, text: str, tmp_path: Path) -> None:
-    assert len(load_tool_configs(written(tmp_path, kind, text))) >= 3
+    path = written(tmp_path, kind, text)
+    if "approvals" in text:
+        assert [rule.action for rule in load_approval_policy(path).rules] == ["deny", "ask"]
+    else:
+        assert len(load_tool_configs(path)) >= 3
 
 
 def test_every_key_that_is_read_is_in_the_page_and_no_other(
@@ -43,7 +47,8 @@ def test_every_key_that_is_read_is_in_the_page_and_no_other(
         real(self, *names)
 
     monkeypatch.setattr(fields.Fields, "only", noted)
-    load_tool_configs(written(tmp_path, *EXAMPLES[0]))
+    for kind, text in EXAMPLES:
+        load_tool_configs(written(tmp_path, kind, text))
     assert known == NAMED
 
 

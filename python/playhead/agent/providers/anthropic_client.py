@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx2
 
@@ -25,6 +25,7 @@ from playhead.agent.model import ReplyPiece
 from playhead.agent.providers.anthropic import Decoder, encode
 from playhead.agent.providers.body import bound_error, quiet_address
 from playhead.agent.providers.failures import status_error, transport_error
+from playhead.agent.providers.kept import KeepsClient
 from playhead.agent.providers.keys import checked_key
 from playhead.agent.providers.media import ANTHROPIC, MediaPolicy
 from playhead.agent.providers.reading import read_reply
@@ -32,15 +33,13 @@ from playhead.errors import ModelError, UsageError
 from playhead.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from anthropic import AsyncAnthropic
 
 ANTHROPIC_URL: Final = "https://api.anthropic.com"
 _NO_EXTRAS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-class AnthropicModel:
+class AnthropicModel(KeepsClient["AsyncAnthropic"]):
     """A model behind Anthropic's Messages API."""
 
     def __init__(
@@ -71,8 +70,8 @@ class AnthropicModel:
 
         Raises `UsageError` where the SDK is not installed, or `api_key` can't be sent.
         """
+        super().__init__(model)
         self._sdk = _import_sdk()
-        self._model = model
         self._key = checked_key(api_key, provider="Anthropic")
         self._base_url = base_url or ANTHROPIC_URL
         self._extra_body = dict(extra_body)
@@ -80,34 +79,13 @@ class AnthropicModel:
         self._max_retries = max_retries
         self._timeout_seconds = timeout_seconds
         self._limits = limits
-        self._kept: AsyncAnthropic | None = None
 
     @property
     def provider(self) -> Provider:
         return "anthropic"
 
-    @property
-    def name(self) -> str:
-        return self._model
-
     def __repr__(self) -> str:
         return f"AnthropicModel({self._model!r})"
-
-    async def __aenter__(self) -> Self:
-        if self._kept is not None:
-            raise UsageError(f"{self!r} is already open: a model's context is entered once at a time")
-        self._kept = self._make_client()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            await kept.close()
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ReplyPiece]]:
@@ -123,9 +101,7 @@ class AnthropicModel:
         """
         body = encode(request, model=self._model, media=self._media)
         async with AsyncExitStack() as stack:
-            client = self._kept
-            if client is None:
-                client = await stack.enter_async_context(self._make_client())
+            client = await self._client(stack)
             response = await self._send(stack, client, body)
             reply = read_reply(response, Decoder(), provider="anthropic", limits=self._limits, key=self._key)
             yield await stack.enter_async_context(aclosing(reply))

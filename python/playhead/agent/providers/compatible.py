@@ -10,7 +10,7 @@ import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final
 
 import httpx2
 
@@ -18,6 +18,7 @@ from playhead.agent.conversation import ModelRequest, Provider
 from playhead.agent.model import ReplyPiece
 from playhead.agent.providers import openai_chat
 from playhead.agent.providers.failures import transport_error
+from playhead.agent.providers.kept import KeepsClient
 from playhead.agent.providers.keys import checked_key
 from playhead.agent.providers.media import OPENAI, MediaPolicy
 from playhead.agent.providers.reading import failure_of, read_reply
@@ -25,13 +26,10 @@ from playhead.client.transports.quiet_url import quiet
 from playhead.errors import UsageError
 from playhead.limits import DEFAULT_LIMITS, Limits
 
-if TYPE_CHECKING:
-    from types import TracebackType
-
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-class CompatibleModel:
+class CompatibleModel(KeepsClient[httpx2.AsyncClient]):
     """A model behind an OpenAI-compatible address.
 
     As a context manager it keeps its connections from one round to the next; without that, each reply makes a
@@ -67,8 +65,8 @@ class CompatibleModel:
 
         Raises `UsageError` where `base_url` is no http or https address, or `api_key` can be none.
         """
+        super().__init__(model)
         self._url = _endpoint(base_url)
-        self._model = model
         self._key = None if api_key is None else checked_key(api_key, provider=self._url.host)
         self._headers = dict(headers)
         if self._key is not None:
@@ -78,34 +76,13 @@ class CompatibleModel:
         self._media = media
         self._timeout = httpx2.Timeout(timeout_seconds, connect=limits.connect_seconds)
         self._limits = limits
-        self._client: httpx2.AsyncClient | None = None
 
     @property
     def provider(self) -> Provider:
         return "openai"
 
-    @property
-    def name(self) -> str:
-        return self._model
-
     def __repr__(self) -> str:
         return f"CompatibleModel({self._model!r}, base_url={self._url.host!r})"
-
-    async def __aenter__(self) -> Self:
-        if self._client is not None:
-            raise UsageError(f"{self!r} is already open: a model's context is entered once at a time")
-        self._client = self._make_client()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ReplyPiece]]:
@@ -120,9 +97,7 @@ class CompatibleModel:
             ConnectError, ConnectionLostError, DeadlineError: the network.
         """
         async with AsyncExitStack() as stack:
-            client = self._client
-            if client is None:
-                client = await stack.enter_async_context(self._make_client())
+            client = await self._client(stack)
             response = await self._send(client, request)
             stack.push_async_callback(response.aclose)
             if not response.is_success:

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final
 from urllib.parse import quote
 
 import httpx2
@@ -23,6 +23,7 @@ from playhead.agent.conversation import ModelRequest, Provider
 from playhead.agent.model import ReplyPiece
 from playhead.agent.providers.failures import transport_error
 from playhead.agent.providers.gemini import Decoder, encode
+from playhead.agent.providers.kept import KeepsClient
 from playhead.agent.providers.keys import checked_key
 from playhead.agent.providers.media import GEMINI, MediaPolicy
 from playhead.agent.providers.reading import failure_of, read_reply
@@ -30,14 +31,11 @@ from playhead.client.transports.quiet_url import quiet
 from playhead.errors import TransportError, UsageError
 from playhead.limits import DEFAULT_LIMITS, Limits
 
-if TYPE_CHECKING:
-    from types import TracebackType
-
 GEMINI_URL: Final = "https://generativelanguage.googleapis.com/v1beta"
 _NO_EXTRAS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-class GeminiModel:
+class GeminiModel(KeepsClient[httpx2.AsyncClient]):
     """A model behind Gemini's `streamGenerateContent`."""
 
     def __init__(
@@ -65,41 +63,20 @@ class GeminiModel:
 
         Raises `UsageError` where `api_key` can't be sent, or `base_url` is no http or https address.
         """
-        self._model = model
+        super().__init__(model)
         self._key = checked_key(api_key, provider="Gemini")
         self._url = _endpoint(base_url or GEMINI_URL, model)
         self._extra_body = dict(extra_body)
         self._media = media
         self._timeout = httpx2.Timeout(timeout_seconds, connect=limits.connect_seconds)
         self._limits = limits
-        self._client: httpx2.AsyncClient | None = None
 
     @property
     def provider(self) -> Provider:
         return "gemini"
 
-    @property
-    def name(self) -> str:
-        return self._model
-
     def __repr__(self) -> str:
         return f"GeminiModel({self._model!r})"
-
-    async def __aenter__(self) -> Self:
-        if self._client is not None:
-            raise UsageError(f"{self!r} is already open: a model's context is entered once at a time")
-        self._client = self._make_client()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ReplyPiece]]:
@@ -116,9 +93,7 @@ class GeminiModel:
         """
         body = _merged(encode(request, model=self._model, media=self._media), self._extra_body)
         async with AsyncExitStack() as stack:
-            client = self._client
-            if client is None:
-                client = await stack.enter_async_context(self._make_client())
+            client = await self._client(stack)
             response = await self._send(client, body)
             stack.push_async_callback(response.aclose)
             if not response.is_success:

@@ -14,11 +14,11 @@ end. Without that, each reply makes a connection of its own.
 from __future__ import annotations
 
 import secrets
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import httpx2
 
@@ -27,21 +27,20 @@ from playhead.agent.model import ReplyPiece
 from playhead.agent.providers import openai_chat, openai_responses
 from playhead.agent.providers.body import bound_error, quiet_address
 from playhead.agent.providers.failures import status_error, transport_error
+from playhead.agent.providers.kept import KeepsClient
 from playhead.agent.providers.keys import checked_key
 from playhead.agent.providers.reading import ReplyDecoder, read_reply
 from playhead.errors import ModelError, UsageError
 from playhead.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from openai import AsyncOpenAI
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 _NO_EXTRAS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-class _OpenAIModel(ABC):
+class _OpenAIModel(KeepsClient["AsyncOpenAI"]):
     _provider: ClassVar[Provider]
 
     def __init__(
@@ -70,44 +69,21 @@ class _OpenAIModel(ABC):
 
         Raises `UsageError` where the SDK is not installed, or `api_key` can be none.
         """
+        super().__init__(model)
         self._sdk = _import_sdk()
-        self._model = model
         self._key = checked_key(api_key, provider=self._provider)
         self._base_url = base_url or OPENAI_URL
         self._extra_body = dict(extra_body)
         self._max_retries = max_retries
         self._timeout_seconds = timeout_seconds
         self._limits = limits
-        self._kept: AsyncOpenAI | None = None
-        self._stack: AsyncExitStack | None = None
 
     @property
     def provider(self) -> Provider:
         return self._provider
 
-    @property
-    def name(self) -> str:
-        return self._model
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._model!r})"
-
-    async def __aenter__(self) -> Self:
-        if self._stack is not None:
-            raise UsageError(f"{self!r} is already open: a model's context is entered once at a time")
-        self._stack = AsyncExitStack()
-        self._kept = await self._stack.enter_async_context(self._make_client())
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        stack, self._stack, self._kept = self._stack, None, None
-        if stack is not None:
-            await stack.aclose()
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ReplyPiece]]:
@@ -121,9 +97,7 @@ class _OpenAIModel(ABC):
             ConnectError, ConnectionLostError, DeadlineError: the network.
         """
         async with AsyncExitStack() as stack:
-            client = self._kept
-            if client is None:
-                client = await stack.enter_async_context(self._make_client())
+            client = await self._client(stack)
             response = await self._send(stack, client, request)
             reply = read_reply(
                 response, self._decoder(), provider=self._provider, limits=self._limits, key=self._key

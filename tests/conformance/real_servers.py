@@ -194,7 +194,7 @@ async def over_http(command: Sequence[str], port: int) -> AsyncIterator[str]:
                 except OSError:
                     if process.returncode is not None:
                         raise
-                    await trio.sleep(0.05)
+                    await trio.sleep(0.05)  # a stranger's server says nowhere that it listens
         yield f"http://127.0.0.1:{port}/mcp"
         process.terminate()
 

@@ -99,7 +99,7 @@ async def run_turn(
                     temperature=temperature,
                 )
                 return await chain(context, TurnParams(request=request))
-    except Exception as error:
+    except Exception as error:  # whatever ends the turn is told, and goes on to the caller as it is
         if turn.callback_error is None:
             # Other people's exceptions may quote what no event must hold: a key, a header.
             words = str(error) if isinstance(error, PlayheadError) else "see the exception"
@@ -153,7 +153,7 @@ class _Teller:
             waiting = on_event(event)
             if isawaitable(waiting):
                 await waiting
-        except Exception as error:
+        except Exception as error:  # a user's callback: noted, and raised again
             self._turn.callback_error = error
             raise
 

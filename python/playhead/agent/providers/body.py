@@ -46,7 +46,7 @@ class Body:
         except httpx2.HTTPError as error:
             self._over = True
             raise transport_error(error, place=self.place) from error
-        except BaseException:
+        except BaseException:  # cancelled too: a generator that was left can't be asked again
             self._over = True
             raise
         self._over = chunk is None
@@ -72,7 +72,7 @@ class Body:
                 chunk = await anext(self._chunks, None)
             except (httpx2.HTTPError, httpx2.StreamError):
                 chunk = None  # closed, as it was meant to be
-            except BaseException:
+            except BaseException:  # as in `receive_some`
                 self._over = True
                 raise
             self._over = chunk is None

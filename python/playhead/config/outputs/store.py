@@ -158,7 +158,7 @@ class OutputStore:
             try:
                 self._sweep_once()
                 return OutputWriter(folder, label, limits=self.limits)
-            except BaseException:
+            except BaseException:  # cancelled too: no folder stays open
                 folder.close()
                 raise
 

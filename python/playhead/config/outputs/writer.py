@@ -146,7 +146,7 @@ class OutputWriter:
                 self._folder.rename(self._partial, file)
                 self._partial = ""
                 self._folder.rename(record, id + RECORD_SUFFIX)
-        except BaseException:
+        except BaseException:  # an interrupt too: no half record stays
             self._folder.remove(record)
             raise
         finally:

@@ -1,0 +1,498 @@
+"""One defect a class: the faultless server with one thing wrong, as its docstring says.
+
+`finds` names the checks that have to fail: one, or more where the one defect breaks several rules.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from tests.servers.planted.faultless import (
+    NOISE,
+    SONG,
+    FailedError,
+    Faultless,
+    Message,
+)
+
+
+class Planted(Faultless):
+    finds: ClassVar[frozenset[str]] = frozenset()
+
+
+# --- the wire and the handshake ------------------------------------------------------------------------
+
+
+class LogOnStdout(Planted):
+    """Its log goes to stdout, among the messages."""
+
+    def on_line(self, line: bytes) -> None:
+        sys.stdout.write("INFO a request came\n")
+        sys.stdout.flush()
+        super().on_line(line)
+
+
+class AnswersTwice(Planted):
+    """Every answer of a tool is sent twice."""
+
+    def send(self, message: Message) -> None:
+        super().send(message)
+        if "content" in message.get("result", {}):
+            super().send(message)
+
+
+class PingHangs(Planted):
+    """A ping is never answered."""
+
+    def ping(self, cancelled: threading.Event) -> Message:
+        cancelled.wait()
+        raise FailedError(-32603, "cancelled")
+
+
+class CapabilityWithoutMethod(Planted):
+    """It says that it has prompts, and knows no method for them."""
+
+    def list_prompts(self, params: Mapping[str, Any]) -> Message:
+        return self.unknown_method("prompts/list")
+
+    def get_prompt(self, params: Mapping[str, Any]) -> Message:
+        return self.unknown_method("prompts/get")
+
+
+class CapabilityNotDeclared(Planted):
+    """It has tools, and doesn't say so in the handshake."""
+
+    def initialize(self, params: Mapping[str, Any]) -> Message:
+        return {**super().initialize(params), "capabilities": {"resources": {}, "prompts": {}}}
+
+
+class ErrorWithoutMessage(Planted):
+    """Its JSON-RPC errors have a code and nothing else."""
+
+    def error_object(self, failed: FailedError) -> Message:
+        return {"code": failed.code}
+
+
+class UnknownMethodSucceeds(Planted):
+    """A method that doesn't exist is answered with an empty result."""
+
+    def unknown_method(self, method: str) -> Message:
+        return {}
+
+
+class UnknownMethodCode(Planted):
+    """A method that doesn't exist is an internal error."""
+
+    def unknown_method(self, method: str) -> Message:
+        raise FailedError(-32603, f"there is no method {method[:80]}")
+
+
+class DiesOfABigRequest(Planted):
+    """A line of over a megabyte ends it."""
+
+    def on_line(self, line: bytes) -> None:
+        if len(line) > 1_000_000:
+            os._exit(1)
+        super().on_line(line)
+
+
+class DiesOfGarbage(Planted):
+    """A line that is no JSON ends it."""
+
+    def on_line(self, line: bytes) -> None:
+        try:
+            json.loads(line)
+        except ValueError:
+            os._exit(1)
+        super().on_line(line)
+
+
+# --- the list of tools ---------------------------------------------------------------------------------
+
+
+class RepeatedCursor(Planted):
+    """The second page of the tools names its own cursor as the next: the list never ends."""
+
+    def list_tools(self, params: Mapping[str, Any]) -> Message:
+        return {**super().list_tools(params), "nextCursor": "rest"}
+
+
+class UnknownCursorAccepted(Planted):
+    """A cursor that it never gave is answered with the first page."""
+
+    def list_tools(self, params: Mapping[str, Any]) -> Message:
+        return super().list_tools(params if params.get("cursor") == "rest" else {})
+
+
+class DuplicateTool(Planted):
+    """Two tools have the same name."""
+
+    def tools(self) -> list[Message]:
+        return [*super().tools(), self.plain_tool("slow", "Takes a while.")]
+
+
+class BrokenInputSchema(Planted):
+    """A tool's inputSchema is no JSON Schema."""
+
+    def tools(self) -> list[Message]:
+        tools = super().tools()
+        tools[2]["inputSchema"] = {"type": "object", "properties": {"size": {"type": "nummer"}}}
+        return tools
+
+
+class InputSchemaOfAList(Planted):
+    """A tool's inputSchema asks for an array, where arguments are an object."""
+
+    def tools(self) -> list[Message]:
+        tools = super().tools()
+        tools[2]["inputSchema"] = {"type": "array"}
+        return tools
+
+
+class AnnotationOfText(Planted):
+    """readOnlyHint is a text in place of a boolean."""
+
+    def tools(self) -> list[Message]:
+        tools = super().tools()
+        tools[0]["annotations"] = {"readOnlyHint": "yes"}
+        return tools
+
+
+# --- what tools answer ---------------------------------------------------------------------------------
+
+
+class StructuredContentOfAnotherType(Planted):
+    """The structured content breaks the tool's outputSchema."""
+
+    def structured(self, total: int) -> Message:
+        return {"structuredContent": {"sum": str(total)}}
+
+
+class StructuredContentMissing(Planted):
+    """A tool with an outputSchema answers without structured content."""
+
+    def structured(self, total: int) -> Message:
+        return {}
+
+
+class BadBase64(Planted):
+    """The picture's data is no base64."""
+
+    def picture(self) -> Message:
+        return {**super().picture(), "data": "iVBORw0KGgo*AAAA"}
+
+
+class BadMimeType(Planted):
+    """The picture's MIME type is none."""
+
+    def picture(self) -> Message:
+        return {**super().picture(), "mimeType": "a picture"}
+
+
+class PictureIsNone(Planted):
+    """The picture's bytes are no PNG, whatever the MIME type says."""
+
+    def picture(self) -> Message:
+        return {**super().picture(), "data": base64.b64encode(b"no picture at all").decode()}
+
+
+class PriorityOutOfRange(Planted):
+    """A block's priority is 2."""
+
+    def picture(self) -> Message:
+        return {**super().picture(), "annotations": {"priority": 2}}
+
+
+class UnknownBlock(Planted):
+    """A block of a type that no revision has."""
+
+    def picture(self) -> Message:
+        return {"type": "hologram", "data": "AAAA"}
+
+
+class LinkWithoutName(Planted):
+    """A resource link has no name."""
+
+    def song(self) -> Message:
+        return {key: value for key, value in super().song().items() if key != "name"}
+
+
+class IsErrorMissing(Planted):
+    """What is wrong with the arguments is said, but the result isn't marked as an error."""
+
+    def bad_arguments(self, why: str) -> Message:
+        return self.text(why)
+
+
+class IsErrorOfText(Planted):
+    """isError is a text."""
+
+    def text(self, text: str, *, is_error: bool = False) -> Message:
+        result = super().text(text, is_error=is_error)
+        return {**result, "isError": str(is_error)}
+
+
+class ContentMissing(Planted):
+    """A result has no content."""
+
+    def slow(self, cancelled: threading.Event) -> Message:
+        super().slow(cancelled)
+        return {}
+
+
+class ContentIsAnObject(Planted):
+    """A result's content is one block in place of a list of them."""
+
+    def slow(self, cancelled: threading.Event) -> Message:
+        return {"content": super().slow(cancelled)["content"][0]}
+
+
+class UnknownToolSucceeds(Planted):
+    """A call of a tool that doesn't exist succeeds."""
+
+    def unknown_tool(self, name: str) -> Message:
+        return self.text(f"called {name}")
+
+
+class UnknownToolCode(Planted):
+    """A call of a tool that doesn't exist is a parse error."""
+
+    def unknown_tool(self, name: str) -> Message:
+        raise FailedError(-32700, f"there is no tool {name[:80]}")
+
+
+class Hangs(Planted):
+    """One tool never answers."""
+
+    def slow(self, cancelled: threading.Event) -> Message:
+        cancelled.wait()
+        return self.text("too late")
+
+
+class LostCancellation(Planted):
+    """A cancelled call goes on to its end, and is answered then."""
+
+    def slow(self, cancelled: threading.Event) -> Message:
+        return super().slow(threading.Event())
+
+    def answers_the_cancelled(self) -> bool:
+        return True
+
+
+class DiesOfACancellation(Planted):
+    """Being told that a call is cancelled ends it."""
+
+    def on_cancelled(self, event: threading.Event) -> None:
+        os._exit(1)
+
+
+class MixesAnswers(Planted):
+    """A call that comes while another is on its way gets the other's answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._under_way: list[str] = []
+        self._guard = threading.Lock()
+
+    def echo(self, arguments: Mapping[str, Any]) -> Message:
+        text = arguments.get("text")
+        if not isinstance(text, str) or not 1 <= len(text) <= 200:
+            return super().echo(arguments)
+        with self._guard:
+            answer = self._under_way[0] if self._under_way else text
+            self._under_way.append(text)
+        time.sleep(0.02)
+        with self._guard:
+            self._under_way.remove(text)
+        return self.text(answer)
+
+
+class DiesOfWrongArguments(Planted):
+    """Arguments that break the schema end it."""
+
+    def bad_arguments(self, why: str) -> Message:
+        os._exit(1)
+
+
+# --- resources and ranges ------------------------------------------------------------------------------
+
+
+class DuplicateResource(Planted):
+    """Two resources have the same URI."""
+
+    def resources(self) -> list[Message]:
+        return [*super().resources(), {"uri": "notes://one", "name": "one again"}]
+
+
+class ContentsWithoutUri(Planted):
+    """What a read gives doesn't say which resource it is."""
+
+    def blob(self, uri: str, data: bytes, mime_type: str) -> Message:
+        blob = super().blob(uri, data, mime_type)
+        del blob["uri"]
+        return blob
+
+
+class BlobOfBadBase64(Planted):
+    """A resource's blob is no base64."""
+
+    def blob(self, uri: str, data: bytes, mime_type: str) -> Message:
+        blob = super().blob(uri, data, mime_type)
+        return {**blob, "blob": "*" + blob["blob"][1:]} if uri == "notes://two" else blob
+
+
+class SizeOfAResourceWrong(Planted):
+    """A listed resource is longer than its size says."""
+
+    def resources(self) -> list[Message]:
+        one, two = super().resources()
+        return [one, {**two, "size": 100}]
+
+
+class UnknownResourceSucceeds(Planted):
+    """A resource that doesn't exist can be read."""
+
+    def unknown_resource(self, uri: str) -> Message:
+        return {"contents": [{"uri": uri, "text": ""}]}
+
+
+class UnknownResourceCode(Planted):
+    """A resource that doesn't exist is a method that doesn't exist."""
+
+    def unknown_resource(self, uri: str) -> Message:
+        raise FailedError(-32601, "Resource not found")
+
+
+class PageCap(Planted):
+    """A page is never longer than 4,096 bytes, whatever was asked for."""
+
+    def page(self, start: int, end: int) -> bytes:
+        return SONG[start : min(end, start + 4096)] if (start, end) != (0, len(SONG)) else SONG
+
+
+class RepeatedPage(Planted):
+    """From the middle on, every page is one that was given before."""
+
+    def page(self, start: int, end: int) -> bytes:
+        middle = len(SONG) // 2
+        if start < middle:
+            return super().page(start, end)
+        return SONG[start - middle : end - middle] if start < len(SONG) else b""
+
+
+class LostTail(Planted):
+    """The last bytes of a song can't be reached by ranges."""
+
+    def page(self, start: int, end: int) -> bytes:
+        return SONG if (start, end) == (0, len(SONG)) else SONG[: len(SONG) - 1000][start:end]
+
+
+class RangesIgnored(Planted):
+    """A range is answered with the whole song."""
+
+    def page(self, start: int, end: int) -> bytes:
+        return SONG
+
+
+class PageTooLong(Planted):
+    """A page has some bytes more than was asked for."""
+
+    def page(self, start: int, end: int) -> bytes:
+        return SONG[start : end + 10]
+
+
+class PastTheEndFails(Planted):
+    """A read past the end is an internal error."""
+
+    def page(self, start: int, end: int) -> bytes:
+        if start >= len(SONG):
+            raise FailedError(-32603, "IndexError")
+        return super().page(start, end)
+
+
+class PastTheEndRepeats(Planted):
+    """A read past the end gives the last bytes again, for ever."""
+
+    def page(self, start: int, end: int) -> bytes:
+        return super().page(start, end) if start < len(SONG) else SONG[-100:]
+
+
+class SizeOfALinkWrong(Planted):
+    """A link's size is less than what can be read."""
+
+    def song(self) -> Message:
+        return {**super().song(), "size": len(SONG) - 1000}
+
+
+# --- sound ---------------------------------------------------------------------------------------------
+
+
+class SoundIsNone(Planted):
+    """The sound's bytes can't be decoded."""
+
+    def sound(self) -> Message:
+        return {**super().sound(), "data": base64.b64encode(b"no sound at all" * 100).decode()}
+
+
+class SoundMislabelled(Planted):
+    """The sound is a WAV file, and is called an MP3."""
+
+    def sound(self) -> Message:
+        return {
+            "type": "audio",
+            "data": base64.b64encode(NOISE).decode(),
+            "mimeType": "audio/mpeg",
+        }
+
+
+# --- prompts -------------------------------------------------------------------------------------------
+
+
+class PromptWithoutRole(Planted):
+    """A prompt's message has no role."""
+
+    def prompt_message(self, text: str) -> Message:
+        return {"content": {"type": "text", "text": text}}
+
+
+class PromptOfAnUnknownRole(Planted):
+    """A prompt's message is of a role that the protocol doesn't have."""
+
+    def prompt_message(self, text: str) -> Message:
+        return {**super().prompt_message(text), "role": "system"}
+
+
+class UnknownPromptSucceeds(Planted):
+    """A prompt that doesn't exist can be had."""
+
+    def unknown_prompt(self, name: str) -> Message:
+        return {"messages": []}
+
+
+class MissingArgumentAccepted(Planted):
+    """A prompt is given although a required argument is missing."""
+
+    def missing_argument(self) -> Message:
+        return {"messages": [self.prompt_message("Greet .")]}
+
+
+class DuplicatePrompt(Planted):
+    """Two prompts have the same name."""
+
+    def prompts(self) -> list[Message]:
+        return [*super().prompts(), *super().prompts()]
+
+
+def _dashed(name: str) -> str:
+    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("-")
+
+
+DEFECTS: dict[str, type[Planted]] = {_dashed(kind.__name__): kind for kind in Planted.__subclasses__()}
+"""By name: `bad-base64` for BadBase64."""

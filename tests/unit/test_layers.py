@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "python" / "playhead"
 
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"errors", "limits", "_core"}),
+    frozenset({"errors", "limits", "escaping", "_core"}),
     frozenset({"net_guard", "content"}),
     frozenset({"results"}),
     frozenset({"stream", "config"}),

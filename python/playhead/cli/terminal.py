@@ -1,7 +1,6 @@
 """What reaches the terminal: foreign strings escaped, results on stdout, progress on stderr.
 
-A server's string may hold escape sequences that move the cursor, retitle the window, hide text or write
-right to left. `escape` shows them instead of sending them; everything the CLI prints goes through it.
+Everything the CLI prints goes through `escape`.
 """
 
 from __future__ import annotations
@@ -9,46 +8,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-_KEPT: Final = frozenset("\n\t")
-_BIDI: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-_HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Controls (ESC, BEL, BS, CR, C1), lone surrogates, private use, unassigned, and the two line separators."""
+from playhead.escaping import escape, escape_line
 
-
-def escape(text: str) -> str:
-    """Make a foreign string safe to print: a control becomes its visible `\\x1b` or `\\u202e` form.
-
-    Newline and tab stay. Bidi controls are shown (they can reorder what a person reads); other format
-    characters, such as the joiner inside an emoji, stay.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_shown(char) for char in text)
-
-
-def escape_line(text: str) -> str:
-    """Like `escape`, for a place that has one line: newlines and tabs are shown too."""
-    return escape(text).replace("\n", "\\n").replace("\t", "\\t")
-
-
-def _shown(char: str) -> str:
-    if char in _KEPT:
-        return char
-    if char not in _BIDI and unicodedata.category(char) not in _HIDDEN_CATEGORIES:
-        return char
-    code = ord(char)
-    if code <= 0xFF:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+__all__ = ["Terminal", "escape", "escape_line", "give_up", "naming_stdout"]
 
 
 class _Console(Console):

@@ -100,12 +100,14 @@ class RemoteError(PlayheadError):
 
 
 class ServerError(RemoteError):
-    """A JSON-RPC error answer. Attributes: `code`, `data` (as the server sent it)."""
+    """A JSON-RPC error answer. Attributes: `code`, `data` (as the server sent it), `said` (its message
+    whole; the exception's own text quotes the beginning)."""
 
-    def __init__(self, message: str, *, code: int, data: object = None) -> None:
+    def __init__(self, message: str, *, code: int, data: object = None, said: str = "") -> None:
         super().__init__(message)
         self.code = code
         self.data = data
+        self.said = said
 
 
 class RangePastEndError(ServerError):

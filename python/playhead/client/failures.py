@@ -49,7 +49,10 @@ def from_answer(error: ErrorData, *, method: str, server: str) -> PlayheadError:
         )
     kind = RangePastEndError if method == "resources/read" and PAST_END.search(said) else ServerError
     return kind(
-        f"{server} answered {method} with error {error.code}: {said}", code=error.code, data=error.data
+        f"{server} answered {method} with error {error.code}: {said}",
+        code=error.code,
+        data=error.data,
+        said=error.message,
     )
 
 

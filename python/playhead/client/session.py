@@ -37,7 +37,7 @@ from playhead.client.listing import list_all
 from playhead.client.media import ResourceMedia
 from playhead.client.opening import Reading, leads_to_the_web, web_reading
 from playhead.client.reads import page_from, read_request
-from playhead.client.requests import RangedReadRequest
+from playhead.client.requests import RangedReadRequest, RawRequest
 from playhead.client.supervise import Supervisor
 from playhead.client.templates import Templates
 from playhead.config.servers import ServerConfig
@@ -344,6 +344,28 @@ class Session:
     async def _learn_headers(self) -> None:
         connection = await self._supervisor.connection()
         await connection.learn_headers(self._limits)
+
+    # --- anything else -----------------------------------------------------------------------------
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as in call_tool
+    ) -> dict[str, Any]:
+        """Send any request and give its result as it came, unvalidated: for what has no method of its own.
+
+        `params` go out as they are, nulls too. `timeout` is in seconds from the last byte or progress
+        (default `Limits.tool_seconds`); `Limits.tool_total_seconds` ends it in any case. Raises as
+        `call_tool`, and never `UsageError` for the method. Cancelling sends `notifications/cancelled`.
+        """
+        silent_seconds = self._limits.tool_seconds if timeout is None else timeout
+        return await self._request(
+            RawRequest.of(method, params),
+            silent_seconds=silent_seconds,
+            total_seconds=max(self._limits.tool_total_seconds, silent_seconds),
+        )
 
     # --- the way out -------------------------------------------------------------------------------
 

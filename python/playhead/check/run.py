@@ -1,0 +1,205 @@
+"""`check_server`: the whole check of one server, from connecting to the report."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import trio
+from mcp.server import Server
+from mcp.server.mcpserver import MCPServer
+
+from playhead.check.connecting import Checkable, SessionTarget, open_target, resolve, words_for
+from playhead.check.graph import (
+    Node,
+    Runner,
+    State,
+    Update,
+    discovery_graph,
+    first_state,
+    run_graph,
+    testing_graph,
+)
+from playhead.check.options import CheckOptions
+from playhead.check.probes.connection import probe_connection, unreachable
+from playhead.check.probes.discovery import probe_discovery
+from playhead.check.results import Report, TestResult
+from playhead.client.groups import bare
+from playhead.config.servers import ServerConfig
+from playhead.errors import ConnectError, PlayheadError
+
+OnTest = Callable[[TestResult], None]
+
+
+async def check_server(
+    target: ServerConfig | str | Sequence[str] | Server[Any] | MCPServer,
+    options: CheckOptions | None = None,
+    *,
+    on_test: OnTest | None = None,
+    runner: Runner = run_graph,
+) -> Report:
+    """Check the server that `target` names (as for `playhead.connect`), and report what was found.
+
+    `on_test` is told of each test as it ends, and must not wait. `runner` is what runs the state graph:
+    `playhead.check.langgraph.run_under_langgraph` runs the same one under LangGraph.
+
+    What the server does wrong is in the report, never raised: one that can't be reached has the
+    `mcp_service_status` `unavailable`. Raises `ConfigError` for a target that can't be understood.
+    Cancelling ends the server's process, where there is one, and everything in flight.
+    """
+    check = _Check(resolve(target), options or CheckOptions(), on_test or _nobody)
+    with bare():
+        async with trio.open_nursery() as nursery:
+            check.nursery = nursery
+            try:
+                state = await runner(discovery_graph(check), first_state())
+                if state["mcp_status"] == "available":
+                    state = await runner(testing_graph(check, check.to_call()), state)
+            finally:
+                check.leave()
+    return state["result"] or check.report(state)
+
+
+def _nobody(_test: TestResult) -> None:
+    """Who is told where nobody asked to be."""
+
+
+class _Check:
+    """One check under way: the connection, what was found, and the work behind the graph's nodes.
+
+    The connection is held by a task of its own, since the nodes may run each in a task that ends before the
+    next begins.
+    """
+
+    nursery: trio.Nursery
+
+    def __init__(self, server: Checkable, options: CheckOptions, on_test: OnTest) -> None:
+        self._server = server
+        self._options = options
+        self._on_test = on_test
+        self._target: SessionTarget | None = None
+        self._left = trio.Event()
+        self._tests: list[TestResult] = []
+        self._remarks: list[str] = []
+        self._started = trio.current_time()
+        self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
+
+    # --- the nodes ---------------------------------------------------------------------------------
+
+    async def check_mcp_status(self, state: State) -> Update:
+        """Connect, and judge how that went."""
+        try:
+            self._target = await self.nursery.start(self._hold)
+        except ConnectError as error:
+            self._found(unreachable(error))
+            return Update(
+                current_task="check_mcp_status",
+                mcp_status="unavailable",
+                error=str(error),
+                messages=[f"could not connect: {error}"],
+            )
+        target = self._there()
+        await self._probe("connection", lambda: probe_connection(target, self._found))
+        return Update(
+            current_task="check_mcp_status",
+            mcp_status="available",
+            messages=[f"connected to {target.session.name}, MCP {target.protocol_version}"],
+        )
+
+    async def discover_tools(self, state: State) -> Update:
+        """List the tools."""
+        target = self._there()
+
+        async def discover() -> None:
+            target.tools = await probe_discovery(target, self._found)
+
+        await self._probe("discovery", discover)
+        names = [tool.name for tool in target.tools]
+        return Update(
+            current_task="discover_tools",
+            available_tools=names,
+            messages=[f"discovered {len(names)} tools"],
+        )
+
+    def test_tool(self, name: str) -> Node:
+        """The node that tests the tool `name`."""
+
+        async def test(state: State) -> Update:
+            return Update(current_task=f"test_{name}", messages=[f"tested {name}"])
+
+        return test
+
+    async def test_resources(self, state: State) -> Update:
+        """List and read."""
+        return Update(current_task="test_resources", messages=["tested resources"])
+
+    async def test_prompts(self, state: State) -> Update:
+        """List and get."""
+        return Update(current_task="test_prompts", messages=["tested prompts"])
+
+    async def generate_report(self, state: State) -> Update:
+        """Put together what was found."""
+        return Update(
+            current_task="generate_report",
+            result=self.report(state),
+            messages=[f"{len(self._tests)} tests"],
+        )
+
+    # --- what they need ----------------------------------------------------------------------------
+
+    def to_call(self) -> tuple[str, ...]:
+        """The tools to be tested."""
+        if self._options.depth == "quick":
+            return ()
+        return tuple(tool.name for tool in self._there().tools)
+
+    def leave(self) -> None:
+        """Let go of the connection. Idempotent."""
+        self._left.set()
+
+    def report(self, state: State) -> Report:
+        """What was found so far."""
+        session = self._target.session if self._target is not None else None
+        info = session.server_info if session is not None else None
+        return Report(
+            server=session.name if session is not None else words_for(self._server),
+            server_name=info.name if info is not None else None,
+            server_version=info.version if info is not None else None,
+            protocol_version=session.protocol_version if session is not None else None,
+            depth=self._options.depth,
+            seed=self._options.seed,
+            started_at=self._started_at,
+            seconds=trio.current_time() - self._started,
+            mcp_service_status=state["mcp_status"],
+            tools=tuple(state["available_tools"]),
+            tests=tuple(self._tests),
+            remarks=tuple(self._remarks),
+        )
+
+    async def _hold(self, *, task_status: trio.TaskStatus[SessionTarget]) -> None:
+        async with open_target(self._server, self._options) as target:
+            task_status.started(target)
+            await self._left.wait()
+
+    def _there(self) -> SessionTarget:
+        assert self._target is not None, "the graph comes here after check_mcp_status only"
+        return self._target
+
+    def _found(self, test: TestResult) -> None:
+        self._tests.append(test)
+        self._on_test(test)
+
+    async def _probe(self, subject: str, probe: Callable[[], Awaitable[None]]) -> None:
+        """Run `probe`; where it breaks itself, say so as a test that decided nothing, and go on."""
+        try:
+            await probe()
+        except PlayheadError as error:
+            self._found(_given_up(subject, str(error)))
+        except Exception as error:  # noqa: BLE001 - a bug of one probe must not lose what the others find
+            why = f"the checker itself failed: {type(error).__name__}: {error}; please report it"
+            self._found(_given_up(subject, why))
+
+
+def _given_up(subject: str, why: str) -> TestResult:
+    return TestResult(subject=subject, title="given up", status="error", error=why)

@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
-.PHONY: demo test test-rust test-python real-servers conformance lint format bench bench-smoke wheel clean
+.PHONY: demo test test-rust test-python real-servers old-sdk conformance lint format bench bench-smoke wheel clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/maturin: pyproject.toml
@@ -61,6 +61,10 @@ format: $(BIN)/maturin
 
 real-servers: $(STAMP)
 	$(BIN)/python -m tests.conformance.real_servers
+
+# The SDK's first major version, a WebSocket peer that nobody here wrote; tests use it where it is there.
+old-sdk: $(STAMP)
+	$(BIN)/python -m tests.conformance.old_sdk
 
 bench: $(STAMP)
 	cargo bench --locked

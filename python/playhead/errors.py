@@ -228,8 +228,30 @@ class ConnectError(TransportError):
     """No connection could be made, or the handshake failed."""
 
 
+class UpgradeRefusedError(ConnectError):
+    """An HTTP answer in place of a WebSocket (401 and 403 are `AccessDeniedError`). Attribute: `status`."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class ConnectionLostError(TransportError):
     """The connection, or the server's process, ended while an answer was due."""
+
+
+class WebSocketClosedError(ConnectionLostError):
+    """The WebSocket was closed.
+
+    Attributes: `code` (RFC 6455, section 7.4.1; 1005 where the peer gave none, 1006 where it ended without
+    a close frame, 1002 and 1007 where the peer broke the protocol and we closed), `reason` (the closing
+    side's words, 123 bytes at most; they are foreign text).
+    """
+
+    def __init__(self, message: str, *, code: int, reason: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
 
 
 class SessionLostError(ConnectionLostError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from functools import partial
 
 import trio
@@ -16,6 +17,7 @@ from starlette.types import ASGIApp
 from playhead.errors import UsageError
 from playhead.servers.http_body import WholeBody
 from playhead.servers.http_connection import BoundedConnection, BoundedListener, HttpOptions
+from playhead.servers.shutdown import Shutdown
 
 DEFAULT_OPTIONS = HttpOptions()
 
@@ -42,10 +44,10 @@ def bind(host: str, port: int) -> socket.socket:
     return sock
 
 
-def base_url(sock: socket.socket) -> str:
-    """The `http://host:port` under which a bound socket is reached."""
+def base_url(sock: socket.socket, *, scheme: str = "http") -> str:
+    """The `scheme://host:port` under which a bound socket is reached."""
     host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 async def serve_app(
@@ -53,6 +55,8 @@ async def serve_app(
     sock: socket.socket,
     *,
     options: HttpOptions = DEFAULT_OPTIONS,
+    tls: ssl.SSLContext | None = None,
+    shutdown: Shutdown | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serves `app` on a bound socket until it is cancelled; then every connection is closed at once.

@@ -1,0 +1,164 @@
+"""Who may ask a server of ours: by the Host it names, the page it comes from, and the token it shows.
+
+The same for HTTP and for WebSocket, where the answer comes before the upgrade:
+
+| answer | when |
+|---|---|
+| 421 | `Host` is none of ours: a page whose name was pointed at this address (DNS rebinding) |
+| 403 | `Origin`, which every browser sends, is not allowed; a program sends none and passes |
+| 401 | the bearer token is missing or wrong |
+
+A WebSocket needs this more than HTTP does: a browser lets any page open one to any address, and
+shows the page what comes.
+"""
+
+from __future__ import annotations
+
+import hmac
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from playhead.errors import UsageError
+
+ANY_PORT = ":*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Which requests are answered. `for_host` makes the usual one."""
+
+    hosts: frozenset[str]
+    """Names and addresses that `Host` may have, without a port; IPv6 in brackets."""
+    origins: frozenset[str] = frozenset()
+    """`scheme://host[:port]`, or `scheme://host:*` for every port and none."""
+    token: str | None = field(default=None, repr=False)
+    """What `Authorization: Bearer …` must carry; None asks for none."""
+
+    @classmethod
+    def for_host(cls, host: str, *, web_origins: Iterable[str] = (), token: str | None = None) -> Access:
+        """Access to a server that listens on `host`.
+
+        Loopback's names and `host` itself are its names, and pages that it serves itself may ask; a server on
+        every address has this machine's name too.
+
+        Args:
+            host: what was listened on.
+            web_origins: pages of other origins that may ask, `https://app.example.org`.
+            token: see `Access.token`.
+
+        Raises:
+            UsageError: a web origin is none, or the token cannot stand in a header.
+        """
+        names = {"127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host.lower()}
+        if host in ("0.0.0.0", "::"):
+            machine = socket.gethostname().lower()
+            names |= {machine, f"{machine}.local"}
+        own = {f"{scheme}://{name}{ANY_PORT}" for name in names for scheme in ("http", "https")}
+        if token is not None and (
+            not token or not token.isascii() or not token.isprintable() or " " in token
+        ):
+            raise UsageError(
+                "expected a token of printable ASCII characters without spaces; this one is empty or not so"
+            )
+        return cls(
+            hosts=frozenset(names),
+            origins=frozenset(own | {_origin(origin) for origin in web_origins}),
+            token=token,
+        )
+
+    def protect(self, app: ASGIApp, *, without_token: Iterable[str] = ()) -> ASGIApp:
+        """`app` behind these checks.
+
+        Pages of the exact `origins` get the CORS headers that a browser asks for, preflights included.
+
+        Args:
+            app: any ASGI application; `lifespan` passes.
+            without_token: paths that need no token (`/health`), so that a monitor needs no secret.
+        """
+        open_paths = frozenset(without_token)
+        pages = sorted(origin for origin in self.origins if not origin.endswith(ANY_PORT))
+
+        async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+            refusal = None
+            if scope["type"] in ("http", "websocket"):
+                refusal = self.refusal(Headers(scope=scope), needs_token=scope["path"] not in open_paths)
+            await (refusal or app)(scope, receive, send)
+
+        if not pages:
+            return checked
+        return CORSMiddleware(
+            checked,
+            allow_origins=pages,
+            allow_methods=("GET", "POST", "DELETE"),
+            allow_headers=("*",),
+            expose_headers=("mcp-session-id", "mcp-protocol-version", "www-authenticate"),
+        )
+
+    def refusal(self, headers: Headers, *, needs_token: bool = True) -> PlainTextResponse | None:
+        """The answer to a request that may not ask; None to one that may.
+
+        It is an ASGI application for HTTP and, before the upgrade, for WebSocket.
+        """
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or _without_port(hosts[0].lower()) not in self.hosts:
+            return _refuse(421, "this server does not go by the name in Host")
+        if not all(self._from_here(origin) for origin in headers.getlist("origin")):
+            return _refuse(403, "pages of this Origin may not ask; the server's --web-origin allows them")
+        if self.token is None or not needs_token:
+            return None
+        credentials = headers.getlist("authorization")
+        if not credentials:
+            return _refuse(401, "a bearer token is needed (Authorization: Bearer …)", challenge="Bearer")
+        if len(credentials) != 1 or not self._is_token(credentials[0]):
+            return _refuse(401, "the bearer token is wrong", challenge='Bearer error="invalid_token"')
+        return None
+
+    def _from_here(self, origin: str) -> bool:
+        origin = origin.lower()
+        if origin in self.origins:
+            return True
+        scheme, separator, place = origin.partition("://")
+        return bool(separator) and f"{scheme}://{_without_port(place)}{ANY_PORT}" in self.origins
+
+    def _is_token(self, credentials: str) -> bool:
+        scheme, _, came = credentials.partition(" ")
+        # Of digests, so that the time does not tell the token's length either.
+        digests = (sha256(text.strip().encode()).digest() for text in (came, self.token or ""))
+        return scheme.lower() == "bearer" and hmac.compare_digest(*digests)
+
+
+def _without_port(place: str) -> str:
+    name, colon, port = place.rpartition(":")
+    return name if colon and port.isdigit() else place
+
+
+def _origin(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
+        raise UsageError(
+            f"expected a web origin like https://app.example.org, got {text!r}; give scheme, name, port"
+        )
+    if parts.query or parts.fragment or parts.username is not None:
+        raise UsageError(f"expected a web origin without path, query or user, got {text!r}")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    default = {"http": 80, "https": 443}[parts.scheme]
+    return f"{parts.scheme}://{host}" + ("" if port in (None, default) else f":{port}")
+
+
+def _refuse(status: int, why: str, *, challenge: str | None = None) -> PlainTextResponse:
+    headers = {"connection": "close"}
+    if challenge is not None:
+        headers["www-authenticate"] = challenge
+    return PlainTextResponse(why, status_code=status, headers=headers)

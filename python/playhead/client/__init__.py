@@ -6,6 +6,7 @@ from playhead.client.calls import CallResult
 from playhead.client.connect import Target, connect
 from playhead.client.elicitation import OnElicitation, Question, Reply
 from playhead.client.media import BytesMedia, ImageMedia, ResourceMedia
+from playhead.client.prompts import PromptMessage, PromptResult
 from playhead.client.session import Session, SessionStatistics
 from playhead.client.spool import NotSaved, Saved, SavingOutcome
 from playhead.client.tee import TeeMedia
@@ -16,6 +17,8 @@ __all__ = [
     "ImageMedia",
     "NotSaved",
     "OnElicitation",
+    "PromptMessage",
+    "PromptResult",
     "Question",
     "Reply",
     "ResourceMedia",

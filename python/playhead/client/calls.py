@@ -197,6 +197,19 @@ def linked(link: ResourceLink, *, streams: Streams) -> ResourceMedia:
     )
 
 
+def as_media(what: ResourceLink | ResourceMedia | str, *, streams: Streams) -> ResourceMedia:
+    """Something that a player accepts: a URI alone is its own title."""
+    match what:
+        case ResourceMedia():
+            return what
+        case str():
+            return ResourceMedia(uri=what, title=what, streams=streams)
+        case ResourceLink():
+            return linked(what, streams=streams)
+        case _:
+            assert_never(what)
+
+
 async def understood(
     raw: Mapping[str, Any],
     *,

@@ -5,12 +5,34 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from mcp_types import PaginatedRequestParams, Request
 from pydantic import BaseModel, ValidationError
 
 from playhead.errors import LimitError, ProtocolError
 from playhead.limits import Limits
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+ListingRequest = Callable[..., Request[Any, Any]]
+"""A request class of the SDK whose `params` are a `PaginatedRequestParams`, or None for the first page."""
+
+
+async def list_through(
+    ask: Callable[[Request[Any, Any]], Awaitable[dict[str, Any]]],
+    kind: ListingRequest,
+    *,
+    key: str,
+    model: type[ModelT],
+    limits: Limits,
+    server: str,
+) -> list[ModelT]:
+    """`list_all` by requests of the class `kind`, each sent through `ask`, whose errors are raised too."""
+
+    async def fetch(cursor: str | None) -> dict[str, Any]:
+        return await ask(kind(params=PaginatedRequestParams(cursor=cursor) if cursor is not None else None))
+
+    return await list_all(fetch, key=key, model=model, limits=limits, server=server)
 
 
 async def list_all(

@@ -1,4 +1,4 @@
-"""A session with one MCP server: tools, resources, ranges of resources and streams of them.
+"""A session with one MCP server: tools, prompts, resources, ranges of resources and streams of them.
 
 Everything goes through `Connection.request`: our own request, our own lenient reading of the answer, a
 deadline from the last byte. Reads may be retried (by the stream's planner, which sees `TransportError`); how
@@ -7,19 +7,20 @@ tools are called is in `client.calling`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any
 
 import trio
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
     Implementation,
+    ListPromptsRequest,
     ListResourcesRequest,
     ListResourceTemplatesRequest,
     ListToolsRequest,
-    PaginatedRequestParams,
+    Prompt,
     Request,
     Resource,
     ResourceLink,
@@ -29,13 +30,14 @@ from mcp_types import (
 )
 
 from playhead.client.calling import Caller
-from playhead.client.calls import CallResult, linked, understood
+from playhead.client.calls import CallResult, as_media, understood
 from playhead.client.changes import ToolChanges
 from playhead.client.connection import Connection
 from playhead.client.elicitation import Asker
-from playhead.client.listing import list_all
+from playhead.client.listing import ListingRequest, ModelT, list_through
 from playhead.client.media import ResourceMedia
 from playhead.client.opening import Reading, leads_to_the_web, web_reading
+from playhead.client.prompts import PromptResult, prompt_from, prompt_request
 from playhead.client.reads import page_from, read_request
 from playhead.client.requests import RangedReadRequest, RawRequest
 from playhead.client.supervise import Supervisor
@@ -149,16 +151,17 @@ class Session:
         """All resource templates, all pages; see `list_tools`."""
         return await self._list(ListResourceTemplatesRequest, "resourceTemplates", ResourceTemplate)
 
-    async def _list(self, kind: Callable[..., Request[Any, Any]], key: str, model: Any) -> list[Any]:
-        async def fetch(cursor: str | None) -> dict[str, Any]:
-            params = PaginatedRequestParams(cursor=cursor) if cursor is not None else None
+    async def list_prompts(self) -> list[Prompt]:
+        """All prompts, all pages; see `list_tools`."""
+        return await self._list(ListPromptsRequest, "prompts", Prompt)
+
+    async def _list(self, kind: ListingRequest, key: str, model: type[ModelT]) -> list[ModelT]:
+        async def ask(request: Request[Any, Any]) -> dict[str, Any]:
             return await self._request(
-                kind(params=params),
-                silent_seconds=self._limits.page_seconds,
-                total_seconds=self._limits.tool_seconds,
+                request, silent_seconds=self._limits.page_seconds, total_seconds=self._limits.tool_seconds
             )
 
-        return await list_all(fetch, key=key, model=model, limits=self._limits, server=self.name)
+        return await list_through(ask, kind, key=key, model=model, limits=self._limits, server=self.name)
 
     def tool_list_changes(self) -> trio.MemoryReceiveChannel[None]:
         """A channel that gets an item when the tools may have changed: time to `list_tools` again.
@@ -217,6 +220,30 @@ class Session:
             server=self.name,
         )
 
+    # --- prompts -----------------------------------------------------------------------------------
+
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as in call_tool
+    ) -> PromptResult:
+        """A prompt's messages, with `arguments` filled in by the server; understood or not, all are kept.
+
+        `timeout` is in seconds from the last byte (default `Limits.page_seconds`, 30 s);
+        `Limits.page_total_seconds` (10 min) ends an answer that drips for ever.
+        Raises `ServerError` for a prompt that doesn't exist or an argument that is missing, and otherwise
+        what `call_tool` does for answers. Cancelling sends `notifications/cancelled`.
+        """
+        silent_seconds = self._limits.page_seconds if timeout is None else timeout
+        result = await self._request(
+            prompt_request(name, arguments),
+            silent_seconds=silent_seconds,
+            total_seconds=max(self._limits.page_total_seconds, silent_seconds),
+        )
+        return prompt_from(result, limits=self._limits, server=self.name)
+
     # --- resources ---------------------------------------------------------------------------------
 
     async def read_resource(
@@ -255,15 +282,7 @@ class Session:
 
     def media(self, what: ResourceLink | ResourceMedia | str) -> ResourceMedia:
         """Something that a player accepts, for a link of a result or a URI of this server."""
-        match what:
-            case ResourceMedia():
-                return what
-            case str():
-                return ResourceMedia(uri=what, title=what, streams=self)
-            case ResourceLink():
-                return linked(what, streams=self)
-            case _:
-                assert_never(what)
+        return as_media(what, streams=self)
 
     @asynccontextmanager
     async def open(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -28,6 +28,7 @@ from playhead.client.groups import leaves
 from playhead.client.handshake import ask, negotiate
 from playhead.client.link import CURRENT, Link, LinkedReader, LinkedWriter
 from playhead.client.progress import ProgressRelay
+from playhead.client.wire import WireFaults, WireLog
 from playhead.errors import ConnectError, ConnectionLostError, DeadlineError, PlayheadError
 from playhead.limits import Limits
 
@@ -45,6 +46,8 @@ class Opened:
     """When the last byte of any kind came, on trio's clock. 0.0 where only answers tell."""
     diagnosis: Callable[[], str] = lambda: ""
     """What the server left behind (exit status, the end of its stderr), for error messages."""
+    faults: Callable[[], WireFaults] = WireFaults
+    """What came beside the protocol and was dropped before it reached the session."""
 
 
 class Opener(Protocol):
@@ -87,6 +90,11 @@ class Connection:
         self._opened = opened
         self._server = server
         self._asker = asker
+
+    @property
+    def handshake(self) -> Mapping[str, Any] | None:
+        """The result that the handshake ended with, as it came."""
+        return self._link.handshake
 
     @property
     def ended(self) -> bool:
@@ -208,12 +216,14 @@ async def hold(
     mode: str,
     changes: ToolChanges,
     asker: Asker | None,
+    wire: WireLog,
     renewed: bool,
     task_status: trio.TaskStatus[Connection],
 ) -> None:
     """Keep one connection open until it ends or is left. To be started with `nursery.start`.
 
-    `changes` is told of the server's notifications; `renewed` says that it is not the first connection.
+    `changes` is told of the server's notifications, `wire` of what it sends beside the protocol; `renewed`
+    says that it is not the first connection.
 
     Raises `ConnectError` before it has started; afterwards nothing (what breaks later reaches the callers
     through their requests).
@@ -221,6 +231,11 @@ async def hold(
     link = Link(limits, heard=changes.heard)
     opened = opener(link)
     started = False
+
+    def faults() -> WireFaults:
+        return opened.faults() + link.faults()
+
+    wire.opened(faults)
     phase, allowed = "connect", limits.connect_seconds
     with trio.CancelScope(deadline=trio.current_time() + allowed) as scope:
         try:
@@ -256,6 +271,7 @@ async def hold(
                 raise connect_error(cause, opener.server, opened.diagnosis()) from cause
         finally:
             link.ended.set()
+            wire.ended(faults)
     if scope.cancelled_caught and not started:
         raise ConnectError(
             f"{opener.server} did not finish the {phase} in {allowed:g} s{opened.diagnosis()};"

@@ -31,6 +31,7 @@ from mcp_types import (
     RequestId,
 )
 
+from playhead.client.wire import PastRequests, WireFaults
 from playhead.errors import ConnectionLostError, LimitError, PlayheadError
 from playhead.limits import Limits
 
@@ -46,11 +47,14 @@ class Ticket:
     touched: float = 0.0
     """When the last byte of its answer came, on trio's clock; 0.0 where the transport can't tell."""
     result: dict[str, Any] | None = None
+    answered: bool = False
     answer_error: ErrorData | None = None
     failure: PlayheadError | None = None
 
 
 CURRENT: Final[ContextVar[Ticket | None]] = ContextVar("playhead_ticket", default=None)
+
+HANDSHAKES: Final = frozenset({"initialize", "server/discover"})
 
 STAND_IN: Final[dict[str, Any]] = {
     # The union of what any method's result must have, in any revision; unknown keys are ignored.
@@ -99,6 +103,9 @@ class Link:
         self._limits = limits
         self._heard = heard
         self._tickets: dict[RequestId, Ticket] = {}
+        self._past = PastRequests()
+        self.handshake: dict[str, Any] | None = None
+        """The result that the handshake ended with, as it came; None where there was none."""
         self._asked = 0
         """Requests of the server that have no answer yet. They are counted, not told apart: a server may use
         one id for all of them, and each costs the SDK a task until the transport has taken its answer."""
@@ -114,8 +121,7 @@ class Link:
             yield ticket
         finally:
             CURRENT.reset(token)
-            if ticket.request_id is not None:
-                self._tickets.pop(ticket.request_id, None)
+            self._forget(ticket)
 
     def touch(self, request_id: RequestId) -> None:
         """A byte of the answer to `request_id` has come. Called by transports that can tell."""
@@ -139,10 +145,21 @@ class Link:
         request = message.message
         if ticket is not None and isinstance(request, JSONRPCRequest):
             if ticket.request_id is not None:
-                self._tickets.pop(ticket.request_id, None)
+                self._forget(ticket)
                 ticket.answer_error = ticket.failure = None
+                ticket.answered = False
             ticket.request_id = request.id
             self._tickets[request.id] = ticket
+        if isinstance(request, JSONRPCRequest):
+            self._past.sent(str(request.id))
+
+    def faults(self) -> WireFaults:
+        """Answers to nobody. Only of transports that hand them on: stdio drops them before they are read."""
+        return self._past.faults()
+
+    def _forget(self, ticket: Ticket) -> None:
+        if ticket.request_id is not None and self._tickets.pop(ticket.request_id, None) is not None:
+            self._past.over(str(ticket.request_id), answered=ticket.answered)
 
     def arrived(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
         """Take the answer to one of our requests out of `item`; everything else passes through."""
@@ -157,7 +174,11 @@ class Link:
             return item
         ticket = self._tickets.get(coerce_request_id(message.id))
         if ticket is None:
+            self._past.unclaimed(str(message.id))
             return item
+        if ticket.answered:
+            self._past.repeated += 1
+        ticket.answered = True
         ticket.touched = trio.current_time()
         if isinstance(message, JSONRPCError):
             if isinstance(message.error.data, PlayheadError):
@@ -170,6 +191,8 @@ class Link:
                 ticket.answer_error = message.error
             return item
         if not ticket.take:
+            if ticket.method in HANDSHAKES:
+                self.handshake = message.result
             return item
         limit = self._limits.json_depth
         if depth_of(message.result, limit) > limit:

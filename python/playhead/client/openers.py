@@ -109,6 +109,7 @@ class OverStdio:
             transport=transport,
             last_received=lambda: transport.last_received,
             diagnosis=diagnosis,
+            faults=transport.faults,
         )
 
 

@@ -11,10 +11,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from playhead.client.http_range import HttpRangeReader
+from playhead.client.media import ResourceMedia
+from playhead.client.templates import Templates
+from playhead.config.servers import ServerConfig
 from playhead.limits import Limits
 from playhead.net_guard import guarded_client, parse_origins
+from playhead.stream.options import StreamOptions
 from playhead.stream.page import ReadRange
-from playhead.stream.ranges import RangeStrategy, is_url
+from playhead.stream.ranges import RangeStrategy, choose_strategy, is_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,25 @@ class Reading:
 def leads_to_the_web(uri: str, strategy: RangeStrategy, override: str | None) -> bool:
     """Whether `uri` could be fetched, and nobody said how to ask the server for a range of it."""
     return override is None and strategy.name == "whole" and is_url(uri)
+
+
+async def strategy_for(
+    media: ResourceMedia, options: StreamOptions, *, config: ServerConfig, templates: Templates
+) -> RangeStrategy:
+    """How ranges of `media` are asked for. Raises `UsageError` where the strategy asked for does not fit."""
+    override = options.strategy or config.range_strategy
+    offered: tuple[str, ...] = ()
+    if override in (None, "uri-template"):
+        described = override is None and is_url(media.description)
+        offered = await templates.known(described=described)
+    return choose_strategy(
+        uri=media.uri,
+        description=media.description,
+        templates=offered,
+        override=override,
+        extra_arguments=options.extra_arguments or config.extra_arguments,
+        meta_key=options.meta_key or config.meta_key,
+    )
 
 
 @asynccontextmanager

@@ -36,12 +36,13 @@ from playhead.client.connection import Connection
 from playhead.client.elicitation import Asker
 from playhead.client.listing import ListingRequest, ModelT, list_through
 from playhead.client.media import ResourceMedia
-from playhead.client.opening import Reading, leads_to_the_web, web_reading
+from playhead.client.opening import Reading, leads_to_the_web, strategy_for, web_reading
 from playhead.client.prompts import PromptResult, prompt_from, prompt_request
 from playhead.client.reads import page_from, read_request
 from playhead.client.requests import RangedReadRequest, RawRequest
 from playhead.client.supervise import Supervisor
 from playhead.client.templates import Templates
+from playhead.client.wire import WireFaults
 from playhead.config.servers import ServerConfig
 from playhead.errors import (
     SessionLostError,
@@ -52,7 +53,7 @@ from playhead.results.policy import Policy
 from playhead.results.responses import DEFAULT_REGISTRY, ResponseRegistry
 from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
 from playhead.stream.page import Page
-from playhead.stream.ranges import ResourceRequest, choose_strategy, is_url
+from playhead.stream.ranges import ResourceRequest
 from playhead.stream.reader import RangeStream, open_stream
 
 
@@ -81,6 +82,8 @@ class Session:
     ) -> None:
         self._supervisor = supervisor
         self._first = connection.session
+        self.handshake: Mapping[str, Any] | None = connection.handshake
+        """The result of `initialize` or `server/discover`, as it came; None where the revision was given."""
         self._config = config
         self._limits = limits
         self._changes = changes
@@ -116,6 +119,10 @@ class Session:
 
     def statistics(self) -> SessionStatistics:
         return SessionStatistics(requests=self._requests, reconnects=self._supervisor.reconnects)
+
+    def wire_faults(self) -> WireFaults:
+        """What the server has sent beside the protocol so far, on all connections."""
+        return self._supervisor.wire.faults()
 
     # --- how it is ---------------------------------------------------------------------------------
 
@@ -299,25 +306,14 @@ class Session:
         """
         media = self.media(what)
         options = options or self.default_options()
-        override = options.strategy or self._config.range_strategy
-        templates: tuple[str, ...] = ()
-        if override in (None, "uri-template"):
-            described = override is None and is_url(media.description)
-            templates = await self._templates.known(described=described)
-        strategy = choose_strategy(
-            uri=media.uri,
-            description=media.description,
-            templates=templates,
-            override=override,
-            extra_arguments=options.extra_arguments or self._config.extra_arguments,
-            meta_key=options.meta_key or self._config.meta_key,
-        )
+        strategy = await strategy_for(media, options, config=self._config, templates=self._templates)
 
         async def read(start: int, end: int) -> Page:
             return await self.read_range(strategy.request(start, end), timeout=options.timeout)
 
         async with AsyncExitStack() as stack:
             reading = Reading(read=read, strategy=strategy.name, server=self.name)
+            override = options.strategy or self._config.range_strategy
             if leads_to_the_web(media.uri, strategy, override) and not await self._offers(media.uri):
                 reading = await stack.enter_async_context(
                     web_reading(media.uri, limits=self._limits, allow_origins=self._config.allow_origins)

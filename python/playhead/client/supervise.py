@@ -15,6 +15,7 @@ import trio
 from playhead.client.changes import ToolChanges
 from playhead.client.connection import Connection, Opener, connect_error, hold
 from playhead.client.elicitation import Asker
+from playhead.client.wire import WireLog
 from playhead.errors import (
     AuthorizationNeededError,
     ClosedError,
@@ -61,6 +62,7 @@ class Supervisor:
         self._renewed = trio.Event()
         self._closed = False
         self.reconnects = 0
+        self.wire = WireLog()
 
     async def connect(self) -> Connection:
         """Make the first connection. Raises `ConnectError`.
@@ -97,6 +99,7 @@ class Supervisor:
                 mode=self._mode,
                 changes=self._changes,
                 asker=self._asker,
+                wire=self.wire,
                 renewed=self.reconnects > 0,
                 task_status=task_status,
             )

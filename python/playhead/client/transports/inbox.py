@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import mcp_types as types
 
 from playhead.client.transports import frames, messages
+from playhead.client.wire import PastRequests, WireFaults
 from playhead.errors import LimitError, PlayheadError, ProtocolError
 from playhead.limits import Limits
 
@@ -46,6 +47,7 @@ class Inbox:
         self._limits = limits
         self._framer = frames.LineFramer(max_bytes=limits.message_bytes)
         self._awaited: dict[str, types.JSONRPCRequest] = {}
+        self._past = PastRequests()
         self.failure: PlayheadError | None = None
         self.is_active = False
         self._received_bytes = 0
@@ -64,11 +66,15 @@ class Inbox:
         """Take note of a request or its cancellation, before its bytes leave: an answer must not overtake."""
         match message:
             case types.JSONRPCRequest():
-                self._awaited[messages.key_of(message.id)] = message
+                key = messages.key_of(message.id)
+                self._awaited[key] = message
+                self._past.sent(key)
             case types.JSONRPCNotification(
                 method="notifications/cancelled", params={"requestId": int() | str() as cancelled}
             ):
-                self._awaited.pop(messages.key_of(cancelled), None)
+                key = messages.key_of(cancelled)
+                if self._awaited.pop(key, None) is not None:
+                    self._past.over(key, answered=False)
             case _:
                 pass
 
@@ -99,8 +105,10 @@ class Inbox:
 
     def fail(self, request: types.JSONRPCRequest, error: PlayheadError) -> types.JSONRPCError | None:
         """Answer one request with an error, if it is still awaited."""
-        if self._awaited.pop(messages.key_of(request.id), None) is None:
+        key = messages.key_of(request.id)
+        if self._awaited.pop(key, None) is None:
             return None
+        self._past.over(key, answered=True)
         return messages.error_answer(request.id, error)
 
     def statistics(self) -> InboxStatistics:
@@ -113,6 +121,11 @@ class Inbox:
             unclaimed=self._unclaimed,
             first_ignored=self._first_ignored,
         )
+
+    def faults(self) -> WireFaults:
+        """What came beside the protocol."""
+        seen = WireFaults(not_messages=self._ignored_lines, first=self._first_ignored)
+        return seen + self._past.faults()
 
     # --- events of the framer ------------------------------------------------------------------------
 
@@ -131,9 +144,11 @@ class Inbox:
                 self._lines += 1
                 if messages.is_answer(event.head):
                     answer = None
+                    key = messages.answered_id(event.head, event.tail)
                     if event.overlong:
-                        answer = self._fail_overlong(messages.answered_id(event.head, event.tail))
-                    self._unclaimed += answer is None
+                        answer = self._fail_overlong(key)
+                    if answer is None:
+                        self._drop(key)
                     return answer
                 self._ignore(
                     event.head, f"{event.length_bytes} bytes that are no message, or too many for one"
@@ -151,7 +166,7 @@ class Inbox:
             return None
         key = messages.answered_id(line, line[-frames.TAIL_BYTES :])
         if key is not None and key not in self._awaited:
-            self._unclaimed += 1
+            self._drop(key)
             return None
         try:
             message = messages.parse_message(line, self._limits)
@@ -162,13 +177,19 @@ class Inbox:
     def _on_message(self, message: types.JSONRPCMessage) -> types.JSONRPCMessage | None:
         match message:
             case types.JSONRPCResponse() | types.JSONRPCError():
-                if message.id is None or self._awaited.pop(messages.key_of(message.id), None) is None:
-                    self._unclaimed += 1
+                key = messages.answered_key(message)
+                if key is None or self._awaited.pop(key, None) is None:
+                    self._drop(key)
                     return None
+                self._past.over(key, answered=True)
                 self.is_active = True
             case types.JSONRPCNotification():
                 self.is_active = self.is_active or message.method == "notifications/progress"
         return message
+
+    def _drop(self, key: str | None) -> None:
+        self._unclaimed += 1
+        self._past.unclaimed(key)
 
     # --- what is wrong -------------------------------------------------------------------------------
 

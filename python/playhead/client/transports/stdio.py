@@ -24,6 +24,7 @@ from mcp.shared.message import SessionMessage
 from playhead.client.process import ServerProcess, open_server
 from playhead.client.transports.inbox import Inbox, InboxStatistics
 from playhead.client.transports.outbox import Outbox
+from playhead.client.wire import WireFaults
 from playhead.errors import ClosedError, ConnectionLostError, PlayheadError, UsageError
 from playhead.limits import DEFAULT_LIMITS, MIB, Limits
 
@@ -131,6 +132,10 @@ class StdioTransport:
         return StdioStatistics(
             sent_bytes=self._sent_bytes, sent_messages=self._sent_messages, received=self._inbox.statistics()
         )
+
+    def faults(self) -> WireFaults:
+        """What came on stdout beside the protocol."""
+        return self._inbox.faults()
 
     async def __aenter__(self) -> tuple[MemoryObjectReceiveStream[Received], Outbox]:
         """Start the server.

@@ -16,7 +16,7 @@ from playhead.client.templates import Templates
 from playhead.config.servers import ServerConfig
 from playhead.limits import Limits
 from playhead.net_guard import guarded_client, parse_origins
-from playhead.stream.options import StreamOptions
+from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
 from playhead.stream.page import ReadRange
 from playhead.stream.ranges import RangeStrategy, choose_strategy, is_url
 
@@ -33,6 +33,16 @@ class Reading:
 def leads_to_the_web(uri: str, strategy: RangeStrategy, override: str | None) -> bool:
     """Whether `uri` could be fetched, and nobody said how to ask the server for a range of it."""
     return override is None and strategy.name == "whole" and is_url(uri)
+
+
+def options_of(config: ServerConfig, limits: Limits) -> StreamOptions:
+    """The server's settings over the usual defaults."""
+    return StreamOptions(
+        page_bytes=config.page_size_bytes or DEFAULT_OPTIONS.page_bytes,
+        in_flight=config.in_flight or DEFAULT_OPTIONS.in_flight,
+        compat=config.compat,
+        timeout=limits.page_seconds,
+    )
 
 
 async def strategy_for(

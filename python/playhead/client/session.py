@@ -36,7 +36,7 @@ from playhead.client.connection import Connection
 from playhead.client.elicitation import Asker
 from playhead.client.listing import ListingRequest, ModelT, list_through
 from playhead.client.media import ResourceMedia
-from playhead.client.opening import Reading, leads_to_the_web, strategy_for, web_reading
+from playhead.client.opening import Reading, leads_to_the_web, options_of, strategy_for, web_reading
 from playhead.client.prompts import PromptResult, prompt_from, prompt_request
 from playhead.client.reads import page_from, read_request
 from playhead.client.requests import RangedReadRequest, RawRequest
@@ -51,7 +51,7 @@ from playhead.errors import (
 from playhead.limits import Limits
 from playhead.results.policy import Policy
 from playhead.results.responses import DEFAULT_REGISTRY, ResponseRegistry
-from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
+from playhead.stream.options import StreamOptions
 from playhead.stream.page import Page
 from playhead.stream.ranges import ResourceRequest
 from playhead.stream.reader import RangeStream, open_stream
@@ -341,13 +341,7 @@ class Session:
 
     def default_options(self) -> StreamOptions:
         """The options of a stream that brings none: the server's settings over the usual defaults."""
-        config = self._config
-        return StreamOptions(
-            page_bytes=config.page_size_bytes or DEFAULT_OPTIONS.page_bytes,
-            in_flight=config.in_flight or DEFAULT_OPTIONS.in_flight,
-            compat=config.compat,
-            timeout=self._limits.page_seconds,
-        )
+        return options_of(self._config, self._limits)
 
     async def learn_templates(self) -> None:
         """List the templates once, in the background; streams opened afterwards know them.

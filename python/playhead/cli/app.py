@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from playhead import _core
-from playhead.cli import call, chat, demo, explain, outputs, play, read, serve, tools
+from playhead.cli import call, chat, demo, explain, outputs, play, read, schema, serve, tools
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, fail, stdout_left
 from playhead.cli.terminal import Terminal
 from playhead.errors import PlayheadError
@@ -25,6 +25,12 @@ app = typer.Typer(
 )
 serve_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Run one of the example servers.")
 app.add_typer(serve_app, name="serve")
+schema_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="The template server's documents: show, validate messages.",
+)
+app.add_typer(schema_app, name="schema")
 
 app.command("demo")(demo.demo)
 app.command("tools")(tools.tools)
@@ -35,6 +41,8 @@ app.command("read")(read.read)
 app.command("explain")(explain.explain)
 app.command("outputs")(outputs.outputs)
 serve_app.command("audio")(serve.audio)
+schema_app.command("validate")(schema.validate)
+schema_app.command("show")(schema.show)
 
 
 def _version(value: bool) -> None:

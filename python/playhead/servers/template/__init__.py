@@ -1,0 +1,1 @@
+"""The template server: a small, whole MCP server to start one's own from, and its documents."""

@@ -1,0 +1,237 @@
+"""A listing page by page, judged while it is read: does it end, is each item what it should be, and once?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from playhead.check.probes.asking import SPECIFICATION, ask, error_shown, require_answered, said
+from playhead.check.probes.shapes import told
+from playhead.check.results import CheckKind, Json, TestDraft, TestResult
+from playhead.check.target import Target
+from playhead.content import Finding
+
+MOST_PAGES: Final = 200
+MOST_ITEMS: Final = 10_000
+EMPTY_PAGES: Final = 20
+"""So many pages in a row that bring nothing new, each with another cursor: the list doesn't end."""
+PAGINATION: Final = f"{SPECIFICATION}/server/utilities/pagination"
+INVALID_PARAMS: Final = -32602
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListingKinds:
+    """The checks made on one listing."""
+
+    answered: CheckKind
+    shape: CheckKind
+    unique: CheckKind
+    ends: CheckKind
+    cursor: CheckKind
+
+    def all(self) -> tuple[CheckKind, ...]:
+        return (self.answered, self.shape, self.unique, self.ends, self.cursor)
+
+
+def listing_kinds(subject: str, *, what: str, identity: str, source: str) -> ListingKinds:
+    """The checks of a listing, named `subject.…`; `what` are its items, told apart by `identity`."""
+    return ListingKinds(
+        answered=CheckKind(
+            name=f"{subject}.answered",
+            title=f"A listing of {what} that the server declares is answered with a result in time",
+            level="must",
+            source=source,
+        ),
+        shape=CheckKind(
+            name=f"{subject}.shape",
+            title=f"The listing holds an array of {what}, each with the fields of the schema",
+            level="must",
+            source=source,
+        ),
+        unique=CheckKind(
+            name=f"{subject}.unique",
+            title=f"No two {what} have the same {identity}",
+            level="must",
+            source=source,
+        ),
+        ends=CheckKind(
+            name=f"{subject}.ends",
+            title="Each page has another cursor (a string), and the last one has none",
+            level="must",
+            source=PAGINATION,
+        ),
+        cursor=CheckKind(
+            name=f"{subject}.unknown-cursor",
+            title=f"A cursor that the server never gave is refused with {INVALID_PARAMS}",
+            level="should",
+            source=PAGINATION,
+        ),
+    )
+
+
+async def probe_listing(
+    target: Target,
+    found: Callable[[TestResult], None],
+    *,
+    method: str,
+    key: str,
+    identity: str,
+    judge: Callable[[str, object], list[Finding]],
+    kinds: ListingKinds,
+    optional: bool = False,
+) -> tuple[dict[str, Any], ...]:
+    """Read the whole listing, judge it, and give its items that are objects, one of each identity.
+
+    `optional` says that the server may not know the method (-32601): that is then no finding.
+    """
+    reading = _Reading(
+        draft=TestDraft(subject=f"listing {key}", title="all pages", method=method),
+        key=key,
+        identity=identity,
+        judge=judge,
+        kinds=kinds,
+    )
+    await reading.read(target, optional=optional)
+    found(reading.draft.done())
+    if reading.paged:
+        await _probe_cursor(target, found, method=method, key=key, kinds=kinds)
+    return tuple(reading.items.values())
+
+
+class _Reading:
+    """One listing under way."""
+
+    def __init__(
+        self,
+        *,
+        draft: TestDraft,
+        key: str,
+        identity: str,
+        judge: Callable[[str, object], list[Finding]],
+        kinds: ListingKinds,
+    ) -> None:
+        self.draft = draft
+        self.items: dict[str, dict[str, Any]] = {}
+        self.paged = False
+        self._key = key
+        self._identity = identity
+        self._judge = judge
+        self._kinds = kinds
+        self._findings: list[Finding] = []
+        self._twice: list[str] = []
+        self._cursors: set[str] = set()
+        self._pages = 0
+        self._stale_pages = 0
+        self._listed = 0
+
+    async def read(self, target: Target, *, optional: bool) -> None:
+        cursor: str | None = None
+        shown_first: Json = None
+        latency_ms: float | None = None
+        while True:
+            answer = await ask(target, self.draft, {"cursor": cursor} if cursor is not None else {})
+            latency_ms = latency_ms if latency_ms is not None else answer.latency_ms
+            if answer.failure is not None:
+                require_answered(self.draft, self._kinds.answered, answer, target)
+                return
+            if answer.error is not None:
+                self._refused(answer.error.code, said(answer.error), optional=optional)
+                return
+            assert answer.result is not None
+            self._pages += 1
+            if self._pages == 1:
+                self.draft.passed(self._kinds.answered)
+                shown_first = self.draft.output
+            proceed, cursor = self._page(answer.result)
+            if not proceed:
+                break
+        if self._pages > 1 and not any(check.verdict == "failed" for check in self.draft.checks):
+            self.draft.input = {}
+        self.draft.latency_ms = latency_ms
+        self.draft.output = {"pages": self._pages, "items": self._listed, "first": shown_first}
+        self._judged()
+
+    def _refused(self, code: int, words: str, *, optional: bool) -> None:
+        draft, kind = self.draft, self._kinds.answered
+        if code == -32601 and optional:
+            draft.skipped(kind, f"the server has no {draft.method}: none are listed")
+        else:
+            draft.failed(
+                kind, f"expected a result of {draft.method}, which the server declares; came {words}"
+            )
+
+    def _page(self, result: Any) -> tuple[bool, str | None]:
+        """Judge one page; whether to go on, and with which cursor."""
+        items = result.get(self._key)
+        if not isinstance(items, list):
+            came = ", ".join(list(result)[:10]) or "an empty object"
+            self.draft.failed(self._kinds.shape, f"expected a result with an array {self._key}, came {came}")
+            return False, None
+        new = sum(self._item(f"$.{self._key}[{index}]", item) for index, item in enumerate(items))
+        self._stale_pages = 0 if new else self._stale_pages + 1
+        following = result.get("nextCursor")
+        if following is None:
+            return False, None
+        self.paged = True
+        if not isinstance(following, str):
+            self._endless(f"expected nextCursor to be a string, or absent; came {kind_of(following)}")
+            return False, None
+        if following in self._cursors:
+            self._endless(f"expected another cursor on each page; {following!r:.80} came twice")
+            return False, None
+        self._cursors.add(following)
+        if self._stale_pages >= EMPTY_PAGES:
+            self._endless(f"expected an end; {EMPTY_PAGES} pages in a row brought a cursor and nothing new")
+            return False, None
+        if self._pages >= MOST_PAGES or self._listed >= MOST_ITEMS:
+            self.draft.undecided = f"read no further than {self._pages} pages with {self._listed} items"
+            return False, None
+        return True, following
+
+    def _item(self, path: str, item: object) -> bool:
+        self._listed += 1
+        if len(self._findings) < 100:
+            self._findings += self._judge(path, item)
+        name = item.get(self._identity) if isinstance(item, dict) else None
+        if not isinstance(item, dict) or not isinstance(name, str):
+            return False
+        if name in self.items:
+            self._twice.append(name)
+            return False
+        self.items[name] = item
+        return True
+
+    def _endless(self, why: str) -> None:
+        self.draft.failed(self._kinds.ends, why)
+
+    def _judged(self) -> None:
+        draft, kinds = self.draft, self._kinds
+        if not any(check.kind is kinds.shape for check in draft.checks):
+            draft.require(kinds.shape, not self._findings, told(self._findings))
+        ended = any(check.kind is kinds.ends for check in draft.checks)
+        if not ended:
+            draft.passed(kinds.ends)
+            names = ", ".join(repr(name)[:100] for name in self._twice[:5])
+            draft.require(
+                kinds.unique, not self._twice, f"expected each {self._identity} once; twice: {names}"
+            )
+
+
+async def _probe_cursor(
+    target: Target, found: Callable[[TestResult], None], *, method: str, key: str, kinds: ListingKinds
+) -> None:
+    draft = TestDraft(subject=f"listing {key}", title="a cursor that was never given", method=method)
+    answer = await ask(target, draft, {"cursor": "playhead-check-no-such-cursor"})
+    if answer.failure is not None:
+        draft.failed(kinds.cursor, f"expected error {INVALID_PARAMS}, came no answer: {answer.failure}")
+    elif answer.error is None:
+        draft.failed(kinds.cursor, f"expected error {INVALID_PARAMS}, came a page")
+    else:
+        draft.output = error_shown(answer.error)
+        draft.require(
+            kinds.cursor,
+            answer.error.code == INVALID_PARAMS,
+            f"expected error {INVALID_PARAMS}, came {said(answer.error)}",
+        )
+    found(draft.done())

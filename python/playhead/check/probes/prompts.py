@@ -1,0 +1,197 @@
+"""Prompts: listed whole, given with their arguments, refused without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from playhead.check.probes.asking import METHOD_NOT_FOUND, SPECIFICATION, ask, require_answered, said
+from playhead.check.probes.paging import INVALID_PARAMS, listing_kinds, probe_listing
+from playhead.check.probes.shapes import block_findings, prompt_findings, told
+from playhead.check.results import CheckKind, TestDraft, TestResult
+from playhead.check.target import Answer, Target
+from playhead.content import Finding
+from playhead.content.findings import kind_of
+
+PAGE: Final = f"{SPECIFICATION}/server/prompts"
+MOST_PROMPTS: Final = 20
+"""Got of one server; the rest is reported as not tried."""
+UNKNOWN_NAME: Final = "playhead-check-no-such-prompt"
+FILLING: Final = "playhead"
+"""What generated arguments say: prompts take any string."""
+OLD_NOT_FOUND: Final = -32004
+"""How servers of 2024-11-05 with codes of their own say it (JSON-RPC, 5.1: -32000 to -32099 are theirs)."""
+
+LISTING: Final = listing_kinds("prompts.list", what="prompts", identity="name", source=PAGE)
+ANSWERED: Final = CheckKind(
+    name="prompts.answered",
+    title="A prompt that is asked for is answered, with messages or an error, in time",
+    level="must",
+    source=f"{SPECIFICATION}/basic",
+)
+MESSAGES: Final = CheckKind(
+    name="prompts.messages",
+    title="A prompt is a list of messages, each with a role (user or assistant) and one valid content block",
+    level="must",
+    source=f"{PAGE}#promptmessage",
+)
+MISSING: Final = CheckKind(
+    name="prompts.missing-argument",
+    title="A prompt without one of its required arguments is refused",
+    level="should",
+    source=f"{PAGE}#error-handling",
+)
+UNKNOWN: Final = CheckKind(
+    name="prompts.unknown",
+    title="A prompt that doesn't exist is refused",
+    level="should",
+    source=f"{PAGE}#error-handling",
+)
+CODE: Final = CheckKind(
+    name="prompts.error-code",
+    title=f"What is wrong with a request for a prompt is said with {INVALID_PARAMS}",
+    level="should",
+    source=f"{PAGE}#error-handling",
+)
+KINDS: Final = (*LISTING.all(), ANSWERED, MESSAGES, MISSING, UNKNOWN, CODE)
+
+
+async def probe_prompts(target: Target, found: Callable[[TestResult], None]) -> None:
+    """List the prompts, get each, and ask for what must be refused. Changes nothing on the server."""
+    capabilities = target.session.capabilities
+    if capabilities.prompts is None and capabilities.model_fields_set:
+        draft = TestDraft(subject="prompts", title="all")
+        draft.skipped(LISTING.answered, "the server declares no prompts")
+        found(draft.done())
+        return
+    prompts = await probe_listing(
+        target,
+        found,
+        method="prompts/list",
+        key="prompts",
+        identity="name",
+        judge=prompt_findings,
+        kinds=LISTING,
+        optional=capabilities.prompts is None,
+    )
+    for prompt in prompts[:MOST_PROMPTS]:
+        await _probe_prompt(target, prompt, found)
+    if len(prompts) > MOST_PROMPTS:
+        draft = TestDraft(subject="prompts", title=f"the other {len(prompts) - MOST_PROMPTS}")
+        draft.skipped(ANSWERED, f"{MOST_PROMPTS} prompts of one server are got")
+        found(draft.done())
+    if prompts:
+        await _probe_unknown(target, found)
+
+
+async def _probe_prompt(
+    target: Target, prompt: Mapping[str, Any], found: Callable[[TestResult], None]
+) -> None:
+    name: str = prompt["name"]
+    declared = prompt.get("arguments")
+    named = [
+        (str(argument["name"]), argument.get("required") is True)
+        for argument in (declared if isinstance(declared, list) else ())
+        if isinstance(argument, dict) and isinstance(argument.get("name"), str)
+    ]
+    required = {argument: FILLING for argument, needed in named if needed}
+    await _probe_got(target, name, required, found, title="the required arguments")
+    if len(named) > len(required):
+        every = dict.fromkeys((argument for argument, _ in named), FILLING)
+        await _probe_got(target, name, every, found, title="all arguments")
+    if required:
+        left_out = next(iter(required))
+        given = {argument: value for argument, value in required.items() if argument != left_out}
+        await _probe_missing(target, name, given, left_out, found)
+
+
+async def _probe_got(
+    target: Target,
+    name: str,
+    arguments: Mapping[str, str],
+    found: Callable[[TestResult], None],
+    *,
+    title: str,
+) -> None:
+    draft = TestDraft(
+        subject=f"prompt {name}", title=title if arguments else "no arguments", method="prompts/get"
+    )
+    answer = await ask(target, draft, _params(name, arguments))
+    if require_answered(draft, ANSWERED, answer, target):
+        if answer.error is not None and answer.error.code == METHOD_NOT_FOUND:
+            draft.failed(ANSWERED, f"expected the listed prompt, came {said(answer.error)}")
+        elif answer.error is not None:
+            draft.undecided = (
+                f"refused the generated arguments, which nobody vouches for: {said(answer.error)}"
+            )
+        elif answer.result is not None:
+            findings = _message_findings(answer.result, target.protocol_version)
+            draft.require(MESSAGES, not findings, told(findings))
+    found(draft.done())
+
+
+async def _probe_missing(
+    target: Target,
+    name: str,
+    given: Mapping[str, str],
+    left_out: str,
+    found: Callable[[TestResult], None],
+) -> None:
+    draft = TestDraft(
+        subject=f"prompt {name}", title=f"without the required {left_out}", method="prompts/get"
+    )
+    answer = await ask(target, draft, _params(name, given))
+    if require_answered(draft, ANSWERED, answer, target):
+        _judge_refusal(draft, MISSING, answer, why=f"the required argument {left_out!r} is missing")
+    found(draft.done())
+
+
+async def _probe_unknown(target: Target, found: Callable[[TestResult], None]) -> None:
+    draft = TestDraft(subject="prompts", title="a prompt that doesn't exist", method="prompts/get")
+    answer = await ask(target, draft, {"name": UNKNOWN_NAME})
+    if require_answered(draft, ANSWERED, answer, target):
+        own = target.protocol_version == "2024-11-05" and (
+            answer.error is not None and answer.error.code == OLD_NOT_FOUND
+        )
+        _judge_refusal(draft, UNKNOWN, answer, why="there is no such prompt", own_code=own)
+    found(draft.done())
+
+
+def _judge_refusal(
+    draft: TestDraft, kind: CheckKind, answer: Answer, *, why: str, own_code: bool = False
+) -> None:
+    refused = answer.error is not None
+    if not draft.require(kind, refused, f"expected error {INVALID_PARAMS}, since {why}; came a result"):
+        return
+    assert answer.error is not None
+    draft.require(
+        CODE,
+        own_code or answer.error.code == INVALID_PARAMS,
+        f"expected error {INVALID_PARAMS}, since {why}; came {said(answer.error)}",
+    )
+
+
+def _params(name: str, arguments: Mapping[str, str]) -> dict[str, Any]:
+    return {"name": name, "arguments": dict(arguments)} if arguments else {"name": name}
+
+
+def _message_findings(result: Mapping[str, Any], revision: str) -> list[Finding]:
+    messages = result.get("messages")
+    if not isinstance(messages, list):
+        came = kind_of(messages) if "messages" in result else "nothing"
+        return [Finding(path="$.messages", expected="an array", came=came)]
+    findings: list[Finding] = []
+    for index, message in enumerate(messages[:100]):
+        path = f"$.messages[{index}]"
+        if not isinstance(message, dict):
+            findings.append(Finding(path=path, expected="an object", came=kind_of(message)))
+            continue
+        role = message.get("role")
+        if role not in ("user", "assistant"):
+            came = f"{role!r:.60}" if "role" in message else "nothing"
+            findings.append(Finding(path=f"{path}.role", expected="user or assistant", came=came))
+        if "content" not in message:
+            findings.append(Finding(path=f"{path}.content", expected="a content block", came="nothing"))
+        else:
+            findings += block_findings(f"{path}.content", message["content"], revision)
+    return findings

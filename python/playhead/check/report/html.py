@@ -1,0 +1,194 @@
+"""The report for people: one HTML file that needs nothing else, and asks nobody for anything.
+
+Whatever a server said is text: the template escapes it, and should that ever fail, the page's own
+Content-Security-Policy runs no script and loads nothing but the one script and the one style sheet whose
+hashes it names. Without JavaScript every row is there; the script adds filters, search and copy buttons.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Final
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+from markupsafe import escape as escape_html
+
+from playhead.check.report.evidence import Allowance, bounded, json_text, plain
+from playhead.check.report.order import (
+    OUTCOMES,
+    STATUS_OUTCOME,
+    Outcome,
+    Row,
+    count_rows,
+    counted,
+    rows,
+    verdict_sentence,
+)
+from playhead.check.report.repeat import command, message
+from playhead.check.results import Report, TestResult
+
+_ROWS: Final = 5_000
+"""A browser stays fluent with these; what passed comes last, and is what is left out."""
+_VALUE_CHARS: Final = 16_000
+_REPORT_CHARS: Final = 8 * 1024 * 1024
+_NAME_CHARS: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Evidence:
+    """What was sent and what came, shown once a test."""
+
+    request: str | None
+    is_whole: bool
+    command: str | None
+    answer: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """One row, every text of it ready but for the escaping."""
+
+    number: int
+    outcome: Outcome
+    name: str | None
+    title: Markup
+    level: str | None
+    subject: str
+    did: str
+    latency: str
+    message: str
+    expected: Markup | None
+    source: str | None
+    source_is_link: bool
+    evidence: _Evidence | None
+    evidence_row: int
+    """The row that has the evidence: itself, or an earlier one of the same test."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Segment:
+    """A part of the bar, in percent of its width, and its place in the legend."""
+
+    outcome: Outcome
+    count: int
+    start: float
+    width: float
+
+
+def to_html(report: Report) -> str:
+    """The report as a page."""
+    found = rows(report.tests)
+    css, script = _file("report.css"), _file("report.js")
+    return (
+        Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+        .from_string(_file("report.html"))
+        .render(
+            css=Markup(css),
+            script=Markup(script),
+            policy=(
+                f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(css)}'; img-src data:; "
+                "base-uri 'none'; form-action 'none'"
+            ),
+            report=report,
+            state=_state(report),
+            heading=plain(report.server_name or report.server, _NAME_CHARS),
+            version=plain(report.server_version or "", _NAME_CHARS),
+            server=plain(report.server, 2_000),
+            protocol=plain(report.protocol_version or "", _NAME_CHARS),
+            remarks=[plain(remark) for remark in report.remarks],
+            sentence=verdict_sentence(report),
+            segments=_segments(report),
+            outcomes=OUTCOMES,
+            counts=count_rows(found),
+            subjects=_subjects(found[:_ROWS]),
+            lines=_lines(report, found[:_ROWS]),
+            total=len(found),
+            left_out=counted(len(found) - _ROWS, "row") if len(found) > _ROWS else "",
+        )
+        + "\n"
+    )
+
+
+def _state(report: Report) -> str:
+    if report.mcp_service_status != "available":
+        return report.mcp_service_status
+    return "passed" if report.passed else "failed"
+
+
+def _segments(report: Report) -> list[_Segment]:
+    found: list[_Segment] = []
+    start = 0.0
+    for outcome in OUTCOMES:
+        count = sum(STATUS_OUTCOME[test.status] == outcome for test in report.tests)
+        width = 100 * count / max(1, len(report.tests))
+        found.append(_Segment(outcome=outcome, count=count, start=round(start, 3), width=round(width, 3)))
+        start += width
+    return found
+
+
+def _subjects(found: Sequence[Row]) -> list[str]:
+    """As the tests came, each once."""
+    return list(dict.fromkeys(plain(row.test.subject, _NAME_CHARS) for row in found))
+
+
+def _lines(report: Report, found: Iterable[Row]) -> list[_Line]:
+    allowance = Allowance(left=_REPORT_CHARS)
+    places: dict[int, int] = {}
+    lines: list[_Line] = []
+    for number, row in enumerate(found, start=1):
+        first = places.setdefault(id(row.test), number)
+        evidence = _evidence(report, row.test, allowance) if first == number else None
+        lines.append(_line(number, row, evidence, first))
+    return lines
+
+
+def _line(number: int, row: Row, evidence: _Evidence | None, evidence_row: int) -> _Line:
+    test, kind = row.test, None if row.check is None else row.check.kind
+    did = plain(test.title, _NAME_CHARS)
+    return _Line(
+        number=number,
+        outcome=row.outcome,
+        name=None if kind is None else kind.name,
+        title=escape_html(did) if kind is None else _sentence(kind.title),
+        level=None if kind is None else kind.level,
+        subject=plain(test.subject, _NAME_CHARS),
+        did=did,
+        latency="" if test.latency_ms is None else f"{test.latency_ms:,.1f} ms",
+        message=plain(row.message),
+        expected=None if kind is None else _sentence(kind.title),
+        source=None if kind is None else kind.source,
+        source_is_link=kind is not None and kind.source.startswith("https://"),
+        evidence=evidence,
+        evidence_row=evidence_row,
+    )
+
+
+def _evidence(report: Report, test: TestResult, allowance: Allowance) -> _Evidence:
+    sent = bounded(test.input, allowance, chars=_VALUE_CHARS)
+    came = bounded(test.output, allowance, chars=_VALUE_CHARS)
+    request = message(test, sent)
+    return _Evidence(
+        request=None if request is None else json_text(request),
+        is_whole=sent.is_whole,
+        command=command(plain(report.server), test, sent),
+        answer=None if test.output is None else json_text(came.value),
+    )
+
+
+def _sentence(text: str) -> Markup:
+    """Of the catalogue, where names of fields stand between backticks."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape_html(plain(text)))))
+
+
+def _file(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text("utf-8").strip()
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,93 @@
+"""The report for programs: one JSON object."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from playhead.check.report.evidence import Allowance, bounded, cut, json_text, plain
+from playhead.check.report.repeat import command
+from playhead.check.results import Check, Json, Report, TestResult
+
+_VALUE_CHARS: Final = 65_536
+"""Of one input or output. A page of audio is 100 KiB of base64 that nobody reads."""
+_REPORT_CHARS: Final = 32 * 1024 * 1024
+_MESSAGE_CHARS: Final = 4_000
+
+
+def to_json(report: Report) -> str:
+    """The report as a JSON object with the keys of `REPORT_KEYS`, and more.
+
+    Long values are cut, with a word that says so. What a terminal would act on is written as an escape, so
+    that the text can be printed.
+    """
+    allowance = Allowance(left=_REPORT_CHARS)
+    found: dict[str, Json] = {
+        "mcp_service_status": report.mcp_service_status,
+        "passed": report.passed,
+        "total_tools_discovered": len(report.tools),
+        "tests_conducted": len(report.tests),
+        "successful_tests": report.count("success"),
+        "failed_tests": report.count("failed"),
+        "undecided_tests": report.count("error"),
+        "skipped_tests": report.count("skipped"),
+        "checks": _counts(report),
+        "server": _text(report.server),
+        "server_name": _optional(report.server_name),
+        "server_version": _optional(report.server_version),
+        "protocol_version": _optional(report.protocol_version),
+        "depth": report.depth,
+        "seed": report.seed,
+        "started_at": report.started_at,
+        "seconds": round(report.seconds, 3),
+        "tools": bounded(report.tools, allowance, chars=_REPORT_CHARS // 4).value,
+        "remarks": [_text(remark) for remark in report.remarks],
+        "detailed_results": [_test(report, test, allowance) for test in report.tests],
+    }
+    return json_text(found) + "\n"
+
+
+def _test(report: Report, test: TestResult, allowance: Allowance) -> Json:
+    sent = bounded(test.input, allowance, chars=_VALUE_CHARS)
+    came = bounded(test.output, allowance, chars=_VALUE_CHARS)
+    found: dict[str, Json] = {
+        "type": "test_result",
+        "subject": _text(test.subject),
+        "title": _text(test.title),
+        "tool": _optional(test.tool),
+        "method": _optional(test.method),
+        "input": sent.value,
+        "output": came.value,
+        "status": test.status,
+    }
+    if test.error is not None:
+        found["error"] = _text(test.error)
+    if test.status in ("failed", "error") and (line := command(plain(report.server), test, sent)) is not None:
+        found["command"] = line
+    found["latency_ms"] = None if test.latency_ms is None else round(test.latency_ms, 3)
+    found["checks"] = [_check(check) for check in test.checks]
+    return found
+
+
+def _counts(report: Report) -> Json:
+    verdicts = [check.verdict for test in report.tests for check in test.checks]
+    return {verdict: verdicts.count(verdict) for verdict in ("passed", "failed", "skipped")}
+
+
+def _check(check: Check) -> Json:
+    found: dict[str, Json] = {
+        "name": check.kind.name,
+        "title": check.kind.title,
+        "level": check.kind.level,
+        "verdict": check.verdict,
+    }
+    if check.message:
+        found["message"] = _text(check.message)
+    return found | {"source": check.kind.source}
+
+
+def _text(text: str) -> str:
+    return cut(text, _MESSAGE_CHARS)
+
+
+def _optional(text: str | None) -> str | None:
+    return None if text is None else _text(text)

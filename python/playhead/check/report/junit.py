@@ -1,0 +1,138 @@
+"""The report for continuous integration: JUnit XML, one test suite a subject, one test case a test.
+
+Nobody owns the format. What is written here keeps to the schema of Jenkins' xUnit plugin (junit-10.xsd),
+the one that readers elsewhere take too. An undecided test is written as skipped, with its reason: CI systems
+fail a build for an `error`, and an undecided test proves nothing. An `error` is what kept the server from being
+tested at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+from xml.etree import ElementTree as ET
+
+from playhead.check.report.evidence import Allowance, bounded, json_text, plain
+from playhead.check.report.order import verdict_sentence
+from playhead.check.report.repeat import command, message
+from playhead.check.results import Check, Report, TestResult
+
+_VALUE_CHARS: Final = 8_000
+_REPORT_CHARS: Final = 8 * 1024 * 1024
+_LINE_CHARS: Final = 500
+"""Of an attribute: CI systems show it in a list."""
+_FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 has no way to write, not even as a reference (section 2.2)."""
+
+
+def to_junit(report: Report) -> str:
+    """The report as JUnit XML."""
+    allowance = Allowance(left=_REPORT_CHARS)
+    root = ET.Element(
+        "testsuites", name=_line(f"playhead check {report.server}"), time=_seconds(report.seconds)
+    )
+    unusable = report.mcp_service_status != "available" and report.count("failed") == 0
+    root.set("tests", str(len(report.tests) + unusable))
+    root.set("failures", str(report.count("failed")))
+    root.set("errors", str(int(unusable)))
+    if unusable or not report.tests:
+        suite = _suite(root, report, "server", (), errors=int(unusable))
+        if unusable:
+            case = ET.SubElement(
+                suite, "testcase", name="the server can be tested", classname="server", time="0"
+            )
+            reason = " ".join(report.remarks) or verdict_sentence(report)
+            ET.SubElement(case, "error", type=report.mcp_service_status, message=_line(reason))
+    for subject, tests in _by_subject(report.tests).items():
+        suite = _suite(root, report, subject, tests)
+        for test in tests:
+            _case(suite, report, test, allowance)
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+def _suite(
+    root: ET.Element, report: Report, subject: str, tests: Sequence[TestResult], *, errors: int = 0
+) -> ET.Element:
+    suite = ET.SubElement(root, "testsuite", name=_line(subject), tests=str(len(tests) + errors))
+    suite.set("failures", str(sum(test.status == "failed" for test in tests)))
+    suite.set("errors", str(errors))
+    suite.set("skipped", str(sum(test.status in ("skipped", "error") for test in tests)))
+    suite.set("time", _seconds(sum(test.latency_ms or 0 for test in tests) / 1000))
+    suite.set("timestamp", re.sub(r"(?:\.\d+)?(?:Z|\+00:00)$", "", report.started_at))
+    properties = ET.SubElement(suite, "properties")
+    for name, value in (
+        ("server", report.server),
+        ("server_name", report.server_name),
+        ("server_version", report.server_version),
+        ("protocol_version", report.protocol_version),
+        ("depth", report.depth),
+        ("seed", str(report.seed)),
+    ):
+        if value is not None:
+            ET.SubElement(properties, "property", name=name, value=_line(value))
+    return suite
+
+
+def _case(suite: ET.Element, report: Report, test: TestResult, allowance: Allowance) -> None:
+    case = ET.SubElement(
+        suite,
+        "testcase",
+        name=_line(test.title),
+        classname=_line(test.subject),
+        time=_seconds((test.latency_ms or 0) / 1000),
+    )
+    reason = test.error or ""
+    match test.status:
+        case "success":
+            return
+        case "failed":
+            failed = [check for check in test.checks if check.verdict == "failed"]
+            kind = failed[0].kind.name if failed else "failed"
+            more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+            failure = ET.SubElement(case, "failure", type=kind, message=_line(reason + more))
+            failure.text = _text(_explanation(report, test, failed, allowance))
+        case "error":
+            ET.SubElement(case, "skipped", type="undecided", message=_line(f"undecided: {reason}"))
+        case "skipped":
+            ET.SubElement(case, "skipped", type="skipped", message=_line(reason))
+
+
+def _explanation(report: Report, test: TestResult, failed: Sequence[Check], allowance: Allowance) -> str:
+    sent = bounded(test.input, allowance, chars=_VALUE_CHARS)
+    came = bounded(test.output, allowance, chars=_VALUE_CHARS)
+    parts = [
+        f"{check.kind.name} ({check.kind.level})\nexpected: {check.kind.title}\n"
+        f"found: {plain(check.message)}\nsource: {check.kind.source}"
+        for check in failed
+    ]
+    request = message(test, sent)
+    if request is not None:
+        parts.append(f"sent: {json_text(request, indent=None)}")
+    if test.output is not None:
+        parts.append(f"came: {json_text(came.value, indent=None)}")
+    line = command(plain(report.server), test, sent)
+    if line is not None:
+        parts.append(f"again: {line}")
+    return "\n\n".join(parts)
+
+
+def _by_subject(tests: Sequence[TestResult]) -> dict[str, list[TestResult]]:
+    found: dict[str, list[TestResult]] = {}
+    for test in tests:
+        found.setdefault(test.subject, []).append(test)
+    return found
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.3f}"
+
+
+def _line(text: str) -> str:
+    """For an attribute: one line, in which a reader of lists sees the beginning."""
+    return _text(" ".join(plain(text, _LINE_CHARS).split()))
+
+
+def _text(text: str) -> str:
+    return _FORBIDDEN.sub("\ufffd", text)

@@ -1,0 +1,66 @@
+"""How a reader sees the same again: the message to send, and the command line that sends it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Final
+
+from playhead.check.report.evidence import Shown
+from playhead.check.results import Json, TestResult
+from playhead.escaping import escape_line
+
+_COMMAND_CHARS: Final = 32_000
+"""Linux takes 128 KiB in one argument; shells and terminals that one pastes into take less."""
+
+
+def message(test: TestResult, sent: Shown) -> Json:
+    """The JSON-RPC request of a test, None where it sent none."""
+    if test.method is None:
+        return None
+    request: dict[str, Json] = {"jsonrpc": "2.0", "id": 1, "method": test.method}
+    return request if sent.value is None else request | {"params": sent.value}
+
+
+def command(server: str, test: TestResult, sent: Shown) -> str | None:
+    """The `playhead` command line that does the same, quoted for a POSIX shell.
+
+    None where there is none: for a method without a command, for parameters that were cut, and where a name
+    has characters that a terminal would act on when it is pasted.
+    """
+    if test.method == "tools/list":
+        return _command("tools", (), server)
+    params = sent.value
+    if not sent.is_whole or not isinstance(params, Mapping):
+        return None
+    match test.method:
+        case "tools/call":
+            name, arguments = params.get("name"), params.get("arguments")
+            if not isinstance(name, str) or not isinstance(arguments, Mapping | None):
+                return None
+            options = ("--args", json.dumps(arguments)) if arguments else ()
+            return _command("call", options, server, name)
+        case "resources/read":
+            uri = params.get("uri")
+            return _command("read", (), server, uri) if isinstance(uri, str) else None
+        case _:
+            return None
+
+
+def _command(name: str, options: tuple[str, ...], *words: str) -> str | None:
+    if not all(_is_plain(word) for word in words):
+        return None
+    if any(word.startswith("-") for word in words):  # it would be read as an option
+        line = f"playhead {name} {_words(*options, '--', *words)}"
+    else:
+        line = f"playhead {name} {_words(*words, *options)}"
+    return line if len(line) <= _COMMAND_CHARS else None
+
+
+def _words(*words: str) -> str:
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def _is_plain(text: str) -> bool:
+    return escape_line(text) == text

@@ -38,6 +38,7 @@ _ROWS: Final = 5_000
 _VALUE_CHARS: Final = 16_000
 _REPORT_CHARS: Final = 8 * 1024 * 1024
 _NAME_CHARS: Final = 200
+_PEEK_CHARS: Final = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,8 @@ class _Line:
     did: str
     latency: str
     message: str
+    peek: str
+    """The message's beginning, for a row that is closed."""
     expected: Markup | None
     source: str | None
     source_is_link: bool
@@ -158,9 +161,10 @@ def _line(number: int, row: Row, evidence: _Evidence | None, evidence_row: int) 
         title=escape_html(did) if kind is None else _sentence(kind.title),
         level=None if kind is None else kind.level,
         subject=plain(test.subject, _NAME_CHARS),
-        did=did,
+        did="" if kind is None else did,
         latency="" if test.latency_ms is None else f"{test.latency_ms:,.1f} ms",
         message=plain(row.message),
+        peek=plain(row.message, _PEEK_CHARS) if row.outcome in ("failed", "undecided") else "",
         expected=None if kind is None else _sentence(kind.title),
         source=None if kind is None else kind.source,
         source_is_link=kind is not None and kind.source.startswith("https://"),

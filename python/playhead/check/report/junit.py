@@ -2,8 +2,8 @@
 
 Nobody owns the format. What is written here keeps to the schema of Jenkins' xUnit plugin (junit-10.xsd),
 the one that readers elsewhere take too. An undecided test is written as skipped, with its reason: CI systems
-fail a build for an `error`, and an undecided test proves nothing. An `error` is what kept the server from being
-tested at all.
+fail a build for an `error`, and an undecided test proves nothing. An `error` is what kept the server from
+being tested at all.
 """
 
 from __future__ import annotations

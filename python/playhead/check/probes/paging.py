@@ -11,6 +11,7 @@ from playhead.check.probes.shapes import told
 from playhead.check.results import CheckKind, Json, TestDraft, TestResult
 from playhead.check.target import Target
 from playhead.content import Finding
+from playhead.content.findings import kind_of
 
 MOST_PAGES: Final = 200
 MOST_ITEMS: Final = 10_000

@@ -15,6 +15,7 @@ A line is bytes: it has no encoding here, so a wrong byte can spoil its own line
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from playhead.limits import KIB
 
@@ -68,6 +69,17 @@ class EndlessLine:
 
 
 Event = Line | LongLine | OverlongLine | SkippedLine | EndlessLine
+
+
+class Framer(Protocol):
+    """What the inbox asks of a framing; `LineFramer` says what each is."""
+
+    @property
+    def head(self) -> bytes: ...
+
+    def feed(self, chunk: bytes | bytearray | memoryview) -> None: ...
+    def next_event(self) -> Event | None: ...
+    def skip_line(self) -> None: ...
 
 
 @dataclass(slots=True)

@@ -1,15 +1,17 @@
-"""Which messages a session gets to see: the state between a stream of lines and the SDK.
+"""Which messages a session gets to see: the judge between a transport's framing and the SDK.
 
-Rules. One bad line costs at most the request that it was meant to answer. An answer that nobody awaits
-(late, twice, foreign) is dropped by a look at its id, before it is parsed. A line that is no message is
-counted and forgotten, but for the beginning of the first. No clock and no stream: chunks go in with `feed`,
-messages come out of `next_message` until it answers None ("not yet").
+Rules, the same whether a newline ends a message (stdio) or a frame does (WebSocket). One bad line costs at
+most the request that it was meant to answer. An answer that nobody awaits (late, twice, foreign) is dropped
+by a look at its id, before it is parsed. A line that is no message is counted and forgotten, but for the
+beginning of the first. No clock and no stream: chunks go in with `feed`, messages come out of `next_message`
+until it answers None ("not yet").
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import mcp_types as types
 
@@ -35,6 +37,28 @@ class InboxStatistics:
     """How the first ignored line began (at most 200 bytes), and why it was ignored."""
 
 
+class Leniency(Protocol):
+    """What the servers of a transport are forgiven (websocket_compat.py)."""
+
+    def answered(
+        self, request: types.JSONRPCRequest, answer: types.JSONRPCResponse | types.JSONRPCError
+    ) -> types.JSONRPCMessage | None:
+        """The answer as the session may have it; None when `request` is asked again and stays awaited."""
+        ...
+
+    def nameless(self, error: types.ErrorData, awaited: Collection[str]) -> None:
+        """An error came that doesn't say which of the `awaited` it is about."""
+        ...
+
+    def left(self, key: str) -> None:
+        """A request is awaited no more, without an answer of the server's."""
+        ...
+
+    def next_named(self) -> tuple[str, types.ErrorData] | None:
+        """A nameless error that can only belong to this one request."""
+        ...
+
+
 class Inbox:
     """Turns received bytes into messages for one session, and remembers what it awaits.
 
@@ -43,9 +67,13 @@ class Inbox:
     answers and plain notifications do not count, so that chatter cannot keep a request alive for ever.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(
+        self, limits: Limits, framer: frames.Framer | None = None, leniency: Leniency | None = None
+    ) -> None:
+        """`framer` tells where a message ends; the default is at each newline."""
+        self._leniency = leniency
         self._limits = limits
-        self._framer = frames.LineFramer(max_bytes=limits.message_bytes)
+        self._framer = framer or frames.LineFramer(max_bytes=limits.message_bytes)
         self._awaited: dict[str, types.JSONRPCRequest] = {}
         self._past = PastRequests()
         self.failure: PlayheadError | None = None
@@ -72,9 +100,7 @@ class Inbox:
             case types.JSONRPCNotification(
                 method="notifications/cancelled", params={"requestId": int() | str() as cancelled}
             ):
-                key = messages.key_of(cancelled)
-                if self._awaited.pop(key, None) is not None:
-                    self._past.over(key, answered=False)
+                self._leave(messages.key_of(cancelled), answered=False)
             case _:
                 pass
 
@@ -87,6 +113,9 @@ class Inbox:
     def next_message(self) -> types.JSONRPCMessage | None:
         """The next message for the session, or None when more bytes are needed or `failure` is set."""
         while self.failure is None:
+            if (named := self._next_named()) is not None:
+                self._messages += 1
+                return named
             event = self._framer.next_event()
             if event is None:
                 self.is_active = self.is_active or self._partial_counts()
@@ -105,11 +134,13 @@ class Inbox:
 
     def fail(self, request: types.JSONRPCRequest, error: PlayheadError) -> types.JSONRPCError | None:
         """Answer one request with an error, if it is still awaited."""
-        key = messages.key_of(request.id)
-        if self._awaited.pop(key, None) is None:
+        if self._leave(messages.key_of(request.id), answered=True) is None:
             return None
-        self._past.over(key, answered=True)
         return messages.error_answer(request.id, error)
+
+    def is_awaited(self, request: types.JSONRPCRequest) -> bool:
+        """Whether `request` still waits for an answer."""
+        return messages.key_of(request.id) in self._awaited
 
     def statistics(self) -> InboxStatistics:
         """A snapshot."""
@@ -177,15 +208,46 @@ class Inbox:
     def _on_message(self, message: types.JSONRPCMessage) -> types.JSONRPCMessage | None:
         match message:
             case types.JSONRPCResponse() | types.JSONRPCError():
-                key = messages.answered_key(message)
-                if key is None or self._awaited.pop(key, None) is None:
-                    self._drop(key)
-                    return None
-                self._past.over(key, answered=True)
-                self.is_active = True
+                return self._on_answer(message)
             case types.JSONRPCNotification():
                 self.is_active = self.is_active or message.method == "notifications/progress"
         return message
+
+    def _on_answer(self, answer: types.JSONRPCResponse | types.JSONRPCError) -> types.JSONRPCMessage | None:
+        if answer.id is None:
+            self._drop(None)
+            if self._leniency is not None and isinstance(answer, types.JSONRPCError):
+                self._leniency.nameless(answer.error, self._awaited)
+            return None
+        key = messages.key_of(answer.id)
+        request = self._awaited.pop(key, None)
+        if request is None:
+            self._drop(key)
+            return None
+        self.is_active = True
+        judged = answer if self._leniency is None else self._leniency.answered(request, answer)
+        if judged is None:
+            self._awaited[key] = request
+        else:
+            self._past.over(key, answered=True)
+        return judged
+
+    def _next_named(self) -> types.JSONRPCMessage | None:
+        named = self._leniency.next_named() if self._leniency is not None else None
+        if named is None:
+            return None
+        key, error = named
+        request = self._awaited.pop(key)
+        self._past.over(key, answered=True)
+        return types.JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
+
+    def _leave(self, key: str, *, answered: bool) -> types.JSONRPCRequest | None:
+        request = self._awaited.pop(key, None)
+        if request is not None:
+            self._past.over(key, answered=answered)
+            if self._leniency is not None:
+                self._leniency.left(key)
+        return request
 
     def _drop(self, key: str | None) -> None:
         self._unclaimed += 1

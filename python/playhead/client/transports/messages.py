@@ -20,7 +20,7 @@ import pydantic
 import pydantic_core
 from mcp.shared.exceptions import MCPError
 
-from playhead.errors import LimitError, PlayheadError, ProtocolError
+from playhead.errors import LimitError, PlayheadError, ProtocolError, UsageError
 from playhead.limits import Limits
 
 _ID = rb'"id"\s*:\s*(-?[0-9]{1,20}|"[^"\\]{0,256}")'
@@ -85,6 +85,8 @@ def _as_message(value: Any) -> types.JSONRPCMessage:
     elif "result" in value:
         model = types.JSONRPCResponse
     elif "error" in value:
+        # Without an id: JSON-RPC 2.0, section 5, wants null where it couldn't be read; some leave it out.
+        value.setdefault("id", None)
         model = types.JSONRPCError
     else:
         raise ProtocolError(
@@ -92,6 +94,14 @@ def _as_message(value: Any) -> types.JSONRPCMessage:
         )
     message: types.JSONRPCMessage = model.model_validate(value)
     return message
+
+
+def encode(message: types.JSONRPCMessage) -> bytes | UsageError:
+    """`message` as JSON on one line; a `UsageError` where its arguments can't be written so."""
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+    except ValueError as error:  # a lone surrogate, or an object that JSON does not know
+        return UsageError(f"the request cannot be written as JSON in UTF-8: {error}; correct its arguments")
 
 
 def check_structure(data: bytes | bytearray, limits: Limits) -> None:

@@ -10,7 +10,7 @@ other cannot lock both sides; a slow session makes the server wait, not the memo
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -22,6 +22,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 
 from playhead.client.process import ServerProcess, open_server
+from playhead.client.transports import messages
+from playhead.client.transports.delivery import Received, deliver_all
 from playhead.client.transports.inbox import Inbox, InboxStatistics
 from playhead.client.transports.outbox import Outbox
 from playhead.client.wire import WireFaults
@@ -40,8 +42,6 @@ FLUSH_SECONDS = 0.5
 _STDERR_LINES = 12
 _SECRET_LENGTH = 8
 """Shorter values of the environment (`1`, `en_US`) are words, not secrets."""
-
-Received = SessionMessage | Exception
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,10 +229,11 @@ class StdioTransport:
     ) -> None:
         try:
             async for session_message in outgoing:
-                line = _encode(session_message.message)
-                if isinstance(line, UsageError):
-                    await self._refuse(session_message.message, line, deliver)
+                encoded = messages.encode(session_message.message)
+                if isinstance(encoded, UsageError):
+                    await self._refuse(session_message.message, encoded, deliver)
                     continue
+                line = encoded + b"\n"
                 await server.stdin.send_all(line)
                 self._sent_bytes += len(line)
                 self._sent_messages += 1
@@ -246,7 +247,7 @@ class StdioTransport:
     ) -> None:
         answer = self._inbox.fail(message, error) if isinstance(message, types.JSONRPCRequest) else None
         if answer is not None:
-            await _deliver_all(deliver, [answer])
+            await deliver_all(deliver, [answer])
 
     async def _keep_stderr(self, server: ServerProcess) -> None:
         try:
@@ -280,7 +281,7 @@ class StdioTransport:
             self.failure = ConnectionLostError(
                 f"expected an answer, but the connection ended: {self.diagnosis()}"
             )
-        await _deliver_all(deliver, self._inbox.fail_awaited(self.failure))
+        await deliver_all(deliver, self._inbox.fail_awaited(self.failure))
         deliver.close()
 
     def _blank_secrets(self, text: str) -> str:
@@ -311,20 +312,3 @@ def stdio_transport(
     `LimitError`, `ConnectionLostError`). Leaving, also by cancellation, leaves no process behind.
     """
     return StdioTransport(command, env=env, cwd=cwd, limits=limits)
-
-
-def _encode(message: types.JSONRPCMessage) -> bytes | UsageError:
-    try:
-        return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-    except ValueError as error:  # a lone surrogate, or an object that JSON does not know
-        return UsageError(f"the request cannot be written as JSON in UTF-8: {error}; correct its arguments")
-
-
-async def _deliver_all(
-    deliver: MemoryObjectSendStream[Received], answers: Iterable[types.JSONRPCMessage]
-) -> None:
-    for answer in answers:
-        try:
-            await deliver.send(SessionMessage(answer))
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            return  # the session is gone

@@ -146,7 +146,11 @@ class Session:
         Raises `LimitError` past `Limits.listed_items` or `Limits.listing_pages`, and what `call_tool` does.
         """
         found = await self._list(ListToolsRequest, "tools", Tool)
-        found = (await self._supervisor.connection()).usable(found)
+        return await self.learn_tools(found)
+
+    async def learn_tools(self, tools: list[Tool]) -> list[Tool]:
+        """Know `tools` as the server's, as if `list_tools` had given them; gives those that can be called."""
+        found = (await self._supervisor.connection()).usable(tools)
         self._caller.listed(found)
         return found
 

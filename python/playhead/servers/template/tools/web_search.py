@@ -1,0 +1,175 @@
+"""`web_search`: over the pages shipped with the package, or through a real search engine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+import httpx2
+import mcp_types as types
+import trio
+
+from playhead.content.formats import uri_problem
+from playhead.errors import ConnectError, DeadlineError, LimitError, ProtocolError, RemoteError
+from playhead.limits import MIB
+from playhead.servers.template.pages import Pages
+from playhead.servers.template.tools.kit import Arguments, TemplateTool, answer
+
+MOST_RESULTS: Final = 20
+ANSWER_BYTES: Final = MIB
+"""Of the engine's answer; twenty results are some ten kilobytes."""
+ENGINE_SECONDS: Final = 20.0
+SNIPPET_CHARS: Final = 300
+
+DEFINITION: Final = types.Tool(
+    name="web_search",
+    title="Web search",
+    description="Searches the web for pages and gives their titles, addresses and first words, best first.",
+    input_schema={
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": {
+            "query": {
+                "type": "string",
+                "description": "The words to search for.",
+                "minLength": 1,
+                "maxLength": 300,
+                "examples": ["how sound is sampled"],
+            },
+            "max_results": {
+                "type": "integer",
+                "description": "How many results at most.",
+                "minimum": 1,
+                "maximum": MOST_RESULTS,
+                "default": 5,
+                "examples": [3],
+            },
+        },
+        "required": ["query"],
+        "additionalProperties": False,
+        "examples": [{"query": "how sound is sampled", "max_results": 3}],
+    },
+    output_schema={
+        "type": "object",
+        "properties": {
+            "query": {"type": "string"},
+            "results": {
+                "type": "array",
+                "maxItems": MOST_RESULTS,
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "title": {"type": "string"},
+                        "url": {"type": "string", "format": "uri"},
+                        "snippet": {"type": "string", "maxLength": SNIPPET_CHARS},
+                    },
+                    "required": ["title", "url", "snippet"],
+                    "additionalProperties": False,
+                },
+            },
+        },
+        "required": ["query", "results"],
+        "additionalProperties": False,
+    },
+    annotations=types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=True),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One result."""
+
+    title: str
+    url: str
+    snippet: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """A search engine that answers JSON as SearXNG does: `{"results": [{"title", "url", "content"}]}`."""
+
+    url: str
+    """With `{query}`, and perhaps `{max_results}`."""
+    client: httpx2.AsyncClient
+    """A guarded one: the engine's redirects must not lead into the private network."""
+
+    async def search(self, query: str, most: int) -> list[Found]:
+        """Raises `TransportError` or `RemoteError`; cancelling closes the request."""
+        url = self.url.replace("{query}", quote(query, safe="")).replace("{max_results}", str(most))
+        try:
+            with trio.fail_after(ENGINE_SECONDS):
+                body = await self._get(url)
+        except trio.TooSlowError:
+            raise DeadlineError(f"the search engine gave no answer within {ENGINE_SECONDS:g} s") from None
+        except httpx2.HTTPError as error:
+            raise ConnectError(f"the search engine cannot be reached: {error}") from error
+        return _read_results(body)[:most]
+
+    async def _get(self, url: str) -> bytes:
+        body = bytearray()
+        async with self.client.stream("GET", url, headers={"accept": "application/json"}) as response:
+            if response.status_code != 200:
+                raise RemoteError(f"the search engine answered HTTP {response.status_code}; try again later")
+            async for part in response.aiter_raw():
+                body += part
+                if len(body) > ANSWER_BYTES:
+                    raise LimitError(
+                        f"the search engine's answer is longer than {ANSWER_BYTES} bytes",
+                        limit="ANSWER_BYTES",
+                        allowed=ANSWER_BYTES,
+                        got=len(body),
+                    )
+        return bytes(body)
+
+
+def web_search(pages: Pages, engine: Engine | None) -> TemplateTool:
+    """The tool over an engine, or over the shipped pages where there is none."""
+
+    async def run(arguments: Arguments) -> types.CallToolResult:
+        query, most = arguments["query"], arguments["max_results"]
+        if engine is not None:
+            found = await engine.search(query, most)
+        else:
+            await trio.lowlevel.checkpoint()
+            found = [
+                Found(title=page.title, url=page.uri, snippet=page.text[:SNIPPET_CHARS])
+                for page, _ in pages.search(query, most)
+            ]
+        return _answer(query, found)
+
+    return TemplateTool(definition=DEFINITION, run=run)
+
+
+def _answer(query: str, found: list[Found]) -> types.CallToolResult:
+    lines = [
+        f"{number}. {each.title}\n   {each.url}\n   {each.snippet}" for number, each in enumerate(found, 1)
+    ]
+    return answer(
+        "\n".join(lines) or "Nothing was found.",
+        {
+            "query": query,
+            "results": [{"title": each.title, "url": each.url, "snippet": each.snippet} for each in found],
+        },
+    )
+
+
+def _read_results(body: bytes) -> list[Found]:
+    try:
+        value: Any = json.loads(body)
+        items = value["results"]
+        return [
+            Found(
+                title=str(item.get("title") or item["url"]),
+                url=str(item["url"]),
+                snippet=str(item.get("content") or "")[:SNIPPET_CHARS],
+            )
+            for item in items
+            if uri_problem(str(item["url"])) is None
+        ]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ProtocolError(
+            'expected {"results": [{"title", "url", "content"}]} of the search engine, '
+            f"but its answer has another form ({type(error).__name__})"
+        ) from error

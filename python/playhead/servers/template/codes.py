@@ -1,0 +1,96 @@
+"""Error codes by the revision of the protocol that a connection speaks: one table, and what triggers each.
+
+| what is wrong | 2024-11-05 | until 2025-11-25 | 2026-07-28 |
+|---|---|---|---|
+| `protocolVersion` is no revision at all (no date) | -32000 | -32000 | - |
+| a method of the protocol whose capability this server lacks | -32001 | -32601 | -32601 |
+| no such resource | -32002 | -32002 | -32602 |
+| no such tool | -32003 | -32602 | -32602 |
+| no such prompt | -32004 | -32602 | -32602 |
+| the `MCP-…` headers contradict the body (HTTP) | - | - | -32020 |
+| the client lacks a capability that the request needs | - | - | -32021 |
+| `protocolVersion` in `_meta` is none that is served | - | - | -32022 |
+
+The first column's codes are the template's own: that revision named none but -32002, and JSON-RPC leaves
+-32000 to -32099 to the server. A date that is no revision is negotiated, as each revision asks: the answer
+names another. At the handshake no revision is agreed yet, and so -32000 is the same for everybody.
+JSON-RPC's own codes (-32700, -32600, -32601, -32602, -32603) mean in every revision what they always do.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any, Final
+
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+
+FIRST_REVISION: Final = "2024-11-05"
+
+INVALID_MCP_VERSION: Final = -32000
+UNKNOWN_CAPABILITY: Final = -32001
+RESOURCE_NOT_FOUND: Final = -32002
+TOOL_NOT_FOUND: Final = -32003
+PROMPT_NOT_FOUND: Final = -32004
+
+OPTIONAL_METHODS: Final = {
+    "completion/complete": "completions",
+    "logging/setLevel": "logging",
+    "resources/subscribe": "resources.subscribe",
+    "resources/unsubscribe": "resources.subscribe",
+}
+"""Methods of the protocol that this server has not → the capability that would announce them."""
+
+_REVISION: Final = re.compile(r"\d{4}-\d{2}-\d{2}(-.+)?")
+"""`2025-11-25`, and drafts such as `2025-11-25-draft`."""
+
+
+def tool_not_found(revision: str, message: str) -> MCPError:
+    """There is no tool of this name."""
+    return MCPError(TOOL_NOT_FOUND if revision == FIRST_REVISION else INVALID_PARAMS, message)
+
+
+def prompt_not_found(revision: str, message: str) -> MCPError:
+    """There is no prompt of this name."""
+    return MCPError(PROMPT_NOT_FOUND if revision == FIRST_REVISION else INVALID_PARAMS, message)
+
+
+def resource_not_found(revision: str, uri: str, message: str) -> MCPError:
+    """There is no resource under this URI."""
+    code = INVALID_PARAMS if revision in MODERN_PROTOCOL_VERSIONS else RESOURCE_NOT_FOUND
+    return MCPError(code, message, {"uri": uri[:200]})
+
+
+async def first_revision(ctx: ServerRequestContext[dict[str, Any]], call_next: CallNext) -> HandlerResult:
+    """Middleware of the SDK's server: what the handlers never see, because the SDK answers it.
+
+    It also takes the notification `initialized` under that bare name, as early clients send it.
+    """
+    if ctx.method == "initialize":
+        _check_version(ctx)
+    if ctx.request_id is None and ctx.method == "initialized":
+        ctx = replace(ctx, method="notifications/initialized")
+    try:
+        return await call_next(ctx)
+    except MCPError as error:
+        capability = OPTIONAL_METHODS.get(ctx.method)
+        if capability is None or error.code != METHOD_NOT_FOUND or ctx.protocol_version != FIRST_REVISION:
+            raise
+        raise MCPError(
+            UNKNOWN_CAPABILITY,
+            f"this server has no capability {capability}, which {ctx.method} needs",
+            {"capability": capability},
+        ) from None
+
+
+def _check_version(ctx: ServerRequestContext[dict[str, Any]]) -> None:
+    asked = (ctx.params or {}).get("protocolVersion")
+    if isinstance(asked, str) and not _REVISION.fullmatch(asked):
+        raise MCPError(
+            INVALID_MCP_VERSION,
+            f"protocolVersion must be a revision such as {FIRST_REVISION}, but is {asked[:40]!r}",
+            {"supported": list(HANDSHAKE_PROTOCOL_VERSIONS), "requested": asked[:40]},
+        )

@@ -1,0 +1,109 @@
+"""The prompts: what a person picks from a menu, to be sent to the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
+
+from playhead.servers.template.pages import Page, Pages
+
+ARGUMENT_CHARS: Final = 500
+_Arguments = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplatePrompt:
+    """One prompt: what it says of itself, and the function from its arguments to messages."""
+
+    definition: types.Prompt
+    messages: Callable[[_Arguments], list[types.PromptMessage]]
+
+    def get(self, arguments: _Arguments) -> types.GetPromptResult:
+        """Raises `MCPError` (-32602) for arguments that are missing, unknown or too long."""
+        declared = {each.name: each for each in self.definition.arguments or []}
+        for name, each in declared.items():
+            if each.required and not arguments.get(name, "").strip():
+                raise MCPError(INVALID_PARAMS, f"the prompt {self.definition.name} needs {name}")
+        for name, value in arguments.items():
+            if name not in declared:
+                raise MCPError(
+                    INVALID_PARAMS, f"unknown argument {name[:40]!r}; there are {', '.join(declared)}"
+                )
+            if len(value) > ARGUMENT_CHARS:
+                raise MCPError(
+                    INVALID_PARAMS, f"{name} has {len(value)} characters; {ARGUMENT_CHARS} are allowed"
+                )
+        return types.GetPromptResult(
+            description=self.definition.description, messages=self.messages(arguments)
+        )
+
+
+def all_prompts(pages: Pages) -> dict[str, TemplatePrompt]:
+    """Every prompt by its name."""
+    prompts = (_research(), _explain_page(pages))
+    return {prompt.definition.name: prompt for prompt in prompts}
+
+
+def _research() -> TemplatePrompt:
+    def messages(arguments: _Arguments) -> list[types.PromptMessage]:
+        depth = arguments.get("depth", "").strip() or "a paragraph"
+        return [
+            _says(
+                f"Answer this question in {depth}: {arguments['question'].strip()}\n"
+                "Search with web_search, look relations up with knowledge_graph, and name your sources."
+            )
+        ]
+
+    return TemplatePrompt(
+        definition=types.Prompt(
+            name="research",
+            title="Research a question",
+            description="Asks for an answer that is looked up, with its sources.",
+            arguments=[
+                types.PromptArgument(name="question", description="What you want to know.", required=True),
+                types.PromptArgument(
+                    name="depth", description="How long; a paragraph by default.", required=False
+                ),
+            ],
+        ),
+        messages=messages,
+    )
+
+
+def _explain_page(pages: Pages) -> TemplatePrompt:
+    def messages(arguments: _Arguments) -> list[types.PromptMessage]:
+        slug = arguments["page"].strip()
+        page = pages.get(slug)
+        if page is None:
+            raise MCPError(INVALID_PARAMS, f"there is no page {slug[:80]!r}; resources/list names the pages")
+        return [_says("Explain this page to a curious child, in five sentences at most."), _shows(page)]
+
+    return TemplatePrompt(
+        definition=types.Prompt(
+            name="explain_page",
+            title="Explain a page",
+            description="Gives a page of this server to the model, and asks for a simple explanation.",
+            arguments=[
+                types.PromptArgument(
+                    name="page", description="Its slug, such as sampling or fourier.", required=True
+                )
+            ],
+        ),
+        messages=messages,
+    )
+
+
+def _says(text: str) -> types.PromptMessage:
+    return types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
+
+
+def _shows(page: Page) -> types.PromptMessage:
+    contents = types.TextResourceContents(uri=page.uri, mime_type="text/plain", text=page.text)
+    return types.PromptMessage(
+        role="user", content=types.EmbeddedResource(type="resource", resource=contents)
+    )

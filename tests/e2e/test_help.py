@@ -10,7 +10,7 @@ from tests.e2e.command import playhead
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 COMMANDS = ["", "demo", "tools", "call", "chat", "play", "read", "explain", "outputs", "serve", "serve audio"]
-COMMANDS += ["schema", "schema validate", "schema show"]
+COMMANDS += ["serve template", "schema", "schema validate", "schema show"]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command or "playhead")

@@ -41,6 +41,7 @@ app.command("read")(read.read)
 app.command("explain")(explain.explain)
 app.command("outputs")(outputs.outputs)
 serve_app.command("audio")(serve.audio)
+serve_app.command("template")(serve.template)
 schema_app.command("validate")(schema.validate)
 schema_app.command("show")(schema.show)
 

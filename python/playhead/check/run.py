@@ -24,6 +24,7 @@ from playhead.check.graph import (
 from playhead.check.options import CheckOptions
 from playhead.check.probes.connection import probe_connection, unreachable
 from playhead.check.probes.discovery import probe_discovery
+from playhead.check.probes.wire import judge_wire
 from playhead.check.results import Report, TestResult
 from playhead.client.groups import bare
 from playhead.config.servers import ServerConfig
@@ -89,10 +90,11 @@ class _Check:
 
     async def check_mcp_status(self, state: State) -> Update:
         """Connect, and judge how that went."""
+        started = trio.current_time()
         try:
             self._target = await self.nursery.start(self._hold)
         except ConnectError as error:
-            self._found(unreachable(error))
+            self._found(unreachable(error, (trio.current_time() - started) * 1000))
             return Update(
                 current_task="check_mcp_status",
                 mcp_status="unavailable",
@@ -100,7 +102,8 @@ class _Check:
                 messages=[f"could not connect: {error}"],
             )
         target = self._there()
-        await self._probe("connection", lambda: probe_connection(target, self._found))
+        latency_ms = (trio.current_time() - started) * 1000
+        await self._probe("connection", lambda: probe_connection(target, self._found, latency_ms=latency_ms))
         return Update(
             current_task="check_mcp_status",
             mcp_status="available",
@@ -139,7 +142,8 @@ class _Check:
         return Update(current_task="test_prompts", messages=["tested prompts"])
 
     async def generate_report(self, state: State) -> Update:
-        """Put together what was found."""
+        """Put together what was found, with what was noticed by the way."""
+        judge_wire(self._there(), self._found)
         return Update(
             current_task="generate_report",
             result=self.report(state),

@@ -1,0 +1,57 @@
+"""What came over the wire during the whole check that no single request shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from playhead.check.connecting import SessionTarget
+from playhead.check.probes.asking import SPECIFICATION
+from playhead.check.results import CheckKind, TestDraft, TestResult
+from playhead.config.servers import ServerConfig
+
+MESSAGES: Final = CheckKind(
+    name="wire.messages",
+    title="Nothing comes but valid JSON-RPC messages",
+    level="must",
+    source=f"{SPECIFICATION}/basic/transports#stdio",
+)
+REPEATED: Final = CheckKind(
+    name="wire.answered-once",
+    title="No request is answered twice",
+    level="must",
+    source="https://www.jsonrpc.org/specification#response_object",
+)
+UNASKED: Final = CheckKind(
+    name="wire.known-ids",
+    title="Every answer has the id of a request",
+    level="must",
+    source=f"{SPECIFICATION}/basic#responses",
+)
+KINDS: Final = (MESSAGES, REPEATED, UNASKED)
+
+
+def judge_wire(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
+    """Judge what was noticed up to now: to be called last."""
+    faults = target.session.wire_faults()
+    draft = TestDraft(subject="connection", title="what came beside the answers")
+    over_stdio = isinstance(target.server, ServerConfig) and target.server.command is not None
+    where = "lines on stdout" if over_stdio else "messages"
+    hint = "; logs belong to stderr" if over_stdio else ""
+    draft.require(
+        MESSAGES,
+        faults.not_messages == 0,
+        f"expected nothing but messages, came {faults.not_messages} {where} that are none, the first:"
+        f" {faults.first}{hint}",
+    )
+    draft.require(
+        REPEATED,
+        faults.repeated == 0,
+        f"expected one answer a request, came {faults.repeated} answers to requests that had been answered",
+    )
+    draft.require(
+        UNASKED,
+        faults.unasked == 0,
+        f"expected answers to requests, came {faults.unasked} with an id that no request had",
+    )
+    found(draft.done())

@@ -141,7 +141,7 @@ def test_the_library_of_the_demo_is_the_shipped_one() -> None:
         (["serve", "audio", "--library", "/nonexistent"], "/nonexistent"),
         (["tools", "x", "--config", "/nonexistent.json"], "/nonexistent.json"),
         (["tools", "unbalanced 'quote"], "quot"),
-        (["tools", "ws://127.0.0.1:1/mcp"], "version"),
+        (["tools", "ws://127.0.0.1:99999/mcp"], "port from 1 to 65535"),
         (["tools", "http://127.0.0.1:99999/mcp"], "port from 1 to 65535"),
         (["tools", "http://"], "expected a host"),
         (["frobnicate"], "frobnicate"),

@@ -19,8 +19,10 @@ from playhead.client.oauth import ShowUrl, build_oauth
 from playhead.client.transports.http import HttpOptions, http_transport
 from playhead.client.transports.http_answers import place_of
 from playhead.client.transports.stdio import stdio_transport
+from playhead.client.transports.websocket import websocket_transport
+from playhead.client.transports.websocket_options import WebSocketOptions
 from playhead.config.auth import ClientCredentials, OAuthLogin
-from playhead.config.servers import ServerConfig
+from playhead.config.servers import ServerConfig, is_websocket
 from playhead.errors import ConfigError
 from playhead.limits import Limits
 
@@ -58,8 +60,7 @@ class OverHttp:
 
     @property
     def server(self) -> str:
-        place = place_of(self.config.url or "")
-        return place if self.config.name in ("", place) else f"{self.config.name} ({place})"
+        return _name_and_place(self.config)
 
     @property
     def is_process(self) -> bool:
@@ -76,6 +77,54 @@ class OverHttp:
         return Opened(
             transport=http_transport(self.config.url, limits=self.limits, options=options, observer=link)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class OverWebSocket:
+    config: ServerConfig
+    limits: Limits
+    auth: httpx2.Auth | None
+    verify: ssl.SSLContext | bool
+
+    @property
+    def server(self) -> str:
+        return _name_and_place(self.config)
+
+    @property
+    def is_process(self) -> bool:
+        return False
+
+    @property
+    def authorize(self) -> None:
+        return None
+
+    def __call__(self, link: Link) -> Opened:
+        assert self.config.url is not None
+        # A server that answers in series keeps silent while a tool runs: no less time than a call has.
+        patience = max(self.limits.tool_seconds, self.config.timeout_seconds or 0.0)
+        options = WebSocketOptions(
+            headers=self.config.headers,
+            auth=self.auth,
+            verify=self.verify,
+            pong_seconds=max(patience, WebSocketOptions().pong_seconds),
+        )
+        transport = websocket_transport(self.config.url, limits=self.limits, options=options)
+
+        def diagnosis() -> str:
+            known = transport.diagnosis()
+            return f"; {known}" if known else ""
+
+        return Opened(
+            transport=transport,
+            last_received=lambda: transport.last_received,
+            diagnosis=diagnosis,
+            faults=transport.faults,
+        )
+
+
+def _name_and_place(config: ServerConfig) -> str:
+    place = place_of(config.url or "")
+    return place if config.name in ("", place) else f"{config.name} ({place})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +170,26 @@ def opener_for(
     show_url: ShowUrl | None = None,
     hears_questions: bool = False,
 ) -> Opener:
-    """Raises `ConfigError` for TLS files that can't be used."""
+    """Raises `ConfigError` for TLS files that can't be used, and for OAuth over a WebSocket."""
     if not isinstance(target, ServerConfig):
         return InProcess(target)
+    if target.url is not None and is_websocket(target.url):
+        return _over_websocket(target, limits=limits, auth=auth or target.auth)
     if target.url is not None:
         opener = _over_http(target, target.url, limits=limits, auth=auth or target.auth, show_url=show_url)
         return replace(opener, hears_questions=hears_questions)
     return OverStdio(target, limits)
+
+
+def _over_websocket(
+    config: ServerConfig, *, limits: Limits, auth: httpx2.Auth | OAuthLogin | ClientCredentials | None
+) -> OverWebSocket:
+    if isinstance(auth, OAuthLogin | ClientCredentials):
+        raise ConfigError(
+            f"server {config.name!r}: expected a bearer token or `headers` for a WebSocket, came OAuth, which"
+            " MCP has for HTTP only"
+        )
+    return OverWebSocket(config, limits, auth, _tls(config))
 
 
 def _over_http(

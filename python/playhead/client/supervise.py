@@ -22,6 +22,7 @@ from playhead.errors import (
     ConnectError,
     ConnectionLostError,
     PlayheadError,
+    WebSocketClosedError,
 )
 from playhead.limits import Limits
 
@@ -67,9 +68,9 @@ class Supervisor:
     async def connect(self) -> Connection:
         """Make the first connection. Raises `ConnectError`.
 
-        A server process that ends while being asked `server/discover` is started once more, in the old
-        way: some old servers exit on a method they don't know. Where a person has to allow the access, that
-        is waited for here, outside the handshake's time, and only here.
+        A server that ends while being asked `server/discover` is connected to once more, in the old way:
+        some old servers exit on a method they don't know, or close the WebSocket. Where a person has to
+        allow the access, that is waited for here, outside the handshake's time, and only here.
         """
         try:
             self._current = await self._open()
@@ -78,8 +79,8 @@ class Supervisor:
                 await self._authorize(self._opener.authorize)
                 self._current = await self._open()
                 return self._current
-            ended_on_probe = isinstance(error.__cause__, ConnectionLostError)
-            if self._mode != "auto" or not self._opener.is_process or not ended_on_probe:
+            lost = ConnectionLostError if self._opener.is_process else WebSocketClosedError
+            if self._mode != "auto" or not isinstance(error.__cause__, lost):
                 raise
             self._mode = "legacy"
             self._current = await self._open()

@@ -26,6 +26,12 @@ from playhead.errors import ConfigError
 Restart = Literal["never", "once", "always"]
 DEFAULT_FILE: Final = "mcp.json"
 URL: Final = re.compile(r"^(https?|wss?)://", re.IGNORECASE)
+_TRANSPORTS: Final = {
+    "stdio": ("stdio",),
+    "http": ("http", "streamable-http", "streamableHttp"),
+    "websocket": ("websocket", "ws"),
+}
+"""The names of each transport in a file, ours first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -39,7 +45,7 @@ class ServerConfig:
     """Added to the inherited minimum; wins over it."""
     cwd: str | None = None
     url: str | None = None
-    """The endpoint, for a server over Streamable HTTP."""
+    """The endpoint, for a server over Streamable HTTP (`http`, `https`) or WebSocket (`ws`, `wss`)."""
     headers: Mapping[str, str] = field(default_factory=dict)
     auth: httpx2.Auth | AuthSettings | None = None
     timeout_seconds: float | None = None
@@ -138,20 +144,21 @@ def resolve_target(
 
 
 def from_url(url: str) -> ServerConfig:
-    """A server at `url`. Raises `ConfigError` for a URL that can't be one, and for `ws:` and `wss:`."""
-    if url.lower().startswith(("ws:", "wss:")):
-        raise ConfigError(
-            f"{_place(url)}: WebSocket is not in this version; use the server's http(s) endpoint"
-        )
+    """A server at `url`. Raises `ConfigError` for a URL that can't be one."""
     try:
         place = httpx2.URL(url)
     except httpx2.InvalidURL as error:
         raise ConfigError(f"{_shown(url)!r} is not a URL{'' if '@' in url else f' ({error})'}") from None
     if not place.host:
-        raise ConfigError(f"{_shown(url)!r}: expected a host after http://, came none")
+        raise ConfigError(f"{_shown(url)!r}: expected a host after {place.scheme}://, came none")
     if place.port is not None and not 0 < place.port < 65536:
         raise ConfigError(f"{_place(url)}: expected a port from 1 to 65535, came {place.port}")
     return ServerConfig(name=_place(url), url=url)
+
+
+def is_websocket(url: str) -> bool:
+    """Whether `url` is spoken to over WebSocket, not Streamable HTTP."""
+    return url.lower().startswith(("ws:", "wss:"))
 
 
 def from_command(command: Sequence[str]) -> ServerConfig:
@@ -177,12 +184,13 @@ def _server(name: str, entry: Fields, *, tokens: Path) -> ServerConfig:
     if command is None and url is None:
         keys = ", ".join(entry.names()) or "no key at all"
         raise ConfigError(f"{entry.where}: expected `command` or `url`, came neither, but {keys}")
+    transport = "stdio" if url is None else "websocket" if is_websocket(url) else "http"
     kind = entry.text("transport") or entry.text("type")
-    if kind is not None and kind not in (
-        ("stdio",) if url is None else ("http", "streamable-http", "streamableHttp")
-    ):
+    if kind is not None and kind not in _TRANSPORTS[transport]:
+        given = "`command`" if url is None else f"a `url` that begins with {url.partition(':')[0]}:"
         raise ConfigError(
-            f"{entry.where}.transport: {kind!r} does not go with `{'url' if url else 'command'}`"
+            f"{entry.where}.transport: {kind!r} does not go with {given}; leave it out, or give"
+            f" {_TRANSPORTS[transport][0]!r}"
         )
     if url is not None:
         try:
@@ -193,6 +201,11 @@ def _server(name: str, entry: Fields, *, tokens: Path) -> ServerConfig:
     auth = read_auth(entry.table("auth"), folder=tokens)
     if auth is not None and url is None:
         raise ConfigError(f"{entry.where}.auth: goes with `url`; give a command its secrets under `env`")
+    if isinstance(auth, AuthSettings) and transport == "websocket":
+        raise ConfigError(
+            f"{entry.where}.auth.type: expected 'bearer' for a WebSocket, came OAuth, which MCP has for HTTP"
+            " only"
+        )
     if isinstance(auth, str):
         headers, auth = {**headers, "Authorization": f"Bearer {auth}"}, None
     for header, value in headers.items():

@@ -37,6 +37,7 @@ from playhead.client.transports.websocket_opening import open_stream, upgrade
 from playhead.client.transports.websocket_options import WebSocketOptions, WebSocketStatistics
 from playhead.client.transports.websocket_pulse import Pulse
 from playhead.client.transports.websocket_wire import ABNORMAL, GOODBYE, TOO_BIG, Wire
+from playhead.client.wire import WireFaults
 from playhead.errors import (
     ClosedError,
     ConnectError,
@@ -124,6 +125,11 @@ class WebSocketTransport:
             subprotocol=self._subprotocol,
             received=self._inbox.statistics(),
         )
+
+    def faults(self) -> WireFaults:
+        """What came beside the protocol."""
+        binary = "a binary message" if self._binary_messages else None
+        return self._inbox.faults() + WireFaults(not_messages=self._binary_messages, first=binary)
 
     async def __aenter__(self) -> tuple[MemoryObjectReceiveStream[Received], Outbox]:
         """Connect.

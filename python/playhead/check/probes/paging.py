@@ -27,16 +27,18 @@ class ListingKinds:
 
     answered: CheckKind
     shape: CheckKind
-    unique: CheckKind
+    unique: CheckKind | None
     ends: CheckKind
     cursor: CheckKind
 
     def all(self) -> tuple[CheckKind, ...]:
-        return (self.answered, self.shape, self.unique, self.ends, self.cursor)
+        kinds = (self.answered, self.shape, self.unique, self.ends, self.cursor)
+        return tuple(kind for kind in kinds if kind is not None)
 
 
-def listing_kinds(subject: str, *, what: str, identity: str, source: str) -> ListingKinds:
-    """The checks of a listing, named `subject.…`; `what` are its items, told apart by `identity`."""
+def listing_kinds(subject: str, *, what: str, identity: str | None, source: str) -> ListingKinds:
+    """The checks of a listing, named `subject.…`; `what` are its items, told apart by `identity` (None: the
+    specification names nothing)."""
     return ListingKinds(
         answered=CheckKind(
             name=f"{subject}.answered",
@@ -55,7 +57,9 @@ def listing_kinds(subject: str, *, what: str, identity: str, source: str) -> Lis
             title=f"No two {what} have the same {identity}",
             level="must",
             source=source,
-        ),
+        )
+        if identity is not None
+        else None,
         ends=CheckKind(
             name=f"{subject}.ends",
             title="Each page has another cursor (a string), and the last one has none",
@@ -213,10 +217,10 @@ class _Reading:
         ended = any(check.kind is kinds.ends for check in draft.checks)
         if not ended:
             draft.passed(kinds.ends)
-            names = ", ".join(repr(name)[:100] for name in self._twice[:5])
-            draft.require(
-                kinds.unique, not self._twice, f"expected each {self._identity} once; twice: {names}"
-            )
+            if kinds.unique is not None:
+                names = ", ".join(repr(name)[:100] for name in self._twice[:5])
+                why = f"expected each {self._identity} once; came twice: {names}"
+                draft.require(kinds.unique, not self._twice, why)
 
 
 async def _probe_cursor(

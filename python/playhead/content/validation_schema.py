@@ -84,14 +84,57 @@ def _check_size(schema: object) -> None:
 
 
 def _errors(value: object, schema: dict[str, Any] | bool, budget: Budget) -> Iterator[ValidationError]:
-    dialect: Any = Draft202012Validator
+    checker = bounded(_dialect(schema), budget, schema)
+    _check_schema(schema, checker)
+    yield from checker(schema, registry=REGISTRY, format_checker=_formats()).iter_errors(value)
+
+
+def _dialect(schema: dict[str, Any] | bool) -> Any:
     if isinstance(schema, dict) and isinstance(schema.get("$schema"), str):
         # An unknown dialect is read as the one that MCP names for a schema that says nothing.
-        dialect = validator_for(schema, default=Draft202012Validator)
-    checker = bounded(dialect, budget, schema)
-    for error in checker(dialect.META_SCHEMA, registry=REGISTRY).iter_errors(schema):
+        return validator_for(schema, default=Draft202012Validator)
+    return Draft202012Validator
+
+
+def _check_schema(schema: dict[str, Any] | bool, checker: Any) -> None:
+    for error in checker(checker.META_SCHEMA, registry=REGISTRY).iter_errors(schema):
         raise _SchemaError(_joined(_WHERE, error.absolute_path), f"{_came(error)} ({_expected(error)})")
-    yield from checker(schema, registry=REGISTRY, format_checker=_formats()).iter_errors(value)
+
+
+class SchemaReader:
+    """One schema held against many values, which share the bounds that `check_output` has for one. A hostile
+    schema may take seconds: to be used in a thread."""
+
+    def __init__(self, schema: object, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._schema = schema
+        self._budget = Budget(clock)
+        notes = Notes()
+        check_output(notes, "$", {}, schema, clock=clock)
+        wrong = [finding for finding in notes.all() if finding.path.startswith(_WHERE)]
+        self.problem = str(wrong[0]) if wrong else None
+        """Why it can't be used: it is no JSON Schema, too large, leads out of itself. None where it can."""
+
+    def allows(self, value: object) -> bool | None:
+        """Whether `value` conforms. None where a bound is reached, and ever after; and where the schema can't
+        be used."""
+        schema = self._schema
+        if self.problem is not None or not isinstance(schema, dict | bool):
+            return None
+        checker = bounded(_dialect(schema), self._budget, schema)
+        try:
+            errors = checker(schema, registry=REGISTRY, format_checker=_formats()).iter_errors(value)
+            return next(errors, None) is None
+        except (
+            BoundError,
+            Unresolvable,
+            RecursionError,
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ):
+            return None  # as in `check_output`, which has a word for each
 
 
 _BUILT_IN: Final = ("date", "email", "ipv4", "ipv6", "uuid")

@@ -174,7 +174,7 @@ class Link:
             return item
         ticket = self._tickets.get(coerce_request_id(message.id))
         if ticket is None:
-            self._past.unclaimed(str(message.id))
+            self._past.unclaimed(str(message.id), is_result=isinstance(message, JSONRPCResponse))
             return item
         if ticket.answered:
             self._past.repeated += 1

@@ -25,6 +25,8 @@ class WireFaults:
     """Answers with an id that no request ever had."""
     late: int = 0
     """Answers to requests that were given up. Not a fault: they may have crossed the cancellation."""
+    late_results: int = 0
+    """Those of them that were no errors."""
     first: str | None = None
     """How the first line that is no message began, and why it is none. The server's text, not escaped."""
 
@@ -34,6 +36,7 @@ class WireFaults:
             repeated=self.repeated + other.repeated,
             unasked=self.unasked + other.unasked,
             late=self.late + other.late,
+            late_results=self.late_results + other.late_results,
             first=self.first if self.first is not None else other.first,
         )
 
@@ -50,6 +53,7 @@ class PastRequests:
         self.repeated = 0
         self.unasked = 0
         self.late = 0
+        self.late_results = 0
 
     def sent(self, key: str) -> None:
         """A request went out."""
@@ -62,20 +66,22 @@ class PastRequests:
         if len(self._answered) > _REMEMBERED:
             del self._answered[next(iter(self._answered))]
 
-    def unclaimed(self, key: str | None) -> None:
+    def unclaimed(self, key: str | None, *, is_result: bool) -> None:
         """An answer came that nobody awaits; `key` is None for one whose id can't be told."""
         if key is None:
             return
-        if key in self._answered:
-            self.repeated += self._answered[key]
-            self.late += not self._answered[key]
-        elif key.isdecimal() and int(key) <= self._highest:
+        if self._answered.get(key):
+            self.repeated += 1
+        elif key in self._answered or (key.isdecimal() and int(key) <= self._highest):
             self.late += 1
+            self.late_results += is_result
         else:
             self.unasked += 1
 
     def faults(self) -> WireFaults:
-        return WireFaults(repeated=self.repeated, unasked=self.unasked, late=self.late)
+        return WireFaults(
+            repeated=self.repeated, unasked=self.unasked, late=self.late, late_results=self.late_results
+        )
 
 
 class WireLog:

@@ -179,7 +179,7 @@ class Inbox:
                     if event.overlong:
                         answer = self._fail_overlong(key)
                     if answer is None:
-                        self._drop(key)
+                        self._drop(key, is_result=messages.is_result(event.head))
                     return answer
                 self._ignore(
                     event.head, f"{event.length_bytes} bytes that are no message, or too many for one"
@@ -197,7 +197,7 @@ class Inbox:
             return None
         key = messages.answered_id(line, line[-frames.TAIL_BYTES :])
         if key is not None and key not in self._awaited:
-            self._drop(key)
+            self._drop(key, is_result=messages.is_result(line))
             return None
         try:
             message = messages.parse_message(line, self._limits)
@@ -215,14 +215,14 @@ class Inbox:
 
     def _on_answer(self, answer: types.JSONRPCResponse | types.JSONRPCError) -> types.JSONRPCMessage | None:
         if answer.id is None:
-            self._drop(None)
+            self._drop(None, is_result=False)
             if self._leniency is not None and isinstance(answer, types.JSONRPCError):
                 self._leniency.nameless(answer.error, self._awaited)
             return None
         key = messages.key_of(answer.id)
         request = self._awaited.pop(key, None)
         if request is None:
-            self._drop(key)
+            self._drop(key, is_result=isinstance(answer, types.JSONRPCResponse))
             return None
         self.is_active = True
         judged = answer if self._leniency is None else self._leniency.answered(request, answer)
@@ -249,9 +249,9 @@ class Inbox:
                 self._leniency.left(key)
         return request
 
-    def _drop(self, key: str | None) -> None:
+    def _drop(self, key: str | None, *, is_result: bool) -> None:
         self._unclaimed += 1
-        self._past.unclaimed(key)
+        self._past.unclaimed(key, is_result=is_result)
 
     # --- what is wrong -------------------------------------------------------------------------------
 

@@ -41,6 +41,7 @@ _ANSWER_FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb'\s*,\s*)?"(?:result|e
 _ID_LAST = re.compile(rb"(?<!\\)" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*\Z")
 """`…},"jsonrpc":"2.0","id":7}`, as the TypeScript SDK writes. In valid JSON this can only be the outer id."""
 
+_OUTCOME = re.compile(rb'"(result|error)"\s*:')
 _ANY_ID = re.compile(rb"(?<!\\)" + _ID)
 _STRING = re.compile(rb'"[^"]*"')
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{},"'))
@@ -191,6 +192,12 @@ def answered_key(message: types.JSONRPCMessage) -> str | None:
 def is_answer(head: bytes | bytearray) -> bool:
     """Whether a message that begins like this answers a request (and does not make one)."""
     return _ID_FIRST.match(head) is not None or _ANSWER_FIRST.match(head) is not None
+
+
+def is_result(data: bytes | bytearray) -> bool:
+    """Whether an answer that begins like this is a result and no error, as far as its first key tells."""
+    first = _OUTCOME.search(data, 0, _LOOK_BYTES)
+    return first is not None and first[1] == b"result"
 
 
 def broken_answer_id(data: bytes | bytearray) -> str | None:

@@ -9,7 +9,20 @@ import pytest
 from tests.e2e.command import playhead
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-COMMANDS = ["", "demo", "tools", "call", "chat", "play", "read", "explain", "outputs", "serve", "serve audio"]
+COMMANDS = [
+    "",
+    "demo",
+    "tools",
+    "call",
+    "chat",
+    "play",
+    "read",
+    "explain",
+    "check",
+    "outputs",
+    "serve",
+    "serve audio",
+]
 COMMANDS += ["serve template", "schema", "schema validate", "schema show"]
 
 

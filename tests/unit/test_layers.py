@@ -16,7 +16,8 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"stream", "config"}),
     frozenset({"playback", "client"}),
     frozenset({"agent", "servers"}),
-    frozenset({"cli", "check"}),
+    frozenset({"check"}),
+    frozenset({"cli"}),
 )
 """Lowest first. A module may import from lower layers, and from its own package."""
 

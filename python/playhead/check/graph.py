@@ -5,6 +5,7 @@ The graph comes in two stages, since a server's tools are known only once it was
 
     discovery:  check_mcp_status ─→ discover_tools ─→ END        (END at once where nobody answers)
     testing:    test_<tool> ─→ … ─→ test_resources ─→ test_prompts ─→ generate_report ─→ END
+                (quick: generate_report ─→ END)
 
 Any runner that honours `Graph` gives the same report: `run_graph` here, `check.langgraph` under LangGraph.
 """
@@ -110,6 +111,15 @@ def discovery_graph(steps: Steps) -> Graph:
             "check_mcp_status": Choice(choose=reached, targets=("discover_tools", END)),
             "discover_tools": END,
         },
+    )
+
+
+def reporting_graph(steps: Steps) -> Graph:
+    """What follows in a quick check: nothing is called."""
+    return Graph(
+        nodes={"generate_report": steps.generate_report},
+        first="generate_report",
+        edges={"generate_report": END},
     )
 
 

@@ -12,18 +12,22 @@ from mcp.server.mcpserver import MCPServer
 
 from playhead.check.connecting import Checkable, SessionTarget, open_target, resolve, words_for
 from playhead.check.graph import (
+    Graph,
     Node,
     Runner,
     State,
     Update,
     discovery_graph,
     first_state,
+    reporting_graph,
     run_graph,
     testing_graph,
 )
 from playhead.check.options import CheckOptions
 from playhead.check.probes.connection import probe_connection, unreachable
 from playhead.check.probes.discovery import probe_discovery
+from playhead.check.probes.prompts import probe_prompts
+from playhead.check.probes.resources import probe_resources
 from playhead.check.probes.wire import judge_wire
 from playhead.check.results import Report, TestResult
 from playhead.client.groups import bare
@@ -56,7 +60,7 @@ async def check_server(
             try:
                 state = await runner(discovery_graph(check), first_state())
                 if state["mcp_status"] == "available":
-                    state = await runner(testing_graph(check, check.to_call()), state)
+                    state = await runner(check.testing(), state)
             finally:
                 check.leave()
     return state["result"] or check.report(state)
@@ -135,10 +139,12 @@ class _Check:
 
     async def test_resources(self, state: State) -> Update:
         """List and read."""
+        await self._probe("resources", lambda: probe_resources(self._there(), self._found))
         return Update(current_task="test_resources", messages=["tested resources"])
 
     async def test_prompts(self, state: State) -> Update:
         """List and get."""
+        await self._probe("prompts", lambda: probe_prompts(self._there(), self._found))
         return Update(current_task="test_prompts", messages=["tested prompts"])
 
     async def generate_report(self, state: State) -> Update:
@@ -152,11 +158,21 @@ class _Check:
 
     # --- what they need ----------------------------------------------------------------------------
 
-    def to_call(self) -> tuple[str, ...]:
-        """The tools to be tested."""
+    def testing(self) -> Graph:
+        """The graph of what is left to do, now that the tools are known."""
         if self._options.depth == "quick":
-            return ()
-        return tuple(tool.name for tool in self._there().tools)
+            return reporting_graph(self)
+        tools = self._there().tools
+        return testing_graph(self, [tool.name for tool in tools if self._may_call(tool.name)])
+
+    def _may_call(self, name: str) -> bool:
+        """Whether the servers file lets anybody call it; says so where not."""
+        allowed = self._server.allowed_tools if isinstance(self._server, ServerConfig) else None
+        if allowed is None or name in allowed:
+            return True
+        why = "the servers file does not allow it (playhead.allowed_tools)"
+        self._found(TestResult(subject=f"tool {name}", title="all", tool=name, status="skipped", error=why))
+        return False
 
     def leave(self) -> None:
         """Let go of the connection. Idempotent."""

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from playhead import _core
-from playhead.cli import call, chat, demo, explain, outputs, play, read, schema, serve, tools
+from playhead.cli import call, chat, check, demo, explain, outputs, play, read, schema, serve, tools
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, fail, stdout_left
 from playhead.cli.terminal import Terminal
 from playhead.errors import PlayheadError
@@ -39,6 +39,7 @@ app.command("chat")(chat.chat)
 app.command("play")(play.play)
 app.command("read")(read.read)
 app.command("explain")(explain.explain)
+app.command("check")(check.check)
 app.command("outputs")(outputs.outputs)
 serve_app.command("audio")(serve.audio)
 serve_app.command("template")(serve.template)

@@ -110,6 +110,13 @@ class Fields:
             raise ConfigError(f"{self._at(name)}: expected a whole number above 0, came {value!r}")
         return value
 
+    def integer(self, name: str) -> int | None:
+        """A whole number of either sign."""
+        value = self._raw.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise ConfigError(f"{self._at(name)}: expected a whole number, came {value!r}")
+        return value
+
     def flag(self, name: str) -> bool | None:
         value = self._raw.get(name)
         if value is not None and not isinstance(value, bool):

@@ -18,6 +18,8 @@ from playhead.stream.ranges import RangeStrategy, ResourceRequest, choose_strate
 MOST_BYTES: Final = 4 * MIB
 """Compared from the beginning of a resource; its end is looked at apart."""
 DONE: Final = b"[DONE]"
+TELLING_BYTES: Final = 64
+"""So many bytes are somewhere by chance only where a resource repeats itself."""
 _PAGE_BYTES: Final = 100 * 1024
 _MOST_PAGES: Final = 64
 """Of the reading in series: a server that caps its pages at 1 KiB is not asked 4,000 times."""
@@ -113,3 +115,13 @@ def _params(request: ResourceRequest) -> dict[str, Any]:
     if request.meta is not None:
         params["_meta"] = request.meta
     return params
+
+
+def place_of(data: bytes, whole: bytes) -> int | None:
+    """Where in `whole` the bytes are from; None for bytes of nowhere, or so few that they are everywhere."""
+    if len(data) < TELLING_BYTES:
+        return None
+    if (place := whole.find(data)) >= 0:
+        return place
+    place = whole.find(data[:TELLING_BYTES])  # they may go on past what is known of the whole
+    return place if place >= 0 and data.startswith(whole[place : place + len(data)]) else None

@@ -16,7 +16,7 @@ import trio
 from playhead.check.probes import range_kinds as kinds
 from playhead.check.probes.audio import judge_sound, sounds_like
 from playhead.check.probes.contents import probe_read
-from playhead.check.probes.pages import MOST_BYTES, Page, Pages, meta_key_of, offered_strategy
+from playhead.check.probes.pages import MOST_BYTES, Page, Pages, meta_key_of, offered_strategy, place_of
 from playhead.check.results import TestDraft, TestResult
 from playhead.check.target import Target
 from playhead.client.media import ResourceMedia
@@ -33,8 +33,6 @@ SLOW_SECONDS: Final = 0.1
 """A read that takes less says nothing about whether others had to wait for it."""
 AT_ONCE: Final = 4
 FOLLOW_UPS: Final = 32
-TELLING_BYTES: Final = 64
-"""So many bytes are somewhere by chance only where a resource repeats itself."""
 
 
 async def probe_link(
@@ -223,7 +221,7 @@ class _Reads:
         elif len(data) > page.end - page.start:
             kind = kinds.HONOURED if data == whole else kinds.LENGTH
             draft.failed(kind, f"expected at most {page.end - page.start} bytes, came {len(data)}")
-        elif (elsewhere := _place_of(data, whole)) is not None and elsewhere != page.start:
+        elif (elsewhere := place_of(data, whole)) is not None and elsewhere != page.start:
             draft.failed(kinds.REPEATED, f"expected {asked}, came those from {elsewhere} on")
         else:
             at = next(
@@ -391,11 +389,3 @@ class _Reads:
     def _answered(self, draft: TestDraft, page: Page) -> bool:
         why = f"expected an answer to a read of [{page.start}, {page.end}); {page.failure}"
         return draft.require(kinds.ANSWERED, page.failure is None, why)
-
-
-def _place_of(data: bytes, whole: bytes) -> int | None:
-    """Where in `whole` the bytes are from; None for bytes of nowhere, or so few that they are everywhere."""
-    if len(data) < TELLING_BYTES:
-        return None
-    place = whole.find(data[:TELLING_BYTES])
-    return place if place >= 0 and data.startswith(whole[place : place + len(data)]) else None

@@ -24,6 +24,7 @@ from playhead.servers.audio.options import DEFAULT_META_KEY, AudioServerOptions
 from playhead.servers.audio.resource import MOST_BYTES, TEMPLATE, URI
 from playhead.servers.audio.serve import open_audio_server, serve
 from tests.servers.raw_origin import RawOrigin, answer, bounds, ignores_ranges, raw_origin, says_nothing
+from tests.servers.raw_websocket import as_transport
 
 MUSIC = Path(__file__).parents[2] / "python/playhead/servers/audio/music"
 SONG = MUSIC / "first-light.mp3"
@@ -397,9 +398,14 @@ async def test_a_cancelled_http_server_ends_though_a_read_hangs() -> None:
             await origin.closed.wait()
 
 
-async def test_ws_is_not_in_this_version() -> None:
-    with pytest.raises(UsageError, match="not in this version"):
-        await serve(AudioServerOptions(transport="ws"))
+async def test_over_websocket_it_plays_the_same_music() -> None:
+    async with trio.open_nursery() as nursery:
+        options = AudioServerOptions(transport="ws", port=0, mixer="memory")
+        url = await nursery.start(serve, options)
+        assert (url[:15], url[-4:]) == ("ws://127.0.0.1:", "/mcp")
+        async with Client(as_transport(int(url[15:-4]))) as connected:
+            assert await song_url(connected)
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_taken_port_is_a_usage_error_that_names_the_remedy() -> None:

@@ -10,6 +10,7 @@ import trio
 import typer
 
 from playhead.cli.runner import EXIT_DONE, Report, run_command
+from playhead.cli.serving import TlsCertificate, TlsKey, TokenEnv, WebOrigins, token_of
 from playhead.cli.terminal import Terminal
 from playhead.errors import UsageError
 from playhead.servers.audio.options import AudioServerOptions, MixerKind, Transport
@@ -19,8 +20,8 @@ from playhead.servers.template.options import Transport as TemplateTransport
 
 def audio(
     transport: Annotated[Transport, typer.Option(help="How clients connect.")] = "stdio",
-    host: Annotated[str, typer.Option(help="Where HTTP listens.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="HTTP's port; 0 takes a free one.", min=0, max=65535)] = 3001,
+    host: Annotated[str, typer.Option(help="Where HTTP and WebSocket listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Their port; 0 takes a free one.", min=0, max=65535)] = 3001,
     library: Annotated[Path | None, typer.Option(metavar="DIR", help="A folder of music.")] = None,
     allow_origin: Annotated[
         list[str] | None,
@@ -29,6 +30,10 @@ def audio(
     mixer: Annotated[
         MixerKind, typer.Option(help="Set the system's volume, or only keep the number.")
     ] = "system",
+    web_origin: WebOrigins = None,
+    token_env: TokenEnv = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
 ) -> None:
     """Serve music over MCP: musicPlayer, set_volume, and ranged reads of what they link to."""
     options = AudioServerOptions(
@@ -38,6 +43,10 @@ def audio(
         library=library,
         allow_origins=tuple(allow_origin or ()),
         mixer=mixer,
+        web_origins=tuple(web_origin or ()),
+        token=token_of(token_env),
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
     )
 
     async def command(_terminal: Terminal, _report: Report) -> int:

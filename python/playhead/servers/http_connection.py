@@ -2,22 +2,29 @@
 
 hypercorn bounds the size of a request's head and the silence between two requests. It does not bound how long
 a head or a body may drip in, nor how long a client may leave its answer unread (its `send_all` is shielded,
-so that not even cancelling the server would end it), nor how many connections there are; a client that has
-gone costs its task until the keep-alive time is over; and HTTP/2 without TLS, which it offers to whoever
-asks, has none of its timers. All of that is bounded here, below hypercorn, except the body: `http_body.py`.
+so that not even cancelling the server would end it), nor how many connections there are; and a client that
+has gone costs its task until the keep-alive time is over. All of that is bounded here, below hypercorn; but
+for a request's body (`http_body.py`) and the size of a WebSocket's messages (`websocket_frames.py`).
 """
 
 from __future__ import annotations
 
 import math
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
 import trio
+from hypercorn.config import Config
 from hypercorn.events import Event, Updated
-from hypercorn.protocol.h2 import H2Protocol
+from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
+from hypercorn.utils import parse_socket_addr
+
+from playhead.servers.http_protocol import Http1
 
 SEND_BYTES: Final = 65_536
 """The piece of an answer that `HttpOptions.send_seconds` is for."""
@@ -54,8 +61,14 @@ class BoundedStream(trio.abc.HalfCloseableStream):
         self._options = options
         self._lifetime = lifetime
         self._head_deadline = trio.current_time() + options.head_seconds
+        self._silence_seconds = math.inf
+        self._send_seconds = options.send_seconds
         self.busy = False
-        """Whether a request's head was read and its answer is not yet written: then no head is waited for."""
+        """Whether a request's head was read and its answer is not yet written: then no head is waited for. A
+        WebSocket stays so to its end."""
+        self.message_deadline = math.inf
+        """When a WebSocket's message that has begun must be whole."""
+        self.closing_seconds = options.closing_seconds
 
     @property
     def socket(self) -> trio.socket.SocketType:
@@ -67,25 +80,37 @@ class BoundedStream(trio.abc.HalfCloseableStream):
         self.busy = False
         self._head_deadline = math.inf
 
+    def talk(self, *, silence_seconds: float, send_seconds: float) -> None:
+        """The request has become a WebSocket: it may last, but not in silence."""
+        self._silence_seconds = silence_seconds
+        self._send_seconds = send_seconds
+
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """What has come; b"" at the end.
 
         Raises:
-            trio.BrokenResourceError: the connection broke, or a head was not whole in time.
+            trio.BrokenResourceError: the connection broke, a head or a WebSocket's message was not whole in
+                time, or a WebSocket was silent for too long.
             trio.ClosedResourceError: it was closed here.
         """
         data = b""
         try:
-            with trio.CancelScope(deadline=math.inf if self.busy else self._head_deadline) as waiting:
+            with trio.CancelScope(deadline=self._receive_deadline()) as waiting:
                 data = bytes(await self._stream.receive_some(max_bytes))
             if waiting.cancelled_caught:
-                raise trio.BrokenResourceError("the head of the request took too long")
+                raise trio.BrokenResourceError("the client took too long")
         finally:
             if not data:
                 self._end_soon()
         if not self.busy:
             self._head_deadline = min(self._head_deadline, trio.current_time() + self._options.head_seconds)
         return data
+
+    def _receive_deadline(self) -> float:
+        if not self.busy:
+            return self._head_deadline
+        # From now, not from the last byte: while the server itself does not read, nobody is silent.
+        return min(self.message_deadline, trio.current_time() + self._silence_seconds)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Sends in pieces, each with its deadline.
@@ -98,7 +123,7 @@ class BoundedStream(trio.abc.HalfCloseableStream):
         try:
             with memoryview(data) as view:
                 for start in range(0, len(view), SEND_BYTES):
-                    with trio.fail_after(self._options.send_seconds):
+                    with trio.fail_after(self._send_seconds):
                         await self._stream.send_all(view[start : start + SEND_BYTES])
             sent = True
         except trio.TooSlowError:
@@ -132,20 +157,59 @@ class BoundedStream(trio.abc.HalfCloseableStream):
 
 
 class BoundedConnection(TCPServer):
-    """hypercorn's connection over a `BoundedStream`, without HTTP/2."""
+    """hypercorn's connection over a `BoundedStream`, with TLS or without."""
 
-    stream: BoundedStream  # type: ignore[assignment]  # hypercorn names SSLStream and takes either
+    protocol: Http1  # type: ignore[assignment]  # hypercorn wraps its own, to change to HTTP/2 half-way
+
+    def __init__(
+        self,
+        app: AppWrapper,
+        config: Config,
+        context: WorkerContext,
+        state: LifespanState,
+        tls: ssl.SSLContext | None,
+        wire: BoundedStream,
+    ) -> None:
+        stream = wire if tls is None else trio.SSLStream(wire, tls, server_side=True, https_compatible=True)
+        super().__init__(app, config, context, state, stream)  # type: ignore[arg-type]  # it takes either
+        self._wire = wire
+        self._tls = tls is not None
+
+    async def run(self) -> None:
+        """Serves the connection to its end; the steps of hypercorn's own `run`, with our protocol."""
+        try:
+            if self._tls:
+                # Not shielded, and within the time for the head of the first request.
+                await self.stream.do_handshake()
+            socket = self._wire.socket
+            async with TaskGroup() as task_group:
+                self._task_group = task_group
+                self.protocol = Http1(
+                    self.app,
+                    self.config,
+                    self.context,
+                    task_group,
+                    ConnectionState(self.state),
+                    self._tls,
+                    parse_socket_addr(socket.family, socket.getpeername()),
+                    parse_socket_addr(socket.family, socket.getsockname()),
+                    self.protocol_send,
+                    wire=self._wire,
+                )
+                await self.idle_task.restart(task_group, self._idle_timeout)
+                await self._read_data()
+        except (OSError, trio.BrokenResourceError):
+            pass  # the client has gone
+        finally:
+            await self._close()
 
     async def protocol_send(self, event: Event) -> None:
         """Carries out what the protocol decided."""
-        if isinstance(self.protocol.protocol, H2Protocol):
-            self.stream.close()
-            return
         if isinstance(event, Updated):
             if event.idle:
-                self.stream.idle()
+                self._wire.idle()
             else:
-                self.stream.busy = True
+                self._wire.busy = True
         await super().protocol_send(event)
 
 
@@ -157,6 +221,7 @@ class BoundedListener(trio.abc.Listener[trio.SocketStream]):
         self._options = options
         self._free = trio.Semaphore(options.connections)
         self._streams: set[BoundedStream] = set()
+        self._one_ended = trio.Event()
 
     async def accept(self) -> trio.SocketStream:
         """The next connection, which must be given to `serve`: it holds a place.
@@ -188,6 +253,13 @@ class BoundedListener(trio.abc.Listener[trio.SocketStream]):
                 self._streams.remove(stream)
                 stream.close()
                 self._free.release()
+                self._one_ended.set()
+                self._one_ended = trio.Event()
+
+    async def until_none_is_left(self) -> None:
+        """Waits for the end of every connection."""
+        while self._streams:
+            await self._one_ended.wait()
 
     async def close_when_cancelled(self) -> None:
         """Waits to be cancelled, and then closes every connection: hypercorn shields its sending."""

@@ -1,22 +1,27 @@
 """An end in good order: on SIGTERM nothing new is taken, and what was begun is finished.
 
     shutdown = Shutdown()
-    async with trio.open_nursery() as nursery:
-        await nursery.start(shutdown.listen)
-        await serve_app(app, sock, shutdown=shutdown)   # returns when it is done
-        nursery.cancel_scope.cancel()
+    nursery.start_soon(partial(serve_app, app, sock, shutdown=shutdown))
+    shutdown.request()                      # and serve_app returns, within 30 s
 
-That is what a service manager expects: SIGTERM, some patience, SIGKILL.
+`serve_until_sigterm` is the whole of it, for a command. That is what a service manager expects: SIGTERM, some
+patience, SIGKILL.
 """
 
 from __future__ import annotations
 
 import signal
+from typing import Any, Final
 
 import trio
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-GRACE_SECONDS = 30.0
+GRACE_SECONDS: Final = 30.0
 """What Kubernetes gives a container between SIGTERM and SIGKILL; systemd gives 90 s."""
+
+EXTENSION: Final = "playhead.shutdown"
+"""Under `extensions` of a request's scope: the server's `Shutdown`, for those who last."""
 
 
 class Shutdown:
@@ -46,3 +51,55 @@ class Shutdown:
             async for _ in signals:
                 break
         self.request()
+
+
+class EndsInGoodOrder:
+    """ASGI middleware: tells every request of the shutdown, and ends the answers that have no end.
+
+    Those are event streams that wait for whatever the server may have to say: nothing was asked that would
+    have to be answered.
+    """
+
+    def __init__(self, app: ASGIApp, shutdown: Shutdown) -> None:
+        self._app = app
+        self._shutdown = shutdown
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        extensions: dict[str, Any] = scope.get("extensions") or {}
+        scope = {**scope, "extensions": {**extensions, EXTENSION: self._shutdown}}
+        if scope["type"] != "http" or not _may_never_end(scope):
+            await self._app(scope, receive, send)
+            return
+        streams = False
+
+        async def watched(message: Message) -> None:
+            nonlocal streams
+            if message["type"] == "http.response.start":
+                kind = Headers(raw=message.get("headers", [])).get("content-type", "")
+                streams = kind.startswith("text/event-stream")
+            await send(message)
+
+        async with trio.open_nursery() as nursery:
+
+            async def end() -> None:
+                await self._shutdown.requested.wait()
+                if streams:
+                    nursery.cancel_scope.cancel()
+
+            nursery.start_soon(end)
+            await self._app(scope, receive, watched)
+            nursery.cancel_scope.cancel()
+
+
+def _may_never_end(scope: Scope) -> bool:
+    # Of the Streamable HTTP transport: the stream of a session, and in the newest revision a subscription.
+    return bool(scope["method"] == "GET" or Headers(scope=scope).get("mcp-method") == "subscriptions/listen")
+
+
+def shutdown_of(scope: Scope) -> Shutdown | None:
+    """The shutdown of the server that a request came to; None under another server than `serve_app`."""
+    found = (scope.get("extensions") or {}).get(EXTENSION)
+    return found if isinstance(found, Shutdown) else None

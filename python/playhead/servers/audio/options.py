@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
@@ -20,9 +20,17 @@ class AudioServerOptions:
 
     transport: Transport = "stdio"
     host: str = "127.0.0.1"
-    """Where HTTP listens. Loopback unless told otherwise: there is no authentication."""
+    """Where HTTP and WebSocket listen. Loopback unless told otherwise: there may be no authentication."""
     port: int = 3001
     """0 takes a free one."""
+    web_origins: tuple[str, ...] = ()
+    """Pages of these origins (`https://app.example.org`) may ask; a server's own always may."""
+    token: str | None = field(default=None, repr=False)
+    """A bearer token that every client must show."""
+    tls_certificate: Path | None = None
+    """PEM; with it HTTP is HTTPS, and WebSocket is wss."""
+    tls_key: Path | None = None
+    """PEM, without a passphrase; None where it is in the certificate's file."""
     library: Path | None = None
     """A folder of music; None is the piece shipped with the package."""
     allow_origins: tuple[str, ...] = ()

@@ -1,8 +1,7 @@
-"""Runs the audio server over stdio or Streamable HTTP, together with the HTTP origin of its library."""
+"""Runs the audio server over stdio, Streamable HTTP or WebSocket, with the HTTP origin of its library."""
 
 from __future__ import annotations
 
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,17 +14,22 @@ import trio
 from mcp.server import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.routing import WebSocketRoute
 
 from playhead.errors import UsageError
 from playhead.limits import Limits
 from playhead.net_guard import Origin, guarded_client, parse_origins
+from playhead.servers.access import Access
 from playhead.servers.audio.library import Library
 from playhead.servers.audio.mixer import MemoryMixer, Mixer, SystemMixer
 from playhead.servers.audio.options import AudioServerOptions
 from playhead.servers.audio.origin import media_url, serve_origin
 from playhead.servers.audio.tools import AudioTools
-from playhead.servers.http import DEFAULT_OPTIONS, base_url, bind, serve_app
+from playhead.servers.http import DEFAULT_OPTIONS, base_url, bind, serve_until_sigterm
 from playhead.servers.stdio import StdinLines
+from playhead.servers.tls import tls_context
+from playhead.servers.websocket import websocket_endpoint
 
 MCP_PATH = "/mcp"
 
@@ -33,42 +37,51 @@ MCP_PATH = "/mcp"
 async def serve(
     options: AudioServerOptions, *, task_status: trio.TaskStatus[str | None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Serves until stdin ends (stdio) or it is cancelled (HTTP).
+    """Serves until stdin ends (stdio), SIGTERM comes (HTTP, WebSocket) or it is cancelled.
 
-    Over HTTP one line with the server's URL goes to stderr, and the URL is the task status; over stdio
-    nothing is written but MCP messages, and the task status is None. Cancelled, it closes every connection
-    at once.
+    Over HTTP and WebSocket one line with the server's URL goes to stderr, and the URL is the task status;
+    over stdio nothing is written but MCP messages, and the task status is None. Cancelled, it closes every
+    connection at once; on SIGTERM (heard in the main thread) requests in flight have 30 s to be answered.
 
     Raises:
-        UsageError: a transport that does not exist in this version, an address that cannot be listened on,
-            a library or an origin that is none.
+        UsageError: an address that cannot be listened on, a library or an origin that is none, a certificate
+            or token that cannot be used.
         ConfigError: the library's `library.json` is wrong.
     """
-    if options.transport == "ws":
-        raise UsageError("the ws transport is not in this version; use --transport stdio or http")
     # What the user may have got wrong is checked before any nursery would wrap the error in a group.
     origins = parse_origins(options.allow_origins)
+    access = Access.for_host(options.host, web_origins=options.web_origins, token=options.token)
+    if options.tls_key is not None and options.tls_certificate is None:
+        raise UsageError("--tls-key needs --tls-certificate, the certificate it belongs to")
+    tls = tls_context(options.tls_certificate, options.tls_key) if options.tls_certificate else None
     library = await trio.to_thread.run_sync(Library.scan, options.library)
     if options.transport == "stdio":
         async with open_audio_server(options, library=library, origins=origins) as server:
             await _serve_stdio(server, options.limits, task_status)
         return
+    scheme = options.transport if tls is None else f"{options.transport}s"
     with bind(options.host, options.port) as sock:
-        url = base_url(sock) + MCP_PATH
+        url = base_url(sock, scheme=scheme) + MCP_PATH
         async with open_audio_server(options, library=library, origins=origins) as server:
-            app = server.streamable_http_app(
-                streamable_http_path=MCP_PATH,
-                host=options.host,
-                json_response=True,  # a page needs no event stream around it
-                max_request_body_size=DEFAULT_OPTIONS.body_bytes,
-                max_sessions=options.sessions,
-                transport_security=_who_may_ask(options.host),
-            )
+            app = access.protect(_app(server, options))
             async with trio.open_nursery() as nursery:
-                await nursery.start(serve_app, app, sock)
+                await nursery.start(partial(serve_until_sigterm, app, sock, tls=tls))
                 sys.stderr.write(f"playhead audio server: {url}\n")
                 sys.stderr.flush()
                 task_status.started(url)
+
+
+def _app(server: Server[dict[str, Any]], options: AudioServerOptions) -> Starlette:
+    if options.transport == "ws":
+        return Starlette(routes=[WebSocketRoute(MCP_PATH, websocket_endpoint(server))])
+    return server.streamable_http_app(
+        streamable_http_path=MCP_PATH,
+        json_response=True,  # a page needs no event stream around it
+        max_request_body_size=DEFAULT_OPTIONS.body_bytes,
+        max_sessions=options.sessions,
+        # `Access` has checked Host and Origin.
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
 
 
 @asynccontextmanager
@@ -117,16 +130,3 @@ async def _serve_stdio(
     async with stdio_server(stdin=lines) as (read, write):
         task_status.started(None)
         await server.run(read, write, server.create_initialization_options())
-
-
-def _who_may_ask(host: str) -> TransportSecuritySettings:
-    """Which Host and Origin headers are answered: a page in a browser must not get here by its own name."""
-    names = {"127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host}
-    if host in ("0.0.0.0", "::"):
-        machine = socket.gethostname()
-        names |= {machine, f"{machine}.local"}
-    return TransportSecuritySettings(
-        enable_dns_rebinding_protection=True,
-        allowed_hosts=[*names, *(f"{name}:*" for name in names)],
-        allowed_origins=[f"http://{name}{port}" for name in names for port in ("", ":*")],
-    )

@@ -1,0 +1,161 @@
+"""A WebSocket client of a few lines, for tests of servers: it does what it is told, right or wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import mcp_types as types
+import trio
+from mcp.client import Transport
+from mcp.shared.message import SessionMessage
+from wsproto.connection import Connection, ConnectionState, ConnectionType
+from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessage
+from wsproto.utilities import generate_accept_token
+
+KEY = b"dGhlIHNhbXBsZSBub25jZQ=="
+
+
+def upgrade(path: str, port: int, *headers: str) -> bytes:
+    """The head of a handshake."""
+    lines = [
+        f"GET {path} HTTP/1.1",
+        *([] if any(line.lower().startswith("host:") for line in headers) else [f"Host: 127.0.0.1:{port}"]),
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        f"Sec-WebSocket-Key: {KEY.decode()}",
+        "Sec-WebSocket-Version: 13",
+        *headers,
+    ]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+class RawWebSocket:
+    """One connection, after its handshake."""
+
+    def __init__(self, stream: trio.SocketStream, head: bytes, rest: bytes) -> None:
+        self.stream = stream
+        self.head = head
+        self.status = int(head.split()[1])
+        self.frames = Connection(ConnectionType.CLIENT, trailing_data=rest)
+        self.answers_pings = True
+        self.pings = 0
+        self._parts: list[str] = []
+        self._came: list[Event] = []
+
+    async def send(self, message: object) -> None:
+        """A JSON message in one frame."""
+        await self.send_text(message if isinstance(message, str) else json.dumps(message))
+
+    async def send_text(self, text: str) -> None:
+        await self.stream.send_all(self.frames.send(TextMessage(data=text)))
+
+    async def send_bytes(self, data: bytes) -> None:
+        await self.stream.send_all(self.frames.send(BytesMessage(data=data)))
+
+    async def send_piece(self, text: str, *, last: bool) -> None:
+        """One fragment."""
+        await self.stream.send_all(self.frames.send(TextMessage(data=text, message_finished=last)))
+
+    async def receive(self) -> Any:
+        """The next message as JSON, or `CloseConnection`; 1006 when the connection ended without it."""
+        while True:
+            for event in self._events():
+                match event:
+                    case TextMessage():
+                        self._parts.append(event.data)
+                        if event.message_finished:
+                            text, self._parts = "".join(self._parts), []
+                            return json.loads(text)
+                    case Ping():
+                        self.pings += 1
+                        if self.answers_pings:
+                            await self.stream.send_all(self.frames.send(event.response()))
+                    case CloseConnection():
+                        if self.frames.state is ConnectionState.REMOTE_CLOSING:
+                            await self.stream.send_all(self.frames.send(event.response()))
+                        return event
+                    case _:
+                        pass
+            try:
+                data = await self.stream.receive_some()
+            except trio.BrokenResourceError:
+                data = b""
+            if not data:
+                return CloseConnection(code=1006)
+            self.frames.receive_data(data)
+
+    def _events(self) -> Any:
+        self._came.extend(self.frames.events())
+        while self._came:
+            yield self._came.pop(0)
+
+    async def ask(self, method: str, params: dict[str, Any] | None = None, *, id: Any = 1) -> Any:
+        """A request, and what comes next."""
+        await self.send(
+            {"jsonrpc": "2.0", "id": id, "method": method} | ({"params": params} if params else {})
+        )
+        return await self.receive()
+
+    async def initialize(self, *, version: str = "2024-11-05", notification: str = "initialized") -> Any:
+        """The handshake of MCP; gives the server's answer."""
+        client = {"name": "raw", "version": "1"}
+        params = {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
+        answer = await self.ask("initialize", params, id=0)
+        await self.send({"jsonrpc": "2.0", "method": notification})
+        return answer
+
+
+@asynccontextmanager
+async def raw_websocket(
+    port: int, *headers: str, path: str = "/mcp", host: str = "127.0.0.1"
+) -> AsyncIterator[RawWebSocket]:
+    """A connection to a server of this machine; `status` says whether the upgrade was accepted (101)."""
+    async with await trio.open_tcp_stream(host, port) as stream:
+        await stream.send_all(upgrade(path, port, *headers))
+        came = b""
+        while b"\r\n\r\n" not in came:
+            data = await stream.receive_some()
+            assert data, f"the server left after {came!r}"
+            came += data
+        head, _, rest = came.partition(b"\r\n\r\n")
+        if head.split()[1] == b"101":
+            assert generate_accept_token(KEY) in head
+        yield RawWebSocket(stream, head, rest)
+
+
+@asynccontextmanager
+async def raw_transport(port: int) -> AsyncIterator[Any]:
+    """The same as a transport of the SDK."""
+    to_client, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    writing, to_server = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async def receive(websocket: RawWebSocket) -> None:
+        async with to_client:
+            while not isinstance(message := await websocket.receive(), CloseConnection):
+                await to_client.send(SessionMessage(types.jsonrpc_message_adapter.validate_python(message)))
+
+    async def send(websocket: RawWebSocket) -> None:
+        async with to_server:
+            async for item in to_server:
+                await websocket.send_text(item.message.model_dump_json(by_alias=True, exclude_unset=True))
+
+    async with (
+        raw_websocket(port, "Sec-WebSocket-Protocol: mcp") as websocket,
+        reading,
+        writing,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(receive, websocket)
+        nursery.start_soon(send, websocket)
+        yield reading, writing
+        nursery.cancel_scope.cancel()
+
+
+def as_transport(port: int) -> Transport:
+    """What `mcp.Client` takes."""
+    transport: Transport = raw_transport(port)
+    return transport

@@ -83,7 +83,8 @@ def calculate(operation: Operation, a: Decimal, b: Decimal) -> Decimal:
             case "divide":
                 return context.divide(a, b)
             case "power":
-                return context.power(a, b)
+                # decimal's answer to a negative power of zero is an infinity, and no signal.
+                return context.power(a, b) if a or b >= 0 else context.divide(Decimal(1), a)
     except DivisionByZero:
         raise UsageError(f"division by zero: {_told(operation, a, b)}") from None
     except Overflow:

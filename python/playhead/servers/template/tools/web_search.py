@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -112,15 +113,16 @@ class Engine:
         async with self.client.stream("GET", url, headers={"accept": "application/json"}) as response:
             if response.status_code != 200:
                 raise RemoteError(f"the search engine answered HTTP {response.status_code}; try again later")
-            async for part in response.aiter_raw():
-                body += part
-                if len(body) > ANSWER_BYTES:
-                    raise LimitError(
-                        f"the search engine's answer is longer than {ANSWER_BYTES} bytes",
-                        limit="ANSWER_BYTES",
-                        allowed=ANSWER_BYTES,
-                        got=len(body),
-                    )
+            async with aclosing(response.aiter_raw()) as parts:
+                async for part in parts:
+                    body += part
+                    if len(body) > ANSWER_BYTES:
+                        raise LimitError(
+                            f"the search engine's answer is longer than {ANSWER_BYTES} bytes",
+                            limit="ANSWER_BYTES",
+                            allowed=ANSWER_BYTES,
+                            got=len(body),
+                        )
         return bytes(body)
 
 

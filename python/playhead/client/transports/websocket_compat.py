@@ -13,8 +13,8 @@ against each other. What is forgiven, on this transport alone:
   as the others have been answered: at once where only one waited. Until then nobody is failed, because a
   wrong guess would fail a request whose answer is still coming; a request that ended without an answer
   (cancelled, its deadline over) may have been the one, and then the error belongs to nobody.
-* Prompts whose messages hold a list of blocks: each becomes as many messages as it has blocks.
 
+Prompts whose messages hold a list of blocks are read as they are by `client.prompts`, whatever carried them.
 A request that is repeated keeps its id: these servers echo ids and keep no record of them.
 """
 
@@ -24,7 +24,7 @@ import re
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import mcp_types as types
 
@@ -71,8 +71,6 @@ class Compatibility:
         self._repeated.discard(key)
         for nameless in self._nameless:
             nameless.candidates.discard(key)
-        if request.method == "prompts/get" and isinstance(answer, types.JSONRPCResponse):
-            return _with_single_blocks(answer)
         return answer
 
     def _again(
@@ -112,17 +110,3 @@ class Compatibility:
                 self._repeated.discard(key)
                 return key, nameless.error
         return None
-
-
-def _with_single_blocks(answer: types.JSONRPCResponse) -> types.JSONRPCResponse:
-    came = answer.result.get("messages")
-    if not isinstance(came, list):
-        return answer
-    single: list[Any] = []
-    for message in came:
-        blocks = message.get("content") if isinstance(message, dict) else None
-        if isinstance(blocks, list):
-            single += [{**message, "content": block} for block in blocks]
-        else:
-            single.append(message)
-    return answer.model_copy(update={"result": {**answer.result, "messages": single}})

@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from playhead.check.probes import audio, connection, discovery, prompts, reads, resources, wire
+from playhead.check.probes import audio, connection, discovery, prompts, range_kinds, resources, wire
 from playhead.check.results import CheckKind
 
-_MODULES: Final = (connection, discovery, resources, reads, audio, prompts, wire)
-
-
-def catalogue() -> Mapping[str, CheckKind]:
-    """Every kind of check, by its name, in the order in which they are made. A kind has one name, and a name
-    one kind: the tests hold on to that."""
-    return {kind.name: kind for module in _MODULES for kind in module.KINDS}
+_KINDS: Final[tuple[tuple[CheckKind, ...], ...]] = (
+    connection.KINDS,
+    discovery.KINDS,
+    resources.KINDS,
+    range_kinds.KINDS,
+    audio.KINDS,
+    prompts.KINDS,
+    wire.KINDS,
+)
 
 
 def all_kinds() -> tuple[CheckKind, ...]:
-    """The same as they are declared, with whatever is declared twice."""
-    return tuple(kind for module in _MODULES for kind in module.KINDS)
+    """Every kind of check as it is declared. A name stands for one kind: the tests hold on to that."""
+    return tuple(kind for kinds in _KINDS for kind in kinds)
+
+
+def catalogue() -> Mapping[str, CheckKind]:
+    """Every kind of check by its name, in the order in which they are made."""
+    return {kind.name: kind for kind in all_kinds()}

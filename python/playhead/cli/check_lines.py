@@ -82,7 +82,8 @@ def _failed(test: TestResult) -> Iterator[str]:
     yield from textwrap.wrap(f"FAILED  {_name(test)}", WIDTH, subsequent_indent=" " * 8)
     for check in test.checks:
         if check.verdict == "failed":
-            yield f"  {check.kind.name} ({check.kind.level}): {check.kind.title}"[:WIDTH]
+            title = f"{check.kind.name} ({check.kind.level}): {check.kind.title}"
+            yield from textwrap.wrap(title, WIDTH, initial_indent="  ", subsequent_indent="    ")
             message = escape_line(check.message[:_MESSAGE_CHARS])
             yield from textwrap.wrap(message, WIDTH, initial_indent="    ", subsequent_indent="    ")
     if test.method is not None:

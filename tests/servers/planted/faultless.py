@@ -45,6 +45,8 @@ class Faultless:
     def run(self) -> None:
         for line in sys.stdin.buffer:
             self.on_line(line)
+        # Kept for good: a thread that writes while the interpreter shuts down makes it abort.
+        self._writing.acquire()
 
     def on_line(self, line: bytes) -> None:
         try:

@@ -145,10 +145,12 @@ def _decoded(data: bytes, *, mime_type: str | None, uri: str | None, whole: bool
         return None, f"{name} is not decoded by this checker"
     frames_bytes = 0
     try:
-        decoder = open_decoder(DecoderSource(_Held(data)), mime_type=mime_type, uri=uri, size_bytes=len(data))
+        source = DecoderSource(_Held(data))
+        decoder = open_decoder(source, mime_type=mime_type, uri=uri, size_bytes=len(data))
         try:
             while frames_bytes < MOST_PCM_BYTES and (size := memoryview(decoder.read()).nbytes):
                 frames_bytes += size
+                source.sound_began()
         finally:
             decoder.close()
     except (UnsupportedFormatError, DecodeError) as error:

@@ -160,7 +160,7 @@ async def _judge_size(
     target: Target, draft: TestDraft, contents: list[Mapping[str, Any]], item: Mapping[str, Any]
 ) -> None:
     size = item.get("size")
-    if isinstance(size, bool) or not isinstance(size, int) or not contents:
+    if isinstance(size, bool) or not isinstance(size, int) or size < 0 or not contents:
         return
     came = _sizes(contents)
     if size in came:

@@ -30,6 +30,12 @@ _A_TYPE: Final = {
 }
 _IN_EVERY_RESULT: Final = frozenset({"_meta", "resultType", "ttlMs", "cacheScope", "nextCursor"})
 """Members that tell no result from another."""
+_BOUNDS: Final = {
+    "minItems": "a number of items of at least",
+    "maxItems": "a number of items of at most",
+    "minimum": "at least",
+    "maximum": "at most",
+}
 _MANY: Final = 3
 """Branches up to which the nearest one is told even where nothing points to it."""
 
@@ -112,6 +118,8 @@ class Explainer:
             place = path
             for key in error.relative_path:
                 place = step(place, key)
+            if error.validator == "type" and not {"const", "enum"}.isdisjoint(error.schema):
+                continue  # the constant says it better
             if error.validator in ("oneOf", "anyOf"):
                 self._tell_branch(notes, error, place)
             else:
@@ -133,9 +141,13 @@ class Explainer:
 
     def _chosen(self, notes: Notes, branches: Sequence[Schema], value: object, path: str) -> int | None:
         """The branch that `value` means, or None after a finding that says what there is."""
-        if not isinstance(value, dict):
-            kinds = sorted({str(branch.get("type", "object")) for branch in branches})
-            fitting = [at for at, branch in enumerate(branches) if _is_a(value, branch)]
+        if not isinstance(value, dict) or not any(_is_object(branch) for branch in branches):
+            kinds = list(dict.fromkeys(str(branch.get("type", "object")) for branch in branches))
+            fitting = [
+                at
+                for at, kind in enumerate(branches)
+                if _a_type(kind.get("type", "object")) == kind_of(value)
+            ]
             if fitting:
                 return fitting[0]
             notes.add(path, expected=_a_type(kinds), came=kind_of(value))
@@ -189,10 +201,11 @@ class Explainer:
                 notes.add(path, expected=_a_type(wanted), came=came)
             case "pattern":
                 said = schema.get("title", "a string")
-                expected = f"{said}: {schema.get('description', wanted)}".rstrip(".")
+                expected = f"{said}: {schema.get('description', wanted)}".partition(". ")[0].rstrip(".")
                 notes.add(path, expected=expected, came=_came(value))
-            case "maxItems" | "minItems":
-                notes.add(path, expected=f"{error.validator} {wanted}", came=f"{len(value)} items")
+            case "minItems" | "maxItems" | "minimum" | "maximum":
+                came = f"{len(value)} items" if isinstance(value, list) else _came(value)
+                notes.add(path, expected=f"{_BOUNDS[error.validator]} {wanted}", came=came)
             case "uniqueItems":
                 notes.add(path, expected="items that differ", came="some twice")
             case _:
@@ -210,6 +223,10 @@ class Explainer:
         while "$ref" in branch:
             branch = self._defs[branch["$ref"].rpartition("/")[2]]
         return branch
+
+
+def _is_object(branch: Schema) -> bool:
+    return bool(branch.get("type", "object") == "object")
 
 
 def _tag(branches: Sequence[Schema]) -> str | None:
@@ -232,11 +249,6 @@ def _rank(branch: Schema, value: Mapping[str, object]) -> tuple[int, int, int]:
     telling = (value.keys() & known) - _IN_EVERY_RESULT
     return (2 * len(telling & required) + len(telling - required), -len(required - value.keys()),
             -len(value.keys() - known))  # fmt: skip
-
-
-def _is_a(value: object, branch: Schema) -> bool:
-    kind = branch.get("type", "object")
-    return (kind == "array" and isinstance(value, list)) or (kind == "string" and isinstance(value, str))
 
 
 def _a_type(kinds: str | Sequence[str]) -> str:

@@ -1,0 +1,82 @@
+"""A conversation with the template server: each tool, resource and prompt, and each kind of failure."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from mcp import Client
+from mcp.client import Transport
+from mcp.server import Server
+from mcp.shared.exceptions import MCPError
+
+from tests.documents.conversation import MODES, Streams, in_memory, say, tapped
+
+CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("calculator", {"expression": "2 + 3 * 4"}),
+    ("calculator", {"operation": "divide", "a": 1, "b": 0}),
+    ("calculator", {"expression": 3}),
+    ("web_search", {"query": "sampling", "max_results": 2}),
+    ("document_analyzer", {"text": "Sound is a wave. It needs a medium."}),
+    ("knowledge_graph", {"entity": "Claude Shannon", "depth": 2}),
+    ("no_such_tool", {}),
+)
+HELLO = {
+    "protocolVersion": "2024-11-05",
+    "capabilities": {},
+    "clientInfo": {"name": "first", "version": "1"},
+}
+FIRST_CLIENT: tuple[dict[str, Any], ...] = (
+    {"id": "one", "method": "initialize", "params": HELLO},
+    {"method": "initialized"},
+    {"id": "two", "method": "tools/list"},
+    {"id": 3, "method": "tools/call", "params": {"name": "calculator", "arguments": {"expression": "1 / 4"}}},
+    {"id": 4, "method": "tools/call", "params": {"name": "none"}},
+    {"id": 5, "method": "resources/read", "params": {"uri": "pages://none"}},
+    {"id": 6, "method": "prompts/get", "params": {"name": "none"}},
+    {"id": 7, "method": "logging/setLevel", "params": {"level": "info"}},
+    {"id": 8, "method": "ping"},
+)  # fmt: skip
+"""What a client of the first revision says: each of the codes that only this revision has, but one."""
+
+
+async def talk_template(transport: Transport, *, mode: str) -> None:
+    """What the SDK's client can ask of it."""
+    async with Client(transport, mode=mode, cache=None) as client:
+        listed = await client.list_tools()
+        resources = await client.list_resources()
+        await client.list_resources(cursor=resources.next_cursor)
+        await client.list_resource_templates()
+        await client.list_prompts()
+        for name, arguments in CALLS:
+            await _may_fail(client.call_tool(name, arguments))
+        await client.read_resource("pages://sampling")
+        await client.get_prompt("research", {"question": "What is sound?"})
+        await _may_fail(client.read_resource("pages://none"))
+        await _may_fail(client.get_prompt("none"))
+        await _may_fail(client.get_prompt("research"))
+        await _may_fail(client.list_tools(cursor="none"))
+        assert {tool.name for tool in listed.tools} >= {"calculator", "web_search"}
+
+
+async def _may_fail(asking: Coroutine[Any, Any, object]) -> None:
+    try:
+        await asking
+    except MCPError:
+        return
+
+
+async def talk_template_first_revision(transport: AbstractAsyncContextManager[Streams]) -> None:
+    """`FIRST_CLIENT`, one after another, each request until its answer."""
+    async with transport as streams:
+        await say(streams, FIRST_CLIENT)
+
+
+async def template_conversation(server: Server[Any]) -> list[str]:
+    """All three conversations with the template server, one JSON message an item."""
+    heard: list[str] = []
+    await talk_template_first_revision(tapped(in_memory(server), heard))
+    for mode in MODES:
+        await talk_template(tapped(in_memory(server), heard), mode=mode)
+    return heard

@@ -92,13 +92,12 @@ def bounded(value: Json, allowance: Allowance, *, chars: int) -> Shown:
 def json_text(value: Json, *, indent: int | None = 2) -> str:
     """`value` as JSON that is fit to be read and means the same: hidden characters are written `\\u202e`."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
-    if text.isascii() and "\x7f" not in text:
-        return text
-    return "".join(_json_char(char) if is_hidden(char) and char not in "\n\t" else char for char in text)
+    hidden = {char for char in set(text) if is_hidden(char) and char != "\n"}  # `json` wrote the newlines
+    return text.translate({ord(char): _json_escape(char) for char in hidden}) if hidden else text
 
 
-def _json_char(char: str) -> str:
-    return json.dumps(char)[1:-1] if ord(char) > 0x7F else f"\\u{ord(char):04x}"
+def _json_escape(char: str) -> str:
+    return json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f"  # the one control that `json` leaves
 
 
 @dataclass(slots=True)

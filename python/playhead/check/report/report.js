@@ -154,4 +154,5 @@
 
   filter();
   goToRow();
+  window.addEventListener("load", goToRow); // where the browser went to the address by itself since
 })();

@@ -1,0 +1,91 @@
+"""The request and the command line that show a finding again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+from playhead.check.report.evidence import Shown
+from playhead.check.report.repeat import command, message
+from playhead.check.results import Json, TestResult
+
+
+def asked(method: str | None, params: Json, *, server: str = "home", is_whole: bool = True) -> str | None:
+    test = TestResult(subject="x", title="x", method=method, input=params, status="failed")
+    return command(server, test, Shown(value=params, is_whole=is_whole))
+
+
+@pytest.mark.parametrize(
+    "text", ["it's", '"', "$(reboot)", "`reboot`", "a; b", "a\nb", "\\", "*", "!!", "é", "\u202e", "-x", ""]
+)
+def test_a_shell_reads_back_what_was_sent(text: str) -> None:
+    line = asked(
+        "tools/call", {"name": "say", "arguments": {text: [text]}}, server="node 'my server.js' stdio"
+    )
+    assert line is not None
+    assert line.isascii(), "a terminal acts on nothing that is pasted"
+    assert "\n" not in line
+    words = shlex.split(line)
+    assert words[:5] == ["playhead", "call", "node 'my server.js' stdio", "say", "--args"]
+    assert json.loads(words[5]) == {text: [text]}
+
+
+def test_names_that_begin_like_options_come_after_the_end_of_options() -> None:
+    line = asked("tools/call", {"name": "--json", "arguments": {"a": 1}})
+    assert line is not None
+    assert shlex.split(line) == ["playhead", "call", "--args", '{"a": 1}', "--", "home", "--json"]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "expected"),
+    [
+        ("tools/call", {"name": "now"}, "playhead call home now"),
+        ("tools/call", {"name": "now", "arguments": {}}, "playhead call home now"),
+        ("resources/read", {"uri": "res://a b"}, "playhead read home 'res://a b'"),
+        ("tools/list", None, "playhead tools home"),
+        ("tools/list", {"cursor": "2"}, "playhead tools home"),
+    ],
+)
+def test_methods_with_a_command_have_a_line(method: str, params: Json, expected: str) -> None:
+    assert asked(method, params) == expected
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        (None, None),
+        ("prompts/get", {"name": "x"}),
+        ("tools/call", None),
+        ("tools/call", {"arguments": {}}),
+        ("tools/call", {"name": 1, "arguments": {}}),
+        ("tools/call", {"name": "x", "arguments": [1]}),
+        ("tools/call", {"name": "x\n", "arguments": {}}),
+        ("tools/call", {"name": "\x1b[201~reboot", "arguments": {}}),
+        ("tools/call", {"name": "\u202ex", "arguments": {}}),
+        ("tools/call", {"name": "x", "arguments": {"long": "y" * 40_000}}),
+        ("resources/read", {"uri": ["x"]}),
+    ],
+)
+def test_what_no_command_line_can_send_has_none(method: str | None, params: Json) -> None:
+    assert asked(method, params) is None
+
+
+def test_parameters_that_were_cut_have_no_line() -> None:
+    assert asked("tools/call", {"name": "x", "arguments": {}}, is_whole=False) is None
+
+
+def test_the_message_is_a_request_ready_to_send() -> None:
+    test = TestResult(subject="x", title="x", method="tools/list", status="failed")
+    assert message(test, Shown(value=None, is_whole=True)) == {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/list",
+    }
+    assert message(test, Shown(value={"cursor": "2"}, is_whole=True)) == {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/list",
+        "params": {"cursor": "2"},
+    }

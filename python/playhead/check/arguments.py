@@ -52,6 +52,27 @@ def arguments_for(schema: object, *, seed: int = 0, examples: int = 5) -> ToolAr
         return _none(f"no arguments could be made for the inputSchema: {error}")
 
 
+def distinct_arguments(schema: object, base: dict[str, Any], count: int) -> list[dict[str, Any]]:
+    """`count` valid arguments that differ in one property, for calls whose answers are to be told apart.
+    Empty where none of the properties of `base`, valid arguments, can be varied."""
+    validity = Validity(schema)
+    for name, value in base.items():
+        made = [{**base, name: _varied(value, index)} for index in range(count)]
+        if _differ(value) and all(validity.allows(arguments) for arguments in made):
+            return made
+    return []
+
+
+def _differ(value: object) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def _varied(value: Any, index: int) -> Any:
+    if not _differ(value):
+        return value
+    return f"{value[:40]} {index + 1}" if isinstance(value, str) else value + index
+
+
 def _none(remark: str) -> ToolArguments:
     return ToolArguments(valid=(), invalid=(), remarks=(remark[:500],))
 

@@ -1,0 +1,162 @@
+"""The server as a whole: requests that nobody should send, and whether it is still there afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from playhead.check.connecting import SessionTarget
+from playhead.check.probes.asking import METHOD_NOT_FOUND, SPECIFICATION, error_shown, note, said, shown
+from playhead.check.probes.server_garbage import GARBAGE, probe_garbage
+from playhead.check.results import CheckKind, TestDraft, TestResult
+from playhead.check.target import Answer
+from playhead.config.servers import ServerConfig
+from playhead.errors import DeadlineError, TransportError
+from playhead.limits import MIB
+
+UNKNOWN_METHOD: Final = CheckKind(
+    name="server.unknown-method",
+    title="A method that doesn't exist is answered with error -32601",
+    level="must",
+    source="https://www.jsonrpc.org/specification#error_object",
+)
+UNKNOWN_TOOL: Final = CheckKind(
+    name="server.unknown-tool",
+    title="A call of a tool that doesn't exist is answered with an error about it",
+    level="must",
+    source=f"{SPECIFICATION}/server/tools#error-handling",
+)
+MALFORMED: Final = CheckKind(
+    name="server.malformed-params",
+    title="A call whose parameters are none is answered with an error",
+    level="must",
+    source="https://www.jsonrpc.org/specification#error_object",
+)
+BIG_REQUEST: Final = CheckKind(
+    name="server.big-request",
+    title="A request that is too large is answered or refused, and the server goes on",
+    level="must",
+    source="docs/check.md#server",
+)
+ALIVE: Final = CheckKind(
+    name="server.alive",
+    title="The server goes on after a request that nobody should send",
+    level="must",
+    source="docs/check.md#server",
+)
+KINDS: Final = (UNKNOWN_METHOD, UNKNOWN_TOOL, MALFORMED, BIG_REQUEST, ALIVE, GARBAGE)
+
+BIG_BYTES: Final = 8 * MIB
+"""More than any tool's arguments, and less than what ordinary servers are started with."""
+_NO_METHOD: Final = "playhead/no-such-method"
+_NO_TOOL: Final = "playhead_no_such_tool"
+_ABOUT_SOMETHING_ELSE: Final = (-32700, -32600)
+"""Parse error and invalid request: the request was neither. A server may not have the method, and -32603 and
+codes of its own say nothing wrong."""
+
+Found = Callable[[TestResult], None]
+
+
+async def probe_server(target: SessionTarget, found: Found) -> None:
+    """Test what doesn't belong to any one tool; `found` is called with each test as it ends."""
+    await _probe_unknown_method(target, found)
+    if target.tools:
+        await _probe_unknown_tool(target, found)
+        await _probe_malformed(target, found)
+    await _probe_big_request(target, found)
+    await probe_garbage(target, found)
+
+
+async def _asked(
+    target: SessionTarget, title: str, method: str, params: Mapping[str, Any]
+) -> tuple[TestDraft, Answer]:
+    draft = TestDraft(subject="server", title=title, method=method, input=shown(params, cut=False))
+    answer = await target.request(method, params)
+    note(draft, answer)
+    return draft, answer
+
+
+async def _probe_unknown_method(target: SessionTarget, found: Found) -> None:
+    draft, answer = await _asked(target, "a method that doesn't exist", _NO_METHOD, {})
+    draft.require(
+        UNKNOWN_METHOD,
+        answer.error is not None and answer.error.code == METHOD_NOT_FOUND,
+        f"expected error -32601 (method not found), came {_came(answer)}",
+    )
+    found(draft.done())
+
+
+async def _probe_unknown_tool(target: SessionTarget, found: Found) -> None:
+    params = {"name": _NO_TOOL, "arguments": {}}
+    draft, answer = await _asked(target, "a tool that doesn't exist", "tools/call", params)
+    draft.require(
+        UNKNOWN_TOOL,
+        _is_error(answer),
+        f"expected error -32602, or a result with isError, came {_came(answer)}",
+    )
+    found(draft.done())
+
+
+async def _probe_malformed(target: SessionTarget, found: Found) -> None:
+    for title, params in (
+        ("a call without a name", {"arguments": {}}),
+        ("a call whose name is a number", {"name": 7, "arguments": {}}),
+    ):
+        draft, answer = await _asked(target, title, "tools/call", params)
+        is_lost = isinstance(answer.failure, TransportError) and not isinstance(answer.failure, DeadlineError)
+        draft.require(
+            MALFORMED,
+            answer.error is not None or (answer.result or {}).get("isError") is True,
+            f"expected error -32602 (invalid params), came {_came(answer)}",
+        )
+        if is_lost:
+            await _judge_alive(target, draft)
+        found(draft.done())
+
+
+async def _probe_big_request(target: SessionTarget, found: Found) -> None:
+    title = f"a request of {BIG_BYTES // MIB} MiB"
+    draft = TestDraft(subject="server", title=title, method="tools/call")
+    draft.input = {"name": _NO_TOOL, "arguments": {"text": f"a text of {BIG_BYTES:,} characters"}}
+    before = target.session.statistics().reconnects
+    params = {"name": _NO_TOOL, "arguments": {"text": "a" * BIG_BYTES}}
+    answer = await target.request("tools/call", params)
+    draft.latency_ms = answer.latency_ms
+    if answer.error is not None:
+        draft.output = error_shown(answer.error)
+    if isinstance(answer.failure, DeadlineError):
+        draft.failed(BIG_REQUEST, f"expected an answer, or a closed connection, came {_came(answer)}")
+    elif isinstance(answer.failure, TransportError) and _is_process(target):
+        draft.failed(BIG_REQUEST, f"expected an answer, came {_came(answer)}: the server's process ended")
+    else:
+        draft.passed(BIG_REQUEST)  # over a network, refusing to read further is an answer too
+    await _judge_alive(target, draft, reconnects=before if _is_process(target) else None)
+    found(draft.done())
+
+
+async def _judge_alive(target: SessionTarget, draft: TestDraft, *, reconnects: int | None = None) -> None:
+    answer = await target.request("tools/list")
+    lost = reconnects is not None and target.session.statistics().reconnects > reconnects
+    if answer.failure is None and lost and any(check.kind is BIG_REQUEST for check in draft.checks):
+        lost = all(check.verdict == "passed" for check in draft.checks)  # its end was said already
+    draft.require(
+        ALIVE,
+        answer.failure is None and not lost,
+        f"expected the server to go on, came {answer.failure or 'the end of its process'}",
+    )
+
+
+def _is_process(target: SessionTarget) -> bool:
+    return isinstance(target.server, ServerConfig) and target.server.command is not None
+
+
+def _is_error(answer: Answer) -> bool:
+    if answer.error is not None:
+        return answer.error.code not in _ABOUT_SOMETHING_ELSE
+    return (answer.result or {}).get("isError") is True
+
+
+def _came(answer: Answer) -> str:
+    if answer.error is not None:
+        return said(answer.error)
+    return str(answer.failure) if answer.failure is not None else "a result without isError"

@@ -1,0 +1,239 @@
+"""Calls of one tool, one after the other, each judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import mcp_types as types
+import regex
+import trio
+
+from playhead.check.arguments_case import Case
+from playhead.check.expectations import ExpectedCall
+from playhead.check.probes import tool_kinds as kinds
+from playhead.check.probes.asking import note, said, shown
+from playhead.check.probes.audio import probe_sound, sounds_like
+from playhead.check.probes.reads import probe_link
+from playhead.check.probes.tool_judging import (
+    asks_for_input,
+    judge_answered,
+    judge_invalid,
+    judge_result,
+    judge_valid,
+    kind_of_content,
+    texts_of,
+)
+from playhead.check.results import TestDraft, TestResult
+from playhead.check.target import Answer, Target
+from playhead.errors import TransportError
+
+METHOD: Final = "tools/call"
+TOOL_SECONDS: Final = 60.0
+"""For the generated calls of one tool together: a slow tool is looked at less closely, and the report says
+so."""
+_MAX_LOSSES: Final = 3
+"""Hangs and deaths, after which a tool is called no more: each costs a deadline or a new process."""
+_MAX_MEDIA: Final = 4
+_PATTERN_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """A valid call that succeeded."""
+
+    case: Case
+    result: Mapping[str, Any]
+    latency_ms: float
+
+
+@dataclass(slots=True)
+class ToolCalls:
+    """The calls of one tool, and what is known from them."""
+
+    target: Target
+    tool: types.Tool
+    found: Callable[[TestResult], None]
+    succeeded: list[Answered] = field(default_factory=list)
+    """Generated calls that succeeded, in order."""
+    answered: int = 0
+    """Calls with any answer."""
+    _losses: int = 0
+    _media: int = 0
+    _began: float | None = None
+
+    @property
+    def subject(self) -> str:
+        return f"tool {self.tool.name}"
+
+    def params(self, arguments: object) -> dict[str, Any]:
+        """Of a call with `arguments`."""
+        return {"name": self.tool.name, "arguments": arguments}
+
+    def draft(self, title: str, arguments: object) -> TestDraft:
+        """A test that calls the tool."""
+        return TestDraft(
+            subject=self.subject,
+            title=title,
+            tool=self.tool.name,
+            method=METHOD,
+            input=shown(self.params(arguments), cut=False),
+        )
+
+    def enough(self) -> str | None:
+        """Why the tool isn't called with more generated arguments, or None."""
+        if self._losses >= _MAX_LOSSES:
+            return f"the tool left {self._losses} calls without an answer"
+        if self._began is None:
+            self._began = trio.current_time()
+        if trio.current_time() - self._began > TOOL_SECONDS:
+            return f"the calls before took more than {TOOL_SECONDS:g} s"
+        return None
+
+    async def ask(self, arguments: object, *, timeout_seconds: float | None = None) -> Answer:
+        """Send a call and count what became of it."""
+        answer = await self.target.request(METHOD, self.params(arguments), timeout_seconds=timeout_seconds)
+        self.answered += answer.failure is None
+        self._losses += isinstance(answer.failure, TransportError)
+        return answer
+
+    # --- generated arguments ---------------------------------------------------------------------------
+
+    async def generated(self, case: Case) -> None:
+        """Call with `case` and judge the answer."""
+        kind = "arguments that break the schema" if case.kind == "invalid" else f"{case.kind} arguments"
+        draft = self.draft(f"{kind}: {case.title}", case.arguments)
+        answer = await self.ask(case.arguments)
+        note(draft, answer)
+        excused = None
+        if self.answered and case.kind in ("boundary", "random"):
+            excused = "the tool answers other arguments, and these may ask for something long"
+        if not judge_answered(draft, answer, seconds=self.target.options.timeout_seconds, excused=excused):
+            self.found(draft.done())
+            return
+        await self._judge_shape(draft, answer)
+        if case.kind == "invalid":
+            judge_invalid(draft, answer, title=case.title, certain=case.certain)
+        elif draft.undecided is None:
+            judge_valid(draft, answer)
+        self.found(draft.done())
+        if case.kind != "invalid" and answer.result is not None and self._is_success(answer.result):
+            self.succeeded.append(Answered(case=case, result=answer.result, latency_ms=answer.latency_ms))
+            await self._look_at_media(answer.result, draft.title)
+
+    def _is_success(self, result: Mapping[str, Any]) -> bool:
+        return result.get("isError") is not True and not asks_for_input(result)
+
+    async def _judge_shape(self, draft: TestDraft, answer: Answer) -> None:
+        if answer.result is None:
+            return
+        if asks_for_input(answer.result):
+            draft.undecided = "the tool asks the user something, or answered with a task"
+            return
+        judge = partial(
+            judge_result,
+            draft,
+            answer.result,
+            revision=self.target.protocol_version,
+            output_schema=self.tool.output_schema,
+        )
+        await trio.to_thread.run_sync(judge)
+
+    async def _look_at_media(self, result: Mapping[str, Any], title: str) -> None:
+        """Sound and links of the first results: what they hold is judged where sound and reads are."""
+        blocks = result.get("content")
+        for block in blocks if isinstance(blocks, list) else ():
+            if self._media >= _MAX_MEDIA or not isinstance(block, dict):
+                continue
+            kind, data, mime_type = block.get("type"), block.get("data"), block.get("mimeType")
+            if kind == "audio" and isinstance(data, str):
+                self._media += 1
+                await probe_sound(
+                    self.target,
+                    self.found,
+                    base64=data,
+                    mime_type=mime_type if isinstance(mime_type, str) else None,
+                    subject=self.subject,
+                    title=f"the sound of {title}",
+                    tool=self.tool.name,
+                )
+            elif kind == "resource_link" and sounds_like(block, block.get("uri")):
+                self._media += 1
+                await probe_link(self.target, block, self.found, tool=self.tool.name)
+
+    # --- arguments that somebody vouches for -----------------------------------------------------------
+
+    async def expected(self, call: ExpectedCall, title: str) -> None:
+        """Call as the expectations file says, and hold the answer against it."""
+        arguments = dict(call.arguments)
+        draft = self.draft(title, arguments)
+        seconds = self.target.options.timeout_seconds
+        if call.max_latency_ms is not None:
+            seconds = max(seconds, call.max_latency_ms / 1000)
+        answer = await self.ask(arguments, timeout_seconds=seconds)
+        note(draft, answer)
+        if judge_answered(draft, answer, seconds=seconds):
+            await self._judge_shape(draft, answer)
+            await self._judge_expected(draft, answer, call)
+        self.found(draft.done())
+        if answer.result is not None and self._is_success(answer.result):
+            case = Case(title=title, arguments=arguments, kind="valid")
+            self.succeeded.append(Answered(case=case, result=answer.result, latency_ms=answer.latency_ms))
+            await self._look_at_media(answer.result, title)
+
+    async def _judge_expected(self, draft: TestDraft, answer: Answer, call: ExpectedCall) -> None:
+        draft.require(kinds.EXPECTED_OUTCOME, _as_expected(answer, call), _outcome(answer, call))
+        if call.max_latency_ms is not None:
+            draft.require(
+                kinds.EXPECTED_LATENCY,
+                answer.latency_ms <= call.max_latency_ms,
+                f"expected an answer within {call.max_latency_ms:g} ms, came one after"
+                f" {answer.latency_ms:.0f} ms",
+            )
+        if answer.result is None:
+            return
+        if call.content_types is not None:
+            came = kind_of_content(answer.result)
+            draft.require(
+                kinds.EXPECTED_CONTENT,
+                came == list(call.content_types),
+                f"expected content of the types {', '.join(call.content_types) or 'none'}; came"
+                f" {', '.join(came) or 'none'}",
+            )
+        text = texts_of(answer.result)
+        for pattern in call.patterns:
+            is_found = await trio.to_thread.run_sync(_matches, pattern, text)
+            draft.require(
+                kinds.EXPECTED_TEXT,
+                is_found,
+                f"expected a text that matches {pattern!r}, came {text[:200]!r}",
+            )
+
+
+def _as_expected(answer: Answer, call: ExpectedCall) -> bool:
+    if call.error_code is not None:
+        return answer.error is not None and answer.error.code == call.error_code
+    if answer.error is not None:
+        return False
+    return answer.result is not None and (answer.result.get("isError") is True) is call.is_error
+
+
+def _outcome(answer: Answer, call: ExpectedCall) -> str:
+    if call.error_code is not None:
+        expected = f"JSON-RPC error {call.error_code}"
+    else:
+        expected = "a result with isError" if call.is_error else "a result without isError"
+    if answer.error is not None:
+        return f"expected {expected}, came {said(answer.error)}"
+    result = answer.result or {}
+    came = "one with isError" if result.get("isError") is True else "one without"
+    return f"expected {expected}, came {came}: {texts_of(result)[:200]!r}"
+
+
+def _matches(pattern: str, text: str) -> bool:
+    try:
+        return regex.search(pattern, text, timeout=_PATTERN_SECONDS) is not None
+    except (TimeoutError, regex.error):
+        return False

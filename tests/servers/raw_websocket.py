@@ -36,12 +36,13 @@ def upgrade(path: str, port: int, *headers: str) -> bytes:
 class RawWebSocket:
     """One connection, after its handshake."""
 
-    def __init__(self, stream: trio.SocketStream, head: bytes, rest: bytes) -> None:
+    def __init__(self, stream: trio.abc.Stream, head: bytes, rest: bytes) -> None:
         self.stream = stream
         self.head = head
         self.status = int(head.split()[1])
         self.frames = Connection(ConnectionType.CLIENT, trailing_data=rest)
         self.answers_pings = True
+        self.answers_close = True
         self.pings = 0
         self._parts: list[str] = []
         self._came: list[Event] = []
@@ -75,18 +76,18 @@ class RawWebSocket:
                         if self.answers_pings:
                             await self.stream.send_all(self.frames.send(event.response()))
                     case CloseConnection():
-                        if self.frames.state is ConnectionState.REMOTE_CLOSING:
+                        if self.answers_close and self.frames.state is ConnectionState.REMOTE_CLOSING:
                             await self.stream.send_all(self.frames.send(event.response()))
                         return event
                     case _:
                         pass
             try:
-                data = await self.stream.receive_some()
+                data = bytes(await self.stream.receive_some())
             except trio.BrokenResourceError:
                 data = b""
             if not data:
                 return CloseConnection(code=1006)
-            self.frames.receive_data(data)
+            self.frames.receive_data(bytes(data))
 
     def _events(self) -> Any:
         self._came.extend(self.frames.events())
@@ -111,10 +112,10 @@ class RawWebSocket:
 
 @asynccontextmanager
 async def raw_websocket(
-    port: int, *headers: str, path: str = "/mcp", host: str = "127.0.0.1"
+    port: int, *headers: str, path: str = "/mcp", over: trio.abc.Stream | None = None
 ) -> AsyncIterator[RawWebSocket]:
     """A connection to a server of this machine; `status` says whether the upgrade was accepted (101)."""
-    async with await trio.open_tcp_stream(host, port) as stream:
+    async with over or await trio.open_tcp_stream("127.0.0.1", port) as stream:
         await stream.send_all(upgrade(path, port, *headers))
         came = b""
         while b"\r\n\r\n" not in came:

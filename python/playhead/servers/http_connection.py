@@ -69,6 +69,8 @@ class BoundedStream(trio.abc.HalfCloseableStream):
         self.message_deadline = math.inf
         """When a WebSocket's message that has begun must be whole."""
         self.closing_seconds = options.closing_seconds
+        self.overdue: str | None = None
+        """What the client took too long for."""
 
     @property
     def socket(self) -> trio.socket.SocketType:
@@ -98,7 +100,11 @@ class BoundedStream(trio.abc.HalfCloseableStream):
             with trio.CancelScope(deadline=self._receive_deadline()) as waiting:
                 data = bytes(await self._stream.receive_some(max_bytes))
             if waiting.cancelled_caught:
-                raise trio.BrokenResourceError("the client took too long")
+                in_message = self.message_deadline <= trio.current_time()
+                self.overdue = (
+                    "a message was not whole in time" if in_message else "nothing came for too long"
+                )
+                raise trio.BrokenResourceError(self.overdue)
         finally:
             if not data:
                 self._end_soon()

@@ -29,7 +29,7 @@ class WebSocketOptions:
     """A message from the client, in as many frames as it likes: 1 MiB, as over HTTP, and room for what goes
     around its arguments. A longer one closes with 1009."""
     message_seconds: float = 20.0
-    """From a message's first piece to its last; then the connection is cut."""
+    """From a message's first piece to its last; then 1008."""
     json_depth: int = 128
     """Nesting of a message."""
     json_values: int = 50_000
@@ -44,7 +44,7 @@ class WebSocketOptions:
     ping_seconds: float = 20.0
     """Between two pings: half of what the usual proxies and NATs allow an idle connection."""
     silence_seconds: float = 60.0
-    """How long a client may send nothing, not even a pong; then the connection is cut."""
+    """How long a client may send nothing, not even a pong; then 1008."""
     send_seconds: float = 30.0
     """For each 64 KiB that a client has to take: 2 KiB/s, a tenth of the slowest music."""
 
@@ -62,7 +62,7 @@ def websocket_endpoint(
     by that server's own settings.
 
     Close codes: 1003 a binary frame; 1007 text that is not UTF-8; 1002 what is no frame; 1009 a message too
-    long; 1001 shut down; 1011 the server failed.
+    long; 1008 a message not whole in time, or silence; 1001 shut down; 1011 the server failed.
     """
     limits = RequestLimits(
         json_depth=options.json_depth,

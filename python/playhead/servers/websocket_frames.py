@@ -45,6 +45,7 @@ class Wire(Protocol):
 
     message_deadline: float
     closing_seconds: float
+    overdue: str | None
 
     def talk(self, *, silence_seconds: float, send_seconds: float) -> None:
         """From now on this is a WebSocket."""
@@ -81,12 +82,14 @@ class WebSocketStream(WSStream):
             case StreamClosed():
                 self._ended.set()
                 self._answered.set()
+                if self._wire.overdue is not None and self.state is ASGIWebsocketState.CONNECTED:
+                    await self._close(CloseReason.POLICY_VIOLATION, self._wire.overdue)
                 await super().handle(event)
 
     async def app_send(self, message: Any) -> None:
         """Takes what the application sends; None when it has returned."""
         if message is None:
-            if self.state is ASGIWebsocketState.CONNECTED:
+            if self.state is ASGIWebsocketState.CONNECTED and not self.closed:
                 await self._close(CloseReason.INTERNAL_ERROR, "")
             if self.state is ASGIWebsocketState.CLOSED and not self.closed:
                 # A TCP connection that is closed with bytes unread is reset, and the close frame may be lost.

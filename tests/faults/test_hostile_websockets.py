@@ -1,0 +1,480 @@
+"""What a hostile WebSocket client gets: the documented answer; and the server goes on answering others."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from mcp.server import Server
+from wsproto.events import CloseConnection, TextMessage
+
+from playhead.servers.access import Access
+from playhead.servers.http_connection import HttpOptions
+from playhead.servers.websocket import WebSocketOptions
+from playhead.testing.transports import Peer
+from tests.servers.raw_websocket import RawWebSocket, raw_websocket, upgrade
+from tests.servers.served_websocket import served_websocket
+
+SHORT = 0.05
+"""A limit that a test waits for."""
+LONG = 30.0
+HELLO = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "echo://hello"}}
+
+
+def options(
+    *,
+    message_bytes: int = 4096,
+    message_seconds: float = LONG,
+    silence_seconds: float = LONG,
+    ping_seconds: float = LONG,
+    send_seconds: float = LONG,
+    in_flight: int = 32,
+    waiting: int = 1024,
+    waiting_bytes: int = 1 << 22,
+) -> WebSocketOptions:
+    return WebSocketOptions(
+        message_bytes=message_bytes,
+        message_seconds=message_seconds,
+        silence_seconds=silence_seconds,
+        ping_seconds=ping_seconds,
+        send_seconds=send_seconds,
+        requests_in_flight=in_flight,
+        requests_waiting=waiting,
+        waiting_bytes=waiting_bytes,
+    )
+
+
+HTTP = HttpOptions(closing_seconds=SHORT, head_seconds=LONG)
+
+
+@asynccontextmanager
+async def serving(
+    limits: WebSocketOptions | None = None,
+    *,
+    peer: Peer | None = None,
+    http: HttpOptions = HTTP,
+    access: Access | None = None,
+) -> AsyncIterator[int]:
+    """A server's port; in the end another client is still answered, by its name and with its token."""
+    server: Server[Any] = (peer or Peer()).server()
+    with trio.fail_after(20):
+        async with served_websocket(server, options=limits or options(), http=http, access=access) as port:
+            yield port
+            token = access.token if access is not None else None
+            headers = [f"Authorization: Bearer {token}"] if token else []
+            async with raw_websocket(port, *headers) as other:
+                assert await echo(other) == "hello"
+
+
+async def echo(websocket: RawWebSocket) -> str:
+    await websocket.initialize()
+    answer = await websocket.ask("resources/read", {"uri": "echo://hello"})
+    text: str = answer["result"]["contents"][0]["text"]
+    return text
+
+
+@asynccontextmanager
+async def client_of(limits: WebSocketOptions | None = None, **more: Any) -> AsyncIterator[RawWebSocket]:
+    async with serving(limits, **more) as port, raw_websocket(port) as websocket:
+        await websocket.initialize()
+        yield websocket
+
+
+async def closed_with(websocket: RawWebSocket) -> int:
+    """The code that ends the connection; messages before it are passed over."""
+    while not isinstance(message := await websocket.receive(), CloseConnection):
+        pass
+    return int(message.code)
+
+
+# --- messages -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "request_id"),
+    [
+        ("{", -32700, None),
+        ("", -32700, None),
+        ('{"jsonrpc":"2.0","id":1,"method":NaN}', -32700, None),
+        ('{"jsonrpc":"2.0","id":1,"method":"\\ud800"}', -32700, None),
+        ("[]", -32600, None),
+        (json.dumps([HELLO]), -32600, None),
+        ("7", -32600, None),
+        ("{}", -32600, None),
+        ('{"id":3,"method":"ping"}', -32600, 3),
+        ('{"jsonrpc":"1.0","id":"three","method":"ping"}', -32600, "three"),
+        ('{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600, None),
+        ('{"jsonrpc":"2.0","id":1.5,"method":"ping"}', -32600, None),
+        ('{"jsonrpc":"2.0","id":true,"method":"ping"}', -32600, None),
+        ('{"jsonrpc":"2.0","id":4,"method":5}', -32600, 4),
+        ('{"jsonrpc":"2.0","id":4,"method":"ping","params":[1]}', -32602, 4),
+        ('{"jsonrpc":"2.0","id":4,"result":5}', -32600, None),
+        ('{"jsonrpc":"2.0","id":4,"method":"ping","params":' + '{"a":' * 200 + "1" + "}" * 201, -32600, None),
+    ],
+)
+async def test_what_is_no_message_is_answered_with_its_error(
+    text: str, code: int, request_id: object
+) -> None:
+    async with client_of() as client:
+        await client.send_text(text)
+        answer = await client.receive()
+        assert (answer["error"]["code"], answer["id"]) == (code, request_id)
+        assert "id" in answer
+        assert (await client.ask("ping", id=2))["result"] == {}
+
+
+async def test_a_message_of_too_many_values_is_not_decoded() -> None:
+    async with client_of(options(message_bytes=1 << 20)) as client:
+        await client.send_text(
+            '{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":[' + "[]," * 60_000 + "1]}}"
+        )
+        answer = await client.receive()
+        assert answer["error"]["code"] == -32600
+        assert "json_values" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("request_id", ["seven", 7, 0, -1, 2**60, "", "7"])
+async def test_an_id_comes_back_as_it_went(request_id: object) -> None:
+    async with client_of() as client:
+        answer = await client.ask("ping", id=request_id)
+        assert answer == {"jsonrpc": "2.0", "id": request_id, "result": {}}
+        assert type(answer["id"]) is type(request_id)
+
+
+@pytest.mark.parametrize("notification", ["initialized", "notifications/initialized"])
+async def test_the_bare_name_of_initialized_is_understood(notification: str) -> None:
+    async with serving() as port, raw_websocket(port) as client:
+        answer = await client.initialize(notification=notification)
+        assert answer["result"]["protocolVersion"] == "2024-11-05"
+        read = await client.ask("resources/read", {"uri": "echo://x"})
+        assert read["result"]["contents"][0]["text"] == "x"
+
+
+async def test_a_message_that_is_too_long_closes_with_1009() -> None:
+    async with client_of() as client:
+        await client.send_text("x" * 4097)
+        assert await closed_with(client) == 1009
+
+
+async def test_its_length_is_counted_in_bytes() -> None:
+    async with client_of() as client:
+        await client.send_text("é" * 2049)
+        assert await closed_with(client) == 1009
+
+
+async def test_a_client_that_goes_on_sending_a_long_message_is_told_and_cut() -> None:
+    async with client_of() as client, trio.open_nursery() as nursery:
+        client.answers_close = False
+        first, more = (client.frames.send(_piece("x" * 50_000)) for _ in range(2))
+
+        async def flood() -> None:
+            await client.stream.send_all(first)
+            try:
+                while True:
+                    await client.stream.send_all(more)
+            except trio.BrokenResourceError:
+                nursery.cancel_scope.cancel()
+
+        nursery.start_soon(flood)
+        assert await closed_with(client) == 1009
+        await trio.sleep_forever()  # until the flood finds the connection cut
+
+
+async def test_a_message_in_many_fragments_is_put_together() -> None:
+    async with client_of() as client:
+        text = json.dumps(HELLO)
+        for letter in text:
+            await client.send_piece(letter, last=False)
+            await client.send_piece("", last=False)
+        await client.send_piece("", last=True)
+        assert (await client.receive())["result"]["contents"][0]["text"] == "hello"
+
+
+async def test_a_flood_of_fragments_ends_at_the_same_length() -> None:
+    async with client_of() as client:
+        frames = b"".join(client.frames.send(_piece("x")) for _ in range(5000))
+        await client.stream.send_all(frames)
+        assert await closed_with(client) == 1009
+
+
+async def test_a_message_that_is_never_finished_is_cut_in_time() -> None:
+    async with client_of(options(message_seconds=SHORT)) as client:
+        await client.send_piece("{", last=False)
+        assert await closed_with(client) == 1008
+
+
+async def test_a_binary_frame_closes_with_1003() -> None:
+    async with client_of() as client:
+        await client.send_bytes(json.dumps(HELLO).encode())
+        assert await closed_with(client) == 1003
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        (b"\x81\x05hello", 1002),  # not masked
+        (b"\x81\x82\0\0\0\0\xff\xff", 1007),  # not UTF-8
+        (b"\xf1\x80\0\0\0\0", 1002),  # a reserved bit: compression was not agreed upon
+        (b"\x83\x80\0\0\0\0", 1002),  # an unknown opcode
+        (b"\x80\x80\0\0\0\0", 1002),  # a continuation of nothing
+        (b"\x89\xfe\x00\x7e\0\0\0\0" + b"x" * 126, 1002),  # a long ping
+        (b"\x88\x81\0\0\0\0x", 1002),  # half a close code
+        (b"\x88\x82\0\0\0\0" + struct.pack("!H", 999), 1002),  # a code that may not be sent
+    ],
+)
+async def test_what_is_no_frame_closes_with_its_code(frame: bytes, code: int) -> None:
+    async with client_of() as client:
+        await client.stream.send_all(frame)
+        assert await closed_with(client) == code
+
+
+async def test_a_frame_that_says_it_is_endless_is_cut_at_the_limit() -> None:
+    async with client_of() as client:
+        await client.stream.send_all(b"\x81\xff" + struct.pack("!Q", 1 << 62) + b"\0\0\0\0" + b"x" * 5000)
+        assert await closed_with(client) == 1009
+
+
+async def test_a_clients_close_is_answered_with_its_code() -> None:
+    async with client_of() as client:
+        await client.stream.send_all(client.frames.send(CloseConnection(code=4001, reason="enough")))
+        assert await closed_with(client) == 4001
+
+
+# --- requests -----------------------------------------------------------------------------------------
+
+
+def read(uri: str, request_id: int) -> dict[str, object]:
+    return {"jsonrpc": "2.0", "id": request_id, "method": "resources/read", "params": {"uri": uri}}
+
+
+async def test_further_requests_wait_for_their_turn_and_all_are_answered() -> None:
+    peer = Peer()
+    async with client_of(options(in_flight=2), peer=peer) as client:
+        for number in range(5):
+            await client.send(read("hold://x", number))
+        await peer.anyone_started.wait()
+        await client.send(read("hold://x", 5))
+        await trio.testing.wait_all_tasks_blocked(SHORT)
+        assert peer.started == 2
+        peer.release.set()
+        assert sorted([(await client.receive())["id"] for _ in range(6)]) == list(range(6))
+        assert peer.started == 6
+
+
+async def test_a_request_that_is_cancelled_before_its_turn_is_dropped() -> None:
+    peer = Peer()
+    async with client_of(options(in_flight=1), peer=peer) as client:
+        await client.send(read("hold://first", 1))
+        await client.send(read("hold://second", 2))
+        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}}
+        await client.send(cancelled)
+        await client.send(read("echo://third", 3))
+        peer.release.set()
+        assert [(await client.receive())["id"] for _ in range(2)] == [1, 3]
+        assert peer.started == 1
+
+
+async def test_a_cancelled_request_makes_room_for_the_next() -> None:
+    peer = Peer()
+    async with client_of(options(in_flight=1), peer=peer) as client:
+        await client.send(read("hold://first", 1))
+        await client.send(read("echo://second", 2))
+        await peer.anyone_started.wait()
+        await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+        assert (await client.receive())["id"] == 2
+
+
+async def test_one_request_too_many_is_refused_and_the_others_go_on() -> None:
+    peer = Peer()
+    async with client_of(options(in_flight=1, waiting=3), peer=peer) as client:
+        for number in range(4):
+            await client.send(read("hold://x", number))
+        refused = await client.receive()
+        assert (refused["id"], refused["error"]["code"]) == (3, -32603)
+        assert "3" in refused["error"]["message"]
+        peer.release.set()
+        assert [(await client.receive())["id"] for _ in range(3)] == [0, 1, 2]
+
+
+async def test_waiting_requests_are_bounded_in_bytes_too() -> None:
+    peer = Peer()
+    async with client_of(options(in_flight=1, waiting_bytes=3000), peer=peer) as client:
+        await client.send(read("hold://x", 1))
+        await client.send(read("hold://" + "x" * 3000, 2))
+        assert (await client.receive())["error"]["code"] == -32603
+        peer.release.set()
+        assert (await client.receive())["id"] == 1
+
+
+async def test_an_id_that_is_in_use_is_refused() -> None:
+    peer = Peer()
+    async with client_of(peer=peer) as client:
+        await client.send(read("hold://x", 1))
+        assert (await client.ask("ping", id=1))["error"]["code"] == -32600
+        peer.release.set()
+        assert (await client.receive())["result"]["contents"][0]["text"] == "x"
+
+
+async def test_a_client_that_leaves_takes_its_requests_along() -> None:
+    peer = Peer()
+    async with client_of(peer=peer) as client:
+        await client.send(read("hold://x", 1))
+        await peer.anyone_started.wait()
+        await client.stream.aclose()
+        await peer.anyone_cancelled.wait()
+
+
+# --- time ---------------------------------------------------------------------------------------------
+
+
+async def test_a_client_that_never_reads_is_cut_and_others_are_answered_meanwhile() -> None:
+    peer = Peer()
+    async with serving(options(send_seconds=1.0), peer=peer) as port, raw_websocket(port) as slow:
+        await slow.initialize()
+        for number in range(32):
+            await slow.send(read(f"big://{1 << 20}", number))
+        async with raw_websocket(port) as other:
+            await other.initialize()
+            for _ in range(20):
+                answer = await other.ask("resources/read", {"uri": "echo://on"})
+                assert answer["result"]["contents"][0]["text"] == "on"
+        came = 0
+        await trio.testing.wait_all_tasks_blocked(SHORT)
+        with trio.fail_after(10):
+            # The server gives up while nobody reads; what the kernel holds is all that comes then.
+            await trio.sleep_until(trio.current_time() + 1.2)
+            try:
+                while data := await slow.stream.receive_some(1 << 20):
+                    came += len(data)
+            except trio.BrokenResourceError:
+                pass
+        assert came < 32 << 20
+
+
+async def test_a_silent_client_is_pinged_and_cut_when_it_does_not_answer() -> None:
+    async with client_of(options(ping_seconds=SHORT, silence_seconds=0.5)) as client:
+        client.answers_pings = False
+        assert await closed_with(client) == 1008
+        assert client.pings > 1
+
+
+async def test_an_idle_client_that_answers_pings_stays() -> None:
+    async with client_of(options(ping_seconds=SHORT, silence_seconds=0.5)) as client:
+        with trio.move_on_after(1.0):
+            raise AssertionError(await client.receive())
+        assert client.pings > 5
+        assert (await client.ask("ping"))["result"] == {}
+
+
+async def test_an_idle_client_outlives_the_times_of_http() -> None:
+    http = HttpOptions(head_seconds=SHORT * 4, keep_alive_seconds=SHORT, body_seconds=SHORT)
+    async with serving(http=http) as port, raw_websocket(port) as client:
+        await client.initialize()
+        with trio.move_on_after(SHORT * 8):
+            raise AssertionError(await client.receive())
+        assert (await client.ask("ping"))["result"] == {}
+
+
+async def test_half_a_handshake_is_cut_in_time() -> None:
+    http = HttpOptions(head_seconds=0.5, closing_seconds=SHORT)
+    async with serving(http=http) as port, await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        await stream.send_all(upgrade("/mcp", port)[:-2])
+        assert await stream.receive_some() == b""
+
+
+async def test_a_client_that_speaks_before_it_was_answered_is_heard() -> None:
+    async with serving() as port, await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        early = RawWebSocket(stream, b"HTTP/1.1 101", b"")
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        await stream.send_all(upgrade("/mcp", port) + early.frames.send(_text(ping)))
+        came = b""
+        while b"\r\n\r\n" not in came:
+            came += await stream.receive_some()
+        early.frames.receive_data(came.partition(b"\r\n\r\n")[2])
+        assert (await early.receive())["id"] == 1
+
+
+# --- the handshake ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (["Origin: https://evil.example"], 403),
+        (["Origin: null"], 403),
+        (["Origin: http://localhost.evil.example"], 403),
+        (["Host: evil.example"], 421),
+        (["Host: 127.0.0.1.evil.example:80"], 421),
+        (["Authorization: Bearer wrong"], 401),
+        (["Authorization: Basic c2VjcmV0"], 401),
+        (["Authorization: Bearer"], 401),
+        ([], 401),
+        (["Authorization: Bearer s3cret", "Authorization: Bearer wrong"], 401),
+        (["Authorization: Bearer s3cret", "Origin: https://evil.example"], 403),
+        (["Authorization: Bearer s3cret"], 101),
+        (["authorization: bearer s3cret", "Origin: http://localhost:5173"], 101),
+        (["Authorization: Bearer s3cret", "Origin: https://app.example"], 101),
+        (["Authorization: Bearer s3cret", "Host: localhost"], 101),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+async def test_who_may_not_ask_is_told_before_the_upgrade(headers: list[str], status: int) -> None:
+    access = Access.for_host("127.0.0.1", web_origins=["https://app.example"], token="s3cret")
+    async with serving(access=access) as port, raw_websocket(port, *headers) as client:
+        assert client.status == status
+        assert (b"www-authenticate: Bearer" in client.head) == (status == 401)
+        assert b"s3cret" not in client.head
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Sec-WebSocket-Version: 8",
+        "Sec-WebSocket-Protocol: \xff\xfe",
+        "Sec-WebSocket-Extensions: \xff",
+        "Content-Length: x",
+    ],
+)
+async def test_a_handshake_that_is_none_is_refused(header: str) -> None:
+    async with serving() as port, await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        head = upgrade("/mcp", port, "X: y").decode().replace("X: y", header)
+        if "Version" in header:
+            head = head.replace("Sec-WebSocket-Version: 13\r\n", "")
+        await stream.send_all(head.encode("latin-1"))
+        came = b""
+        while data := await stream.receive_some():
+            came += data
+        assert came.split()[1] == b"400"
+
+
+async def test_an_unknown_path_is_refused() -> None:
+    async with serving() as port, raw_websocket(port, path="/elsewhere") as client:
+        assert client.status in (403, 404)
+
+
+@pytest.mark.parametrize(("offered", "taken"), [("mcp", True), ("chat, mcp", True), ("chat", False)])
+async def test_the_subprotocol_is_taken_when_it_is_offered(offered: str, taken: bool) -> None:
+    async with serving() as port, raw_websocket(port, f"Sec-WebSocket-Protocol: {offered}") as client:
+        assert client.status == 101
+        assert (b"sec-websocket-protocol: mcp" in client.head) == taken
+
+
+async def test_compression_is_not_taken() -> None:
+    offer = "Sec-WebSocket-Extensions: permessage-deflate"
+    async with serving() as port, raw_websocket(port, offer) as client:
+        assert b"deflate" not in client.head
+        assert await echo(client) == "hello"
+
+
+def _piece(text: str) -> TextMessage:
+    return TextMessage(data=text, message_finished=False)
+
+
+def _text(message: object) -> TextMessage:
+    return TextMessage(data=json.dumps(message))

@@ -18,7 +18,7 @@ from playhead.client.connect import connect
 from playhead.client.openers import opener_for
 from playhead.client.session import Session
 from playhead.config.servers import ServerConfig, from_command, resolve_target
-from playhead.errors import PlayheadError, ServerError
+from playhead.errors import PlayheadError, ServerError, TransportError
 from playhead.limits import DEFAULT_LIMITS, Limits
 
 Checkable = ServerConfig | Server[Any] | MCPServer
@@ -26,6 +26,10 @@ Checkable = ServerConfig | Server[Any] | MCPServer
 
 PATIENCE: float = 6.0
 """A request that goes on and on, always with a sign of life, may take this many times its timeout."""
+
+MOST_UNANSWERED: int = 6
+"""So many requests in a row without an answer, and a listing that gets none either: the server is gone. Each
+of some hundred more would cost its deadline."""
 
 _MILLISECONDS = 1000.0
 
@@ -40,6 +44,9 @@ class SessionTarget:
     """What the session is with: for probes that need a connection of their own."""
     tools: tuple[types.Tool, ...] = ()
     limits: Limits = field(default=DEFAULT_LIMITS)
+    gone: PlayheadError | None = None
+    """Why nothing is sent any more: the server has answered nothing for so long that it is given up."""
+    _unanswered: int = 0
 
     @property
     def protocol_version(self) -> str:
@@ -52,8 +59,24 @@ class SessionTarget:
         *,
         timeout_seconds: float | None = None,
     ) -> Answer:
-        """See `Target.request`."""
+        """See `Target.request`. Once the server is `gone`, every answer is that failure, at once."""
+        if self.gone is not None:
+            return Answer(failure=self.gone, latency_ms=0.0)
         seconds = self.options.timeout_seconds if timeout_seconds is None else timeout_seconds
+        answer = await self._send(method, params, seconds)
+        self._unanswered = self._unanswered + 1 if isinstance(answer.failure, TransportError) else 0
+        if self._unanswered >= MOST_UNANSWERED:
+            await self._look_for_life()
+        return answer
+
+    async def _look_for_life(self) -> None:
+        """Ask what any server answers quickly; one that hangs in a tool shall be asked about the others."""
+        self._unanswered = 0
+        alive = await self._send("tools/list", None, self.options.timeout_seconds)
+        if isinstance(alive.failure, TransportError):
+            self.gone = alive.failure
+
+    async def _send(self, method: str, params: Mapping[str, Any] | None, seconds: float) -> Answer:
         started = trio.current_time()
         result: dict[str, Any] | None = None
         error: types.ErrorData | None = None

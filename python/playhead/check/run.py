@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import mcp_types as types
 import trio
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
@@ -24,7 +25,7 @@ from playhead.check.graph import (
     testing_graph,
 )
 from playhead.check.options import CheckOptions
-from playhead.check.probes.connection import probe_connection, unreachable
+from playhead.check.probes.connection import judge_stay, probe_connection, unreachable
 from playhead.check.probes.discovery import probe_discovery
 from playhead.check.probes.prompts import probe_prompts
 from playhead.check.probes.resources import probe_resources
@@ -133,6 +134,12 @@ class _Check:
         """The node that tests the tool `name`."""
 
         async def test(state: State) -> Update:
+            tool = next(tool for tool in self._there().tools if tool.name == name)
+            why = self._why_not(tool)
+            if why is None:
+                await self._probe(f"tool {name}", lambda: self._test_tool(tool))
+            else:
+                self._skipped(f"tool {name}", why, tool=name)
             return Update(current_task=f"test_{name}", messages=[f"tested {name}"])
 
         return test
@@ -149,7 +156,13 @@ class _Check:
 
     async def generate_report(self, state: State) -> Update:
         """Put together what was found, with what was noticed by the way."""
-        judge_wire(self._there(), self._found)
+        target = self._there()
+        judge_stay(target, self._found)
+        judge_wire(target, self._found)
+        reconnects = target.session.statistics().reconnects
+        if reconnects:
+            times = "once" if reconnects == 1 else f"{reconnects} times"
+            self._remarks.append(f"the connection was lost in the middle and made anew, {times}")
         return Update(
             current_task="generate_report",
             result=self.report(state),
@@ -162,17 +175,20 @@ class _Check:
         """The graph of what is left to do, now that the tools are known."""
         if self._options.depth == "quick":
             return reporting_graph(self)
-        tools = self._there().tools
-        return testing_graph(self, [tool.name for tool in tools if self._may_call(tool.name)])
+        return testing_graph(self, [tool.name for tool in self._there().tools])
 
-    def _may_call(self, name: str) -> bool:
-        """Whether the servers file lets anybody call it; says so where not."""
+    def _why_not(self, tool: types.Tool) -> str | None:
+        """Why a tool is not called; None where it is."""
         allowed = self._server.allowed_tools if isinstance(self._server, ServerConfig) else None
-        if allowed is None or name in allowed:
-            return True
-        why = "the servers file does not allow it (playhead.allowed_tools)"
-        self._found(TestResult(subject=f"tool {name}", title="all", tool=name, status="skipped", error=why))
-        return False
+        hints = tool.annotations
+        if allowed is not None and tool.name not in allowed:
+            return "the servers file does not allow it (playhead.allowed_tools)"
+        if hints is not None and hints.destructive_hint is True and not self._options.allow_destructive:
+            return "it says destructiveHint: true; --allow-destructive has it called"
+        return None
+
+    def _skipped(self, subject: str, why: str, *, tool: str | None = None) -> None:
+        self._found(TestResult(subject=subject, title="all", tool=tool, status="skipped", error=why))
 
     def leave(self) -> None:
         """Let go of the connection. Idempotent."""
@@ -197,6 +213,9 @@ class _Check:
             remarks=tuple(self._remarks),
         )
 
+    async def _test_tool(self, tool: types.Tool) -> None:
+        pass
+
     async def _hold(self, *, task_status: trio.TaskStatus[SessionTarget]) -> None:
         async with open_target(self._server, self._options) as target:
             task_status.started(target)
@@ -212,6 +231,9 @@ class _Check:
 
     async def _probe(self, subject: str, probe: Callable[[], Awaitable[None]]) -> None:
         """Run `probe`; where it breaks itself, say so as a test that decided nothing, and go on."""
+        if self._there().gone is not None:
+            self._skipped(subject, "the server is gone")
+            return
         try:
             await probe()
         except PlayheadError as error:

@@ -67,7 +67,13 @@ STOPS: Final = CheckKind(
     level="should",
     source=f"{LIFECYCLE}#shutdown",
 )
-KINDS: Final = (CONNECT, HEALTH, REVISION, SHAPE, PING, SECOND, STOPS)
+STAYS: Final = CheckKind(
+    name="connection.stays",
+    title="The server is there until the end",
+    level="must",
+    source=f"{SPECIFICATION}/basic",
+)
+KINDS: Final = (CONNECT, HEALTH, REVISION, SHAPE, PING, SECOND, STOPS, STAYS)
 
 _UNWELL: Final = frozenset({"unhealthy", "error", "down", "fail", "failed", "failing", "degraded"})
 _BODY_BYTES: Final = 64 * 1024
@@ -79,6 +85,17 @@ def unreachable(error: ConnectError, latency_ms: float) -> TestResult:
     draft = TestDraft(subject="connection", title="connect", latency_ms=latency_ms)
     draft.failed(CONNECT, str(error))
     return draft.done()
+
+
+def judge_stay(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
+    """Judge whether the server outlived the check: to be called when everything else was tried."""
+    draft = TestDraft(subject="connection", title="until the end")
+    draft.require(
+        STAYS,
+        target.gone is None,
+        f"expected the server to answer, or a new connection to it, until the end; it is gone: {target.gone}",
+    )
+    found(draft.done())
 
 
 async def probe_connection(

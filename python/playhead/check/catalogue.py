@@ -5,16 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from playhead.check.probes import audio, connection, discovery, prompts, range_kinds, resources, wire
+from playhead.check.probes import (
+    audio,
+    connection,
+    discovery,
+    prompts,
+    range_kinds,
+    resources,
+    server,
+    tools,
+    wire,
+)
 from playhead.check.results import CheckKind
 
 _KINDS: Final[tuple[tuple[CheckKind, ...], ...]] = (
     connection.KINDS,
     discovery.KINDS,
+    tools.KINDS,
     resources.KINDS,
     range_kinds.KINDS,
     audio.KINDS,
     prompts.KINDS,
+    server.KINDS,
     wire.KINDS,
 )
 

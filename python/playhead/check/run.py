@@ -29,6 +29,8 @@ from playhead.check.probes.connection import judge_stay, probe_connection, unrea
 from playhead.check.probes.discovery import probe_discovery
 from playhead.check.probes.prompts import probe_prompts
 from playhead.check.probes.resources import probe_resources
+from playhead.check.probes.server import probe_server
+from playhead.check.probes.tools import probe_tool
 from playhead.check.probes.wire import judge_wire
 from playhead.check.results import Report, TestResult
 from playhead.client.groups import bare
@@ -137,7 +139,7 @@ class _Check:
             tool = next(tool for tool in self._there().tools if tool.name == name)
             why = self._why_not(tool)
             if why is None:
-                await self._probe(f"tool {name}", lambda: self._test_tool(tool))
+                await self._probe(f"tool {name}", lambda: probe_tool(self._there(), tool, self._found))
             else:
                 self._skipped(f"tool {name}", why, tool=name)
             return Update(current_task=f"test_{name}", messages=[f"tested {name}"])
@@ -150,8 +152,9 @@ class _Check:
         return Update(current_task="test_resources", messages=["tested resources"])
 
     async def test_prompts(self, state: State) -> Update:
-        """List and get."""
+        """List and get; and then, last of all that is sent, what the server as a whole has to stand."""
         await self._probe("prompts", lambda: probe_prompts(self._there(), self._found))
+        await self._probe("server", lambda: probe_server(self._there(), self._found))
         return Update(current_task="test_prompts", messages=["tested prompts"])
 
     async def generate_report(self, state: State) -> Update:
@@ -180,11 +183,8 @@ class _Check:
     def _why_not(self, tool: types.Tool) -> str | None:
         """Why a tool is not called; None where it is."""
         allowed = self._server.allowed_tools if isinstance(self._server, ServerConfig) else None
-        hints = tool.annotations
         if allowed is not None and tool.name not in allowed:
             return "the servers file does not allow it (playhead.allowed_tools)"
-        if hints is not None and hints.destructive_hint is True and not self._options.allow_destructive:
-            return "it says destructiveHint: true; --allow-destructive has it called"
         return None
 
     def _skipped(self, subject: str, why: str, *, tool: str | None = None) -> None:
@@ -212,9 +212,6 @@ class _Check:
             tests=tuple(self._tests),
             remarks=tuple(self._remarks),
         )
-
-    async def _test_tool(self, tool: types.Tool) -> None:
-        pass
 
     async def _hold(self, *, task_status: trio.TaskStatus[SessionTarget]) -> None:
         async with open_target(self._server, self._options) as target:

@@ -62,6 +62,10 @@ format: $(BIN)/maturin
 real-servers: $(STAMP)
 	$(BIN)/python -m tests.conformance.real_servers
 
+# `playhead check` of servers that nobody here wrote, against a list of their known defects.
+check-servers: $(STAMP)
+	$(BIN)/python -m tests.conformance.check_servers
+
 # The SDK's first major version, a WebSocket peer that nobody here wrote; tests use it where it is there.
 old-sdk: $(STAMP)
 	$(BIN)/python -m tests.conformance.old_sdk

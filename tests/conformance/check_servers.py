@@ -1,0 +1,197 @@
+"""Checks servers that nobody here wrote, whole, and holds every finding against a list of known defects.
+
+    python -m tests.conformance.check_servers [SERVER ...]        (make check-servers)
+
+The servers are those of `real_servers.py` (npm and PyPI) and the WebSocket server of the SDK's first major
+version. `real_servers.toml` vouches for arguments, which make the expectations of each server;
+`check_servers.toml` lists the defects that are known to be real, each with why it is one. A run prints a row
+for each finding, and fails for one that the list doesn't have (a defect to be argued and listed, or a mistake
+of the checker) and for one that it has and that didn't come.
+"""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import trio
+
+from playhead import ServerConfig
+from playhead.check.expectations import Expectations, ExpectedCall
+from playhead.check.options import CheckOptions
+from playhead.check.results import Report
+from playhead.check.run import check_server
+from tests.conformance import old_sdk
+from tests.conformance.real_servers import BUILD, HERE, filled, furnished, installed, over_http
+
+LEFT_OUT = frozenset({"fetch"})
+"""Reads whatever URL is made up for it: from the web, which a check of this machine has no business with."""
+PER_SERVER_SECONDS = 300
+OLD_SERVER = Path(__file__).parents[1] / "servers" / "old_sdk_server.py"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A defect that a server really has."""
+
+    server: str
+    check: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One check that failed on one server, however often."""
+
+    server: str
+    over: str
+    check: str
+    times: int
+    subject: str
+    message: str
+    """Of the first time."""
+
+
+def expectations(tools: Sequence[Mapping[str, Any]]) -> Expectations:
+    """The arguments that somebody vouches for, and the blocks that come of them."""
+    return Expectations(
+        calls=tuple(
+            ExpectedCall(
+                tool=tool["name"],
+                arguments=tool["arguments"],
+                content_types=tuple(block.partition(":")[0] for block in tool["blocks"]),
+            )
+            for tool in tools
+        )
+    )
+
+
+async def checked(server: ServerConfig | str, tools: Sequence[Mapping[str, Any]]) -> Report:
+    options = CheckOptions(depth="full", timeout_seconds=10.0, examples=3, expectations=expectations(tools))
+    with trio.fail_after(PER_SERVER_SECONDS):
+        return await check_server(server, options)
+
+
+def findings(server: str, over: str, report: Report) -> Iterator[Finding]:
+    if report.mcp_service_status != "available":
+        failed = next((test.error for test in report.tests if test.status == "failed"), None)
+        yield Finding(
+            server=server, over=over, check="available", times=1, subject="", message=failed or "no session"
+        )
+        return
+    counts: Counter[str] = Counter()
+    first: dict[str, tuple[str, str]] = {}
+    for test in report.tests:
+        for check in test.checks:
+            if check.verdict == "failed":
+                counts[check.kind.name] += 1
+                first.setdefault(check.kind.name, (f"{test.subject}: {test.title}", check.message))
+        if test.status == "error" and (test.error or "").startswith("the checker itself"):
+            counts["checker"] += 1
+            first.setdefault("checker", (test.subject, test.error or ""))
+    for name, times in counts.items():
+        subject, message = first[name]
+        yield Finding(server=server, over=over, check=name, times=times, subject=subject, message=message)
+
+
+@asynccontextmanager
+async def old_websocket_server() -> AsyncIterator[str]:
+    """The endpoint of the first SDK's WebSocket server."""
+    async with trio.open_nursery() as nursery:
+        process = await trio.lowlevel.open_process(
+            [str(old_sdk.PYTHON), str(OLD_SERVER)], stdout=-1, stderr=-3
+        )
+        assert process.stdout is not None
+        try:
+            with trio.fail_after(60):
+                port = (await process.stdout.receive_some()).decode().strip()
+            yield f"ws://127.0.0.1:{port}/mcp"
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def every_server(names: Sequence[str]) -> AsyncIterator[tuple[str, str, Report]]:
+    """Each server over each transport that it has, and what was found."""
+    wanted = tomllib.loads((HERE / "real_servers.toml").read_text())
+    installed(wanted)
+    for name, server in wanted["servers"].items():
+        if name in LEFT_OUT or (names and name not in names):
+            continue
+        for over in ("stdio", "http"):
+            if over == "http" and "http" not in server:
+                continue
+            with TemporaryDirectory() as folder:
+                yield name, over, await _one(name, over, server, folder)
+    if not names or "old-sdk" in names:
+        old_sdk.install()
+        async with old_websocket_server() as url:
+            report = await checked(url, [])
+        yield "old-sdk", "ws", report
+
+
+async def _one(name: str, over: str, server: Mapping[str, Any], folder: str) -> Report:
+    listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
+    port = listener.socket.getsockname()[1]
+    await listener.aclose()
+    words = {
+        "work": str(furnished(folder)),
+        "npm": str(BUILD / "node_modules"),
+        "bin": str(BUILD / "venv" / "bin"),
+        "port": str(port),
+        "page": "",
+    }
+    server = filled(server, words)
+    if over == "stdio":
+        config = ServerConfig(name=name, command=tuple(server["command"]), env=server.get("env", {}))
+        return await checked(config, server["tools"])
+    async with over_http(server["http"], port) as url:
+        return await checked(url, server["tools"])
+
+
+def known_defects() -> tuple[Known, ...]:
+    raw = tomllib.loads((HERE / "check_servers.toml").read_text())
+    return tuple(Known(**item) for item in raw.get("known", []))
+
+
+async def run(names: Sequence[str]) -> int:
+    known = {(item.server, item.check): item for item in known_defects()}
+    came: set[tuple[str, str]] = set()
+    checked_servers: set[str] = set()
+    unknown = 0
+    async for name, over, report in every_server(names):
+        checked_servers.add(name)
+        tests = ", ".join(
+            f"{report.count(status)} {status}" for status in ("success", "failed", "error", "skipped")
+        )
+        print(
+            f"{name} over {over}: MCP {report.protocol_version}, {len(report.tools)} tools, {tests},"
+            f" {report.seconds:.0f} s",
+            flush=True,
+        )
+        for finding in findings(name, over, report):
+            item = known.get((name, finding.check))
+            came.add((name, finding.check))
+            unknown += item is None
+            print(f"  {'known ' if item else 'UNKNOWN'} {finding.check} x{finding.times}: {finding.subject}")
+            print(f"    {finding.message[:400]}")
+            if item is not None:
+                print(f"    real, since {item.why}", flush=True)
+    gone = [key for key in known if key not in came and key[0] in checked_servers]
+    for server, check in gone:
+        print(f"GONE {server}: {check} is listed as a known defect, and was not found")
+    print(f"{len(checked_servers)} servers, {len(came)} defects, {unknown} unknown, {len(gone)} gone")
+    return 1 if unknown or gone or not checked_servers else 0
+
+
+if __name__ == "__main__":
+    sys.exit(trio.run(run, sys.argv[1:]))

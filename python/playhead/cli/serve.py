@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import trio
 import typer
 
 from playhead.cli.runner import EXIT_DONE, Report, run_command
 from playhead.cli.serving import TlsCertificate, TlsKey, TokenEnv, WebOrigins, token_of
 from playhead.cli.terminal import Terminal
-from playhead.errors import UsageError
 from playhead.servers.audio.options import AudioServerOptions, MixerKind, Transport
 from playhead.servers.template.options import TemplateServerOptions
 from playhead.servers.template.options import Transport as TemplateTransport
@@ -65,19 +62,6 @@ def template(
     ] = "ws",
     host: Annotated[str, typer.Option(help="Where it listens.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65535)] = 8030,
-    token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The bearer token that clients must send.")
-    ] = None,
-    web_origin: Annotated[
-        list[str] | None,
-        typer.Option(metavar="URL", help="A web page's origin that may connect; repeatable."),
-    ] = None,
-    tls_certificate: Annotated[
-        Path | None, typer.Option(metavar="PEM", help="Speak HTTPS and WSS with this certificate.")
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(metavar="PEM", help="Its key, unless it is in the same file.")
-    ] = None,
     search_url: Annotated[
         str | None,
         typer.Option(metavar="URL", help="A search engine with JSON answers; {query} stands for the words."),
@@ -86,32 +70,28 @@ def template(
         list[str] | None,
         typer.Option(metavar="URL", help="An origin it may have although it is not public; repeatable."),
     ] = None,
+    web_origin: WebOrigins = None,
+    token_env: TokenEnv = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
 ) -> None:
     """Serve one of everything over MCP, to copy from: four tools, resources and prompts."""
     options = TemplateServerOptions(
         transport=transport,
         host=host,
         port=port,
-        web_origins=tuple(web_origin or ()),
-        tls_certificate=tls_certificate,
-        tls_key=tls_key,
         search_url=search_url,
         search_origins=tuple(search_origin or ()),
+        web_origins=tuple(web_origin or ()),
+        token=token_of(token_env),
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
     )
 
     async def command(_terminal: Terminal, _report: Report) -> int:
         from playhead.servers.template.serve import serve
 
-        token = None if token_file is None else await _read_token(token_file)
-        await serve(replace(options, token=token))
+        await serve(options)
         return EXIT_DONE
 
     run_command(command, json_output=False)
-
-
-async def _read_token(path: Path) -> str:
-    """A file, and no option of its own: everybody on a machine can read the arguments of its processes."""
-    try:
-        return (await trio.Path(path).read_text(encoding="utf-8")).strip()
-    except UnicodeDecodeError:
-        raise UsageError(f"--token-file: expected text in {path}; write the token into it") from None

@@ -149,6 +149,7 @@ def _decoded(data: bytes, *, mime_type: str | None, uri: str | None, whole: bool
         decoder = open_decoder(source, mime_type=mime_type, uri=uri, size_bytes=len(data))
         try:
             while frames_bytes < MOST_PCM_BYTES and (size := memoryview(decoder.read()).nbytes):
+                source.sound_began()
                 frames_bytes += size
                 source.sound_began()
         finally:

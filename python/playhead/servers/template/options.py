@@ -36,6 +36,9 @@ class TemplateServerOptions:
     """Origins (`http://host:port`) that `search_url` may reach although their address is not global."""
     page_items: int = 10
     """Items in one page of a listing. Small, so that clients meet a second page before their users do."""
+    drain_seconds: float = 1.0
+    """From SIGTERM to the closing of the port: `/ready` says 503, and everything else goes on, so that a load
+    balancer has time to look and to send its clients elsewhere. Part of the grace of 30 s."""
     sessions: int = 1000
     """Over HTTP, in the revisions that have sessions; past it a new one gets 503."""
     limits: Limits = DEFAULT_LIMITS

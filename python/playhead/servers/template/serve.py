@@ -41,9 +41,11 @@ async def serve(
     """Serves until stdin ends (stdio), until a shutdown is requested and done, or until it is cancelled.
 
     Over a network one line with the server's URL goes to stderr, and the URL is the task status; over stdio
-    nothing is written but MCP messages, and the task status is None. Once the shutdown is requested, `/ready`
-    answers 503, nothing new is taken, and what was begun has the grace to finish. Cancelled, it closes every
-    connection at once.
+    nothing is written but MCP messages, and the task status is None. Cancelled, it closes every connection at
+    once.
+
+    Once the shutdown is requested, `/ready` answers 503; after `drain_seconds` the port is closed, and the
+    requests that are still in flight have the rest of the grace to finish.
 
     Args:
         options: what to serve, and where.
@@ -68,15 +70,23 @@ async def serve(
         if options.transport == "ws":
             url = "ws" + url.removeprefix("http")
         async with _parts(options) as (server, metrics):
-            ending = shutdown if shutdown is not None else Shutdown()
-            app = template_app(server, metrics=metrics, options=options, shutdown=ending)
+            asked = shutdown if shutdown is not None else Shutdown()
+            closing = Shutdown(grace_seconds=max(0.0, asked.grace_seconds - options.drain_seconds))
+            app = template_app(server, metrics=metrics, options=options, shutdown=asked)
             async with trio.open_nursery() as nursery:
                 if shutdown is None:
-                    await nursery.start(ending.listen)
-                await nursery.start(partial(serve_app, app, sock, tls=tls, shutdown=ending))
+                    await nursery.start(asked.listen)
+                await nursery.start(partial(serve_app, app, sock, tls=tls, shutdown=closing))
+                nursery.start_soon(_drain, asked, closing, options.drain_seconds)
                 sys.stderr.write(f"playhead template server: {url}\n")
                 sys.stderr.flush()
                 task_status.started(url)
+
+
+async def _drain(asked: Shutdown, closing: Shutdown, seconds: float) -> None:
+    await asked.requested.wait()
+    await trio.sleep(seconds)
+    closing.request()
 
 
 @asynccontextmanager

@@ -37,7 +37,7 @@ def token_of(variable: str | None) -> str | None:
     token = os.environ.get(variable, "")
     if not token:
         raise UsageError(
-            f"expected a token in the environment variable {variable!r} (--token-env): it is empty or not set;"
-            " export it, and give its name"
+            f"expected a token in the environment variable {variable!r} (--token-env): it is empty or not"
+            " set; export it, and give its name"
         )
     return token

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,8 @@ import trio
 from mcp.server import Server
 from mcp.shared.message import SessionMessage
 from trio_websocket import ConnectionClosed, WebSocketConnection, WebSocketRequest, WebSocketServer
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, Request
 
 Handler = Callable[[WebSocketRequest], Awaitable[None]]
 
@@ -24,6 +26,11 @@ Handler = Callable[[WebSocketRequest], Awaitable[None]]
 @asynccontextmanager
 async def listening(handler: Handler, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """The URL of a server that hands each upgrade request to `handler`."""
+
+    async def handle(request: WebSocketRequest) -> None:
+        with suppress(ConnectionClosed):  # the client left
+            await handler(request)
+
     async with trio.open_nursery() as nursery:
         plain = await trio.open_tcp_listeners(0, host="127.0.0.1")
         port = plain[0].socket.getsockname()[1]
@@ -31,7 +38,7 @@ async def listening(handler: Handler, *, tls: ssl.SSLContext | None = None) -> A
         if tls is not None:
             listeners = [trio.SSLListener(listener, tls, https_compatible=True) for listener in plain]
         server = WebSocketServer(
-            handler, listeners, handler_nursery=nursery, max_message_size=1 << 26, disconnect_timeout=1
+            handle, listeners, handler_nursery=nursery, max_message_size=1 << 26, disconnect_timeout=1
         )
         await nursery.start(partial(server.run))
         yield f"{'ws' if tls is None else 'wss'}://localhost:{port}/mcp"
@@ -74,3 +81,22 @@ def mcp_handler(server: Server[Any], *, subprotocol: str | None = "mcp") -> Hand
         await serve_session(server, websocket)
 
     return handle
+
+
+@asynccontextmanager
+async def raw_websocket(
+    talk: Callable[[trio.SocketStream, WSConnection], Awaitable[None]],
+) -> AsyncIterator[str]:
+    """The URL of a server that opens a WebSocket and leaves every frame to `talk`."""
+
+    async def handle(stream: trio.SocketStream) -> None:
+        connection = WSConnection(ConnectionType.SERVER)
+        connection.receive_data(bytes(await stream.receive_some()))
+        assert isinstance(next(connection.events()), Request)
+        await stream.send_all(connection.send(AcceptConnection()))
+        await talk(stream, connection)
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(partial(trio.serve_tcp, handle, 0, host="127.0.0.1"))
+        yield f"ws://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp"
+        nursery.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""The WebSocket transport against the public suite, in both eras."""
+"""The WebSocket transport against the public suite, in both eras, with our own server and with another."""
 
 from __future__ import annotations
 
@@ -12,16 +12,28 @@ from mcp.server import Server
 
 from playhead.client.transports.websocket import websocket_transport
 from playhead.testing import transports
+from tests.servers.served_websocket import served_websocket
 from tests.servers.websocket_peer import listening, mcp_handler
 
 
 @asynccontextmanager
-async def over_websocket(server: Server[Any]) -> AsyncIterator[Transport]:
+async def with_another_library(server: Server[Any]) -> AsyncIterator[Transport]:
     async with listening(mcp_handler(server)) as url:
         yield websocket_transport(url)
 
 
+@asynccontextmanager
+async def with_our_server(server: Server[Any]) -> AsyncIterator[Transport]:
+    async with served_websocket(server) as port:
+        yield websocket_transport(f"ws://127.0.0.1:{port}/mcp")
+
+
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.parametrize("check", transports.CHECKS, ids=lambda check: check.__name__)
-async def test_the_websocket_transport_conforms(check: transports.Check, mode: str) -> None:
-    await check(over_websocket, mode=mode)
+@pytest.mark.parametrize(
+    "factory", [with_another_library, with_our_server], ids=lambda factory: factory.__name__
+)
+async def test_the_websocket_transport_conforms(
+    factory: transports.Factory, check: transports.Check, mode: str
+) -> None:
+    await check(factory, mode=mode)

@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Mapping
 from http.client import responses
 
+import h11
 import httpx2
 import trio
 from wsproto import ConnectionType, WSConnection
@@ -77,7 +78,7 @@ async def upgrade(
     )
     try:
         opening = connection.send(request)
-    except LocalProtocolError:
+    except (LocalProtocolError, h11.LocalProtocolError):
         # Not the library's words: they quote the value.
         raise UsageError(f"expected headers that HTTP allows for {place}, got one that it doesn't") from None
     try:

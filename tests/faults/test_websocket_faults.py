@@ -1,0 +1,547 @@
+"""WebSocket servers that break, lie or fall silent: each costs what it must, and nothing hangs."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import mcp_types as types
+import pytest
+import trio
+import trio.testing
+import trustme
+from mcp.shared.message import SessionMessage
+from trio_websocket import CloseReason, ConnectionClosed, WebSocketConnection, WebSocketRequest
+from wsproto import WSConnection
+from wsproto.events import Ping, TextMessage
+
+from playhead import ServerConfig, connect
+from playhead.client.transports import websocket as websocket_module
+from playhead.client.transports.outbox import Outbox
+from playhead.client.transports.websocket import WebSocketTransport, websocket_transport
+from playhead.client.transports.websocket_options import WebSocketOptions
+from playhead.errors import (
+    AccessDeniedError,
+    ConfigError,
+    ConnectError,
+    ConnectionLostError,
+    LimitError,
+    PlayheadError,
+    ProtocolError,
+    UpgradeRefusedError,
+    UsageError,
+    WebSocketClosedError,
+)
+from playhead.limits import Limits
+from tests.servers.websocket_peer import listening, raw_websocket
+
+Script = Callable[[WebSocketConnection], Awaitable[None]]
+
+
+@asynccontextmanager
+async def scripted(script: Script) -> AsyncIterator[str]:
+    """The URL of a server that accepts a connection and follows `script` on it."""
+
+    async def handle(request: WebSocketRequest) -> None:
+        await script(await request.accept())
+
+    async with listening(handle) as url:
+        yield url
+
+
+class Client:
+    """The session's side of a transport, without the SDK."""
+
+    def __init__(self, transport: WebSocketTransport, read: Any, write: Outbox) -> None:
+        self.transport = transport
+        self._read = read
+        self._write = write
+
+    async def ask(self, *ids: int, method: str = "tools/list") -> None:
+        for id_ in ids:
+            request = types.JSONRPCRequest(jsonrpc="2.0", id=id_, method=method)
+            await self._write.send(SessionMessage(request))
+
+    async def answer(self) -> types.JSONRPCMessage:
+        with trio.fail_after(10):
+            item = await self._read.receive()
+        assert isinstance(item, SessionMessage)
+        return item.message
+
+    async def result(self, id_: int) -> dict[str, Any]:
+        message = await self.answer()
+        assert isinstance(message, types.JSONRPCResponse)
+        assert message.id == id_
+        return message.result
+
+    async def failure(self, id_: int) -> PlayheadError:
+        message = await self.answer()
+        assert isinstance(message, types.JSONRPCError)
+        assert message.id == id_
+        assert isinstance(message.error.data, PlayheadError)
+        return message.error.data
+
+    async def end(self) -> None:
+        with trio.fail_after(10):
+            assert [item async for item in self._read] == []
+
+
+@asynccontextmanager
+async def client_of(
+    script: Script, *, limits: Limits | None = None, options: WebSocketOptions | None = None
+) -> AsyncIterator[Client]:
+    async with scripted(script) as url:
+        transport = websocket_transport(url, limits=limits or Limits(), options=options)
+        async with transport as (read, write):
+            yield Client(transport, read, write)
+
+
+def answer(id_: int, result: object) -> str:
+    return json.dumps({"jsonrpc": "2.0", "id": id_, "result": result})
+
+
+async def raw(websocket: WebSocketConnection, data: bytes) -> None:
+    """Bytes that no library would send."""
+    await websocket._stream.send_all(data)
+
+
+def text_frame(payload: bytes, *, final: bool = True, first: bool = True) -> bytes:
+    head = (0x80 if final else 0) | (0x01 if first else 0x00)
+    if len(payload) < 126:
+        return bytes([head, len(payload)]) + payload
+    return (
+        bytes([head, 127]) + struct.pack("!Q", len(payload)) + payload
+        if len(payload) > 0xFFFF
+        else (bytes([head, 126]) + struct.pack("!H", len(payload)) + payload)
+    )
+
+
+# --- how it ends ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"), [(1000, "bye"), (1001, "restarting"), (1011, "out of tape"), (4001, "\x1b[31mred")]
+)
+async def test_a_close_frame_fails_every_waiting_request_with_its_code_and_words(
+    code: int, reason: str
+) -> None:
+    async def script(websocket: WebSocketConnection) -> None:
+        await websocket.get_message()
+        await websocket.get_message()
+        await websocket.aclose(code, reason)
+
+    async with client_of(script) as client:
+        await client.ask(1, 2)
+        for id_ in (1, 2):
+            failure = await client.failure(id_)
+            assert isinstance(failure, WebSocketClosedError)
+            assert (failure.code, failure.reason) == (code, reason)
+            assert f"was closed by the server ({reason!r}), code {code}" in str(failure)
+        await client.end()
+        assert client.transport.failure is failure
+        assert str(failure) in client.transport.diagnosis()
+
+
+async def test_a_close_frame_without_a_code_is_told_as_such() -> None:
+    async def script(websocket: WebSocketConnection) -> None:
+        await websocket.get_message()
+        await raw(websocket, b"\x88\x00")
+        await websocket.get_message()
+
+    async with client_of(script) as client:
+        await client.ask(1)
+        failure = await client.failure(1)
+        assert isinstance(failure, WebSocketClosedError)
+        assert failure.code == 1005
+
+
+async def test_a_connection_that_is_cut_in_the_middle_of_an_answer_fails_the_request_at_once() -> None:
+    async def script(websocket: WebSocketConnection) -> None:
+        await websocket.get_message()
+        await raw(websocket, text_frame(answer(1, {"x": "y" * 100}).encode())[:50])
+        await trio.aclose_forcefully(websocket._stream)
+
+    async with client_of(script) as client:
+        await client.ask(1)
+        failure = await client.failure(1)
+        assert isinstance(failure, WebSocketClosedError)
+        assert failure.code == 1006
+        await client.end()
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        (b"\x81\x02\xc3\x28", 1007),  # text that is no UTF-8
+        (b"\x81\x85\x01\x02\x03\x04hello", 1002),  # masked by a server
+        (b"\xc1\x02{}", 1002),  # a reserved bit
+        (b"\x00\x02{}", 1002),  # a continuation of nothing
+        (b"\x83\x02{}", 1002),  # an opcode that there isn't
+        (b"\x89\x7e\x00\x80" + b"x" * 128, 1002),  # a ping that is too long
+    ],
+)
+async def test_a_broken_frame_ends_the_connection_as_the_rfc_says(frame: bytes, code: int) -> None:
+    closed: list[CloseReason | None] = []
+
+    async def script(websocket: WebSocketConnection) -> None:
+        await websocket.get_message()
+        await raw(websocket, frame)
+        with pytest.raises(ConnectionClosed) as caught:
+            await websocket.get_message()
+        closed.append(caught.value.reason)
+
+    async with client_of(script) as client:
+        await client.ask(1)
+        failure = await client.failure(1)
+        assert isinstance(failure, WebSocketClosedError)
+        assert failure.code == code
+        assert "was given up: the server sent" in str(failure)
+        await client.end()
+        await trio.testing.wait_all_tasks_blocked()
+    assert [reason.code for reason in closed if reason is not None] == [code]
+
+
+async def test_leaving_says_goodbye() -> None:
+    closed: list[CloseReason | None] = []
+
+    async def script(websocket: WebSocketConnection) -> None:
+        with pytest.raises(ConnectionClosed) as caught:
+            await websocket.get_message()
+        closed.append(caught.value.reason)
+
+    async with client_of(script):
+        pass
+    assert [reason.code for reason in closed if reason is not None] == [1000]
+
+
+async def test_a_server_that_never_closes_cannot_hold_up_the_leaving(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websocket_module, "CLOSE_SECONDS", 0.05)
+
+    async def stubborn(_stream: trio.SocketStream, _connection: WSConnection) -> None:
+        await trio.sleep_forever()
+
+    async with raw_websocket(stubborn) as url:
+        with trio.fail_after(5):
+            async with websocket_transport(url):
+                pass
+
+
+async def test_a_cancelled_session_is_left_at_once() -> None:
+    async def stubborn(_stream: trio.SocketStream, _connection: WSConnection) -> None:
+        await trio.sleep_forever()
+
+    async with raw_websocket(stubborn) as url:
+        with trio.CancelScope() as scope:
+            async with websocket_transport(url):
+                scope.cancel()
+                await trio.sleep_forever()
+        assert scope.cancelled_caught
+
+
+# --- what costs one request ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("broken", "kind"),
+    [
+        ('{"jsonrpc":"2.0","id":1,"result":{"x":NaN}}', ProtocolError),
+        ('{"jsonrpc":"2.0","id":1,"result":{"x":"\\ud800"}}', ProtocolError),
+        ('{"jsonrpc":"2.0","id":1,"result":{"x":', ProtocolError),
+        ('{"jsonrpc":"2.0","id":1,"result":7}', ProtocolError),
+        ('{"jsonrpc":"2.0","id":1,"result":{"x":' + "[" * 200 + "]" * 200 + "}}", LimitError),
+        ('{"jsonrpc":"2.0","id":1,"result":{"x":[' + "0," * 300_000 + "0]}}", LimitError),
+    ],
+)
+async def test_a_malformed_answer_fails_its_own_request_only(broken: str, kind: type[PlayheadError]) -> None:
+    async def script(websocket: WebSocketConnection) -> None:
+        await websocket.get_message()
+        await websocket.get_message()
+        await websocket.send_message(broken)
+        await websocket.send_message(answer(2, {"ok": True}))
+        await websocket.get_message()
+
+    async with client_of(script) as client:
+        await client.ask(1, 2)
+        assert isinstance(await client.failure(1), kind)
+        assert await client.result(2) == {"ok": True}
+
+
+@pytest.mark.parametrize("pieces", [1, 7])
+async def test_an_oversized_answer_fails_its_own_request_only(pieces: int) -> None:
+    async def script(websocket: WebSocketConnection) -> None:
+        await websocket.get_message()
+        await websocket.get_message()
+        big = answer(1, {"x": "y" * 300_000}).encode()
+        step = -(-len(big) // pieces)
+        for at in range(0, len(big), step):
+            final = at + step >= len(big)
+            await raw(websocket, text_frame(big[at : at + step], final=final, first=at == 0))
+        await websocket.send_message(answer(2, {"ok": True}))
+        await websocket.get_message()
+
+    async with client_of(script, limits=Limits(message_bytes=100_000)) as client:
+        await client.ask(1, 2)
+        failure = await client.failure(1)
+        assert isinstance(failure, LimitError)
+        assert failure.limit == "message_bytes"
+        assert await client.result(2) == {"ok": True}
+
+
+async def test_an_endless_message_ends_the_connection_with_the_limits_name_and_code_1009() -> None:
+    closed: list[CloseReason | None] = []
+
+    async def script(websocket: WebSocketConnection) -> None:
+        await websocket.get_message()
+        await raw(websocket, b"\x01\x7f" + struct.pack("!Q", 1 << 40) + b'{"x":"' + b"y" * 50_000)
+        with pytest.raises(ConnectionClosed) as caught:
+            await websocket.get_message()
+        closed.append(caught.value.reason)
+
+    async with client_of(script, limits=Limits(message_bytes=10_000)) as client:
+        await client.ask(1)
+        failure = await client.failure(1)
+        assert isinstance(failure, LimitError)
+        assert failure.limit == "message_bytes"
+        await client.end()
+        await trio.testing.wait_all_tasks_blocked()
+    assert [reason.code for reason in closed if reason is not None] == [1009]
+
+
+async def test_what_is_no_answer_to_anything_is_dropped_and_counted() -> None:
+    async def script(websocket: WebSocketConnection) -> None:
+        await websocket.get_message()
+        for text in ("", "hello", "[]", '{"jsonrpc":"2.0"}', answer(99, {}), "\n" + answer(1, {"n": "\n"})):
+            await websocket.send_message(text)
+        await websocket.send_message(answer(1, {}))
+        await websocket.send_message(b"\x00\x01")
+        await websocket.send_message(b'{"jsonrpc":"2.0","id":2,"result":{}}')
+        await websocket.send_message(answer(2, {}))
+        await websocket.get_message()
+
+    async with client_of(script) as client:
+        await client.ask(1, 2)
+        assert await client.result(1) == {"n": "\n"}
+        assert await client.result(2) == {}
+        counted = client.transport.statistics()
+        assert counted.binary_messages == 2
+        assert counted.received.unclaimed == 2
+        assert counted.received.ignored_lines == 3
+        assert client.transport.faults().not_messages == 5
+        assert "2 binary messages were ignored" in client.transport.diagnosis()
+
+
+async def test_a_million_empty_fragments_are_one_message() -> None:
+    async def script(websocket: WebSocketConnection) -> None:
+        await websocket.get_message()
+        text = answer(1, {"ok": True}).encode()
+        await raw(websocket, text_frame(text[:10], final=False))
+        for _ in range(10):
+            await raw(websocket, text_frame(b"", final=False, first=False) * 10_000)
+        await raw(websocket, text_frame(text[10:], first=False))
+        await websocket.get_message()
+
+    async with client_of(script) as client:
+        await client.ask(1)
+        assert await client.result(1) == {"ok": True}
+
+
+async def test_pings_are_answered_while_a_request_waits_and_the_last_of_a_flood_counts() -> None:
+    async def script(websocket: WebSocketConnection) -> None:
+        await websocket.get_message()
+        with trio.fail_after(10):
+            await websocket.ping(b"one")
+            await raw(websocket, b"".join(b"\x89\x04%04d" % number for number in range(1000)))
+            await websocket.ping(b"last")
+        await websocket.send_message(answer(1, {}))
+        await websocket.get_message()
+
+    async with client_of(script) as client:
+        await client.ask(1)
+        assert await client.result(1) == {}
+
+
+async def test_a_request_that_is_no_json_is_refused_here_and_the_session_goes_on() -> None:
+    async def script(websocket: WebSocketConnection) -> None:
+        await websocket.get_message()
+        await websocket.send_message(answer(2, {}))
+        await websocket.get_message()
+
+    async with client_of(script) as client:
+        bad = types.JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params={"x": "\ud800"})
+        await client._write.send(SessionMessage(bad))
+        assert isinstance(await client.failure(1), UsageError)
+        await client.ask(2)
+        assert await client.result(2) == {}
+
+
+# --- silence ---------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_answers_no_ping_is_lost() -> None:
+    async def silent(_stream: trio.SocketStream, _connection: WSConnection) -> None:
+        await trio.sleep_forever()
+
+    options = WebSocketOptions(ping_seconds=0.02, pong_seconds=0.02)
+    async with raw_websocket(silent) as url:
+        transport = websocket_transport(url, options=options)
+        async with transport as (read, write):
+            client = Client(transport, read, write)
+            await client.ask(1)
+            failure = await client.failure(1)
+            assert type(failure) is ConnectionLostError
+            assert "answered no ping" in str(failure)
+            assert transport.statistics().pings == 1
+            await client.end()
+
+
+async def test_a_server_that_answers_pings_lives_however_long_it_takes() -> None:
+    async def ponging(stream: trio.SocketStream, connection: WSConnection) -> None:
+        pings = 0
+        while pings < 3:
+            connection.receive_data(bytes(await stream.receive_some()))
+            for event in connection.events():
+                if isinstance(event, Ping):
+                    pings += 1
+                    await stream.send_all(connection.send(event.response()))
+        await stream.send_all(connection.send(TextMessage(data=answer(1, {}))))
+
+    options = WebSocketOptions(ping_seconds=0.01, pong_seconds=10)
+    async with raw_websocket(ponging) as url:
+        transport = websocket_transport(url, options=options)
+        async with transport as (read, write):
+            client = Client(transport, read, write)
+            await client.ask(1)
+            before = transport.last_received
+            assert await client.result(1) == {}
+            assert transport.statistics().pings >= 3
+            assert transport.last_received > before
+
+
+# --- the way in -------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def answering(reply: bytes) -> AsyncIterator[str]:
+    """A server that answers any request with these bytes, and closes."""
+
+    async def handle(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(reply)
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(partial(trio.serve_tcp, handle, 0, host="127.0.0.1"))
+        yield f"ws://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp?key=secret"
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "said"),
+    [
+        (b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n", AccessDeniedError, "HTTP 401 Unauth"),
+        (b"HTTP/1.1 403 Forbidden\r\ncontent-length: 4\r\n\r\nno!!", AccessDeniedError, "`Origin`"),
+        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", UpgradeRefusedError, "got HTTP 404 Not"),
+        (b"HTTP/1.1 302 Found\r\nlocation: ws://x/\r\ncontent-length: 0\r\n\r\n", UpgradeRefusedError, "302"),
+        (b"HTTP/1.1 599 \x1b[31m\r\ncontent-length: 0\r\n\r\n", ConnectError, "599|that is none"),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", ConnectError, "that is none"),
+        (b"", ConnectError, "ended the connection before it answered"),
+        (b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n\r\n", ConnectError, "that is none"),
+        (b"x" * 100_000, ConnectError, "that is none"),
+    ],
+)
+async def test_a_refused_upgrade_says_what_came(reply: bytes, kind: type[PlayheadError], said: str) -> None:
+    async with answering(reply) as url:
+        with pytest.raises(kind, match=said) as caught:
+            async with websocket_transport(url):
+                pass
+        assert "secret" not in str(caught.value)
+        assert "\x1b" not in str(caught.value)
+        with pytest.raises(ConnectError, match=said):
+            async with connect(url):
+                pass
+
+
+async def test_a_port_where_nobody_listens_is_named() -> None:
+    async with answering(b"") as url:
+        pass
+    with pytest.raises(ConnectError, match="is the server running there"):
+        async with websocket_transport(url):
+            pass
+
+
+async def test_a_server_that_never_answers_the_upgrade_is_given_up() -> None:
+    async def silent(stream: trio.SocketStream) -> None:
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(partial(trio.serve_tcp, silent, 0, host="127.0.0.1"))
+        url = f"ws://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp"
+        with pytest.raises(ConnectError, match=r"did not open a WebSocket in 0\.05 s"):
+            async with websocket_transport(url, limits=Limits(connect_seconds=0.05)):
+                pass
+        nursery.cancel_scope.cancel()
+
+
+async def test_headers_credentials_and_the_subprotocol_are_offered_and_none_has_to_be_taken() -> None:
+    seen: list[tuple[dict[str, str], tuple[str, ...]]] = []
+
+    async def handle(request: WebSocketRequest) -> None:
+        headers = {name.decode(): value.decode() for name, value in request.headers}
+        seen.append((headers, request.proposed_subprotocols))
+        await request.accept()
+
+    async with listening(handle) as url:
+        options = WebSocketOptions(headers={"X-Key": "k", "Origin": "http://localhost"})
+        transport = websocket_transport(url.replace("//", "//ada:pw@"), options=options)
+        async with transport:
+            assert transport.statistics().subprotocol is None
+    ((headers, offered),) = seen
+    assert headers["x-key"] == "k"
+    assert headers["origin"] == "http://localhost"
+    assert headers["authorization"] == "Basic YWRhOnB3"
+    assert offered == ("mcp",)
+
+
+@pytest.mark.parametrize("headers", [{"Host": "x"}, {"Sec-WebSocket-Key": "x"}, {"A": "secret\x00"}])
+async def test_a_header_that_cannot_be_sent_is_refused_without_its_value(headers: dict[str, str]) -> None:
+    async with answering(b"") as url:
+        with pytest.raises(UsageError) as caught:
+            async with websocket_transport(url, options=WebSocketOptions(headers=headers)):
+                pass
+        assert "secret" not in str(caught.value)
+
+
+async def test_tls_works_as_over_http(tmp_path: Any) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost").configure_cert(context)
+
+    async def handle(request: WebSocketRequest) -> None:
+        await (await request.accept()).get_message()
+
+    async with listening(handle, tls=context) as url:
+        trusting = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+        async with websocket_transport(url, options=WebSocketOptions(verify=trusting)):
+            pass
+        async with websocket_transport(url, options=WebSocketOptions(verify=False)):
+            pass
+        with pytest.raises(ConnectError, match=r"tls\.authorities"):
+            async with websocket_transport(url):
+                pass
+        with pytest.raises(ConnectError, match=r"tls\.authorities"):
+            async with connect(ServerConfig(name="it", url=url)):
+                pass
+
+
+async def test_oauth_is_refused_with_what_to_give_instead(tmp_path: Any) -> None:
+    from playhead.config.auth import OAuthLogin
+
+    config = ServerConfig(name="it", url="ws://127.0.0.1:9/mcp", auth=OAuthLogin(token_folder=tmp_path))
+    with pytest.raises(ConfigError, match="bearer token or `headers`"):
+        async with connect(config):
+            pass

@@ -1,0 +1,52 @@
+"""`playhead serve template` as a process: the example client, a report of the checker, and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.e2e.command import HANG_SECONDS, PLAYHEAD, REPOSITORY, playhead, start
+
+
+@contextmanager
+def template(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    with start(["serve", "template", "--port", "0", *arguments]) as process:
+        try:
+            assert process.stderr is not None
+            yield process.stderr.readline().decode().split()[-1], process
+        finally:
+            process.kill()
+
+
+def test_the_example_client_says_what_it_was_answered_and_sigterm_ends_the_server_in_good_order() -> None:
+    with template() as (url, process):
+        example = [sys.executable, "-W", "error", str(REPOSITORY / "examples" / "template_client.py"), url]
+        done = subprocess.run(example, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
+        assert done.returncode == 0, done.stderr
+        said = done.stdout.splitlines()
+        assert said[0] == "playhead-template speaks 2024-11-05"
+        assert said[1] == "tools: calculator, web_search, document_analyzer, knowledge_graph"
+        assert said[2] == "2 + 3 * 4 = 14"
+        assert said[3] == "1. Sampling theorem"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(HANG_SECONDS) == 0
+
+
+def test_our_own_command_calls_it_over_websocket_and_stdio() -> None:
+    with template() as (url, _):
+        done = playhead("call", url, "calculator", "operation=divide", "a=1", "b=8")
+        assert (done.code, done.stdout.decode().splitlines()[0]) == (0, "0.125")
+    command = " ".join([*PLAYHEAD, "serve", "template", "--transport", "stdio"])
+    done = playhead("call", command, "calculator", "expression=1 / 0")
+    assert "division by zero" in done.stdout.decode() + done.stderr
+
+
+def test_a_token_comes_from_a_variable_and_never_from_the_command_line() -> None:
+    done = playhead("serve", "template", "--token-env", "NO_SUCH_VARIABLE")
+    assert done.code == 2
+    assert "NO_SUCH_VARIABLE" in done.stderr
+    assert "NO_SUCH_VARIABLE" not in os.environ

@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
-.PHONY: demo test test-rust test-python real-servers old-sdk conformance lint format bench bench-smoke wheel clean
+.PHONY: demo test test-rust test-python real-servers old-sdk conformance documents lint format bench bench-smoke wheel clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/maturin: pyproject.toml
@@ -67,6 +67,11 @@ check-servers: $(STAMP)
 	$(BIN)/python -m tests.conformance.check_servers
 
 # The SDK's first major version, a WebSocket peer that nobody here wrote; tests use it where it is there.
+# A second JSON Schema validator, and clients that others' generators make of the OpenAPI document.
+documents: $(STAMP)
+	$(BIN)/python -m tests.documents.tools
+	$(BIN)/python -m pytest -q tests/documents
+
 old-sdk: $(STAMP)
 	$(BIN)/python -m tests.conformance.old_sdk
 

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any
 
+import trio
 from mcp import Client
 from mcp.client import Transport
 from mcp.server import Server
 from mcp.shared.exceptions import MCPError
 
+from playhead.servers.shutdown import Shutdown
+from playhead.servers.template.options import TemplateServerOptions
+from playhead.servers.template.serve import serve
 from tests.documents.conversation import MODES, Streams, in_memory, say, tapped
+
+
+@asynccontextmanager
+async def template_server(token: str | None = None, shutdown: Shutdown | None = None) -> AsyncIterator[str]:
+    """The template server in this process, over HTTP and WebSocket; its base URL."""
+    options = TemplateServerOptions(transport="http", port=0, token=token)
+    async with trio.open_nursery() as nursery:
+        url = await nursery.start(partial(serve, options, shutdown=shutdown or Shutdown()))
+        yield url.removesuffix("/mcp")
+        nursery.cancel_scope.cancel()
+
 
 CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("calculator", {"expression": "2 + 3 * 4"}),

@@ -1,0 +1,55 @@
+"""The documents in other hands: ajv's verdict on every message, and clients made of the OpenAPI document."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from playhead.servers.template.documents import validate_messages
+from tests.documents.mutations import MUTATIONS, mutant, recorded
+from tests.documents.template_talk import template_server
+from tests.documents.tools import (
+    PYTHON,
+    ajv_takes,
+    make_javascript_client,
+    make_python_client,
+    needs_tools,
+    run,
+)
+
+GOT = {
+    "about": ["playhead-template", "/mcp"],
+    "health": "healthy",
+    "uptime": True,
+    "ready": "ready",
+    "metrics": True,
+    "session": True,
+    "initialized": 202,
+    "calculator": '14,{"result": 14}',
+    "code": -32002,
+}
+"""What either client gets from the server."""
+
+
+@needs_tools
+async def test_ajv_takes_what_the_schema_takes_and_rejects_what_it_rejects(tmp_path: Path) -> None:
+    messages = recorded()
+    lines = [json.dumps(each) for each in (*messages, *(mutant(each, messages) for each in MUTATIONS))]
+    ours = [not validate_messages(f"[{line}]") for line in lines]
+    theirs = json.loads(await ajv_takes(tmp_path, "\n".join(lines)))
+    assert theirs == ours
+    assert ours == [True] * len(messages) + [False] * len(MUTATIONS)
+
+
+@needs_tools
+async def test_a_client_generated_for_javascript_calls_the_server(tmp_path: Path) -> None:
+    await make_javascript_client(tmp_path)
+    async with template_server() as url:
+        assert json.loads(await run(tmp_path, "node", "client.ts", url)) == GOT
+
+
+@needs_tools
+async def test_a_client_generated_for_python_calls_the_server(tmp_path: Path) -> None:
+    await make_python_client(tmp_path)
+    async with template_server() as url:
+        assert json.loads(await run(tmp_path, PYTHON, "client.py", url)) == GOT

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any, Final
 
-from playhead.check.arguments_case import Case, brief, named
+from playhead.check.arguments_case import Case, brief, counted, named
 from playhead.check.arguments_shapes import NoValueError, Shape, types_of
 from playhead.check.arguments_strings import MAX_STRING, UNICODE, of_length
 from playhead.check.arguments_values import MAX_ITEMS, SAFE_INTEGER, Maker, Range, count, properties_of
@@ -86,9 +86,9 @@ def _declared(maker: Maker, shape: Shape) -> Iterator[Variant]:
                 yield from _fitted(span, span.upper, "its maximum")
         case "string" if "pattern" not in shape and "format" not in shape:
             if (least := count(shape, "minLength", 0)) and least <= MAX_STRING:
-                yield f"of {least:,} characters, its shortest", of_length(least)
+                yield f"of {counted(least, 'character')}, its shortest", of_length(least)
             if (most := count(shape, "maxLength", MAX_STRING + 1)) <= MAX_STRING:
-                yield f"of {most:,} characters, its longest", of_length(most)
+                yield f"of {counted(most, 'character')}, its longest", of_length(most)
         case "array":
             for key, word in (("minItems", "fewest"), ("maxItems", "most")):
                 length = count(shape, key, MAX_ITEMS + 1)
@@ -138,4 +138,4 @@ def _array(maker: Maker, shape: Shape, length: int, word: str) -> Iterator[Varia
         value = maker.items(shape, length, "full", 1)
     except NoValueError:
         return
-    yield f"of {length} {'item' if length == 1 else 'items'}{word}", value
+    yield f"of {counted(length, 'item')}{word}", value

@@ -30,6 +30,11 @@ def named(path: tuple[str | int, ...]) -> str:
     return f"`{text[:80]}`"
 
 
+def counted(number: int, what: str) -> str:
+    """`1 item`, `2,000 characters`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def brief(value: Any) -> str:
     """A value in a title: short, whatever it is."""
     match value:

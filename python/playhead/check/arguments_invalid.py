@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from playhead.check.arguments_boundary import Path, placed
-from playhead.check.arguments_case import Case, brief, named
+from playhead.check.arguments_case import Case, brief, counted, named
 from playhead.check.arguments_shapes import NoValueError, Shape, same, types_of
 from playhead.check.arguments_strings import MAX_STRING, of_length
 from playhead.check.arguments_values import (
@@ -131,9 +131,15 @@ def _breaches(maker: Maker, shape: Shape) -> Iterator[tuple[str, Any]]:
         case "string":
             least, most = count(shape, "minLength", 0), count(shape, "maxLength", MAX_STRING + 1)
             if 0 < least <= MAX_STRING:
-                yield f"of {least - 1:,} characters, below its minLength {least:,}", of_length(least - 1)
+                yield (
+                    f"of {counted(least - 1, 'character')}, below its minLength {least:,}",
+                    of_length(least - 1),
+                )
             if most <= MAX_STRING:
-                yield f"of {most + 1:,} characters, above its maxLength {most:,}", of_length(most + 1)
+                yield (
+                    f"of {counted(most + 1, 'character')}, above its maxLength {most:,}",
+                    of_length(most + 1),
+                )
             if isinstance(shape.get("pattern"), str):
                 for text in ("~", "", "0", "a"):
                     yield f"{brief(text)}, which its pattern does not allow", text
@@ -150,6 +156,6 @@ def _array_breaches(maker: Maker, shape: Shape) -> Iterator[tuple[str, Any]]:
         wanted.append((most + 1, f"above its maxItems {most}"))
     for length, word in wanted:
         try:
-            yield f"of {length} items, {word}", maker.items(shape, length, "full", 1)
+            yield f"of {counted(length, 'item')}, {word}", maker.items(shape, length, "full", 1)
         except NoValueError:
             continue

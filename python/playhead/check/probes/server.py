@@ -14,6 +14,12 @@ from playhead.config.servers import ServerConfig
 from playhead.errors import DeadlineError, TransportError
 from playhead.limits import MIB
 
+ANSWERED: Final = CheckKind(
+    name="server.answered",
+    title="A request that can't be fulfilled is answered by a JSON-RPC error or a result",
+    level="must",
+    source="https://www.jsonrpc.org/specification#response_object",
+)
 UNKNOWN_METHOD: Final = CheckKind(
     name="server.unknown-method",
     title="A method that doesn't exist is answered with error -32601",
@@ -44,7 +50,7 @@ ALIVE: Final = CheckKind(
     level="must",
     source="docs/check.md#server",
 )
-KINDS: Final = (UNKNOWN_METHOD, UNKNOWN_TOOL, MALFORMED, BIG_REQUEST, ALIVE, GARBAGE)
+KINDS: Final = (ANSWERED, UNKNOWN_METHOD, UNKNOWN_TOOL, MALFORMED, BIG_REQUEST, ALIVE, GARBAGE)
 
 BIG_BYTES: Final = 8 * MIB
 """More than any tool's arguments, and less than what ordinary servers are started with."""
@@ -78,22 +84,24 @@ async def _asked(
 
 async def _probe_unknown_method(target: SessionTarget, found: Found) -> None:
     draft, answer = await _asked(target, "a method that doesn't exist", _NO_METHOD, {})
-    draft.require(
-        UNKNOWN_METHOD,
-        answer.error is not None and answer.error.code == METHOD_NOT_FOUND,
-        f"expected error -32601 (method not found), came {_came(answer)}",
-    )
+    if _is_answered(draft, answer):
+        draft.require(
+            UNKNOWN_METHOD,
+            answer.error is not None and answer.error.code == METHOD_NOT_FOUND,
+            f"expected error -32601 (method not found), came {_came(answer)}",
+        )
     found(draft.done())
 
 
 async def _probe_unknown_tool(target: SessionTarget, found: Found) -> None:
     params = {"name": _NO_TOOL, "arguments": {}}
     draft, answer = await _asked(target, "a tool that doesn't exist", "tools/call", params)
-    draft.require(
-        UNKNOWN_TOOL,
-        _is_error(answer),
-        f"expected error -32602, or a result with isError, came {_came(answer)}",
-    )
+    if _is_answered(draft, answer):
+        draft.require(
+            UNKNOWN_TOOL,
+            _is_error(answer),
+            f"expected error -32602, or a result with isError, came {_came(answer)}",
+        )
     found(draft.done())
 
 
@@ -103,13 +111,13 @@ async def _probe_malformed(target: SessionTarget, found: Found) -> None:
         ("a call whose name is a number", {"name": 7, "arguments": {}}),
     ):
         draft, answer = await _asked(target, title, "tools/call", params)
-        is_lost = isinstance(answer.failure, TransportError) and not isinstance(answer.failure, DeadlineError)
-        draft.require(
-            MALFORMED,
-            answer.error is not None or (answer.result or {}).get("isError") is True,
-            f"expected error -32602 (invalid params), came {_came(answer)}",
-        )
-        if is_lost:
+        if _is_answered(draft, answer):
+            draft.require(
+                MALFORMED,
+                answer.error is not None or (answer.result or {}).get("isError") is True,
+                f"expected error -32602 (invalid params), came {_came(answer)}",
+            )
+        elif isinstance(answer.failure, TransportError):
             await _judge_alive(target, draft)
         found(draft.done())
 
@@ -118,7 +126,6 @@ async def _probe_big_request(target: SessionTarget, found: Found) -> None:
     title = f"a request of {BIG_BYTES // MIB} MiB"
     draft = TestDraft(subject="server", title=title, method="tools/call")
     draft.input = {"name": _NO_TOOL, "arguments": {"text": f"a text of {BIG_BYTES:,} characters"}}
-    before = target.session.statistics().reconnects
     params = {"name": _NO_TOOL, "arguments": {"text": "a" * BIG_BYTES}}
     answer = await target.request("tools/call", params)
     draft.latency_ms = answer.latency_ms
@@ -130,20 +137,18 @@ async def _probe_big_request(target: SessionTarget, found: Found) -> None:
         draft.failed(BIG_REQUEST, f"expected an answer, came {_came(answer)}: the server's process ended")
     else:
         draft.passed(BIG_REQUEST)  # over a network, refusing to read further is an answer too
-    await _judge_alive(target, draft, reconnects=before if _is_process(target) else None)
+    await _judge_alive(target, draft)
     found(draft.done())
 
 
-async def _judge_alive(target: SessionTarget, draft: TestDraft, *, reconnects: int | None = None) -> None:
+async def _judge_alive(target: SessionTarget, draft: TestDraft) -> None:
     answer = await target.request("tools/list")
-    lost = reconnects is not None and target.session.statistics().reconnects > reconnects
-    if answer.failure is None and lost and any(check.kind is BIG_REQUEST for check in draft.checks):
-        lost = all(check.verdict == "passed" for check in draft.checks)  # its end was said already
-    draft.require(
-        ALIVE,
-        answer.failure is None and not lost,
-        f"expected the server to go on, came {answer.failure or 'the end of its process'}",
-    )
+    draft.require(ALIVE, answer.failure is None, f"expected the server to go on, came {answer.failure}")
+
+
+def _is_answered(draft: TestDraft, answer: Answer) -> bool:
+    why = f"expected an answer that can be read, came {_came(answer)}"
+    return draft.require(ANSWERED, answer.failure is None, why)
 
 
 def _is_process(target: SessionTarget) -> bool:

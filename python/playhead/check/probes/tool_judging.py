@@ -140,6 +140,8 @@ def judge_invalid(draft: TestDraft, answer: Answer, *, title: str, certain: bool
         )
     elif answer.result is not None and answer.result.get("isError") is True:
         draft.passed(kinds.REFUSED)
+    elif not isinstance((answer.result or {}).get("isError", False), bool):
+        draft.skipped(kinds.REFUSED, "isError is no boolean")
     elif certain:
         draft.failed(
             kinds.REFUSED,

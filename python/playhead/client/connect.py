@@ -42,7 +42,7 @@ async def connect(
 ) -> AsyncIterator[Session]:
     """A session with the server that `target` names, for as long as the context is open.
 
-    `target` is a `ServerConfig`; a text (a name from the servers file `config`, an `http(s)` URL, or a
+    `target` is a `ServerConfig`; a text (a name from the servers file `config`, an `http(s)` or `ws(s)` URL, or a
     command line in quotes, told apart in that order); an argument vector; or an SDK server object in this
     process. `mode` is the protocol era: `auto` (default: the server's own setting, then `auto`) asks for the
     newest and falls back, `legacy` goes straight to the handshake, and a revision such as `2026-07-28` is

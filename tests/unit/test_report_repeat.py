@@ -8,13 +8,14 @@ import shlex
 import pytest
 
 from playhead.check.report.evidence import Shown
-from playhead.check.report.repeat import command, message
+from playhead.check.report.repeat import command, message, server_words
 from playhead.check.results import Json, TestResult
+from tests.report_kit import report
 
 
 def asked(method: str | None, params: Json, *, server: str = "home", is_whole: bool = True) -> str | None:
     test = TestResult(subject="x", title="x", method=method, input=params, status="failed")
-    return command(server, test, Shown(value=params, is_whole=is_whole))
+    return command(report(target=server), test, Shown(value=params, is_whole=is_whole))
 
 
 @pytest.mark.parametrize(
@@ -74,6 +75,31 @@ def test_what_no_command_line_can_send_has_none(method: str | None, params: Json
 
 def test_parameters_that_were_cut_have_no_line() -> None:
     assert asked("tools/call", {"name": "x", "arguments": {}}, is_whole=False) is None
+
+
+def test_a_server_that_a_program_named_has_a_line_where_it_is_an_address() -> None:
+    test = TestResult(subject="x", title="x", method="tools/list", status="failed")
+    for server, expected in (
+        ("wss://example.org/mcp", "playhead tools wss://example.org/mcp"),
+        ("node", None),
+    ):
+        assert command(report(server=server), test, Shown(value=None, is_whole=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("node server.js stdio", "node server.js stdio"),
+        ("npx server --api-key=sekrit --port 3", "npx server --api-key=… --port 3"),
+        ("npx server --access-token sekrit", "npx server --access-token …"),
+        ("npx server --auth-token 'sekrit sekrit' x", "npx server --auth-token … x"),
+        ("env GITHUB_TOKEN=sekrit server", "env GITHUB_TOKEN=… server"),
+        ("server --use-token --port 3", "server --use-token --port 3"),
+        ("https://me:sekrit@example.org/mcp?key=sekrit", "https://…@example.org/mcp?key=…"),
+    ],
+)
+def test_what_looks_like_a_secret_in_a_command_line_is_left_out(target: str, words: str) -> None:
+    assert server_words(report(target=target)) == words
 
 
 def test_the_message_is_a_request_ready_to_send() -> None:

@@ -89,6 +89,9 @@ class Report:
 
     server: str
     """The server in words, without secrets."""
+    target: str | None = None
+    """SERVER as the command line was given it, to show how a call is made again; formats leave out of it what
+    looks like a secret. None where a program named the server."""
     server_name: str | None = None
     server_version: str | None = None
     protocol_version: str | None = None

@@ -99,6 +99,7 @@ def check(
         progress = Progress()
         async with live_line(terminal, progress.line):
             found = await check_server(target, options, on_test=progress.tested, runner=runner)
+        found = replace(found, target=server)
         report.update(_loaded(to_json(found)))
         show_report(terminal, found)
         _write(terminal, targets, found)

@@ -30,7 +30,7 @@ from playhead.check.report.order import (
     rows,
     verdict_sentence,
 )
-from playhead.check.report.repeat import command, message
+from playhead.check.report.repeat import command, message, server_words
 from playhead.check.results import Report, TestResult
 
 _ROWS: Final = 5_000
@@ -100,9 +100,9 @@ def to_html(report: Report) -> str:
             ),
             report=report,
             state=_state(report),
-            heading=plain(report.server_name or report.server, _NAME_CHARS),
+            heading=plain(report.server_name or server_words(report), _NAME_CHARS),
             version=plain(report.server_version or "", _NAME_CHARS),
-            server=plain(report.server, 2_000),
+            server=plain(server_words(report), 2_000),
             protocol=plain(report.protocol_version or "", _NAME_CHARS),
             remarks=[plain(remark) for remark in report.remarks],
             sentence=verdict_sentence(report),
@@ -180,7 +180,7 @@ def _evidence(report: Report, test: TestResult, allowance: Allowance) -> _Eviden
     return _Evidence(
         request=None if request is None else json_text(request),
         is_whole=sent.is_whole,
-        command=command(plain(report.server), test, sent),
+        command=command(report, test, sent),
         answer=None if test.output is None else json_text(came.value),
     )
 

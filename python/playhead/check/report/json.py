@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from playhead.check.report.evidence import Allowance, bounded, cut, json_text, plain
-from playhead.check.report.repeat import command
+from playhead.check.report.evidence import Allowance, bounded, cut, json_text
+from playhead.check.report.repeat import command, server_words
 from playhead.check.results import Check, Json, Report, TestResult
 
 _VALUE_CHARS: Final = 65_536
@@ -31,7 +31,7 @@ def to_json(report: Report) -> str:
         "undecided_tests": report.count("error"),
         "skipped_tests": report.count("skipped"),
         "checks": _counts(report),
-        "server": _text(report.server),
+        "server": server_words(report),
         "server_name": _optional(report.server_name),
         "server_version": _optional(report.server_version),
         "protocol_version": _optional(report.protocol_version),
@@ -61,7 +61,7 @@ def _test(report: Report, test: TestResult, allowance: Allowance) -> Json:
     }
     if test.error is not None:
         found["error"] = _text(test.error)
-    if test.status in ("failed", "error") and (line := command(plain(report.server), test, sent)) is not None:
+    if test.status in ("failed", "error") and (line := command(report, test, sent)) is not None:
         found["command"] = line
     found["latency_ms"] = None if test.latency_ms is None else round(test.latency_ms, 3)
     found["checks"] = [_check(check) for check in test.checks]

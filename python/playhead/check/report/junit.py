@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 
 from playhead.check.report.evidence import Allowance, bounded, json_text, plain
 from playhead.check.report.order import verdict_sentence
-from playhead.check.report.repeat import command, message
+from playhead.check.report.repeat import command, message, server_words
 from playhead.check.results import Check, Report, TestResult
 
 _VALUE_CHARS: Final = 8_000
@@ -30,7 +30,7 @@ def to_junit(report: Report) -> str:
     """The report as JUnit XML."""
     allowance = Allowance(left=_REPORT_CHARS)
     root = ET.Element(
-        "testsuites", name=_line(f"playhead check {report.server}"), time=_seconds(report.seconds)
+        "testsuites", name=_line(f"playhead check {server_words(report)}"), time=_seconds(report.seconds)
     )
     unusable = report.mcp_service_status != "available" and report.count("failed") == 0
     root.set("tests", str(len(report.tests) + unusable))
@@ -63,7 +63,7 @@ def _suite(
     suite.set("timestamp", re.sub(r"(?:\.\d+)?(?:Z|\+00:00)$", "", report.started_at))
     properties = ET.SubElement(suite, "properties")
     for name, value in (
-        ("server", report.server),
+        ("server", server_words(report)),
         ("server_name", report.server_name),
         ("server_version", report.server_version),
         ("protocol_version", report.protocol_version),
@@ -112,7 +112,7 @@ def _explanation(report: Report, test: TestResult, failed: Sequence[Check], allo
         parts.append(f"sent: {json_text(request, indent=None)}")
     if test.output is not None:
         parts.append(f"came: {json_text(came.value, indent=None)}")
-    line = command(plain(report.server), test, sent)
+    line = command(report, test, sent)
     if line is not None:
         parts.append(f"again: {line}")
     return "\n\n".join(parts)

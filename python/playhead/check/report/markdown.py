@@ -21,7 +21,7 @@ from playhead.check.report.order import (
     counted,
     verdict_sentence,
 )
-from playhead.check.report.repeat import command, message
+from playhead.check.report.repeat import command, message, server_words
 from playhead.check.results import Check, Report, TestResult
 from playhead.escaping import escape_line
 
@@ -79,7 +79,7 @@ def _facts(report: Report) -> list[str]:
     name = " ".join(text for text in (report.server_name, report.server_version) if text)
     facts = [
         ("Tests", ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in OUTCOMES)),
-        ("Server", _code(report.server)),
+        ("Server", _code(server_words(report), 2_000)),
         ("Calls itself", _code(name) if name else ""),
         ("Status", report.mcp_service_status),
         ("Protocol", _code(report.protocol_version) if report.protocol_version else ""),
@@ -104,7 +104,7 @@ def _failed(report: Report, test: TestResult, allowance: Allowance) -> str:
         parts.append(f"Sent{whole}:\n\n{_fence(json_text(request), 'json')}")
     if test.output is not None:
         parts.append(f"Came:\n\n{_fence(json_text(came.value), 'json')}")
-    line = command(plain(report.server), test, sent)
+    line = command(report, test, sent)
     if line is not None:
         parts.append(f"The same again:\n\n{_fence(line, 'sh')}")
     return "\n\n".join(parts)

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from typing import Final
 
-from playhead.check.report.evidence import Shown
-from playhead.check.results import Json, TestResult
+from playhead.check.report.evidence import Shown, cut, plain
+from playhead.check.results import Json, Report, TestResult
 from playhead.escaping import escape_line
 
 _COMMAND_CHARS: Final = 32_000
 """Linux takes 128 KiB in one argument; shells and terminals that one pastes into take less."""
+
+
+_SERVER_CHARS: Final = 2_000
+_SECRET_OPTION: Final = re.compile(
+    r"""([\w-]{0,40}(?:token|secret|passw|api[-_]?key|credential|auth)[\w-]{0,40}(?:=|\s+))(?!-)("[^"]*"|'[^']*'|[^\s"']+)""",
+    re.IGNORECASE,
+)
+"""`--api-key abc`, `TOKEN=abc`: of a server's command line."""
+
+
+def server_words(report: Report) -> str:
+    """The server as the reader named it, without what looks like a secret in its command line."""
+    return plain(
+        _SECRET_OPTION.sub(r"\1…", cut(report.target or report.server, _SERVER_CHARS)), _COMMAND_CHARS
+    )
 
 
 def message(test: TestResult, sent: Shown) -> Json:
@@ -23,12 +39,16 @@ def message(test: TestResult, sent: Shown) -> Json:
     return request if sent.value is None else request | {"params": sent.value}
 
 
-def command(server: str, test: TestResult, sent: Shown) -> str | None:
+def command(report: Report, test: TestResult, sent: Shown) -> str | None:
     """The `playhead` command line that does the same, quoted for a POSIX shell.
 
-    None where there is none: for a method without a command, for parameters that were cut, and where a name
-    has characters that a terminal would act on when it is pasted.
+    None where there is none: for a method without a command, for parameters that were cut, where a name has
+    characters that a terminal would act on when it is pasted, and for a server that no command line names.
     """
+    named = report.target or report.server
+    if len(named) > _SERVER_CHARS or (report.target is None and not _ADDRESS.match(named)):
+        return None
+    server = server_words(report)
     if test.method == "tools/list":
         return _command("tools", (), server)
     params = sent.value
@@ -46,6 +66,9 @@ def command(server: str, test: TestResult, sent: Shown) -> str | None:
             return _command("read", (), server, uri) if isinstance(uri, str) else None
         case _:
             return None
+
+
+_ADDRESS: Final = re.compile(r"(?:https?|wss?)://", re.IGNORECASE)
 
 
 def _command(name: str, options: tuple[str, ...], *words: str) -> str | None:

@@ -28,9 +28,16 @@ MUSIC_PLAYER = types.Tool(
     description="Finds a piece of music by its title and gives a link to it, ready to be played.",
     input_schema={
         "type": "object",
-        "properties": {"query": {"type": "string", "description": "the title, or a part of it"}},
+        "properties": {
+            "query": {
+                "type": "string",
+                "description": "the title, or a part of it; empty for any piece",
+                "examples": ["first light", ""],
+            }
+        },
         "required": ["query"],
     },
+    annotations=types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False),
 )
 SET_VOLUME = types.Tool(
     name="set_volume",
@@ -38,7 +45,13 @@ SET_VOLUME = types.Tool(
     input_schema={
         "type": "object",
         "properties": {
-            "volume": {"type": "integer", "minimum": 1, "maximum": 100, "description": "per cent"}
+            "volume": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 100,
+                "description": "per cent",
+                "examples": [40],
+            }
         },
         "required": ["volume"],
     },

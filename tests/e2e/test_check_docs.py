@@ -1,0 +1,69 @@
+"""docs/check.md is what the checker does: its table is the catalogue, and what checks refer to is there."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from playhead.check.catalogue import catalogue
+from playhead.check.expectations import ExpectedCall, read_expectations
+from playhead.check.results import CheckKind
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "check.md"
+BETWEEN = re.compile(r"(?<=-->\n)[^<]*(?=<!-- end of checks -->)")
+
+
+def link(source: str) -> str:
+    """A source as the page has it: the last part of the address in words."""
+    words = re.sub(r"[-_/]+", " ", source.split("/")[-1].replace(".md", "").replace("#", ": ")).strip()
+    target = source.removeprefix("docs/")
+    return f"[{words}]({target.removeprefix('check.md') or '#checking-a-server'})"
+
+
+def table() -> str:
+    lines = ["| check | level | what is expected | source |", "|---|---|---|---|"]
+    for kind in catalogue().values():
+        title = kind.title.replace("|", "\\|")
+        lines.append(f"| `{kind.name}` | {kind.level} | {title} | {link(kind.source)} |")
+    return "\n" + "\n".join(lines) + "\n\n"
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_table_of_checks_is_the_catalogue(request: pytest.FixtureRequest) -> None:
+    page = PAGE.read_text("utf-8")
+    if request.config.getoption("--update-golden"):
+        page = BETWEEN.sub(lambda _: table(), page)
+        PAGE.write_text(page, "utf-8")
+    found = BETWEEN.search(page)
+    assert found is not None
+    assert found[0] == table(), "run: pytest --update-golden tests/e2e/test_check_docs.py"
+
+
+@pytest.mark.parametrize("kind", catalogue().values(), ids=lambda kind: kind.name)
+def test_the_source_of_a_check_is_a_page_of_ours_or_an_address(kind: CheckKind) -> None:
+    if kind.source.startswith("https://"):
+        return
+    page, _, anchor = kind.source.partition("#")
+    assert page.startswith("docs/")
+    assert not anchor or anchor in anchors(DOCS.parent / page)
+
+
+def test_the_keys_of_an_expected_call_are_on_the_page() -> None:
+    section = PAGE.read_text("utf-8").split("## Expectations")[1].split("## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.M) == [field.name for field in fields(ExpectedCall)]
+
+
+def test_the_expectations_file_of_the_page_is_one() -> None:
+    (example,) = re.findall(r"^```toml\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
+    calls = read_expectations(tomllib.loads(example), where="docs/check.md").calls
+    assert [call.is_error for call in calls] == [False, True]
+    assert re.search(calls[0].patterns[0], "= 14.")

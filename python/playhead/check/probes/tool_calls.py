@@ -15,8 +15,6 @@ from playhead.check.arguments_case import Case
 from playhead.check.expectations import ExpectedCall
 from playhead.check.probes import tool_kinds as kinds
 from playhead.check.probes.asking import note, said, shown
-from playhead.check.probes.audio import probe_sound, sounds_like
-from playhead.check.probes.reads import probe_link
 from playhead.check.probes.tool_judging import (
     asks_for_input,
     judge_answered,
@@ -38,7 +36,6 @@ _MAX_LOSSES: Final = 3
 """Hangs and deaths, after which a tool is called no more: each costs a deadline or a new process."""
 _BRIEFLY: Final = 1.5
 """Odd arguments may take this many times the deadline, progress or not."""
-_MAX_MEDIA: Final = 4
 _PATTERN_SECONDS: Final = 2.0
 
 
@@ -63,7 +60,6 @@ class ToolCalls:
     answered: int = 0
     """Calls with any answer."""
     _losses: int = 0
-    _media: int = 0
     _began: float | None = None
 
     @property
@@ -133,7 +129,6 @@ class ToolCalls:
         self.found(draft.done())
         if case.kind != "invalid" and answer.result is not None and self._is_success(answer.result):
             self.succeeded.append(Answered(case=case, result=answer.result, latency_ms=answer.latency_ms))
-            await self._look_at_media(answer.result, draft.title)
 
     def _is_success(self, result: Mapping[str, Any]) -> bool:
         return result.get("isError") is not True and not asks_for_input(result)
@@ -154,28 +149,6 @@ class ToolCalls:
         )
         await trio.to_thread.run_sync(judge)
 
-    async def _look_at_media(self, result: Mapping[str, Any], title: str) -> None:
-        """Sound and links of the first results: what they hold is judged where sound and reads are."""
-        blocks = result.get("content")
-        for block in blocks if isinstance(blocks, list) else ():
-            if self._media >= _MAX_MEDIA or not isinstance(block, dict):
-                continue
-            kind, data, mime_type = block.get("type"), block.get("data"), block.get("mimeType")
-            if kind == "audio" and isinstance(data, str):
-                self._media += 1
-                await probe_sound(
-                    self.target,
-                    self.found,
-                    base64=data,
-                    mime_type=mime_type if isinstance(mime_type, str) else None,
-                    subject=self.subject,
-                    title=f"the sound of {title}",
-                    tool=self.tool.name,
-                )
-            elif kind == "resource_link" and sounds_like(block, block.get("uri")):
-                self._media += 1
-                await probe_link(self.target, block, self.found, tool=self.tool.name)
-
     # --- arguments that somebody vouches for -----------------------------------------------------------
 
     async def expected(self, call: ExpectedCall, title: str) -> None:
@@ -194,7 +167,6 @@ class ToolCalls:
         if answer.result is not None and self._is_success(answer.result):
             case = Case(title=title, arguments=arguments, kind="valid")
             self.succeeded.append(Answered(case=case, result=answer.result, latency_ms=answer.latency_ms))
-            await self._look_at_media(answer.result, title)
 
     async def _judge_expected(self, draft: TestDraft, answer: Answer, call: ExpectedCall) -> None:
         draft.require(kinds.EXPECTED_OUTCOME, _as_expected(answer, call), _outcome(answer, call))

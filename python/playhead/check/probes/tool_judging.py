@@ -72,13 +72,22 @@ def judge_result(
         _judge_images(draft, blocks)
     if output_schema is not None or output:
         _require(draft, kinds.OUTPUT, output)
-    if "structuredContent" in result and result.get("isError") is not True and isinstance(blocks, list):
+    if _says_something(result) and isinstance(blocks, list):
         has_text = any(isinstance(it, dict) and it.get("type") == "text" for it in blocks)
         draft.require(
             kinds.STRUCTURED_TEXT,
             has_text,
             "expected a text block with the structured content's JSON in `content`, came none",
         )
+
+
+def _says_something(result: Mapping[str, Any]) -> bool:
+    """Whether there is structured content whose text would be missed: an empty list says nothing in words."""
+    structured = result.get("structuredContent")
+    if result.get("isError") is True or structured is None:
+        return False
+    values = structured.values() if isinstance(structured, dict) else [structured]
+    return any(value not in ([], {}, "", None) for value in values)
 
 
 def findings_of(result: Mapping[str, Any], revision: str, output_schema: object) -> list[Finding]:

@@ -12,6 +12,7 @@ import trio
 from playhead.check.arguments import arguments_for
 from playhead.check.arguments_case import Case
 from playhead.check.probes import tool_kinds
+from playhead.check.probes.media import probe_media
 from playhead.check.probes.tool_calls import METHOD, ToolCalls
 from playhead.check.probes.tool_cancellation import probe_cancellation
 from playhead.check.probes.tool_concurrency import probe_concurrency
@@ -42,6 +43,7 @@ async def probe_tool(target: Target, tool: types.Tool, found: Callable[[TestResu
     for remark in made.remarks:
         found(_skipped(tool, "generated arguments", remark))
     await _all(calls, "valid arguments", [case for case in made.valid if case.kind == "valid"])
+    await probe_media(target, [it.result for it in calls.succeeded], found, tool=tool.name)
     await _all(calls, "arguments that break the schema", made.invalid)
     if calls.enough() is None:
         await probe_concurrency(calls)

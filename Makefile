@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
-.PHONY: demo test test-rust test-python real-servers old-sdk conformance documents lint format bench bench-smoke wheel clean
+.PHONY: demo test test-rust test-python real-servers check-servers old-sdk conformance documents lint format bench bench-smoke wheel clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/maturin: pyproject.toml

@@ -59,8 +59,8 @@ class Finding:
     """Of the first time."""
 
 
-def expectations(tools: Sequence[Mapping[str, Any]]) -> Expectations:
-    """The arguments that somebody vouches for, and the blocks that come of them."""
+def expectations(tools: Sequence[Mapping[str, Any]], *, without: Sequence[str]) -> Expectations:
+    """The arguments that somebody vouches for, and the blocks that come of them; none of tools in `without`."""
     return Expectations(
         calls=tuple(
             ExpectedCall(
@@ -69,12 +69,13 @@ def expectations(tools: Sequence[Mapping[str, Any]]) -> Expectations:
                 content_types=tuple(block.partition(":")[0] for block in tool["blocks"]),
             )
             for tool in tools
+            if tool["name"] not in without
         )
     )
 
 
-async def checked(server: ServerConfig | str, tools: Sequence[Mapping[str, Any]]) -> Report:
-    options = CheckOptions(depth="full", timeout_seconds=10.0, examples=3, expectations=expectations(tools))
+async def checked(server: ServerConfig | str, wanted: Expectations) -> Report:
+    options = CheckOptions(depth="full", timeout_seconds=10.0, examples=3, expectations=wanted)
     with trio.fail_after(PER_SERVER_SECONDS):
         return await check_server(server, options)
 
@@ -135,7 +136,7 @@ async def every_server(names: Sequence[str]) -> AsyncIterator[tuple[str, str, Re
     if not names or "old-sdk" in names:
         old_sdk.install()
         async with old_websocket_server() as url:
-            report = await checked(url, [])
+            report = await checked(url, Expectations())
         yield "old-sdk", "ws", report
 
 
@@ -151,16 +152,20 @@ async def _one(name: str, over: str, server: Mapping[str, Any], folder: str) -> 
         "page": "",
     }
     server = filled(server, words)
+    wanted = expectations(server["tools"], without=_list()["state_dependent"].get(name, ()))
     if over == "stdio":
         config = ServerConfig(name=name, command=tuple(server["command"]), env=server.get("env", {}))
-        return await checked(config, server["tools"])
+        return await checked(config, wanted)
     async with over_http(server["http"], port) as url:
-        return await checked(url, server["tools"])
+        return await checked(url, wanted)
 
 
 def known_defects() -> tuple[Known, ...]:
-    raw = tomllib.loads((HERE / "check_servers.toml").read_text())
-    return tuple(Known(**item) for item in raw.get("known", []))
+    return tuple(Known(**item) for item in _list()["known"])
+
+
+def _list() -> Mapping[str, Any]:
+    return tomllib.loads((HERE / "check_servers.toml").read_text())
 
 
 async def run(names: Sequence[str]) -> int:
@@ -185,7 +190,7 @@ async def run(names: Sequence[str]) -> int:
             print(f"  {'known ' if item else 'UNKNOWN'} {finding.check} x{finding.times}: {finding.subject}")
             print(f"    {finding.message[:400]}")
             if item is not None:
-                print(f"    real, since {item.why}", flush=True)
+                print(f"    real, since {' '.join(item.why.split())}", flush=True)
     gone = [key for key in known if key not in came and key[0] in checked_servers]
     for server, check in gone:
         print(f"GONE {server}: {check} is listed as a known defect, and was not found")

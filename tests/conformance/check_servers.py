@@ -60,7 +60,7 @@ class Finding:
 
 
 def expectations(tools: Sequence[Mapping[str, Any]], *, without: Sequence[str]) -> Expectations:
-    """The arguments that somebody vouches for, and the blocks that come of them; none of tools in `without`."""
+    """The arguments that somebody vouches for, and the blocks that come of them; not those in `without`."""
     return Expectations(
         calls=tuple(
             ExpectedCall(

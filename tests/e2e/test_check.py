@@ -1,0 +1,146 @@
+"""`playhead check` as a person runs it: what it says, what it writes, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.command import HANG_SECONDS, PLAYHEAD, environment, playhead, start
+
+PLANTED = shlex.join([sys.executable, "-m", "tests.servers.planted"])
+DUPLICATE = f"{PLANTED} duplicate-tool"
+
+
+def test_a_sound_server_passes_and_the_summary_says_so() -> None:
+    done = playhead("check", PLANTED)
+    assert done.code == 0, done.stdout
+    lines = done.stdout.decode().splitlines()
+    assert lines[0] == "planted 1.0, MCP 2025-11-25: quick check, seed 0"
+    assert lines[1].startswith("7 tools, ")
+    assert lines[1].endswith(" 0 failed")
+    assert done.stderr == ""
+
+
+def test_what_failed_is_named_and_written_in_every_format(tmp_path: Path) -> None:
+    paths = [tmp_path / f"report{suffix}" for suffix in (".json", ".md", ".html", ".xml")]
+    options = [word for path in paths for word in ("--report", path)]
+    done = playhead("check", DUPLICATE, "--seed", "7", *options)
+    assert done.code == 1
+    assert done.stderr.count("wrote ") == 4
+    assert all("tools.list.unique" in path.read_text("utf-8") for path in paths)
+    text = done.stdout.decode()
+    assert "FAILED  listing tools · all pages" in text
+    assert "tools.list.unique (must): No two tools have the same name" in text
+    assert "'slow'" in text
+    assert '  sent: {"method": "tools/list", "params": {}}' in text.splitlines()
+    assert "seed 7" in text
+    assert "1 failed" in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_json_prints_the_report_alone_and_both_graphs_give_the_same() -> None:
+    own, other = (
+        playhead("check", DUPLICATE, "--json", "--graph", name).json for name in ("own", "langgraph")
+    )
+    for report in (own, other):
+        del report["started_at"], report["seconds"]
+        for test in report["detailed_results"]:
+            del test["latency_ms"]
+    assert own == other
+
+
+def test_a_server_that_cannot_be_reached_is_exit_code_3(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    done = playhead("check", shlex.join([sys.executable, "-c", "raise SystemExit(9)"]), "--report", report)
+    assert done.code == 3
+    assert b"the server can't be reached" in done.stdout
+    assert b"ended with exit status 9" in done.stdout
+    assert json.loads(report.read_text("utf-8"))["mcp_service_status"] == "unavailable"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--report", "report.pdf"], ".json, .md, .html or .xml"),
+        (["--report", "nowhere/report.md"], "make it first"),
+        (["full", "--expect", "nowhere.toml"], "there is no such file"),
+        (["--expect", "nowhere.toml"], "--expect needs a full check"),
+        (["all"], "quick"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_the_server_is_started(
+    arguments: list[str], said: str, tmp_path: Path
+) -> None:
+    marker = tmp_path / "started"
+    done = playhead("check", shlex.join(["touch", str(marker)]), *arguments, cwd=tmp_path)
+    assert done.code == 2
+    assert said in done.stderr
+    assert not marker.exists()
+
+
+def test_expectations_are_held_against_the_tools(tmp_path: Path) -> None:
+    file = tmp_path / "expect.toml"
+    file.write_text('[[calls]]\ntool = "echo"\narguments = { text = "hi" }\npatterns = ["^ho$"]\n')
+    done = playhead("check", PLANTED, "full", "--expect", file)
+    assert done.code == 1
+    text = done.stdout.decode()
+    assert "FAILED  tool echo" in text
+    assert "^ho$" in text
+    assert ", 1 failed" in text
+
+
+def test_ctrl_c_ends_a_check_at_once_and_the_server_with_it(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    process = start(["check", f"sh -c 'echo $$ > {fifo}; exec sleep 1000'", "--timeout", "100"])
+    server = int(fifo.read_text())
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=HANG_SECONDS)
+    assert process.returncode == 130
+    assert b"interrupted" in stderr
+    assert b"Traceback" not in stdout + stderr
+    assert not Path(f"/proc/{server}").exists()
+
+
+def test_a_terminal_sees_how_far_it_has_come() -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*PLAYHEAD, "check", f"{PLANTED} ping-hangs", "--timeout", "1"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment() | {"TERM": "xterm-256color"},
+    )
+    os.close(theirs)
+    seen = bytearray()
+    try:
+        while piece := os.read(ours, 65536):
+            seen += piece
+    except OSError:  # Linux says so when the other end is closed
+        pass
+    os.close(ours)
+    assert process.wait(HANG_SECONDS) == 1
+    assert "1 test · connection: connect" in seen.decode()
+
+
+def test_what_a_server_says_of_itself_reaches_no_terminal_as_it_is(tmp_path: Path) -> None:
+    server = tmp_path / "server.py"
+    server.write_text(
+        "from mcp.server.mcpserver import MCPServer\nimport trio\n"
+        "server = MCPServer('evil\\x1b[31m', version='\\u202e1')\n"
+        "@server.tool(name='to\\x1bol')\ndef tool() -> str:\n    return ''\n"
+        "trio.run(server.run_stdio_async)\n"
+    )
+    done = playhead("check", shlex.join([sys.executable, str(server)]))
+    text = done.stdout.decode()
+    assert "\\x1b" in text
+    assert "\\u202e" in text
+    assert not {"\x1b", "\u202e"} & set(text + done.stderr)

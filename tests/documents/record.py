@@ -4,21 +4,23 @@ what a server says that says everything. Run `python -m tests.documents.record` 
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import trio
 
-from playhead.servers.template.serve import open_template_server
+from playhead.client.transports.websocket import websocket_transport
 from tests.documents.conversation import whole_conversation
 from tests.documents.talkative import talkative_server
-from tests.documents.template_talk import template_conversation
+from tests.documents.template_talk import template_conversation, template_server
 
 RECORDING = Path(__file__).parents[1] / "data" / "conversation.jsonl"
 
 
 async def record() -> list[str]:
-    async with open_template_server() as server:
-        return [*await template_conversation(server), *await whole_conversation(talkative_server())]
+    async with template_server() as url:
+        connect = partial(websocket_transport, f"ws{url.removeprefix('http')}/mcp")
+        return [*await template_conversation(connect), *await whole_conversation(talkative_server())]
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any
@@ -10,13 +10,12 @@ from typing import Any
 import trio
 from mcp import Client
 from mcp.client import Transport
-from mcp.server import Server
 from mcp.shared.exceptions import MCPError
 
 from playhead.servers.shutdown import Shutdown
 from playhead.servers.template.options import TemplateServerOptions
 from playhead.servers.template.serve import serve
-from tests.documents.conversation import MODES, Streams, in_memory, say, tapped
+from tests.documents.conversation import MODES, Streams, say, tapped
 
 
 @asynccontextmanager
@@ -89,10 +88,10 @@ async def talk_template_first_revision(transport: AbstractAsyncContextManager[St
         await say(streams, FIRST_CLIENT)
 
 
-async def template_conversation(server: Server[Any]) -> list[str]:
-    """All three conversations with the template server, one JSON message an item."""
+async def template_conversation(connect: Callable[[], AbstractAsyncContextManager[Streams]]) -> list[str]:
+    """All three conversations with the template server, each over its own connection; a message an item."""
     heard: list[str] = []
-    await talk_template_first_revision(tapped(in_memory(server), heard))
+    await talk_template_first_revision(tapped(connect(), heard))
     for mode in MODES:
-        await talk_template(tapped(in_memory(server), heard), mode=mode)
+        await talk_template(tapped(connect(), heard), mode=mode)
     return heard

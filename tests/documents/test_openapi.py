@@ -6,9 +6,11 @@ import json
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
+import trio
 import yaml
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
@@ -158,3 +160,31 @@ async def test_who_may_not_ask_is_refused_as_it_says() -> None:
                 answer = await client.request(method.upper(), path, headers={**BOTH, **headers}, json=body)
                 assert answer.status_code == expected
                 assert_documented(path, method, answer)
+
+
+async def test_the_upgrade_to_a_websocket_is_answered_as_it_says() -> None:
+    async with template_server() as url:
+        address = urlsplit(url)
+        lines = [
+            "GET /mcp HTTP/1.1",
+            f"Host: {address.netloc}",
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            f"Sec-WebSocket-Key: {'A' * 22}==",
+            "Sec-WebSocket-Version: 13",
+            "Sec-WebSocket-Protocol: mcp",
+        ]
+        async with await trio.open_tcp_stream(address.hostname or "", address.port or 0) as stream:
+            await stream.send_all("".join(f"{line}\r\n" for line in (*lines, "")).encode())
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += await stream.receive_some()
+    first, *answered = head.decode().partition("\r\n\r\n")[0].split("\r\n")
+    assert first.split()[1] == "101"
+    got = {name.lower(): value for name, _, value in (line.partition(": ") for line in answered)}
+    described = document()["paths"]["/mcp"]["get"]["responses"]["101"]["headers"]
+    for name, header in described.items():
+        value = got[name.lower()]
+        wanted = header["schema"]
+        assert value.lower() == wanted.get("const", value).lower()
+        assert wanted.get("minLength", 0) <= len(value) <= wanted.get("maxLength", 100)

@@ -1,8 +1,8 @@
-"""The official MCP conformance suite against playhead's client and its audio server: one table, one verdict.
+"""The official MCP conformance suite against playhead's client and its two servers: one table, one verdict.
 
 Called by `make conformance`, which installs the suite. Which scenarios a revision asks of a client, and which
 of them count, the suite itself says (`conformance list --requirements`). Of the server's scenarios those are
-run that need no tools of the suite's own: an audio server has its own.
+run that need no tools of the suite's own: our servers have theirs.
 
 Exit: 0 when everything that counts passes, or fails as `FAILS` says; 1 otherwise, also where something listed
 there passes; 3 where the suite can't be run.
@@ -18,7 +18,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,7 +51,10 @@ SERVER_SCENARIOS: Final = frozenset(
         "http-header-validation",
     }
 )
-"""Those that an audio server can be asked."""
+"""Those that servers with tools of their own can be asked."""
+
+SERVERS: Final[Mapping[str, Sequence[str]]] = {"audio": ["--mixer", "memory"], "template": []}
+"""What `playhead serve` serves, and with which options."""
 
 NO_DPOP: Final = "playhead binds no tokens to a key of its own (DPoP)"
 FAILS: Final[Mapping[str, str]] = {
@@ -83,6 +86,8 @@ class Scenario:
     revision: str
     name: str
     scored: bool
+    server: str = ""
+    """Of `SERVERS`, where the role is server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,18 +159,19 @@ def scenarios(revision: str, env: Mapping[str, str]) -> list[Scenario]:
             role = ""
         elif item := re.fullmatch(r" +- (\S+)(?: \[(client|server)\])?", line):
             part = item[2] or role
-            if part == "client" or (part == "server" and item[1] in SERVER_SCENARIOS):
-                found.append(Scenario(role=part, revision=revision, name=item[1], scored=item[2] is None))
+            asked = [""] if part == "client" else [*SERVERS] if item[1] in SERVER_SCENARIOS else []
+            found += [
+                Scenario(role=part, revision=revision, name=item[1], scored=item[2] is None, server=server)
+                for server in asked
+            ]
     return sorted(found)
 
 
 @asynccontextmanager
-async def audio_server() -> AsyncIterator[str]:
-    """`playhead serve audio` over HTTP; its URL."""
-    command = [sys.executable, "-m", "playhead", "serve", "audio", "--transport", "http"]
-    process = await trio.lowlevel.open_process(
-        [*command, "--port", "0", "--mixer", "memory"], stderr=subprocess.PIPE
-    )
+async def serving(name: str) -> AsyncIterator[str]:
+    """One of `SERVERS` over HTTP; its URL."""
+    command = [sys.executable, "-m", "playhead", "serve", name, "--transport", "http", "--port", "0"]
+    process = await trio.lowlevel.open_process([*command, *SERVERS[name]], stderr=subprocess.PIPE)
     try:
         assert process.stderr is not None
         said = b""
@@ -219,13 +225,16 @@ async def run_all(chosen: Sequence[Scenario], env: Mapping[str, str]) -> list[Ou
     outcomes: list[Outcome] = []
     places = trio.Semaphore(AT_ONCE)
 
-    async def one(scenario: Scenario, server: str) -> None:
+    async def one(scenario: Scenario) -> None:
         async with places:
-            outcomes.append(await run(scenario, server=server, env=env))
+            outcomes.append(await run(scenario, server=urls.get(scenario.server, ""), env=env))
 
-    async with audio_server() as server, trio.open_nursery() as nursery:
-        for scenario in chosen:
-            nursery.start_soon(one, scenario, server)
+    async with AsyncExitStack() as stack:
+        wanted = sorted({scenario.server for scenario in chosen} - {""})
+        urls = {name: await stack.enter_async_context(serving(name)) for name in wanted}
+        async with trio.open_nursery() as nursery:
+            for scenario in chosen:
+                nursery.start_soon(one, scenario)
     return sorted(outcomes, key=lambda outcome: outcome.scenario)
 
 
@@ -233,11 +242,12 @@ def show(outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
         scenario = outcome.scenario
         counts = f"{outcome.passed}/{outcome.total}"
-        print(f"{scenario.role:<7}{scenario.revision:<12}{scenario.name:<42}{counts:>7}  {outcome.verdict}")
+        side = scenario.server or scenario.role
+        print(f"{side:<9}{scenario.revision:<12}{scenario.name:<42}{counts:>7}  {outcome.verdict}")
         for reason in outcome.reasons:
-            print(f"{'':>19}{reason}")
+            print(f"{'':>21}{reason}")
         if not outcome.good and (why := FAILS.get(scenario.name)):
-            print(f"{'':>19}listed, because {why}")
+            print(f"{'':>21}listed, because {why}")
     for role in ("client", "server"):
         scored = [each for each in outcomes if each.scenario.role == role and each.scenario.scored]
         passed, total = sum(each.passed for each in scored), sum(each.total for each in scored)

@@ -11,6 +11,7 @@ of the checker) and for one that it has and that didn't come.
 
 from __future__ import annotations
 
+import logging
 import sys
 import tomllib
 from collections import Counter
@@ -169,6 +170,7 @@ def _list() -> Mapping[str, Any]:
 
 
 async def run(names: Sequence[str]) -> int:
+    logging.getLogger().addHandler(logging.NullHandler())  # as the command line: the SDK logs what it skips
     known = {(item.server, item.check): item for item in known_defects()}
     came: set[tuple[str, str]] = set()
     checked_servers: set[str] = set()

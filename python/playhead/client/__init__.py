@@ -7,8 +7,9 @@ from playhead.client.connect import Target, connect
 from playhead.client.elicitation import OnElicitation, Question, Reply
 from playhead.client.media import BytesMedia, ImageMedia, ResourceMedia
 from playhead.client.prompts import PromptMessage, PromptResult
-from playhead.client.session import Session, SessionStatistics
+from playhead.client.session import Session
 from playhead.client.spool import NotSaved, Saved, SavingOutcome
+from playhead.client.statistics import SessionStatistics
 from playhead.client.tee import TeeMedia
 
 __all__ = [

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import trio
@@ -40,6 +39,7 @@ from playhead.client.opening import Reading, leads_to_the_web, options_of, strat
 from playhead.client.prompts import PromptResult, prompt_from, prompt_request
 from playhead.client.reads import page_from, read_request
 from playhead.client.requests import RangedReadRequest, RawRequest
+from playhead.client.statistics import SessionStatistics
 from playhead.client.supervise import Supervisor
 from playhead.client.templates import Templates
 from playhead.client.wire import WireFaults
@@ -55,14 +55,6 @@ from playhead.stream.options import StreamOptions
 from playhead.stream.page import Page
 from playhead.stream.ranges import ResourceRequest
 from playhead.stream.reader import RangeStream, open_stream
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionStatistics:
-    """What a session has done so far."""
-
-    requests: int
-    reconnects: int
 
 
 class Session:

@@ -169,14 +169,16 @@ async def command(terminal, report):
         peer.release.set()
     async def say_when_started():
         await peer.anyone_started.wait()
-        print("started", flush=True)
+        sys.stdout.write("started\\n")
+        sys.stdout.flush()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(release_on_a_line)
         nursery.start_soon(say_when_started)
         port = sock.getsockname()[1]
         async with trio.open_nursery() as serving:
             await serving.start(serve_until_sigterm, app, sock)
-            print(port, flush=True)
+            sys.stdout.write(f"{port}\\n")
+            sys.stdout.flush()
         nursery.cancel_scope.cancel()
     return 0
 
@@ -185,6 +187,15 @@ try:
 except typer.Exit as end:
     sys.exit(end.exit_code)
 """
+
+
+async def line_of(stream: trio.abc.ReceiveStream) -> bytes:
+    came = b""
+    while not came.endswith(b"\n"):
+        data = await stream.receive_some(1)
+        assert data, "the server ended"
+        came += data
+    return came
 
 
 @pytest.mark.parametrize(("signals", "code"), [(1, 0), (2, 143)])
@@ -202,11 +213,11 @@ async def test_sigterm_lets_a_request_finish_and_a_second_one_does_not(signals: 
             process: trio.Process = await nursery.start(start)
             assert process.stdout is not None
             assert process.stdin is not None
-            port = int(await process.stdout.receive_some())
+            port = int(await line_of(process.stdout))
             async with raw_websocket(port) as client:
                 await client.initialize()
                 await client.send(read("hold://x", 1))
-                assert await process.stdout.receive_some() == b"started\n"
+                await line_of(process.stdout)  # the handler runs
                 process.send_signal(signal.SIGTERM)
                 # The listener is gone once the signal was heard.
                 while True:

@@ -16,6 +16,8 @@ import mcp_types as types
 import miniaudio
 from mcp import Client, StdioServerParameters
 
+from playhead.client.transports.websocket import websocket_transport
+
 PAGE_BYTES = 100 * 1024
 PAGE_SECONDS = 30.0
 
@@ -33,9 +35,10 @@ class RangedReadRequest(types.Request[RangedReadParams, Literal["resources/read"
 
 @asynccontextmanager
 async def sdk_client(target: str | Sequence[str]) -> AsyncIterator[Client]:
-    """A session of the plain SDK with a URL or a command."""
+    """A session of the plain SDK with a URL or a command; over WebSocket it lends our transport."""
+    server: Any
     if isinstance(target, str):
-        server: Any = target
+        server = websocket_transport(target) if target.startswith("ws") else target
     else:
         server = StdioServerParameters(command=target[0], args=list(target[1:]))
     async with Client(server) as client:

@@ -42,7 +42,7 @@ def reset_peak() -> None:
 
 
 def target_of(arguments: Sequence[str]) -> str | list[str]:
-    return arguments[0] if arguments[0].startswith("http") else list(arguments)
+    return arguments[0] if arguments[0].startswith(("http", "ws")) else list(arguments)
 
 
 async def memory(how: str, target: str | list[str]) -> dict[str, object]:

@@ -14,7 +14,7 @@ import trio
 from playhead.testing.links import Link, slow_command
 from tests.servers.launch import http_process, pages_command
 
-TRANSPORTS = ("stdio", "http")
+TRANSPORTS = ("stdio", "http", "ws")
 TEN_MBIT = 1_250_000.0
 """Bytes a second."""
 
@@ -39,7 +39,7 @@ async def serving(
         assert address is not None
         proxy = [sys.executable, "-m", "playhead.testing.links", "--rate", str(rate_bytes_per_second)]
         async with http_process([*proxy, "--tcp", address.group(1)]) as near:
-            yield f"http://{near}/mcp"
+            yield f"{transport}://{near}/mcp"
 
 
 async def in_child(*arguments: str | float | Target) -> dict[str, float]:

@@ -3,7 +3,8 @@
     python -m tests.servers.pages --transport stdio --size 33554432 --behaviour cap64k
     python -m tests.servers.pages --transport http --delay 0.1          # prints its URL on stdout
 
-Over HTTP it lives as long as its stdin is open, so that it never outlives the test that started it.
+Over HTTP and WebSocket it lives as long as its stdin is open, so that it never outlives the test that started
+it.
 Tools: `link` gives a resource link to the resource, `stats` what was asked of the server so far.
 """
 
@@ -26,7 +27,11 @@ from mcp.server import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
+from starlette.applications import Starlette
+from starlette.routing import WebSocketRoute
 
+from playhead.servers.http import base_url, bind, serve_app
+from playhead.servers.websocket import websocket_endpoint
 from tests.servers.behaviours import BEHAVIOURS, Blob, Once, Script
 from tests.servers.http_faults import App, FaultyApp
 from tests.servers.payload import FilePayload, Payload
@@ -142,6 +147,15 @@ class PagesServer:
         async with stdio_server() as (read, write):
             await self.server.run(read, write, self.server.create_initialization_options())
 
+    async def run_ws(self) -> None:
+        sock = bind("127.0.0.1", self.options.port)
+        app = Starlette(routes=[WebSocketRoute("/mcp", websocket_endpoint(self.server))])
+        async with trio.open_nursery() as nursery:
+            await nursery.start(serve_app, app, sock)
+            print(base_url(sock, scheme="ws") + "/mcp", flush=True)
+            await trio.to_thread.run_sync(sys.stdin.buffer.read, abandon_on_cancel=True)
+            os._exit(0)
+
     async def run_http(self) -> None:
         app = cast(App, self.server.streamable_http_app(json_response=not self.options.sse))
         if fault := HTTP_FAULTS.get(self.options.behaviour):
@@ -168,7 +182,7 @@ def payload_of(options: argparse.Namespace) -> Payload:
 
 def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    arguments.add_argument("--transport", choices=["stdio", "http"], default="stdio")
+    arguments.add_argument("--transport", choices=["stdio", "http", "ws"], default="stdio")
     arguments.add_argument(
         "--sse", action="store_true", help="answer HTTP requests as event streams, not as JSON"
     )
@@ -196,7 +210,8 @@ def main() -> None:
     if server.options.standby:
         print("ready", flush=True)
         os.read(0, 1)
-    trio.run(server.run_stdio if server.options.transport == "stdio" else server.run_http)
+    runs = {"stdio": server.run_stdio, "http": server.run_http, "ws": server.run_ws}
+    trio.run(runs[server.options.transport])
 
 
 if __name__ == "__main__":

@@ -1,1 +1,39 @@
 """Tests any MCP server: its handshake, its listings, what its tools answer to right and wrong input."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from playhead.check.options import CheckOptions
+
+if TYPE_CHECKING:
+    from playhead.check.report import write_report
+    from playhead.check.results import Check, CheckKind, Report, TestResult
+    from playhead.check.run import check_server
+
+__all__ = [
+    "Check",
+    "CheckKind",
+    "CheckOptions",
+    "Report",
+    "TestResult",
+    "check_server",
+    "write_report",
+]
+
+_HOMES: Final = {
+    "Check": "results",
+    "CheckKind": "results",
+    "Report": "results",
+    "TestResult": "results",
+    "check_server": "run",
+    "write_report": "report",
+}
+"""Imported when first asked for: the command line shows its help without them."""
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(import_module(f"playhead.check.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,6 @@
 """One defect a class: the faultless server with one thing wrong, as its docstring says.
 
-`finds` names the checks that have to fail: one, or more where the one defect breaks several rules.
+`finds` names the check that has to fail; no other may.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from tests.servers.planted.faultless import (
 
 
 class Planted(Faultless):
-    finds: ClassVar[frozenset[str]] = frozenset()
+    finds: ClassVar[str]
+    """The name of the check that has to fail, and alone."""
 
 
 # --- the wire and the handshake ------------------------------------------------------------------------
@@ -32,6 +33,8 @@ class Planted(Faultless):
 
 class LogOnStdout(Planted):
     """Its log goes to stdout, among the messages."""
+
+    finds = "wire.messages"
 
     def on_line(self, line: bytes) -> None:
         sys.stdout.write("INFO a request came\n")
@@ -42,6 +45,8 @@ class LogOnStdout(Planted):
 class AnswersTwice(Planted):
     """Every answer of a tool is sent twice."""
 
+    finds = "wire.answered-once"
+
     def send(self, message: Message) -> None:
         super().send(message)
         if "content" in message.get("result", {}):
@@ -51,6 +56,8 @@ class AnswersTwice(Planted):
 class PingHangs(Planted):
     """A ping is never answered."""
 
+    finds = "ping.answered"
+
     def ping(self, cancelled: threading.Event) -> Message:
         cancelled.wait()
         raise FailedError(-32603, "cancelled")
@@ -58,6 +65,8 @@ class PingHangs(Planted):
 
 class CapabilityWithoutMethod(Planted):
     """It says that it has prompts, and knows no method for them."""
+
+    finds = "prompts.list.answered"
 
     def list_prompts(self, params: Mapping[str, Any]) -> Message:
         return self.unknown_method("prompts/list")
@@ -69,12 +78,16 @@ class CapabilityWithoutMethod(Planted):
 class CapabilityNotDeclared(Planted):
     """It has tools, and doesn't say so in the handshake."""
 
+    finds = "capabilities.declared"
+
     def initialize(self, params: Mapping[str, Any]) -> Message:
         return {**super().initialize(params), "capabilities": {"resources": {}, "prompts": {}}}
 
 
 class ErrorWithoutMessage(Planted):
     """Its JSON-RPC errors have a code and nothing else."""
+
+    finds = "wire.messages"
 
     def error_object(self, failed: FailedError) -> Message:
         return {"code": failed.code}
@@ -83,6 +96,8 @@ class ErrorWithoutMessage(Planted):
 class UnknownMethodSucceeds(Planted):
     """A method that doesn't exist is answered with an empty result."""
 
+    finds = "server.unknown-method"
+
     def unknown_method(self, method: str) -> Message:
         return {}
 
@@ -90,12 +105,16 @@ class UnknownMethodSucceeds(Planted):
 class UnknownMethodCode(Planted):
     """A method that doesn't exist is an internal error."""
 
+    finds = "server.unknown-method"
+
     def unknown_method(self, method: str) -> Message:
         raise FailedError(-32603, f"there is no method {method[:80]}")
 
 
 class DiesOfABigRequest(Planted):
     """A line of over a megabyte ends it."""
+
+    finds = "server.big-request"
 
     def on_line(self, line: bytes) -> None:
         if len(line) > 1_000_000:
@@ -105,6 +124,8 @@ class DiesOfABigRequest(Planted):
 
 class DiesOfGarbage(Planted):
     """A line that is no JSON ends it."""
+
+    finds = "server.garbage"
 
     def on_line(self, line: bytes) -> None:
         try:
@@ -120,12 +141,16 @@ class DiesOfGarbage(Planted):
 class RepeatedCursor(Planted):
     """The second page of the tools names its own cursor as the next: the list never ends."""
 
+    finds = "tools.list.ends"
+
     def list_tools(self, params: Mapping[str, Any]) -> Message:
         return {**super().list_tools(params), "nextCursor": "rest"}
 
 
 class UnknownCursorAccepted(Planted):
     """A cursor that it never gave is answered with the first page."""
+
+    finds = "tools.list.unknown-cursor"
 
     def list_tools(self, params: Mapping[str, Any]) -> Message:
         return super().list_tools(params if params.get("cursor") == "rest" else {})
@@ -134,12 +159,16 @@ class UnknownCursorAccepted(Planted):
 class DuplicateTool(Planted):
     """Two tools have the same name."""
 
+    finds = "tools.list.unique"
+
     def tools(self) -> list[Message]:
         return [*super().tools(), self.plain_tool("slow", "Takes a while.")]
 
 
 class BrokenInputSchema(Planted):
     """A tool's inputSchema is no JSON Schema."""
+
+    finds = "discovery.input-schema"
 
     def tools(self) -> list[Message]:
         tools = super().tools()
@@ -150,6 +179,8 @@ class BrokenInputSchema(Planted):
 class InputSchemaOfAList(Planted):
     """A tool's inputSchema asks for an array, where arguments are an object."""
 
+    finds = "discovery.input-schema"
+
     def tools(self) -> list[Message]:
         tools = super().tools()
         tools[2]["inputSchema"] = {"type": "array"}
@@ -158,6 +189,8 @@ class InputSchemaOfAList(Planted):
 
 class AnnotationOfText(Planted):
     """readOnlyHint is a text in place of a boolean."""
+
+    finds = "discovery.annotations"
 
     def tools(self) -> list[Message]:
         tools = super().tools()
@@ -171,12 +204,16 @@ class AnnotationOfText(Planted):
 class StructuredContentOfAnotherType(Planted):
     """The structured content breaks the tool's outputSchema."""
 
+    finds = "tools.output-schema"
+
     def structured(self, total: int) -> Message:
         return {"structuredContent": {"sum": str(total)}}
 
 
 class StructuredContentMissing(Planted):
     """A tool with an outputSchema answers without structured content."""
+
+    finds = "tools.output-schema"
 
     def structured(self, total: int) -> Message:
         return {}
@@ -185,12 +222,16 @@ class StructuredContentMissing(Planted):
 class BadBase64(Planted):
     """The picture's data is no base64."""
 
+    finds = "tools.content"
+
     def picture(self) -> Message:
         return {**super().picture(), "data": "iVBORw0KGgo*AAAA"}
 
 
 class BadMimeType(Planted):
     """The picture's MIME type is none."""
+
+    finds = "tools.content"
 
     def picture(self) -> Message:
         return {**super().picture(), "mimeType": "a picture"}
@@ -199,12 +240,16 @@ class BadMimeType(Planted):
 class PictureIsNone(Planted):
     """The picture's bytes are no PNG, whatever the MIME type says."""
 
+    finds = "tools.image"
+
     def picture(self) -> Message:
         return {**super().picture(), "data": base64.b64encode(b"no picture at all").decode()}
 
 
 class PriorityOutOfRange(Planted):
     """A block's priority is 2."""
+
+    finds = "tools.content"
 
     def picture(self) -> Message:
         return {**super().picture(), "annotations": {"priority": 2}}
@@ -213,12 +258,16 @@ class PriorityOutOfRange(Planted):
 class UnknownBlock(Planted):
     """A block of a type that no revision has."""
 
+    finds = "tools.content"
+
     def picture(self) -> Message:
         return {"type": "hologram", "data": "AAAA"}
 
 
 class LinkWithoutName(Planted):
     """A resource link has no name."""
+
+    finds = "tools.content"
 
     def song(self) -> Message:
         return {key: value for key, value in super().song().items() if key != "name"}
@@ -227,12 +276,16 @@ class LinkWithoutName(Planted):
 class IsErrorMissing(Planted):
     """What is wrong with the arguments is said, but the result isn't marked as an error."""
 
+    finds = "tools.invalid-refused"
+
     def bad_arguments(self, why: str) -> Message:
         return self.text(why)
 
 
 class IsErrorOfText(Planted):
     """isError is a text."""
+
+    finds = "tools.result"
 
     def text(self, text: str, *, is_error: bool = False) -> Message:
         result = super().text(text, is_error=is_error)
@@ -242,6 +295,8 @@ class IsErrorOfText(Planted):
 class ContentMissing(Planted):
     """A result has no content."""
 
+    finds = "tools.result"
+
     def slow(self, cancelled: threading.Event) -> Message:
         super().slow(cancelled)
         return {}
@@ -250,12 +305,16 @@ class ContentMissing(Planted):
 class ContentIsAnObject(Planted):
     """A result's content is one block in place of a list of them."""
 
+    finds = "tools.result"
+
     def slow(self, cancelled: threading.Event) -> Message:
         return {"content": super().slow(cancelled)["content"][0]}
 
 
 class UnknownToolSucceeds(Planted):
     """A call of a tool that doesn't exist succeeds."""
+
+    finds = "server.unknown-tool"
 
     def unknown_tool(self, name: str) -> Message:
         return self.text(f"called {name}")
@@ -264,12 +323,16 @@ class UnknownToolSucceeds(Planted):
 class UnknownToolCode(Planted):
     """A call of a tool that doesn't exist is a parse error."""
 
+    finds = "server.unknown-tool"
+
     def unknown_tool(self, name: str) -> Message:
         raise FailedError(-32700, f"there is no tool {name[:80]}")
 
 
 class Hangs(Planted):
     """One tool never answers."""
+
+    finds = "tools.deadline"
 
     def slow(self, cancelled: threading.Event) -> Message:
         cancelled.wait()
@@ -278,6 +341,8 @@ class Hangs(Planted):
 
 class LostCancellation(Planted):
     """A cancelled call goes on to its end, and is answered then."""
+
+    finds = "tools.cancelled"
 
     def slow(self, cancelled: threading.Event) -> Message:
         return super().slow(threading.Event())
@@ -289,12 +354,16 @@ class LostCancellation(Planted):
 class DiesOfACancellation(Planted):
     """Being told that a call is cancelled ends it."""
 
+    finds = "tools.cancel-survives"
+
     def on_cancelled(self, event: threading.Event) -> None:
         os._exit(1)
 
 
 class MixesAnswers(Planted):
     """A call that comes while another is on its way gets the other's answer."""
+
+    finds = "tools.concurrent"
 
     def __init__(self) -> None:
         super().__init__()
@@ -317,6 +386,8 @@ class MixesAnswers(Planted):
 class DiesOfWrongArguments(Planted):
     """Arguments that break the schema end it."""
 
+    finds = "tools.survives"
+
     def bad_arguments(self, why: str) -> Message:
         os._exit(1)
 
@@ -327,12 +398,16 @@ class DiesOfWrongArguments(Planted):
 class DuplicateResource(Planted):
     """Two resources have the same URI."""
 
+    finds = "resources.list.unique"
+
     def resources(self) -> list[Message]:
         return [*super().resources(), {"uri": "notes://one", "name": "one again"}]
 
 
 class ContentsWithoutUri(Planted):
     """What a read gives doesn't say which resource it is."""
+
+    finds = "resources.contents"
 
     def blob(self, uri: str, data: bytes, mime_type: str) -> Message:
         blob = super().blob(uri, data, mime_type)
@@ -343,6 +418,8 @@ class ContentsWithoutUri(Planted):
 class BlobOfBadBase64(Planted):
     """A resource's blob is no base64."""
 
+    finds = "resources.contents"
+
     def blob(self, uri: str, data: bytes, mime_type: str) -> Message:
         blob = super().blob(uri, data, mime_type)
         return {**blob, "blob": "*" + blob["blob"][1:]} if uri == "notes://two" else blob
@@ -350,6 +427,8 @@ class BlobOfBadBase64(Planted):
 
 class SizeOfAResourceWrong(Planted):
     """A listed resource is longer than its size says."""
+
+    finds = "resources.size"
 
     def resources(self) -> list[Message]:
         one, two = super().resources()
@@ -359,12 +438,16 @@ class SizeOfAResourceWrong(Planted):
 class UnknownResourceSucceeds(Planted):
     """A resource that doesn't exist can be read."""
 
+    finds = "resources.unknown"
+
     def unknown_resource(self, uri: str) -> Message:
         return {"contents": [{"uri": uri, "text": ""}]}
 
 
 class UnknownResourceCode(Planted):
     """A resource that doesn't exist is a method that doesn't exist."""
+
+    finds = "resources.error-code"
 
     def unknown_resource(self, uri: str) -> Message:
         raise FailedError(-32601, "Resource not found")
@@ -373,12 +456,16 @@ class UnknownResourceCode(Planted):
 class PageCap(Planted):
     """A page is never longer than 4,096 bytes, whatever was asked for."""
 
+    finds = "reads.page-cap"
+
     def page(self, start: int, end: int) -> bytes:
         return SONG[start : min(end, start + 4096)] if (start, end) != (0, len(SONG)) else SONG
 
 
 class RepeatedPage(Planted):
     """From the middle on, every page is one that was given before."""
+
+    finds = "reads.page-repeated"
 
     def page(self, start: int, end: int) -> bytes:
         middle = len(SONG) // 2
@@ -390,12 +477,16 @@ class RepeatedPage(Planted):
 class LostTail(Planted):
     """The last bytes of a song can't be reached by ranges."""
 
+    finds = "reads.tail"
+
     def page(self, start: int, end: int) -> bytes:
         return SONG if (start, end) == (0, len(SONG)) else SONG[: len(SONG) - 1000][start:end]
 
 
 class RangesIgnored(Planted):
     """A range is answered with the whole song."""
+
+    finds = "reads.range-honoured"
 
     def page(self, start: int, end: int) -> bytes:
         return SONG
@@ -404,12 +495,16 @@ class RangesIgnored(Planted):
 class PageTooLong(Planted):
     """A page has some bytes more than was asked for."""
 
+    finds = "reads.page-length"
+
     def page(self, start: int, end: int) -> bytes:
         return SONG[start : end + 10]
 
 
 class PastTheEndFails(Planted):
     """A read past the end is an internal error."""
+
+    finds = "reads.past-end"
 
     def page(self, start: int, end: int) -> bytes:
         if start >= len(SONG):
@@ -420,12 +515,16 @@ class PastTheEndFails(Planted):
 class PastTheEndRepeats(Planted):
     """A read past the end gives the last bytes again, for ever."""
 
+    finds = "reads.past-end"
+
     def page(self, start: int, end: int) -> bytes:
         return super().page(start, end) if start < len(SONG) else SONG[-100:]
 
 
 class SizeOfALinkWrong(Planted):
     """A link's size is less than what can be read."""
+
+    finds = "reads.size"
 
     def song(self) -> Message:
         return {**super().song(), "size": len(SONG) - 1000}
@@ -437,12 +536,16 @@ class SizeOfALinkWrong(Planted):
 class SoundIsNone(Planted):
     """The sound's bytes can't be decoded."""
 
+    finds = "audio.decodes"
+
     def sound(self) -> Message:
         return {**super().sound(), "data": base64.b64encode(b"no sound at all" * 100).decode()}
 
 
 class SoundMislabelled(Planted):
     """The sound is a WAV file, and is called an MP3."""
+
+    finds = "audio.mime-type"
 
     def sound(self) -> Message:
         return {
@@ -458,12 +561,16 @@ class SoundMislabelled(Planted):
 class PromptWithoutRole(Planted):
     """A prompt's message has no role."""
 
+    finds = "prompts.messages"
+
     def prompt_message(self, text: str) -> Message:
         return {"content": {"type": "text", "text": text}}
 
 
 class PromptOfAnUnknownRole(Planted):
     """A prompt's message is of a role that the protocol doesn't have."""
+
+    finds = "prompts.messages"
 
     def prompt_message(self, text: str) -> Message:
         return {**super().prompt_message(text), "role": "system"}
@@ -472,6 +579,8 @@ class PromptOfAnUnknownRole(Planted):
 class UnknownPromptSucceeds(Planted):
     """A prompt that doesn't exist can be had."""
 
+    finds = "prompts.unknown"
+
     def unknown_prompt(self, name: str) -> Message:
         return {"messages": []}
 
@@ -479,12 +588,16 @@ class UnknownPromptSucceeds(Planted):
 class MissingArgumentAccepted(Planted):
     """A prompt is given although a required argument is missing."""
 
+    finds = "prompts.missing-argument"
+
     def missing_argument(self) -> Message:
         return {"messages": [self.prompt_message("Greet .")]}
 
 
 class DuplicatePrompt(Planted):
     """Two prompts have the same name."""
+
+    finds = "prompts.list.unique"
 
     def prompts(self) -> list[Message]:
         return [*super().prompts(), *super().prompts()]

@@ -28,6 +28,7 @@ from playhead.check.report.order import (
     count_rows,
     counted,
     rows,
+    started,
     verdict_sentence,
 )
 from playhead.check.report.repeat import command, message, server_words
@@ -99,6 +100,7 @@ def to_html(report: Report) -> str:
                 "base-uri 'none'; form-action 'none'"
             ),
             report=report,
+            started=started(report),
             state=_state(report),
             heading=plain(report.server_name or server_words(report), _NAME_CHARS),
             version=plain(report.server_version or "", _NAME_CHARS),

@@ -19,6 +19,7 @@ from playhead.check.report.order import (
     Outcome,
     by_outcome,
     counted,
+    started,
     verdict_sentence,
 )
 from playhead.check.report.repeat import command, message, server_words
@@ -84,7 +85,7 @@ def _facts(report: Report) -> list[str]:
         ("Status", report.mcp_service_status),
         ("Protocol", _code(report.protocol_version) if report.protocol_version else ""),
         ("Tools", f"{len(report.tools):,}"),
-        ("Run", f"{report.depth}, seed {report.seed}, {report.started_at}, {report.seconds:.1f} s"),
+        ("Run", f"{report.depth}, seed {report.seed}, {started(report)}, {report.seconds:.1f} s"),
     ]
     return [f"- {label}: {value}" for label, value in facts if value]
 
@@ -124,7 +125,7 @@ def _check(check: Check) -> str:
 def _reasons(tests: Sequence[TestResult]) -> str:
     lines = [
         f"- {_inline(test.subject)}: {_inline(test.title)}"
-        + (f"\n  {_inline(test.error, 300)}" if test.error else "")
+        + (f"\n  - {_inline(test.error, 300)}" if test.error else "")
         for test in tests[:_FAILED_TESTS]
     ]
     if len(tests) > _FAILED_TESTS:

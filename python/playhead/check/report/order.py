@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -74,6 +75,11 @@ def verdict_sentence(report: Report) -> str:
     if undecided := report.count("error"):
         return f"No test of {tests:,} failed; {undecided:,} could not be decided."
     return f"No test of {tests:,} failed."
+
+
+def started(report: Report) -> str:
+    """When, as a person reads it."""
+    return re.sub(r"(?:Z|\+00:00)$", " UTC", report.started_at).replace("T", " ", 1)
 
 
 def counted(number: int, noun: str) -> str:

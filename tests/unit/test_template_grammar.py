@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playhead.errors import UsageError
@@ -61,6 +61,7 @@ _EXPRESSIONS = st.recursive(
 )
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(_EXPRESSIONS)
 def test_sums_and_products_are_what_exact_fractions_give(expression: str) -> None:
     literals = grammar._TOKEN.sub(
@@ -71,11 +72,13 @@ def test_sums_and_products_are_what_exact_fractions_give(expression: str) -> Non
     assert abs(got - exact) <= abs(exact) * Fraction(1, 10**20) + Fraction(1, 10**20)
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(st.integers(-(10**30), 10**30))
 def test_whole_numbers_come_out_as_they_went_in(number: int) -> None:
     assert grammar.json_number(grammar.evaluate(str(number))) == number
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(st.floats(-1e300, 1e300, allow_subnormal=False))
 def test_a_json_number_is_the_digits_that_are_shown(number: float) -> None:
     value = grammar.decimal_of(number)
@@ -126,6 +129,7 @@ def test_a_number_too_large_for_any_result_is_refused(number: float) -> None:
         grammar.decimal_of(number)
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(st.text(st.sampled_from("0123456789.eE+-*/^() \tx_"), max_size=60) | st.text(max_size=60))
 def test_any_text_has_a_finite_value_or_is_refused(text: str) -> None:
     try:

@@ -63,12 +63,12 @@ def report_lines(report: Report) -> Iterator[str]:
         yield ""
     undecided = [test for test in report.tests if test.status == "error"]
     for test in undecided[:_MOST_UNDECIDED]:
-        yield _cut(f"undecided  {_name(test)}: {escape_line(test.error or '')}")
+        yield from _short("undecided  ", test)
     if len(undecided) > _MOST_UNDECIDED:
         yield f"… and {len(undecided) - _MOST_UNDECIDED} more undecided tests"
     skipped = [test for test in report.tests if test.status == "skipped"]
     for test in skipped[:_MOST_UNDECIDED]:
-        yield _cut(f"skipped    {_name(test)}: {escape_line(test.error or '')}")
+        yield from _short("skipped    ", test)
     if len(skipped) > _MOST_UNDECIDED:
         yield f"… and {len(skipped) - _MOST_UNDECIDED} more skipped tests"
     if undecided or skipped:
@@ -119,5 +119,6 @@ def _tests(count: int) -> str:
     return "1 test" if count == 1 else f"{count} tests"
 
 
-def _cut(line: str) -> str:
-    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+def _short(word: str, test: TestResult) -> list[str]:
+    text = f"{word}{_name(test)}: {escape_line((test.error or '')[:_MESSAGE_CHARS])}"
+    return textwrap.wrap(text, WIDTH, subsequent_indent=" " * len(word), max_lines=3, placeholder=" …")

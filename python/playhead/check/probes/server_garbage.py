@@ -1,7 +1,7 @@
 """What is no JSON on a server's stdin: it may be answered or ignored, and must not end the server.
 
-Over a process of its own, by hand: a client of any kind sends nothing but messages. Servers over the network
-are asked by `http` and `ws` libraries that cannot be made to send it in the midst of a session.
+In a process of its own and written by hand, since a client sends nothing but messages. Only servers over stdio
+are tested: over HTTP every body is a request of its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is no JSON on a server's stdin: it may be answered or ignored, and must not end the server.
 
-In a process of its own and written by hand, since a client sends nothing but messages. Only servers over stdio
+In a process of its own, and by hand: a client sends nothing but messages. Only servers over stdio
 are tested: over HTTP every body is a request of its own.
 """
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import ssl
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+import httpx2
 import mcp_types as types
 import pytest
 import trio
@@ -545,3 +546,18 @@ async def test_oauth_is_refused_with_what_to_give_instead(tmp_path: Any) -> None
     with pytest.raises(ConfigError, match="bearer token or `headers`"):
         async with connect(config):
             pass
+
+
+class AsksElsewhere(httpx2.Auth):
+    """Credentials that are fetched from another server first, as OAuth's are."""
+
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+        yield httpx2.Request("POST", "https://login.example.org/token")
+        yield request
+
+
+async def test_credentials_that_have_to_be_fetched_are_refused() -> None:
+    async with answering(b"") as url:
+        with pytest.raises(ConfigError, match="give a bearer token, or a header"):
+            async with websocket_transport(url, options=WebSocketOptions(auth=AsksElsewhere())):
+                pass

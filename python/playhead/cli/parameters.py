@@ -13,7 +13,7 @@ from playhead.errors import UsageError
 
 _SERVER = typer.Argument(
     metavar="SERVER",
-    help="A name from the servers file, an http(s):// URL, or a command line in quotes.",
+    help="A name from the servers file, an http(s):// or ws(s):// URL, or a command line in quotes.",
     show_default=False,
 )
 Server = Annotated[str, _SERVER]

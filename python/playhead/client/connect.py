@@ -42,11 +42,11 @@ async def connect(
 ) -> AsyncIterator[Session]:
     """A session with the server that `target` names, for as long as the context is open.
 
-    `target` is a `ServerConfig`; a text (a name from the servers file `config`, an `http(s)` or `ws(s)` URL, or a
-    command line in quotes, told apart in that order); an argument vector; or an SDK server object in this
-    process. `mode` is the protocol era: `auto` (default: the server's own setting, then `auto`) asks for the
-    newest and falls back, `legacy` goes straight to the handshake, and a revision such as `2026-07-28` is
-    taken without asking. `auth` is any `httpx2.Auth`, in place of the servers file's.
+    `target` is a `ServerConfig`; a text (a name from the servers file `config`, an `http(s)` or `ws(s)` URL,
+    or a command line in quotes, told apart in that order); an argument vector; or an SDK server object in
+    this process. `mode` is the protocol era: `auto` (default: the server's own setting, then `auto`) asks
+    for the newest and falls back, `legacy` goes straight to the handshake, and a revision such as
+    `2026-07-28` is taken without asking. `auth` is any `httpx2.Auth`, in place of the servers file's.
     Where the file asks for OAuth and a person has to allow the access, `show_url` is awaited with the URL of
     the page to open (default: the user's browser is opened), and `Limits.authorization_seconds` (5 min) bound
     the wait for the answer. That happens here and nowhere else: later on, a token that can't be refreshed any

@@ -127,6 +127,7 @@ PAGINGS: dict[str, tuple[Paging, set[str]]] = {
     "right": (lambda start, end: SONG[start:end], set()),
     "short": (lambda start, end: SONG[start : min(end, start + 5000)], set()),
     "a-byte-more": (lambda start, end: SONG[start : end + 1], {"reads.page-length"}),
+    "longer-later": (lambda start, end: SONG[start : end + 5 * (start > 0)], {"reads.page-length"}),
     "always-the-first": (lambda start, end: SONG[: end - start], {"reads.page-repeated", "reads.past-end"}),
     "a-byte-wrong": (one_byte_wrong, {"reads.page-bytes", "reads.stream"}),
     "shifted": (lambda start, end: SONG[max(0, start - 1) : end - 1], {"reads.page-repeated"}),

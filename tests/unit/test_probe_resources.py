@@ -150,6 +150,15 @@ async def test_a_listing_that_does_not_page_is_found(listing: Any, expected: str
     assert expected in await of(served(answers={"resources/list": listing}))
 
 
+async def test_a_cursor_that_comes_twice_is_followed_no_further() -> None:
+    again = served(answers={"resources/list": lambda params: {"resources": [NOTE], "nextCursor": "x"}})
+    listing = (await probed(again, probe_resources, mode="legacy"))[0]
+    assert "came twice" in (listing.error or "")
+    assert listing.output is not None
+    assert isinstance(listing.output, dict)
+    assert listing.output["pages"] == 2
+
+
 async def test_a_size_that_changes_with_its_resource_is_not_judged() -> None:
     texts = iter(f"line {number}" for number in range(100))
     log = served(answers={"resources/read": lambda params: {"contents": [{**TEXT, "text": next(texts)}]}})

@@ -9,10 +9,16 @@ import mcp_types as types
 
 from playhead.check.results import CheckKind, Json, TestDraft
 from playhead.check.target import Answer, Target
-from playhead.errors import DeadlineError
+from playhead.errors import DeadlineError, PlayheadError, ProtocolError
 
 SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/2025-11-25"
 METHOD_NOT_FOUND: Final = -32601
+MESSAGES: Final = CheckKind(
+    name="wire.messages",
+    title="Nothing comes but valid JSON-RPC messages",
+    level="must",
+    source=f"{SPECIFICATION}/basic/transports#stdio",
+)
 _SHOWN_CHARS: Final = 300
 _SHOWN_ITEMS: Final = 20
 _SHOWN_DEPTH: Final = 12
@@ -46,8 +52,14 @@ def require_answered(draft: TestDraft, kind: CheckKind, answer: Answer, target: 
         why = f"expected an answer to {draft.method} within {seconds:g} s, came none; it was cancelled"
     else:
         why = f"expected an answer to {draft.method}, came none that can be used: {answer.failure}"
-    draft.failed(kind, why)
+    draft.failed(fault_of(answer.failure, kind), why)
     return False
+
+
+def fault_of(failure: PlayheadError | None, kind: CheckKind) -> CheckKind:
+    """The check that a missing answer fails: `kind`, unless one came that is no message at all. That is one
+    defect, whatever was asked."""
+    return MESSAGES if isinstance(failure, ProtocolError) else kind
 
 
 def said(error: types.ErrorData) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from playhead.check.probes.asking import SPECIFICATION, ask, error_shown, require_answered, said
+from playhead.check.probes.asking import SPECIFICATION, ask, error_shown, fault_of, require_answered, said
 from playhead.check.probes.shapes import told
 from playhead.check.results import CheckKind, Json, TestDraft, TestResult
 from playhead.check.target import Target
@@ -229,7 +229,8 @@ async def _probe_cursor(
     draft = TestDraft(subject=f"listing {key}", title="a cursor that was never given", method=method)
     answer = await ask(target, draft, {"cursor": "playhead-check-no-such-cursor"})
     if answer.failure is not None:
-        draft.failed(kinds.cursor, f"expected error {INVALID_PARAMS}, came no answer: {answer.failure}")
+        why = f"expected error {INVALID_PARAMS}, came no answer: {answer.failure}"
+        draft.failed(fault_of(answer.failure, kinds.cursor), why)
     elif answer.error is None:
         draft.failed(kinds.cursor, f"expected error {INVALID_PARAMS}, came a page")
     else:

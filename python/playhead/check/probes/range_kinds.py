@@ -24,6 +24,11 @@ STREAM: Final = _kind(
     "A stream with several reads in flight gives the bytes that a whole read gives",
     "docs/streaming.md#which-ranges-and-how-many",
 )
+CAP: Final = _kind(
+    "page-cap",
+    "A page is as long as was asked for, up to playhead's own 100 KiB, where the resource has the bytes",
+    should=True,
+)
 SIZE: Final = _kind("size", "The announced size is where the bytes end")
 PAST_END: Final = _kind("past-end", "A read past the end gives nothing, [DONE], or an error that says 416")
 EMPTY: Final = _kind("empty-range", "A range from an offset to itself gives no bytes")
@@ -41,6 +46,7 @@ KINDS: Final = (
     REPEATED,
     TAIL,
     STREAM,
+    CAP,
     SIZE,
     PAST_END,
     EMPTY,

@@ -2,7 +2,8 @@
 
 MCP has no ranged read of its own, so what is asked here is what docs/streaming.md says. Only what a server
 offers is held against it: a template with `start` and `end`, a link whose description is a URL, a `_meta` key
-called `range`. A page shorter than asked is never wrong.
+called `range`. A page shorter than asked loses no bytes for who goes on where it ends; that others stop
+there is a check of its own.
 """
 
 from __future__ import annotations
@@ -14,21 +15,22 @@ from typing import Any, Final
 import trio
 
 from playhead.check.probes import range_kinds as kinds
+from playhead.check.probes.asking import fault_of
 from playhead.check.probes.audio import judge_sound, sounds_like
 from playhead.check.probes.contents import probe_read
-from playhead.check.probes.pages import MOST_BYTES, Page, Pages, meta_key_of, offered_strategy, place_of
+from playhead.check.probes.pages import MOST_BYTES, Page, Pages, offered_strategy, place_of
+from playhead.check.probes.streams import IN_FLIGHT, Reference, judge_stream
 from playhead.check.results import TestDraft, TestResult
 from playhead.check.target import Target
-from playhead.client.media import ResourceMedia
 from playhead.errors import PlayheadError
-from playhead.limits import KIB, MIB
-from playhead.stream.options import StreamOptions
+from playhead.limits import MIB
+from playhead.stream.options import DEFAULT_OPTIONS
 from playhead.stream.ranges import is_url
 
 PAGE_BYTES: Final = 16_381
 """Asked for at once: a prime, so that no page begins where a group of base64, or a block of a file, does."""
-STREAM_PAGE_BYTES: Final = 32 * KIB
-IN_FLIGHT: Final = 8
+DEFAULT_PAGE_BYTES: Final = DEFAULT_OPTIONS.page_bytes
+WRONG_ALREADY: Final = "its pages are wrong one by one already"
 SLOW_SECONDS: Final = 0.1
 """A read that takes less says nothing about whether others had to wait for it."""
 AT_ONCE: Final = 4
@@ -90,14 +92,6 @@ async def probe_ranges(
     return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reference:
-    """What pages are compared with: the beginning of the resource, or all of it."""
-
-    data: bytes
-    complete: bool
-
-
 @dataclass(slots=True, kw_only=True)
 class _Reads:
     """The probes of one resource."""
@@ -108,6 +102,8 @@ class _Reads:
     found: Callable[[TestResult], None]
     subject: str
     tool: str | None
+    broken: bool = False
+    """Whether a page was not what it should be: then a stream of them can't be either."""
 
     async def probe(self) -> None:
         announced = self.item.get("size")
@@ -121,12 +117,18 @@ class _Reads:
         page_bytes = max(1, min(PAGE_BYTES, len(reference.data) // 5))
         if not await self._sampled(reference, page_bytes):
             return
-        streamed = await self._stream(reference, size)
         await self._end(reference, size, page_bytes)
         await self._empty_range()
         await self._at_once(len(reference.data))
+        streamed = await self._stream(reference, size)
+        await self._cap(reference)
         if sounds_like(self.item, self.item["uri"]) and streamed:
             await self._sound(streamed, whole=reference.complete and len(streamed) == len(reference.data))
+
+    def _tell(self, draft: TestDraft) -> None:
+        test = draft.done()
+        self.broken = self.broken or test.status == "failed"
+        self.found(test)
 
     def _draft(self, title: str) -> TestDraft:
         return TestDraft(
@@ -149,7 +151,7 @@ class _Reads:
             go_on = False
         elif go_on:
             draft.passed(kinds.LENGTH)
-        self.found(draft.done())
+        self._tell(draft)
         return go_on and bool(page.data)
 
     async def _too_long(self, draft: TestDraft, page: Page, plain: bytes | None) -> None:
@@ -169,14 +171,14 @@ class _Reads:
         else:
             draft.skipped(kinds.HONOURED, "no ranges: each read gives the whole, as MCP has it")
 
-    async def _reference(self, plain: bytes | None) -> _Reference:
+    async def _reference(self, plain: bytes | None) -> Reference:
         data, complete = (plain, True) if plain is not None else await self.pages.in_series()
         if plain is not None and (more := (await self.pages.page(len(plain), len(plain) + 1)).data):
             # A plain read gives a first part only, or the pages don't know where to end.
             complete = bool(more) and self.item.get("size") == len(plain)
-        return _Reference(data=data[:MOST_BYTES], complete=complete and len(data) <= MOST_BYTES)
+        return Reference(data=data[:MOST_BYTES], complete=complete and len(data) <= MOST_BYTES)
 
-    async def _sampled(self, reference: _Reference, page_bytes: int) -> bool:
+    async def _sampled(self, reference: Reference, page_bytes: int) -> bool:
         """Single pages, and the way to the end; False where reads are not answered any more."""
         size = len(reference.data)
         last = max(0, size - page_bytes)
@@ -186,17 +188,17 @@ class _Reads:
             draft = self._draft(f"bytes [{start}, {start + page_bytes})")
             page = await self.pages.page(start, start + page_bytes, draft)
             if not self._answered(draft, page):
-                self.found(draft.done())
+                self._tell(draft)
                 return False
             await self._judge_page(draft, page, reference, whole_wanted=reference.complete)
-            self.found(draft.done())
+            self._tell(draft)
             failed |= {check.kind.name for check in draft.checks if check.verdict == "failed"}
         if reference.complete and not failed and size:
             await self._follow_tail(reference, last, page_bytes)
         return True
 
     async def _judge_page(
-        self, draft: TestDraft, page: Page, reference: _Reference, *, whole_wanted: bool
+        self, draft: TestDraft, page: Page, reference: Reference, *, whole_wanted: bool
     ) -> None:
         whole = reference.data
         expected = whole[page.start : page.end]
@@ -232,7 +234,7 @@ class _Reads:
                 kinds.SAME, f"expected {asked} as a whole read has them; byte {page.start + at} differs"
             )
 
-    async def _follow_tail(self, reference: _Reference, start: int, page_bytes: int) -> None:
+    async def _follow_tail(self, reference: Reference, start: int, page_bytes: int) -> None:
         """From the last page on by what came, as a stream does: short pages are no end."""
         draft = self._draft(f"from byte {start} to the end")
         size = len(reference.data)
@@ -246,61 +248,39 @@ class _Reads:
             draft.failed(kinds.TAIL, f"expected bytes up to {size}, as in a whole read; pages end at {at}")
         else:
             draft.passed(kinds.TAIL)
-        self.found(draft.done())
+        self._tell(draft)
 
-    async def _stream(self, reference: _Reference, size: int | None) -> bytes:
-        """All of it through playhead's own stream, up to a bound; what came."""
+    async def _stream(self, reference: Reference, size: int | None) -> bytes:
+        """All of it as a stream, up to a bound; what came."""
         draft = self._draft(f"as a stream, {IN_FLIGHT} reads in flight")
         draft.method = None
-        options = StreamOptions(
-            page_bytes=STREAM_PAGE_BYTES,
-            in_flight=IN_FLIGHT,
-            timeout=self.target.options.timeout_seconds,
-            max_tries=2,
-            meta_key=meta_key_of(self.item),
-        )
-        description = self.item.get("description")
-        media = ResourceMedia(
-            uri=self.item["uri"],
-            title=self.item["uri"],
-            description=description if isinstance(description, str) else None,
-            size_bytes=size if size is not None and size >= 0 else None,
-            streams=self.target.session,
-        )
-        came = bytearray()
-        try:
-            with trio.fail_after(self.target.options.timeout_seconds * IN_FLIGHT):
-                async with media.open(options) as stream:
-                    while len(came) < MOST_BYTES and (chunk := await stream.receive_some()):
-                        came += chunk
-                    draft.output = {"bytes": len(came), "ended_by": stream.statistics().ended_by}
-        except trio.TooSlowError:
-            draft.undecided = f"took too long; {len(came)} bytes were read"
-        except PlayheadError as error:
-            draft.failed(kinds.STREAM, f"expected the bytes of a whole read, came an error: {error}")
+        came = b""
+        if self.broken:
+            draft.skipped(kinds.STREAM, WRONG_ALREADY)
         else:
-            self._judge_stream(draft, bytes(came), reference)
-        self.found(draft.done())
-        return bytes(came)
+            came = await judge_stream(draft, self.target, self.item, reference, size=size)
+        self._tell(draft)
+        return came
 
-    def _judge_stream(self, draft: TestDraft, came: bytes, reference: _Reference) -> None:
-        expected = reference.data
-        common = min(len(came), len(expected))
-        if came[:common] != expected[:common]:
-            at = next(index for index in range(common) if came[index] != expected[index])
-            draft.failed(kinds.STREAM, f"expected the bytes of a whole read; byte {at} differs")
-        elif len(came) < len(expected):
-            draft.failed(
-                kinds.TAIL, f"expected {len(expected)} bytes, as in a whole read; the stream has {common}"
+    async def _cap(self, reference: Reference) -> None:
+        """Judged last: streams cope with a cap, others take a short page for the end and lose the rest."""
+        wanted = min(DEFAULT_PAGE_BYTES, len(reference.data))
+        draft = self._draft(f"bytes [0, {wanted}) in one page")
+        if self.broken:
+            draft.skipped(kinds.CAP, WRONG_ALREADY)
+            self._tell(draft)
+            return
+        page = await self.pages.page(0, wanted, draft)
+        if self._answered(draft, page) and page.data:
+            draft.require(
+                kinds.CAP,
+                len(page.data) >= wanted,
+                f"expected the {wanted} bytes that were asked for, which the resource has; came the first"
+                f" {len(page.data)}: a client that takes a short page for the end loses the rest",
             )
-        elif reference.complete and len(came) > len(expected):
-            draft.failed(
-                kinds.STREAM, f"expected {len(expected)} bytes, as in a whole read; came {len(came)}"
-            )
-        else:
-            draft.passed(kinds.STREAM)
+        self._tell(draft)
 
-    async def _end(self, reference: _Reference, size: int | None, page_bytes: int) -> None:
+    async def _end(self, reference: Reference, size: int | None, page_bytes: int) -> None:
         """Past the end, just there and far behind; and whether the end is where it was announced."""
         end = len(reference.data) if reference.complete else size
         if end is None:
@@ -322,7 +302,7 @@ class _Reads:
                     draft.require(kinds.PAST_END, not page.data, why)
                 if size is not None and start == end and reference.complete:
                     draft.require(kinds.SIZE, size == end, f"expected {size} bytes as announced, came {end}")
-            self.found(draft.done())
+            self._tell(draft)
 
     async def _last_page(self, start: int, end: int) -> None:
         """What was not compared may at least not end before its announced size."""
@@ -339,7 +319,7 @@ class _Reads:
             )
         elif page.failure is None:
             draft.undecided = f"no bytes came: {page.why}"
-        self.found(draft.done())
+        self._tell(draft)
 
     async def _empty_range(self) -> None:
         draft = self._draft("bytes [0, 0)")
@@ -347,7 +327,7 @@ class _Reads:
         if self._answered(draft, page):
             count = len(page.data or b"")
             draft.require(kinds.EMPTY, count == 0, f"expected no bytes, or an error; came {count} bytes")
-        self.found(draft.done())
+        self._tell(draft)
 
     async def _at_once(self, size: int) -> None:
         """Small reads, so that it is not the bytes that take the time."""
@@ -364,7 +344,7 @@ class _Reads:
                 f"expected {AT_ONCE} reads to take about as long as one ({alone:.2f} s); they took"
                 f" {together:.2f} s, one after the other",
             )
-        self.found(draft.done())
+        self._tell(draft)
 
     async def _timed(self, offsets: list[int]) -> float:
         started = trio.current_time()
@@ -384,8 +364,8 @@ class _Reads:
             uri=self.item["uri"],
             whole=whole,
         )
-        self.found(draft.done())
+        self._tell(draft)
 
     def _answered(self, draft: TestDraft, page: Page) -> bool:
         why = f"expected an answer to a read of [{page.start}, {page.end}); {page.failure}"
-        return draft.require(kinds.ANSWERED, page.failure is None, why)
+        return draft.require(fault_of(page.failure, kinds.ANSWERED), page.failure is None, why)

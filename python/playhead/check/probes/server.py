@@ -6,7 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from playhead.check.connecting import SessionTarget
-from playhead.check.probes.asking import METHOD_NOT_FOUND, SPECIFICATION, error_shown, note, said, shown
+from playhead.check.probes.asking import (
+    METHOD_NOT_FOUND,
+    SPECIFICATION,
+    error_shown,
+    fault_of,
+    note,
+    said,
+    shown,
+)
 from playhead.check.probes.server_garbage import GARBAGE, probe_garbage
 from playhead.check.results import CheckKind, TestDraft, TestResult
 from playhead.check.target import Answer
@@ -143,12 +151,13 @@ async def _probe_big_request(target: SessionTarget, found: Found) -> None:
 
 async def _judge_alive(target: SessionTarget, draft: TestDraft) -> None:
     answer = await target.request("tools/list")
-    draft.require(ALIVE, answer.failure is None, f"expected the server to go on, came {answer.failure}")
+    why = f"expected the server to go on, came {answer.failure}"
+    draft.require(fault_of(answer.failure, ALIVE), answer.failure is None, why)
 
 
 def _is_answered(draft: TestDraft, answer: Answer) -> bool:
     why = f"expected an answer that can be read, came {_came(answer)}"
-    return draft.require(ANSWERED, answer.failure is None, why)
+    return draft.require(fault_of(answer.failure, ANSWERED), answer.failure is None, why)
 
 
 def _is_process(target: SessionTarget) -> bool:

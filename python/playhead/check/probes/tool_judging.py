@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from playhead.check.probes import tool_kinds as kinds
-from playhead.check.probes.asking import said
+from playhead.check.probes.asking import fault_of, said
 from playhead.check.results import CheckKind, TestDraft
 from playhead.check.target import Answer
 from playhead.content.findings import Finding, kind_of
@@ -53,7 +53,7 @@ def judge_answered(draft: TestDraft, answer: Answer, *, seconds: float, excused:
         case UsageError() as error:
             draft.undecided = f"the call could not be sent: {error}"
         case error:
-            draft.failed(kinds.ANSWERED, f"expected an answer that can be used: {error}")
+            draft.failed(fault_of(error, kinds.ANSWERED), f"expected an answer that can be used: {error}")
     return False
 
 

@@ -6,16 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from playhead.check.connecting import SessionTarget
-from playhead.check.probes.asking import SPECIFICATION
+from playhead.check.probes.asking import MESSAGES, SPECIFICATION
 from playhead.check.results import CheckKind, TestDraft, TestResult
 from playhead.config.servers import ServerConfig
 
-MESSAGES: Final = CheckKind(
-    name="wire.messages",
-    title="Nothing comes but valid JSON-RPC messages",
-    level="must",
-    source=f"{SPECIFICATION}/basic/transports#stdio",
-)
 REPEATED: Final = CheckKind(
     name="wire.answered-once",
     title="No request is answered twice",

@@ -16,7 +16,7 @@ def kind(
 
 
 HANDSHAKE: Final = kind("connection.handshake", "`initialize` is answered with a version that is known")
-SCHEMA: Final = kind("tools.output-schema", "`structuredContent` keeps to the tool's `outputSchema`")
+SCHEMA: Final = kind("tools.structured-content", "`structuredContent` keeps to the tool's `outputSchema`")
 CONTENT: Final = kind("tools.content", "Every block of content is one that the protocol has")
 ERROR_DUE: Final = kind(
     "tools.error-due", "Arguments that break the `inputSchema` are answered with an error"

@@ -35,10 +35,10 @@ def test_what_failed_is_named_and_written_in_every_format(tmp_path: Path) -> Non
     done = playhead("check", DUPLICATE, "--seed", "7", *options)
     assert done.code == 1
     assert done.stderr.count("wrote ") == 4
-    assert all("tools.list.unique" in path.read_text("utf-8") for path in paths)
+    assert all("tools.list-unique" in path.read_text("utf-8") for path in paths)
     text = done.stdout.decode()
     assert "FAILED  listing tools · all pages" in text
-    assert "tools.list.unique (must): No two tools have the same name" in text
+    assert "tools.list-unique (should): No two tools have the same name" in text
     assert "'slow'" in text
     assert '  sent: {"method": "tools/list", "params": {}}' in text.splitlines()
     assert "seed 7" in text

@@ -94,7 +94,7 @@ def test_every_check_is_a_row_and_the_failed_come_first(reader: Reader) -> None:
     first = page.locator("summary").first
     expect(first).to_contain_text("failed")
     expect(first).to_contain_text("structuredContent keeps to the tool's outputSchema")
-    expect(first).to_contain_text("tools.output-schema")
+    expect(first).to_contain_text("tools.structured-content")
     expect(first).to_contain_text("tool forecast")
     expect(first).to_contain_text("must")
     expect(first).to_contain_text("312.5 ms")

@@ -63,14 +63,14 @@ async def test_nothing_is_found_of_a_server_on_the_sdk(mode: str) -> None:
 
 
 DEFECTS: dict[str, tuple[RawServer, str]] = {
-    "no array": (served(listing={"prompts": None}), "prompts.list.shape"),
-    "no name": (served(GREET, {"title": "x"}), "prompts.list.shape"),
+    "no array": (served(listing={"prompts": None}), "prompts.list-shape"),
+    "no name": (served(GREET, {"title": "x"}), "prompts.list-shape"),
     "required is a text": (
         served({**GREET, "arguments": [{"name": "who", "required": True}, {"name": "b", "required": "no"}]}),
-        "prompts.list.shape",
+        "prompts.list-shape",
     ),
-    "twice": (served(GREET, GREET), "prompts.list.unique"),
-    "declared, not there": (served(listing=Refusal(-32601, "unknown method")), "prompts.list.answered"),
+    "twice": (served(GREET, GREET), "prompts.list-unique"),
+    "declared, not there": (served(listing=Refusal(-32601, "unknown method")), "prompts.list-answered"),
     "no messages": (served(result={"text": "hello"}), "prompts.messages"),
     "no role": (served(message={"content": HELLO["content"]}), "prompts.messages"),
     "a system role": (served(message={**HELLO, "role": "system"}), "prompts.messages"),

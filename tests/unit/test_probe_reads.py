@@ -171,7 +171,7 @@ async def test_a_plain_read_of_the_first_part_only_is_no_defect() -> None:
 
 async def test_reads_one_after_the_other_are_found(autojump_clock: trio.testing.MockClock) -> None:
     server = song(lambda start, end: SONG[start:end], seconds=0.3, series=True)
-    assert (await of(server))[0] == {"reads.at-once"}
+    assert (await of(server))[0] == {"reads.concurrent"}
 
 
 async def test_slow_reads_that_go_together_are_right(autojump_clock: trio.testing.MockClock) -> None:

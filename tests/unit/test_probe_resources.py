@@ -74,17 +74,17 @@ async def test_a_server_that_declares_no_resources_is_not_asked() -> None:
 
 BLOB = {"uri": "notes://one", "blob": "AAEC"}
 DEFECTS: dict[str, tuple[RawServer, str]] = {
-    "no array": (served(answers={"resources/list": {"resources": {}}}), "resources.list.shape"),
+    "no array": (served(answers={"resources/list": {"resources": {}}}), "resources.list-shape"),
     "listing refused": (
         served(answers={"resources/list": Refusal(-32603, "oops")}),
-        "resources.list.answered",
+        "resources.list-answered",
     ),
-    "name missing": (served({"uri": "notes://one"}), "resources.list.shape"),
-    "negative size": (served({**NOTE, "size": -1}), "resources.list.shape"),
-    "twice": (served(NOTE, NOTE), "resources.list.unique"),
+    "name missing": (served({"uri": "notes://one"}), "resources.list-shape"),
+    "negative size": (served({**NOTE, "size": -1}), "resources.list-shape"),
+    "twice": (served(NOTE, NOTE), "resources.list-unique"),
     "template": (
         served(templates=({"name": "t", "uriTemplate": "notes://{a"},)),
-        "resources.templates.shape",
+        "resources.templates-shape",
     ),
     "listed, not there": (
         served(answers={"resources/read": Refusal(-32002, "no")}),
@@ -128,19 +128,19 @@ async def test_each_defect_is_found_by_its_name_and_nothing_else(server: RawServ
 
 
 async def test_a_uri_that_is_none_is_found() -> None:
-    assert "resources.list.shape" in await of(served({"uri": "notes://one two", "name": "x"}))
+    assert "resources.list-shape" in await of(served({"uri": "notes://one two", "name": "x"}))
 
 
 CURSORS: dict[str, tuple[Any, str]] = {
-    "the same again": (lambda params: {"resources": [NOTE], "nextCursor": "x"}, "resources.list.ends"),
-    "a number": (lambda params: {"resources": [NOTE], "nextCursor": 2}, "resources.list.ends"),
+    "the same again": (lambda params: {"resources": [NOTE], "nextCursor": "x"}, "resources.list-ends"),
+    "a number": (lambda params: {"resources": [NOTE], "nextCursor": 2}, "resources.list-ends"),
     "never ends": (
         lambda params: {"resources": [NOTE], "nextCursor": params.get("cursor", "") + "x"},
-        "resources.list.ends",
+        "resources.list-ends",
     ),
     "any cursor will do": (
         lambda params: {"resources": [NOTE], **({} if params.get("cursor") else {"nextCursor": "x"})},
-        "resources.list.unknown-cursor",
+        "resources.list-unknown-cursor",
     ),
 }
 

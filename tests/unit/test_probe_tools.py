@@ -168,7 +168,7 @@ async def test_a_wrong_result_is_found(check: str, changes: Json) -> None:
 
 @pytest.mark.parametrize("changes", [{}, {"structuredContent": {"sum": "1"}}])
 async def test_structured_content_is_held_against_the_output_schema(changes: Json) -> None:
-    assert failed(await probed(answering(**changes), outputSchema=SUM)) == ["tools.output-schema"]
+    assert failed(await probed(answering(**changes), outputSchema=SUM)) == ["tools.structured-content"]
     good = answering(structuredContent={"sum": 1})
     assert failed(await probed(good, outputSchema=SUM)) == []
 

@@ -71,7 +71,7 @@ def test_a_failed_test_says_what_was_expected_came_and_how_to_see_it_again(tmp_p
     )
     (failure,) = failed.result
     assert isinstance(failure, Failure)
-    assert failure.type == "tools.output-schema"
+    assert failure.type == "tools.structured-content"
     assert failure.message is not None
     assert failure.message.startswith("expected structuredContent.celsius to be a number")
     assert failure.text is not None

@@ -131,7 +131,7 @@ def test_the_json_has_the_keys_that_every_report_has() -> None:
     assert failed["input"] == {"name": "forecast", "arguments": {"city": "Oslo", "days": 1}}
     assert failed["latency_ms"] == 312.5
     assert failed["checks"][0] == {
-        "name": "tools.output-schema",
+        "name": "tools.structured-content",
         "title": "`structuredContent` keeps to the tool's `outputSchema`",
         "level": "must",
         "verdict": "failed",

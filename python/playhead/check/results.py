@@ -1,6 +1,6 @@
 """What a check of a server found: checks, the tests they belong to, and the report that holds them all.
 
-A *check* is one judgement with a stable name (`tools.output-schema`), a *test* is something done to the
+A *check* is one judgement with a stable name (`tools.structured-content`), a *test* is something done to the
 server once (a call, a read, a listing) with the checks made on it, and the report counts tests. Everything
 here is plain data: `check.report` writes it as JSON, Markdown, HTML and JUnit XML.
 """
@@ -26,7 +26,7 @@ class CheckKind:
     """A check as the catalogue has it: what is asked of every server."""
 
     name: str
-    """Stable, `subject.what` in lower case: `tools.output-schema`."""
+    """Stable, `subject.what` in lower case: `tools.structured-content`."""
     title: str
     """What is expected, as a sentence."""
     level: Level

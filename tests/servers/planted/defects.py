@@ -56,7 +56,7 @@ class AnswersTwice(Planted):
 class PingHangs(Planted):
     """A ping is never answered."""
 
-    finds = "ping.answered"
+    finds = "connection.ping"
 
     def ping(self, cancelled: threading.Event) -> Message:
         cancelled.wait()
@@ -66,7 +66,7 @@ class PingHangs(Planted):
 class CapabilityWithoutMethod(Planted):
     """It says that it has prompts, and knows no method for them."""
 
-    finds = "prompts.list.answered"
+    finds = "prompts.list-answered"
 
     def list_prompts(self, params: Mapping[str, Any]) -> Message:
         return self.unknown_method("prompts/list")
@@ -141,7 +141,7 @@ class DiesOfGarbage(Planted):
 class RepeatedCursor(Planted):
     """The second page of the tools names its own cursor as the next: the list never ends."""
 
-    finds = "tools.list.ends"
+    finds = "tools.list-ends"
 
     def list_tools(self, params: Mapping[str, Any]) -> Message:
         return {**super().list_tools(params), "nextCursor": "rest"}
@@ -150,7 +150,7 @@ class RepeatedCursor(Planted):
 class UnknownCursorAccepted(Planted):
     """A cursor that it never gave is answered with the first page."""
 
-    finds = "tools.list.unknown-cursor"
+    finds = "tools.list-unknown-cursor"
 
     def list_tools(self, params: Mapping[str, Any]) -> Message:
         return super().list_tools(params if params.get("cursor") == "rest" else {})
@@ -159,7 +159,7 @@ class UnknownCursorAccepted(Planted):
 class DuplicateTool(Planted):
     """Two tools have the same name."""
 
-    finds = "tools.list.unique"
+    finds = "tools.list-unique"
 
     def tools(self) -> list[Message]:
         return [*super().tools(), self.plain_tool("slow", "Takes a while.")]
@@ -168,7 +168,7 @@ class DuplicateTool(Planted):
 class BrokenInputSchema(Planted):
     """A tool's inputSchema is no JSON Schema."""
 
-    finds = "discovery.input-schema"
+    finds = "tools.input-schema"
 
     def tools(self) -> list[Message]:
         tools = super().tools()
@@ -179,7 +179,7 @@ class BrokenInputSchema(Planted):
 class InputSchemaOfAList(Planted):
     """A tool's inputSchema asks for an array, where arguments are an object."""
 
-    finds = "discovery.input-schema"
+    finds = "tools.input-schema"
 
     def tools(self) -> list[Message]:
         tools = super().tools()
@@ -190,7 +190,7 @@ class InputSchemaOfAList(Planted):
 class AnnotationOfText(Planted):
     """readOnlyHint is a text in place of a boolean."""
 
-    finds = "discovery.annotations"
+    finds = "tools.annotations"
 
     def tools(self) -> list[Message]:
         tools = super().tools()
@@ -204,7 +204,7 @@ class AnnotationOfText(Planted):
 class StructuredContentOfAnotherType(Planted):
     """The structured content breaks the tool's outputSchema."""
 
-    finds = "tools.output-schema"
+    finds = "tools.structured-content"
 
     def structured(self, total: int) -> Message:
         return {"structuredContent": {"sum": str(total)}}
@@ -213,7 +213,7 @@ class StructuredContentOfAnotherType(Planted):
 class StructuredContentMissing(Planted):
     """A tool with an outputSchema answers without structured content."""
 
-    finds = "tools.output-schema"
+    finds = "tools.structured-content"
 
     def structured(self, total: int) -> Message:
         return {}
@@ -398,7 +398,7 @@ class DiesOfWrongArguments(Planted):
 class DuplicateResource(Planted):
     """Two resources have the same URI."""
 
-    finds = "resources.list.unique"
+    finds = "resources.list-unique"
 
     def resources(self) -> list[Message]:
         return [*super().resources(), {"uri": "notes://one", "name": "one again"}]
@@ -597,7 +597,7 @@ class MissingArgumentAccepted(Planted):
 class DuplicatePrompt(Planted):
     """Two prompts have the same name."""
 
-    finds = "prompts.list.unique"
+    finds = "prompts.list-unique"
 
     def prompts(self) -> list[Message]:
         return [*super().prompts(), *super().prompts()]

@@ -50,7 +50,7 @@ SHAPE: Final = CheckKind(
     source=f"{LIFECYCLE}#initialization",
 )
 PING: Final = CheckKind(
-    name="ping.answered",
+    name="connection.ping",
     title="A ping is answered with an empty result",
     level="must",
     source=f"{SPECIFICATION}/basic/utilities/ping",
@@ -58,7 +58,7 @@ PING: Final = CheckKind(
 SECOND: Final = CheckKind(
     name="connection.second",
     title="A second client can connect while the first is there",
-    level="must",
+    level="should",
     source=f"{SPECIFICATION}/basic/transports#streamable-http",
 )
 STOPS: Final = CheckKind(
@@ -71,7 +71,7 @@ STAYS: Final = CheckKind(
     name="connection.stays",
     title="The server is there until the end",
     level="must",
-    source=f"{SPECIFICATION}/basic",
+    source="docs/check.md#server",
 )
 KINDS: Final = (CONNECT, HEALTH, REVISION, SHAPE, PING, SECOND, STOPS, STAYS)
 

@@ -39,7 +39,7 @@ SHAPE: Final = CheckKind(
 URI: Final = CheckKind(
     name="resources.contents-uri",
     title="Contents name the resource that was read, or what lies below it",
-    level="must",
+    level="should",
     source=f"{PAGE}#resource-contents",
 )
 TYPE: Final = CheckKind(

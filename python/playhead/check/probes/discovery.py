@@ -23,27 +23,29 @@ from playhead.errors import DeadlineError
 
 PAGE: Final = f"{SPECIFICATION}/server/tools"
 
-LISTING: Final = listing_kinds("tools.list", what="tools", identity="name", source=PAGE)
+LISTING: Final = listing_kinds(
+    "tools.list", what="tools", identity="name", source=PAGE, unique_level="should"
+)
 NAME: Final = CheckKind(
-    name="discovery.tool-name",
+    name="tools.name",
     title="A tool's name has 1 to 128 letters, digits, underscores, hyphens and dots",
     level="should",
     source=f"{PAGE}#tool-names",
 )
 INPUT_SCHEMA: Final = CheckKind(
-    name="discovery.input-schema",
+    name="tools.input-schema",
     title='A tool\'s inputSchema is a valid JSON Schema with type "object" at its root',
     level="must",
     source=f"{PAGE}#tool",
 )
 OUTPUT_SCHEMA: Final = CheckKind(
-    name="discovery.output-schema",
+    name="tools.output-schema",
     title="A tool's outputSchema, where it has one, is a valid JSON Schema",
     level="must",
     source=f"{PAGE}#output-schema",
 )
 ANNOTATIONS: Final = CheckKind(
-    name="discovery.annotations",
+    name="tools.annotations",
     title="A tool's hints are booleans, its title a string",
     level="must",
     source=f"{SPECIFICATION}/schema#toolannotations",
@@ -61,7 +63,7 @@ ANSWERED: Final = CheckKind(
     source=f"{SPECIFICATION}/basic/lifecycle#capability-negotiation",
 )
 EXPECTED: Final = CheckKind(
-    name="expectations.tool",
+    name="tools.expected-listed",
     title="Each tool of the expectations file is listed",
     level="must",
     source="docs/check.md",

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from playhead.check.probes.asking import SPECIFICATION, ask, error_shown, fault_of, require_answered, said
 from playhead.check.probes.shapes import told
-from playhead.check.results import CheckKind, Json, TestDraft, TestResult
+from playhead.check.results import CheckKind, Json, Level, TestDraft, TestResult
 from playhead.check.target import Target
 from playhead.content import Finding
 from playhead.content.findings import kind_of
@@ -36,38 +36,40 @@ class ListingKinds:
         return tuple(kind for kind in kinds if kind is not None)
 
 
-def listing_kinds(subject: str, *, what: str, identity: str | None, source: str) -> ListingKinds:
-    """The checks of a listing, named `subject.…`; `what` are its items, told apart by `identity` (None: the
+def listing_kinds(
+    subject: str, *, what: str, identity: str | None, source: str, unique_level: Level = "must"
+) -> ListingKinds:
+    """The checks of a listing, named `subject-…`; `what` are its items, told apart by `identity` (None: the
     specification names nothing)."""
     return ListingKinds(
         answered=CheckKind(
-            name=f"{subject}.answered",
+            name=f"{subject}-answered",
             title=f"A listing of {what} that the server declares is answered with a result in time",
             level="must",
             source=source,
         ),
         shape=CheckKind(
-            name=f"{subject}.shape",
+            name=f"{subject}-shape",
             title=f"The listing holds an array of {what}, each with the fields of the schema",
             level="must",
             source=source,
         ),
         unique=CheckKind(
-            name=f"{subject}.unique",
+            name=f"{subject}-unique",
             title=f"No two {what} have the same {identity}",
-            level="must",
+            level=unique_level,
             source=source,
         )
         if identity is not None
         else None,
         ends=CheckKind(
-            name=f"{subject}.ends",
+            name=f"{subject}-ends",
             title="Each page has another cursor (a string), and the last one has none",
             level="must",
             source=PAGINATION,
         ),
         cursor=CheckKind(
-            name=f"{subject}.unknown-cursor",
+            name=f"{subject}-unknown-cursor",
             title=f"A cursor that the server never gave is refused with {INVALID_PARAMS}",
             level="should",
             source=PAGINATION,

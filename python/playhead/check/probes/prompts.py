@@ -24,7 +24,7 @@ OLD_NOT_FOUND: Final = -32004
 
 LISTING: Final = listing_kinds("prompts.list", what="prompts", identity="name", source=PAGE)
 ANSWERED: Final = CheckKind(
-    name="prompts.answered",
+    name="prompts.get-answered",
     title="A prompt that is asked for is answered, with messages or an error, in time",
     level="must",
     source=f"{SPECIFICATION}/basic",

@@ -33,7 +33,7 @@ SIZE: Final = _kind("size", "The announced size is where the bytes end")
 PAST_END: Final = _kind("past-end", "A read past the end gives nothing, [DONE], or an error that says 416")
 EMPTY: Final = _kind("empty-range", "A range from an offset to itself gives no bytes")
 CONCURRENT: Final = _kind(
-    "at-once",
+    "concurrent",
     "Reads that are sent together are answered together",
     "docs/streaming.md#which-ranges-and-how-many",
     should=True,

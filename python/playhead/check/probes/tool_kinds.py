@@ -11,7 +11,7 @@ TOOLS: Final = f"{SPECIFICATION}/server/tools"
 SCHEMA: Final = f"{SPECIFICATION}/schema#calltoolresult"
 
 ANSWERED: Final = CheckKind(
-    name="tools.answered",
+    name="tools.call-answered",
     title="A call is answered by a result or a JSON-RPC error",
     level="must",
     source=f"{SPECIFICATION}/basic#responses",
@@ -19,7 +19,7 @@ ANSWERED: Final = CheckKind(
 DEADLINE: Final = CheckKind(
     name="tools.deadline",
     title="A call is answered, or shows progress, within the time allowed",
-    level="must",
+    level="should",
     source="docs/check.md#tools",
 )
 SURVIVES: Final = CheckKind(
@@ -53,7 +53,7 @@ IMAGE: Final = CheckKind(
     source=f"{TOOLS}#image-content",
 )
 OUTPUT: Final = CheckKind(
-    name="tools.output-schema",
+    name="tools.structured-content",
     title="A tool with an outputSchema gives structured content that conforms to it",
     level="must",
     source=f"{TOOLS}#output-schema",
@@ -104,7 +104,7 @@ CONCURRENT: Final = CheckKind(
     name="tools.concurrent",
     title="Calls under way at once are each answered, with their own result",
     level="must",
-    source=f"{SPECIFICATION}/basic#requests",
+    source=f"{SPECIFICATION}/basic#responses",
 )
 CANCELLED: Final = CheckKind(
     name="tools.cancelled",
@@ -116,7 +116,7 @@ CANCEL_SURVIVES: Final = CheckKind(
     name="tools.cancel-survives",
     title="The server goes on after a cancellation",
     level="must",
-    source=f"{SPECIFICATION}/basic/utilities/cancellation#error-handling",
+    source="docs/check.md#tools",
 )
 
 KINDS: Final = (

@@ -122,7 +122,7 @@ async def test_a_tool_that_is_expected_and_not_listed_is_a_finding() -> None:
 def test_every_check_has_a_name_of_its_own_and_says_where_it_is_written() -> None:
     assert len(catalogue()) == len(all_kinds())
     for name, kind in catalogue().items():
-        assert re.fullmatch(r"[a-z]+\.[a-z]+(-[a-z]+)*", name), "subject.what"
+        assert re.fullmatch(r"[a-z]+\.[a-z0-9]+(-[a-z0-9]+)*", name), "subject.what"
         assert kind.title
         assert kind.source.startswith(("https://", "docs/"))
 

@@ -263,7 +263,7 @@ class DeadlineError(TransportError):
 
 
 class HttpStatusError(TransportError):
-    """An HTTP status of 500 or above in place of an answer. Attribute: `status`."""
+    """An HTTP status of 500 or above, or 429, in place of an answer. Attribute: `status`."""
 
     def __init__(self, message: str, *, status: int) -> None:
         super().__init__(message)

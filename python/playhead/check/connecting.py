@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from playhead.client.connect import connect
 from playhead.client.openers import opener_for
 from playhead.client.session import Session
 from playhead.config.servers import ServerConfig, from_command, resolve_target
-from playhead.errors import PlayheadError, ServerError, TransportError
+from playhead.errors import HttpStatusError, PlayheadError, ServerError, TransportError
 from playhead.limits import DEFAULT_LIMITS, Limits
 
 Checkable = ServerConfig | Server[Any] | MCPServer
@@ -31,6 +32,11 @@ MOST_UNANSWERED: int = 6
 """So many requests in a row without an answer, and a listing that gets none either: the server is gone. Each
 of some hundred more would cost its deadline."""
 
+TOO_OFTEN_WAITS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
+"""Seconds before a request is repeated that came too often for the server."""
+
+_TOO_OFTEN = re.compile(r"rate.?limit|too many requests", re.IGNORECASE)
+_TOO_MANY_REQUESTS = 429
 _MILLISECONDS = 1000.0
 
 
@@ -47,6 +53,7 @@ class SessionTarget:
     gone: PlayheadError | None = None
     """Why nothing is sent any more: the server has answered nothing for so long that it is given up."""
     _unanswered: int = 0
+    _patient: bool = True
 
     @property
     def protocol_version(self) -> str:
@@ -63,11 +70,25 @@ class SessionTarget:
         if self.gone is not None:
             return Answer(failure=self.gone, latency_ms=0.0)
         seconds = self.options.timeout_seconds if timeout_seconds is None else timeout_seconds
-        answer = await self._send(method, params, seconds)
-        self._unanswered = self._unanswered + 1 if isinstance(answer.failure, TransportError) else 0
+        answer = await self._send_in_time(method, params, seconds)
+        unanswered = isinstance(answer.failure, TransportError) and not answer.too_often
+        self._unanswered = self._unanswered + 1 if unanswered else 0
         if self._unanswered >= MOST_UNANSWERED:
             await self._look_for_life()
         return answer
+
+    async def _send_in_time(self, method: str, params: Mapping[str, Any] | None, seconds: float) -> Answer:
+        """Send, and again somewhat later, where the server says that this was one request too many."""
+        answer = await self._send(method, params, seconds)
+        for wait_seconds in TOO_OFTEN_WAITS if self._patient else ():
+            if not _is_too_often(answer):
+                return answer
+            await trio.sleep(wait_seconds)
+            answer = await self._send(method, params, seconds)
+        too_often = _is_too_often(answer)
+        # One that is still not to be asked now isn't waited for again and again.
+        self._patient = not too_often
+        return replace(answer, too_often=too_often)
 
     async def _look_for_life(self) -> None:
         """Ask what any server answers quickly; one that hangs in a tool shall be asked about the others."""
@@ -89,6 +110,12 @@ class SessionTarget:
             failure = came
         latency_ms = (trio.current_time() - started) * _MILLISECONDS
         return Answer(result=result, error=error, failure=failure, latency_ms=latency_ms)
+
+
+def _is_too_often(answer: Answer) -> bool:
+    if isinstance(answer.failure, HttpStatusError):
+        return answer.failure.status == _TOO_MANY_REQUESTS
+    return answer.error is not None and _TOO_OFTEN.search(answer.error.message[:500]) is not None
 
 
 def resolve(target: Checkable | str | Sequence[str]) -> Checkable:

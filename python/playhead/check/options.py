@@ -23,6 +23,9 @@ class CheckOptions:
     """Random valid arguments a tool, beside the boundary cases."""
     timeout_seconds: float = 10.0
     """One request without a sign of life. A person waits for a tool no longer than that."""
+    total_seconds: float = 1800.0
+    """The whole check, whatever the server does; what is left then is reported as skipped. Servers in the
+    field take seconds to minutes."""
     calls_at_once: int = 8
     """Of the concurrency check: as many as a stream has reads in flight."""
     allow_destructive: bool = False

@@ -20,6 +20,9 @@ arguments that only its schema vouches for. `skipped`: not done, and why."""
 
 Level = Literal["must", "should"]
 
+_MESSAGE_CHARS: Final = 4_000
+"""Of one message: what a server said is quoted in it, however long that was."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckKind:
@@ -106,14 +109,19 @@ class Report:
     tests: tuple[TestResult, ...] = ()
     remarks: tuple[str, ...] = ()
     """What a reader should know and no test says: a part that was not tried, and why."""
+    interrupted: bool = False
+    """Whether the check was broken off: this is what was found up to then."""
+    config_file: str | None = None
+    """The servers file that `target` was looked up in, where the command line named one."""
 
     def count(self, status: Status) -> int:
         return sum(test.status == status for test in self.tests)
 
     @property
     def passed(self) -> bool:
-        """Whether the server was there and no test failed."""
-        return self.mcp_service_status == "available" and self.count("failed") == 0
+        """Whether the server was there, the check came to its end, and no test failed."""
+        there = self.mcp_service_status == "available"
+        return there and not self.interrupted and self.count("failed") == 0
 
 
 @dataclass(slots=True)
@@ -130,29 +138,31 @@ class TestDraft:
     output: Json = None
     latency_ms: float | None = None
     undecided: str | None = None
+    void: str | None = None
+    """Why nothing can be concluded from what came, whatever was judged of it: the server was too busy."""
     checks: list[Check] = field(default_factory=list)
 
     def passed(self, kind: CheckKind) -> None:
         self.checks.append(Check(kind=kind, verdict="passed"))
 
     def failed(self, kind: CheckKind, message: str) -> None:
-        self.checks.append(Check(kind=kind, verdict="failed", message=message))
+        self.checks.append(Check(kind=kind, verdict="failed", message=message[:_MESSAGE_CHARS]))
 
     def skipped(self, kind: CheckKind, message: str) -> None:
-        self.checks.append(Check(kind=kind, verdict="skipped", message=message))
+        self.checks.append(Check(kind=kind, verdict="skipped", message=message[:_MESSAGE_CHARS]))
 
     def require(self, kind: CheckKind, condition: bool, message: str) -> bool:
         """Passed where `condition` holds, else failed with `message`; gives `condition` back."""
-        self.checks.append(
-            Check(
-                kind=kind,
-                verdict="passed" if condition else "failed",
-                message="" if condition else message,
-            )
-        )
+        if condition:
+            self.passed(kind)
+        else:
+            self.failed(kind, message)
         return condition
 
     def done(self) -> TestResult:
+        if self.void is not None:
+            self.undecided = self.void
+            self.checks = [Check(kind=it.kind, verdict="skipped", message=self.void) for it in self.checks]
         status, error = judged(self.checks, undecided=self.undecided)
         return TestResult(
             subject=self.subject,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import mcp_types as types
 import trio
@@ -20,6 +22,7 @@ from playhead.check.graph import (
     Update,
     discovery_graph,
     first_state,
+    merged,
     reporting_graph,
     run_graph,
     testing_graph,
@@ -36,8 +39,16 @@ from playhead.check.results import Report, TestResult
 from playhead.client.groups import bare
 from playhead.config.servers import ServerConfig
 from playhead.errors import ConnectError, PlayheadError
+from playhead.limits import MIB
 
 OnTest = Callable[[TestResult], None]
+OnBrokenOff = Callable[[Report], None]
+
+MOST_TOOLS: Final = 256
+"""Called of one server; the rest is reported as skipped."""
+_KEPT_CHARS: Final = 64 * MIB
+"""Of requests and answers, as they stand in a report; past it, those of tests that passed are left out."""
+_TITLE_CHARS: Final = 300
 
 
 async def check_server(
@@ -45,11 +56,13 @@ async def check_server(
     options: CheckOptions | None = None,
     *,
     on_test: OnTest | None = None,
+    on_broken_off: OnBrokenOff | None = None,
     runner: Runner = run_graph,
 ) -> Report:
     """Check the server that `target` names (as for `playhead.connect`), and report what was found.
 
-    `on_test` is told of each test as it ends, and must not wait. `runner` is what runs the state graph:
+    `on_test` is told of each test as it ends, and must not wait; `on_broken_off` is given the report on what
+    was found up to then where the check is cancelled. `runner` is what runs the state graph:
     `playhead.check.langgraph.run_under_langgraph` runs the same one under LangGraph.
 
     What the server does wrong is in the report, never raised: one that can't be reached has the
@@ -64,6 +77,10 @@ async def check_server(
                 state = await runner(discovery_graph(check), first_state())
                 if state["mcp_status"] == "available":
                     state = await runner(check.testing(), state)
+            except BaseException:
+                if on_broken_off is not None:
+                    on_broken_off(check.broken_off())
+                raise
             finally:
                 check.leave()
     return state["result"] or check.report(state)
@@ -90,7 +107,9 @@ class _Check:
         self._left = trio.Event()
         self._tests: list[TestResult] = []
         self._remarks: list[str] = []
+        self._kept_chars = 0
         self._started = trio.current_time()
+        self._deadline = self._started + options.total_seconds
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
 
     # --- the nodes ---------------------------------------------------------------------------------
@@ -178,7 +197,11 @@ class _Check:
         """The graph of what is left to do, now that the tools are known."""
         if self._options.depth == "quick":
             return reporting_graph(self)
-        return testing_graph(self, [tool.name for tool in self._there().tools])
+        names = [tool.name for tool in self._there().tools]
+        if len(names) > MOST_TOOLS:
+            why = f"{MOST_TOOLS} tools of one server are called"
+            self._skipped(f"the other {len(names) - MOST_TOOLS} tools", why)
+        return testing_graph(self, names[:MOST_TOOLS])
 
     def _why_not(self, tool: types.Tool) -> str | None:
         """Why a tool is not called; None where it is."""
@@ -193,6 +216,15 @@ class _Check:
     def leave(self) -> None:
         """Let go of the connection. Idempotent."""
         self._left.set()
+
+    def broken_off(self) -> Report:
+        """What was found up to now, in a check that does not come to its end."""
+        found = Update(mcp_status="unknown")
+        if self._target is not None:
+            tools = [tool.name for tool in self._target.tools]
+            found = Update(mcp_status="available", available_tools=tools)
+        self._remarks.append("the check was broken off: this is what was found up to then")
+        return replace(self.report(merged(first_state(), found)), interrupted=True)
 
     def report(self, state: State) -> Report:
         """What was found so far."""
@@ -223,21 +255,39 @@ class _Check:
         return self._target
 
     def _found(self, test: TestResult) -> None:
+        test = self._bounded(test)
         self._tests.append(test)
         self._on_test(test)
+
+    def _bounded(self, test: TestResult) -> TestResult:
+        """`test` as it is kept: a server names its tools, and there may be thousands of tests."""
+        test = replace(test, subject=test.subject[:_TITLE_CHARS], title=test.title[:_TITLE_CHARS])
+        if test.status == "success" and self._kept_chars > _KEPT_CHARS:
+            return replace(test, input=None, output=None)
+        self._kept_chars += len(json.dumps([test.input, test.output], default=str))
+        return test
 
     async def _probe(self, subject: str, probe: Callable[[], Awaitable[None]]) -> None:
         """Run `probe`; where it breaks itself, say so as a test that decided nothing, and go on."""
         if self._there().gone is not None:
             self._skipped(subject, "the server is gone")
             return
-        try:
-            await probe()
-        except PlayheadError as error:
-            self._found(_given_up(subject, str(error)))
-        except Exception as error:  # noqa: BLE001 - a bug of one probe must not lose what the others find
-            why = f"the checker itself failed: {type(error).__name__}: {error}; please report it"
-            self._found(_given_up(subject, why))
+        if trio.current_time() >= self._deadline:
+            self._skipped(subject, self._too_late())
+            return
+        with trio.move_on_at(self._deadline) as scope:
+            try:
+                await probe()
+            except PlayheadError as error:
+                self._found(_given_up(subject, str(error)))
+            except Exception as error:  # noqa: BLE001 - a bug of one probe must not lose what the others find
+                why = f"the checker itself failed: {type(error).__name__}: {error}; please report it"
+                self._found(_given_up(subject, why))
+        if scope.cancelled_caught:
+            self._skipped(subject, f"the rest was left out: {self._too_late()}")
+
+    def _too_late(self) -> str:
+        return f"the check had taken the {self._options.total_seconds:g} s that it may take (--max-time)"
 
 
 def _given_up(subject: str, why: str) -> TestResult:

@@ -24,6 +24,9 @@ class Answer:
     failure: PlayheadError | None = None
     """No usable answer: a deadline (`DeadlineError`), a lost connection, a message that is none."""
     latency_ms: float
+    too_often: bool = False
+    """The server said that it was asked too often (HTTP 429, or an error in those words), and went on saying
+    so when it was given time: a test of it proves nothing."""
 
 
 class Target(Protocol):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 import mcp_types as types
@@ -21,13 +23,21 @@ MESSAGES: Final = CheckKind(
 )
 _SHOWN_CHARS: Final = 300
 _SHOWN_ITEMS: Final = 20
+_SHOWN_KEYS: Final = 50
 _SHOWN_DEPTH: Final = 12
+_SHOWN_TOTAL: Final = 16_384
+"""Characters of one answer that a report keeps: there may be thousands of them."""
+_SENT_TOTAL: Final = 65_536
+"""Of one request. It is kept whole, to be sent again, or not at all."""
+TOO_OFTEN: Final = (
+    "the server said that it was asked too often, and went on saying so: nothing can be concluded"
+)
 
 
 async def ask(target: Target, draft: TestDraft, params: Mapping[str, Any] | None = None) -> Answer:
     """Send `draft.method` with `params`, and keep in the draft what was sent and what came."""
     assert draft.method is not None, "a draft of a request names its method"
-    draft.input = shown(params or {}, cut=False)
+    draft.input = sent(params or {})
     answer = await target.request(draft.method, params)
     note(draft, answer)
     return answer
@@ -36,6 +46,8 @@ async def ask(target: Target, draft: TestDraft, params: Mapping[str, Any] | None
 def note(draft: TestDraft, answer: Answer) -> None:
     """Keep `answer` in the draft."""
     draft.latency_ms = answer.latency_ms
+    if answer.too_often:
+        draft.void = TOO_OFTEN
     if answer.result is not None:
         draft.output = shown(answer.result)
     elif answer.error is not None:
@@ -68,26 +80,63 @@ def said(error: types.ErrorData) -> str:
 
 
 def error_shown(error: types.ErrorData) -> Json:
-    return {"code": error.code, "message": error.message, "data": shown(error.data)}
+    return {"code": error.code, "message": shown(error.message), "data": shown(error.data)}
 
 
-def shown(value: object, *, cut: bool = True, depth: int = 0) -> Json:
-    """`value` as a report keeps it: long texts and lists cut (unless they are to be sent again)."""
-    match value:
-        case None | bool() | int() | float():
-            return value
-        case str():
-            if not cut or len(value) <= _SHOWN_CHARS:
+def sent(params: object) -> Json:
+    """A request's parameters as a report keeps them: whole, so that they can be sent again."""
+    room = _Room(left=_SENT_TOTAL)
+    kept = room.copied(params)
+    return kept if room.left >= 0 else f"… (more than {_SENT_TOTAL} characters, not kept)"
+
+
+def shown(value: object) -> Json:
+    """What came as a report keeps it: long texts and lists cut, and the whole of it bounded."""
+    return _Room(left=_SHOWN_TOTAL).shown(value)
+
+
+@dataclass(slots=True)
+class _Room:
+    """How many characters there is still room for."""
+
+    left: int
+
+    def copied(self, value: object) -> Json:
+        self.left -= len(value) if isinstance(value, str) else 4
+        if self.left < 0:
+            return None
+        match value:
+            case None | bool() | int() | float() | str():
                 return value
-            return f"{value[:_SHOWN_CHARS]}… ({len(value)} characters)"
-        case Mapping() | list() | tuple() if depth >= _SHOWN_DEPTH and cut:
-            return "… (nested deeper)"
-        case Mapping():
-            return {str(key): shown(item, cut=cut, depth=depth + 1) for key, item in value.items()}
-        case list() | tuple():
-            kept = value if not cut else value[:_SHOWN_ITEMS]
-            items = [shown(item, cut=cut, depth=depth + 1) for item in kept]
-            more = len(value) - len(kept)
-            return [*items, f"… (and {more} more)"] if more else items
-        case _:
-            return repr(value)
+            case Mapping():
+                return {str(key): self.copied(item) for key, item in value.items()}
+            case list() | tuple():
+                return [self.copied(item) for item in value]
+        return repr(value)
+
+    def shown(self, value: object, depth: int = 0) -> Json:
+        if self.left <= 0:
+            return "…"
+        match value:
+            case None | bool() | int() | float():
+                self.left -= 4
+                return value
+            case str():
+                return self._text(value)
+            case Mapping() | list() | tuple() if depth >= _SHOWN_DEPTH:
+                return self._text("… (nested deeper)")
+            case Mapping():
+                first = islice(value.items(), _SHOWN_KEYS)
+                found = {str(self._text(str(key))): self.shown(item, depth + 1) for key, item in first}
+                more = len(value) - _SHOWN_KEYS
+                return found | {"…": f"(and {more} more)"} if more > 0 else found
+            case list() | tuple():
+                items = [self.shown(item, depth + 1) for item in value[:_SHOWN_ITEMS]]
+                more = len(value) - _SHOWN_ITEMS
+                return [*items, f"… (and {more} more)"] if more > 0 else items
+        return self._text(repr(value))
+
+    def _text(self, text: str) -> str:
+        kept = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}… ({len(text)} characters)"
+        self.left -= len(kept) + 4
+        return kept

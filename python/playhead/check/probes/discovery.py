@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import mcp_types as types
+import trio
 from pydantic import ValidationError
 
 from playhead.check.expectations import Expectations
@@ -121,7 +122,7 @@ async def probe_discovery(target: Target, found: Callable[[TestResult], None]) -
         optional=not target.session.capabilities.model_fields_set,
     )
     for tool in raw:
-        found(judge_definition(tool, target.protocol_version))
+        found(await trio.to_thread.run_sync(judge_definition, tool, target.protocol_version))
     tools = [tool for tool in map(_understood, raw) if tool is not None]
     if target.options.expectations is not None:
         _judge_expected(target.options.expectations, {tool.name for tool in tools}, found)

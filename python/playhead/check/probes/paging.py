@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,9 +13,12 @@ from playhead.check.results import CheckKind, Json, Level, TestDraft, TestResult
 from playhead.check.target import Target
 from playhead.content import Finding
 from playhead.content.findings import kind_of
+from playhead.limits import MIB
 
 MOST_PAGES: Final = 200
 MOST_ITEMS: Final = 10_000
+MOST_CHARS: Final = 64 * MIB
+"""Of all pages together: a server may put as much into each message."""
 EMPTY_PAGES: Final = 20
 """So many pages in a row that bring nothing new, each with another cursor: the list doesn't end."""
 PAGINATION: Final = f"{SPECIFICATION}/server/utilities/pagination"
@@ -131,6 +135,7 @@ class _Reading:
         self._pages = 0
         self._stale_pages = 0
         self._listed = 0
+        self._chars = 0
 
     async def read(self, target: Target, *, optional: bool) -> None:
         cursor: str | None = None
@@ -191,7 +196,8 @@ class _Reading:
         if self._stale_pages >= EMPTY_PAGES:
             self._endless(f"expected an end; {EMPTY_PAGES} pages in a row brought a cursor and nothing new")
             return False, None
-        if self._pages >= MOST_PAGES or self._listed >= MOST_ITEMS:
+        self._chars += len(json.dumps(result))
+        if self._pages >= MOST_PAGES or self._listed >= MOST_ITEMS or self._chars >= MOST_CHARS:
             self.draft.undecided = f"read no further than {self._pages} pages with {self._listed} items"
             return False, None
         return True, following

@@ -13,7 +13,7 @@ from playhead.check.probes.asking import (
     fault_of,
     note,
     said,
-    shown,
+    sent,
 )
 from playhead.check.probes.server_garbage import GARBAGE, probe_garbage
 from playhead.check.results import CheckKind, TestDraft, TestResult
@@ -84,7 +84,7 @@ async def probe_server(target: SessionTarget, found: Found) -> None:
 async def _asked(
     target: SessionTarget, title: str, method: str, params: Mapping[str, Any]
 ) -> tuple[TestDraft, Answer]:
-    draft = TestDraft(subject="server", title=title, method=method, input=shown(params, cut=False))
+    draft = TestDraft(subject="server", title=title, method=method, input=sent(params))
     answer = await target.request(method, params)
     note(draft, answer)
     return draft, answer

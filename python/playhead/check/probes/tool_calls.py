@@ -14,7 +14,7 @@ import trio
 from playhead.check.arguments_case import Case
 from playhead.check.expectations import ExpectedCall
 from playhead.check.probes import tool_kinds as kinds
-from playhead.check.probes.asking import note, said, shown
+from playhead.check.probes.asking import note, said, sent
 from playhead.check.probes.tool_judging import (
     asks_for_input,
     judge_answered,
@@ -77,7 +77,7 @@ class ToolCalls:
             title=title,
             tool=self.tool.name,
             method=METHOD,
-            input=shown(self.params(arguments), cut=False),
+            input=sent(self.params(arguments)),
         )
 
     def enough(self) -> str | None:

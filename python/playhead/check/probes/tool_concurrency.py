@@ -15,7 +15,7 @@ import trio
 
 from playhead.check.arguments import distinct_arguments
 from playhead.check.probes import tool_kinds as kinds
-from playhead.check.probes.asking import shown
+from playhead.check.probes.asking import sent, shown
 from playhead.check.probes.tool_calls import METHOD, ToolCalls
 from playhead.check.results import TestDraft
 from playhead.check.target import Answer
@@ -45,7 +45,7 @@ async def probe_concurrency(calls: ToolCalls) -> None:
         title=f"{count} calls at once",
         tool=calls.tool.name,
         method=METHOD,
-        input=shown([calls.params(one) for one in arguments], cut=False),
+        input=sent([calls.params(one) for one in arguments]),
     )
     # A server that takes one call after the other is slow, and within its rights.
     seconds = calls.target.options.timeout_seconds + count * each_ms / 1000

@@ -43,7 +43,7 @@ def check_status(response: httpx2.Response, content: bytes) -> None:
         )
     if error is not None:
         return
-    if status >= 500:
+    if status >= 500 or status == 429:
         raise HttpStatusError(f"{place} answered HTTP {status} {response.reason_phrase}", status=status)
     raise ProtocolError(f"{place} answered HTTP {status} {response.reason_phrase}: is it an MCP endpoint?")
 

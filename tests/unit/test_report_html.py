@@ -11,7 +11,7 @@ import pytest
 
 from playhead.check.report import to_html
 from playhead.check.results import Report
-from tests.report_kit import empty, hostile, long, small, unavailable
+from tests.report_kit import call, empty, hostile, long, report, small, unavailable
 
 OURS = {"https://modelcontextprotocol.io/specification/2025-11-25/server/tools"}
 
@@ -97,3 +97,20 @@ def test_what_passed_is_left_out_of_a_page_that_would_be_too_long_and_nothing_el
     assert text.count('<li class="row ') == 5_000
     assert text.count('<li class="row failed"') == 60
     assert "1,000 rows of what passed are left out here; the JSON report has all." in text
+
+
+def test_names_between_backticks_in_a_title_are_code() -> None:
+    draft = call("lookup", "`city` of <b>1</b> character", {"city": "e"})
+    draft.undecided = "no such city"
+    assert '<span class="title"><code>city</code> of &lt;b&gt;1&lt;/b&gt; character' in to_html(
+        report(draft.done())
+    )
+
+
+@pytest.mark.parametrize(("target", "notes"), [("home", 0), ("node server.js --api-key abc", 1)])
+def test_a_line_without_its_secret_says_so(target: str, notes: int) -> None:
+    draft = call("lookup", "the least", {})
+    draft.undecided = "no such city"
+    page = to_html(report(draft.done(), target=target))
+    assert page.count("put the secret back where … stands") == notes
+    assert "abc" not in page

@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from playhead.check.report.evidence import Shown
-from playhead.check.report.repeat import command, message, server_words
+from playhead.check.report.repeat import command, lacks_a_secret, message, server_words
 from playhead.check.results import Json, TestResult
 from tests.report_kit import report
 
@@ -115,3 +115,33 @@ def test_the_message_is_a_request_ready_to_send() -> None:
         "method": "tools/list",
         "params": {"cursor": "2"},
     }
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "expected"),
+    [
+        ("tools/call", {"name": "now", "arguments": {"a": 1}}, ["call", "home", "now", "--args", '{"a": 1}']),
+        ("resources/read", {"uri": "res://a"}, ["read", "home", "res://a"]),
+        ("tools/list", None, ["tools", "home"]),
+    ],
+)
+def test_the_servers_file_that_was_named_is_named_again(
+    method: str, params: Json, expected: list[str]
+) -> None:
+    test = TestResult(subject="x", title="x", method=method, input=params, status="failed")
+    line = command(report(target="home", config="my servers.json"), test, Shown(value=params, is_whole=True))
+    assert line is not None
+    assert shlex.split(line) == ["playhead", *expected, "--config", "my servers.json"]
+
+
+@pytest.mark.parametrize(
+    ("target", "lacks"),
+    [
+        ("home", False),
+        ("node 'my server.js' stdio", False),
+        ("node server.js --api-key abc", True),
+        ("https://me:pass@example.org/mcp", True),
+    ],
+)
+def test_a_line_that_cannot_be_run_as_it_stands_is_known(target: str, lacks: bool) -> None:
+    assert lacks_a_secret(report(target=target)) is lacks

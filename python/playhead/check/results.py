@@ -95,6 +95,8 @@ class Report:
     target: str | None = None
     """SERVER as the command line was given it, to show how a call is made again; formats leave out of it what
     looks like a secret. None where a program named the server."""
+    config: str | None = None
+    """The servers file that the command line named beside `target`; None where it named none."""
     server_name: str | None = None
     server_version: str | None = None
     protocol_version: str | None = None

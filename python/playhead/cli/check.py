@@ -99,7 +99,7 @@ def check(
         progress = Progress()
         async with live_line(terminal, progress.line):
             found = await check_server(target, options, on_test=progress.tested, runner=runner)
-        found = replace(found, target=server)
+        found = replace(found, target=server, config=None if config is None else str(config))
         report.update(_loaded(to_json(found)))
         show_report(terminal, found)
         _write(terminal, targets, found)

@@ -75,6 +75,6 @@ def _format_of(path: Path) -> Callable[[Report], str]:
     if found is None:
         raise UsageError(
             f"report {path}: expected a name that ends in .json, .md, .html or .xml (JUnit), which "
-            f"chooses the format, got {path.suffix or 'no suffix'!r}"
+            f"chooses the format, got {repr(path.suffix) if path.suffix else 'none'}"
         )
     return found

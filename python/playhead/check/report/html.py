@@ -31,7 +31,7 @@ from playhead.check.report.order import (
     started,
     verdict_sentence,
 )
-from playhead.check.report.repeat import command, message, server_words
+from playhead.check.report.repeat import command, lacks_a_secret, message, server_words
 from playhead.check.results import Report, TestResult
 
 _ROWS: Final = 5_000
@@ -62,7 +62,7 @@ class _Line:
     title: Markup
     level: str | None
     subject: str
-    did: str
+    did: Markup
     latency: str
     message: str
     peek: str
@@ -105,6 +105,7 @@ def to_html(report: Report) -> str:
             heading=plain(report.server_name or server_words(report), _NAME_CHARS),
             version=plain(report.server_version or "", _NAME_CHARS),
             server=plain(server_words(report), 2_000),
+            lacks_a_secret=lacks_a_secret(report),
             protocol=plain(report.protocol_version or "", _NAME_CHARS),
             remarks=[plain(remark) for remark in report.remarks],
             sentence=verdict_sentence(report),
@@ -160,10 +161,10 @@ def _line(number: int, row: Row, evidence: _Evidence | None, evidence_row: int) 
         number=number,
         outcome=row.outcome,
         name=None if kind is None else kind.name,
-        title=escape_html(did) if kind is None else _sentence(kind.title),
+        title=_sentence(did if kind is None else kind.title),
         level=None if kind is None else kind.level,
         subject=plain(test.subject, _NAME_CHARS),
-        did="" if kind is None else did,
+        did=Markup() if kind is None else _sentence(did),
         latency="" if test.latency_ms is None else f"{test.latency_ms:,.1f} ms",
         message=plain(row.message),
         peek=plain(row.message, _PEEK_CHARS) if row.outcome in ("failed", "undecided") else "",
@@ -188,7 +189,7 @@ def _evidence(report: Report, test: TestResult, allowance: Allowance) -> _Eviden
 
 
 def _sentence(text: str) -> Markup:
-    """Of the catalogue, where names of fields stand between backticks."""
+    """Of the catalogue, or a test's title: names of fields stand between backticks."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape_html(plain(text)))))
 
 

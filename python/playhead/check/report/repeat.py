@@ -10,7 +10,7 @@ from typing import Final
 
 from playhead.check.report.evidence import Shown, cut, plain
 from playhead.check.results import Json, Report, TestResult
-from playhead.escaping import escape_line
+from playhead.escaping import escape, escape_line
 
 _COMMAND_CHARS: Final = 32_000
 """Linux takes 128 KiB in one argument; shells and terminals that one pastes into take less."""
@@ -31,6 +31,13 @@ def server_words(report: Report) -> str:
     )
 
 
+def lacks_a_secret(report: Report) -> bool:
+    """Whether something was left out of `server_words`, so that a command line with them can't be run as it
+    stands."""
+    named = report.target or report.server
+    return server_words(report) != escape(named)
+
+
 def message(test: TestResult, sent: Shown) -> Json:
     """The JSON-RPC request of a test, None where it sent none."""
     if test.method is None:
@@ -49,8 +56,9 @@ def command(report: Report, test: TestResult, sent: Shown) -> str | None:
     if len(named) > _SERVER_CHARS or (report.target is None and not _ADDRESS.match(named)):
         return None
     server = server_words(report)
+    config = () if report.config is None else ("--config", report.config)
     if test.method == "tools/list":
-        return _command("tools", (), server)
+        return _command("tools", config, server)
     params = sent.value
     if not sent.is_whole or not isinstance(params, Mapping):
         return None
@@ -60,10 +68,10 @@ def command(report: Report, test: TestResult, sent: Shown) -> str | None:
             if not isinstance(name, str) or not isinstance(arguments, Mapping | None):
                 return None
             options = ("--args", json.dumps(arguments)) if arguments else ()
-            return _command("call", options, server, name)
+            return _command("call", (*options, *config), server, name)
         case "resources/read":
             uri = params.get("uri")
-            return _command("read", (), server, uri) if isinstance(uri, str) else None
+            return _command("read", config, server, uri) if isinstance(uri, str) else None
         case _:
             return None
 
@@ -72,7 +80,7 @@ _ADDRESS: Final = re.compile(r"(?:https?|wss?)://", re.IGNORECASE)
 
 
 def _command(name: str, options: tuple[str, ...], *words: str) -> str | None:
-    if not all(_is_plain(word) for word in words):
+    if not all(_is_plain(word) for word in (*options, *words)):
         return None
     if any(word.startswith("-") for word in words):  # it would be read as an option
         line = f"playhead {name} {_words(*options, '--', *words)}"

@@ -178,7 +178,7 @@ def _expected(error: ValidationError) -> str:
 def _came(error: ValidationError) -> str:
     instance = error.instance
     if isinstance(instance, str):
-        return f"a string of {len(instance)} characters"
+        return f"a string of {len(instance)} character{'' if len(instance) == 1 else 's'}"
     if isinstance(instance, bool):
         return "true" if instance else "false"
     return number(instance) if isinstance(instance, int | float) else kind_of(instance)

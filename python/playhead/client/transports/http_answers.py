@@ -27,6 +27,7 @@ def check_status(response: httpx2.Response, content: bytes) -> None:
     """Raise the error that `response` stands for; return where its body is the peer's JSON-RPC error."""
     status = response.status_code
     place = place_of(str(response.request.url))
+    answered = f"HTTP {status} {response.reason_phrase}".rstrip()
     error = _error_in(content)
     said = error.get("message", "") if error is not None else ""
     had_session = MCP_SESSION_ID in response.request.headers
@@ -37,15 +38,14 @@ def check_status(response: httpx2.Response, content: bytes) -> None:
         raise SessionLostError(f"{place} no longer knows the session (HTTP {status})")
     if status in (401, 403):
         raise AccessDeniedError(
-            f"{place} refused access with HTTP {status} {response.reason_phrase}: give (other) credentials"
-            " under `headers` or `auth`",
+            f"{place} refused access with {answered}: give (other) credentials under `headers` or `auth`",
             status=status,
         )
     if error is not None:
         return
     if status >= 500 or status == 429:
-        raise HttpStatusError(f"{place} answered HTTP {status} {response.reason_phrase}", status=status)
-    raise ProtocolError(f"{place} answered HTTP {status} {response.reason_phrase}: is it an MCP endpoint?")
+        raise HttpStatusError(f"{place} answered {answered}", status=status)
+    raise ProtocolError(f"{place} answered {answered}: is it an MCP endpoint?")
 
 
 def _error_in(content: bytes) -> dict[str, Any] | None:

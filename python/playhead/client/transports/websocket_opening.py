@@ -111,7 +111,7 @@ def _refused(status: int, place: str) -> AccessDeniedError | UpgradeRefusedError
     if status in (401, 403):
         return AccessDeniedError(
             f"{place} refused access with {said}: give (other) credentials under `headers` or `auth`; some"
-            " servers want an `Origin` among the headers",
+            " servers want an `Origin` among the headers, and some answer a wrong path like this",
             status=status,
         )
     return UpgradeRefusedError(

@@ -16,7 +16,8 @@ import pytest
 import trio
 import trustme
 from mcp import Client
-from mcp_types import CallToolResult
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult, Tool
 from prometheus_client.parser import text_string_to_metric_families
 
 import playhead
@@ -25,8 +26,14 @@ from playhead.check.run import check_server
 from playhead.client.transports.websocket import websocket_transport
 from playhead.errors import ConnectError, UsageError
 from playhead.servers.shutdown import Shutdown
+from playhead.servers.template.metrics import Metrics
 from playhead.servers.template.options import TemplateServerOptions
+from playhead.servers.template.pages import Pages
+from playhead.servers.template.paging import Pager
+from playhead.servers.template.resources import Resources
 from playhead.servers.template.serve import open_template_server, serve
+from playhead.servers.template.server import TemplateServer
+from playhead.servers.template.tools.kit import Arguments, TemplateTool
 
 
 @asynccontextmanager
@@ -139,6 +146,31 @@ async def test_requests_and_tool_calls_are_counted_by_what_became_of_them(
     assert counts["mcp_requests_total", "tools/call", "ok"] == 3
     assert counts["mcp_requests_total", "tools/call", "-32602"] == 2
     assert counts["mcp_request_duration_seconds_count", "tools/call"] == 5
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_bug_in_a_tool_is_an_internal_error_told_to_the_operator_alone(
+    mode: Literal["legacy", "auto"], capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def broken(arguments: Arguments) -> CallToolResult:
+        raise RuntimeError("the password is abc\x1b[2J")
+
+    definition = Tool(name="broken", input_schema={"type": "object", "properties": {}})
+    tools = {"broken": TemplateTool(definition=definition, run=broken)}
+    metrics = Metrics(tools)
+    pages = Pages(pages=())
+    parts = TemplateServer(
+        tools=tools, resources=Resources(pages=pages, music=b""), prompts={}, pager=Pager(items=10)
+    )
+    async with Client(parts.server(metrics), mode=mode) as client:
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool("broken", {})
+    assert (caught.value.code, "abc" in caught.value.message) == (-32603, False)
+    log = capsys.readouterr().err
+    assert "RuntimeError: the password is abc\\x1b[2J" in log
+    lines = metrics.text().decode().splitlines()
+    assert 'mcp_requests_total{method="tools/call",outcome="-32603"} 1.0' in lines
+    assert 'mcp_tool_calls_total{outcome="refused",tool="broken"} 1.0' in lines
 
 
 async def test_methods_that_a_client_makes_up_make_no_new_series() -> None:

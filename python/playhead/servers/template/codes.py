@@ -20,13 +20,18 @@ JSON-RPC's own codes (-32700, -32600, -32601, -32602, -32603) mean in every revi
 from __future__ import annotations
 
 import re
+import sys
+import traceback
 from dataclasses import replace
 from typing import Any, Final
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from playhead.escaping import escape
 
 FIRST_REVISION: Final = "2024-11-05"
 
@@ -84,6 +89,22 @@ async def first_revision(ctx: ServerRequestContext[dict[str, Any]], call_next: C
             f"this server has no capability {capability}, which {ctx.method} needs",
             {"capability": capability},
         ) from None
+
+
+async def internal_errors(ctx: ServerRequestContext[dict[str, Any]], call_next: CallNext) -> HandlerResult:
+    """Middleware of the SDK's server: a bug is -32603 in every revision, and its words go to stderr alone.
+
+    In the revisions with a handshake the SDK would answer with code 0 and the exception's own text.
+    """
+    try:
+        return await call_next(ctx)
+    except (MCPError, ValidationError):
+        raise
+    except Exception as error:
+        sys.stderr.write(escape("".join(traceback.format_exception(error))))
+        raise MCPError(
+            INTERNAL_ERROR, "this server has failed at the request; its stderr says at what"
+        ) from error
 
 
 def _check_version(ctx: ServerRequestContext[dict[str, Any]]) -> None:

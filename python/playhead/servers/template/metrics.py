@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
+import trio
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from pydantic import ValidationError
@@ -78,7 +79,7 @@ class Metrics:
         """Middleware of the SDK's server: times and counts each request; notifications pass."""
         if ctx.request_id is None:
             return await call_next(ctx)
-        began, outcome, result = self._clock(), "cancelled", None
+        began, outcome, result = self._clock(), str(INTERNAL_ERROR), None
         try:
             result = await call_next(ctx)
             outcome = "ok"
@@ -87,6 +88,9 @@ class Metrics:
             raise
         except ValidationError:
             outcome = str(INVALID_PARAMS)  # what the SDK makes of it
+            raise
+        except trio.Cancelled:
+            outcome = "cancelled"
             raise
         finally:
             method = ctx.method if ctx.method in METHODS else OTHER

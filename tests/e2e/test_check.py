@@ -110,6 +110,24 @@ def test_ctrl_c_ends_a_check_at_once_and_the_server_with_it(tmp_path: Path) -> N
     assert not Path(f"/proc/{server}").exists()
 
 
+def test_ctrl_c_writes_what_was_found_up_to_then(tmp_path: Path) -> None:
+    path, fifo = tmp_path / "report.json", tmp_path / "fifo"
+    os.mkfifo(fifo)
+    line = f"sh -c 'echo $$ > {fifo}; exec sleep 1000'"
+    process = start(["check", line, "--timeout", "100", "--report", path, "--json"])
+    assert fifo.read_text()
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=HANG_SECONDS)
+    assert process.returncode == 130
+    assert b"Traceback" not in stderr
+    written = json.loads(path.read_text("utf-8"))
+    assert written["interrupted"] is True
+    assert written["passed"] is False
+    printed = json.loads(stdout)
+    assert printed["error"] == "interrupted"
+    assert printed["detailed_results"] == written["detailed_results"]
+
+
 def test_a_terminal_sees_how_far_it_has_come() -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(

@@ -52,7 +52,9 @@ def _object_cases(
         for name in required_of(shape):
             if (arguments := _without(base, (*path, name))) is not None:
                 title = f"without {named((*path, name))}"
-                yield Case(title=title, arguments=arguments, kind="invalid", certain=True)
+                # Generators of schemas list what has a default as required, and servers fill it in.
+                certain = not _has_default(properties_of(shape).get(name))
+                yield Case(title=title, arguments=arguments, kind="invalid", certain=certain)
         for name, inner in list(properties_of(shape).items())[:MAX_ITEMS]:
             here = (*path, name)
             yield from _property_cases(maker, inner, base, here)
@@ -62,6 +64,10 @@ def _object_cases(
         if shape.get("additionalProperties") is False and added is not None:
             title = f"with {named((*path, _ADDED))}, which is not declared"
             yield Case(title=title, arguments=added, kind="invalid")
+
+
+def _has_default(schema: object) -> bool:
+    return isinstance(schema, dict) and "default" in schema
 
 
 def _without(base: dict[str, Any], path: Path) -> Any | None:
@@ -87,7 +93,9 @@ def _property_cases(maker: Maker, schema: object, base: dict[str, Any], path: Pa
             title = (
                 f"{named(path)} {f'{article} {kind}' if value is not None else 'null'} in place of {wanted}"
             )
-            yield Case(title=title, arguments=arguments, kind="invalid", certain=True)
+            # null in place of a value says "none" in many languages, and is read so.
+            certain = value is not None
+            yield Case(title=title, arguments=arguments, kind="invalid", certain=certain)
     for shape in shapes:
         for title, value in _breaches(maker, shape):
             arguments = placed(base, path, value)

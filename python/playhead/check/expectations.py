@@ -13,12 +13,13 @@ A file of it, as TOML (or the same keys as JSON):
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import regex
 
 from playhead.config.fields import Fields
 from playhead.errors import ConfigError
@@ -85,8 +86,8 @@ def _call(fields: Fields) -> ExpectedCall:
                 )
     for index, pattern in enumerate(patterns):
         try:
-            re.compile(pattern)
-        except re.error as error:
+            regex.compile(pattern)
+        except regex.error as error:
             raise ConfigError(
                 f"{fields.where}.patterns[{index}]: expected a regular expression, came {pattern!r} ({error})"
             ) from None

@@ -113,8 +113,6 @@ class Report:
     """What a reader should know and no test says: a part that was not tried, and why."""
     interrupted: bool = False
     """Whether the check was broken off: this is what was found up to then."""
-    config_file: str | None = None
-    """The servers file that `target` was looked up in, where the command line named one."""
 
     def count(self, status: Status) -> int:
         return sum(test.status == status for test in self.tests)

@@ -71,6 +71,12 @@ def check(
     ] = 0,
     config: p.ConfigFile = None,
     timeout: p.Timeout = None,
+    max_time: Annotated[
+        float | None,
+        typer.Option(
+            "--max-time", min=0.001, metavar="SECONDS", help="For the whole check; 1800 by default."
+        ),
+    ] = None,
     graph: Annotated[
         Graph,
         typer.Option("--graph", help="What runs the state graph; langgraph needs playhead[langgraph]."),
@@ -83,7 +89,8 @@ def check(
     file. A tool that answers generated arguments with an error is undecided: its
     schema can't say which city exists.
 
-    Exit code 1 when anything failed, 3 when the server can't be reached.
+    Exit code 1 when anything failed, 3 when the server can't be reached. A
+    check that is interrupted shows and writes what was found up to then.
     """
 
     async def command(terminal: Terminal, report: Report) -> int:
@@ -93,16 +100,34 @@ def check(
 
         targets = reports or []
         _check_paths(targets)
-        options = _options(depth, expect=expect, destructive=destructive, seed=seed, timeout=timeout)
+        options = _options(
+            depth, expect=expect, destructive=destructive, seed=seed, timeout=timeout, max_time=max_time
+        )
         runner = _runner(graph)
         target = resolve_target(server, config)
         progress = Progress()
-        async with live_line(terminal, progress.line):
-            found = await check_server(target, options, on_test=progress.tested, runner=runner)
-        found = replace(found, target=server, config=None if config is None else str(config))
-        report.update(_loaded(to_json(found)))
-        show_report(terminal, found)
-        _write(terminal, targets, found)
+
+        def show(found: Found) -> None:
+            found = replace(found, target=server, config=None if config is None else str(config))
+            report.update(_loaded(to_json(found)))
+            show_report(terminal, found)
+            _write(terminal, targets, found)
+
+        broken_off: list[Found] = []
+        try:
+            async with live_line(terminal, progress.line):
+                found = await check_server(
+                    target,
+                    options,
+                    on_test=progress.tested,
+                    on_broken_off=broken_off.append,
+                    runner=runner,
+                )
+        except BaseException:
+            for part in broken_off:
+                show(part)
+            raise
+        show(found)
         if found.mcp_service_status != "available":
             return EXIT_NO_CONNECTION
         return EXIT_DONE if found.passed else EXIT_FAILED
@@ -118,7 +143,13 @@ def _check_paths(paths: list[Path]) -> None:
 
 
 def _options(
-    depth: Depth, *, expect: Path | None, destructive: bool, seed: int, timeout: float | None
+    depth: Depth,
+    *,
+    expect: Path | None,
+    destructive: bool,
+    seed: int,
+    timeout: float | None,
+    max_time: float | None,
 ) -> CheckOptions:
     from playhead.check.expectations import load_expectations
     from playhead.check.options import CheckOptions
@@ -131,6 +162,8 @@ def _options(
         allow_destructive=destructive,
         expectations=load_expectations(expect) if expect is not None else None,
     )
+    if max_time is not None:
+        options = replace(options, total_seconds=max_time)
     return options if timeout is None else replace(options, timeout_seconds=timeout)
 
 

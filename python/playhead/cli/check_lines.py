@@ -99,7 +99,7 @@ def _summary(report: Report) -> Iterator[str]:
     version = f" {escape_line(report.server_version)}" if report.server_version else ""
     revision = f", MCP {escape_line(report.protocol_version)}" if report.protocol_version else ""
     yield from textwrap.wrap(f"{who}{version}{revision}: {report.depth} check, seed {report.seed}", WIDTH)
-    if report.mcp_service_status != "available":
+    if report.mcp_service_status == "unavailable":
         yield "the server can't be reached"
         return
     counts = ", ".join(

@@ -96,14 +96,17 @@ async def probe_listing(
 
     `optional` says that the server may not know the method (-32601): that is then no finding.
     """
-    reading = _Reading(
-        draft=TestDraft(subject=f"listing {key}", title="all pages", method=method),
-        key=key,
-        identity=identity,
-        judge=judge,
-        kinds=kinds,
-    )
-    await reading.read(target, optional=optional)
+
+    async def read() -> _Reading:
+        draft = TestDraft(subject=f"listing {key}", title="all pages", method=method)
+        reading = _Reading(draft=draft, key=key, identity=identity, judge=judge, kinds=kinds)
+        await reading.read(target, optional=optional)
+        return reading
+
+    reading = await read()
+    # A list that changes while it is read shows on the next page once more what moved there.
+    again = await read() if reading.may_have_moved else None
+    reading.judge_unique(again)
     found(reading.draft.done())
     if reading.paged:
         await _probe_cursor(target, found, method=method, key=key, kinds=kinds)
@@ -124,13 +127,16 @@ class _Reading:
     ) -> None:
         self.draft = draft
         self.items: dict[str, dict[str, Any]] = {}
+        self._page_of: dict[str, int] = {}
         self.paged = False
         self._key = key
         self._identity = identity
         self._judge = judge
         self._kinds = kinds
         self._findings: list[Finding] = []
-        self._twice: list[str] = []
+        self._twice: set[str] = set()
+        self._twice_on_a_page = False
+        self._ended = False
         self._cursors: set[str] = set()
         self._pages = 0
         self._stale_pages = 0
@@ -210,9 +216,11 @@ class _Reading:
         if not isinstance(item, dict) or not isinstance(name, str):
             return False
         if name in self.items:
-            self._twice.append(name)
+            self._twice.add(name)
+            self._twice_on_a_page |= self._page_of[name] == self._pages
             return False
         self.items[name] = item
+        self._page_of[name] = self._pages
         return True
 
     def _endless(self, why: str) -> None:
@@ -225,10 +233,25 @@ class _Reading:
         ended = any(check.kind is kinds.ends for check in draft.checks)
         if not ended:
             draft.passed(kinds.ends)
-            if kinds.unique is not None:
-                names = ", ".join(repr(name)[:100] for name in self._twice[:5])
-                why = f"expected each {self._identity} once; came twice: {names}"
-                draft.require(kinds.unique, not self._twice, why)
+            self._ended = True
+
+    @property
+    def may_have_moved(self) -> bool:
+        """Whether items came twice, and each on different pages."""
+        return bool(self._twice) and not self._twice_on_a_page
+
+    def judge_unique(self, again: _Reading | None) -> None:
+        """Whether each item came once; `again` is a second reading, where this one has to be confirmed."""
+        kind = self._kinds.unique
+        if kind is None or not self._ended:
+            return
+        if again is not None and not self._twice & again._twice:
+            self.draft.skipped(
+                kind, "the list changed while it was read: that something came twice proves nothing"
+            )
+            return
+        names = ", ".join(repr(name)[:100] for name in sorted(self._twice)[:5])
+        self.draft.require(kind, not self._twice, f"expected each {self._identity} once; came twice: {names}")
 
 
 async def _probe_cursor(

@@ -122,7 +122,7 @@ class ToolCalls:
             self.found(draft.done())
             return
         await self._judge_shape(draft, answer, is_invalid=case.kind == "invalid")
-        if case.kind == "invalid":
+        if case.kind == "invalid" and draft.undecided is None:
             judge_invalid(draft, answer, title=case.title, certain=case.certain)
         elif draft.undecided is None:
             judge_valid(draft, answer)

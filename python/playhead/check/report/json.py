@@ -24,6 +24,7 @@ def to_json(report: Report) -> str:
     found: dict[str, Json] = {
         "mcp_service_status": report.mcp_service_status,
         "passed": report.passed,
+        "interrupted": report.interrupted,
         "total_tools_discovered": len(report.tools),
         "tests_conducted": len(report.tests),
         "successful_tests": report.count("success"),

@@ -132,6 +132,25 @@ def test_a_hostile_schema_is_a_finding(value: object, schema: object, said: str)
     assert said in str(finding)
 
 
+CYCLES: tuple[Any, ...] = (
+    {"$ref": "#"},
+    {"anyOf": [{"type": "integer"}, {"$ref": "#"}]},
+    {"unevaluatedProperties": False, "allOf": [{"$ref": "#"}]},
+    {"unevaluatedItems": False, "anyOf": [{"$ref": "#"}]},
+)
+
+
+@pytest.mark.parametrize("schema", CYCLES, ids=range(len(CYCLES)))
+def test_a_schema_without_end_is_a_finding_however_deep_the_caller_stands(schema: object) -> None:
+    # Where Python's frames end inside of a library in Rust, that panics: no `Exception`, and no finding.
+    def at(depth: int) -> list[Finding]:
+        return at(depth - 1) if depth else found({"a": 1}, schema)
+
+    for depth in range(12):
+        [finding] = at(depth)
+        assert "nested too deep, or without end" in str(finding)
+
+
 def test_patterns_share_one_bound() -> None:
     clock = itertools.count(step=0.4)
     notes = Notes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import regex
@@ -15,6 +16,9 @@ MAX_STEPS: Final = 200_000
 """Keywords evaluated, weighted by what they look at: about two seconds."""
 MAX_PATTERN: Final = 2_000
 """Characters of one regular expression."""
+MAX_LEVELS: Final = 200
+"""Keywords inside each other, of three frames each; Python has a thousand. Where those run out inside of a
+library in Rust (`rpds`, under jsonschema), that panics, which no handler of errors expects."""
 PATTERN_SECONDS: Final = 1.0
 """All regular expressions of one check together: a sound one takes microseconds."""
 
@@ -31,6 +35,7 @@ class Budget:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._steps = MAX_STEPS
+        self._levels = 0
         self._seconds = PATTERN_SECONDS
         self._compiled: dict[str, Any] = {}
 
@@ -38,6 +43,17 @@ class Budget:
         self._steps -= steps
         if self._steps < 0:
             raise BoundError(f"one that needs more than {MAX_STEPS:,} steps for this content")
+
+    @contextmanager
+    def level(self) -> Iterator[None]:
+        """One keyword deeper, for as long as the context is open."""
+        if self._levels >= MAX_LEVELS:
+            raise RecursionError
+        self._levels += 1
+        try:
+            yield
+        finally:
+            self._levels -= 1
 
     def matches(self, pattern: str, text: str) -> bool:
         if self._seconds <= 0:
@@ -80,7 +96,8 @@ def _paid(keyword: _Keyword, budget: Budget) -> _Keyword:
         if isinstance(instance, dict | list):
             weight += len(instance) // 8
         budget.spend(1 + weight // 4)
-        yield from keyword(validator, wanted, instance, schema) or ()
+        with budget.level():
+            yield from keyword(validator, wanted, instance, schema) or ()
 
     return check
 
@@ -129,7 +146,13 @@ def _unevaluated(keyword: _Keyword, root: object) -> _Keyword:
         # jsonschema runs the patterns of neighbours and references under `re` here, which cannot give up.
         if isinstance(instance, dict) and _mentions(root, "patternProperties"):
             raise BoundError("unevaluatedProperties together with patternProperties")
-        yield from keyword(validator, wanted, instance, schema) or ()
+        try:
+            yield from keyword(validator, wanted, instance, schema) or ()
+        except BaseException as error:
+            # It follows references past our levels; and what a panic in Rust raises is no `Exception`.
+            if type(error).__name__ == "PanicException":
+                raise RecursionError from None
+            raise
 
     return check
 

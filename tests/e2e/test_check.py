@@ -12,10 +12,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from tests.e2e.command import HANG_SECONDS, PLAYHEAD, environment, playhead, start
+from playhead.cli.app import app
+from tests.e2e.command import HANG_SECONDS, PLAYHEAD, REPOSITORY, Outcome, environment, playhead, start
 
-PLANTED = shlex.join([sys.executable, "-m", "tests.servers.planted"])
+PLANTED = shlex.join([sys.executable, "-S", "-m", "tests.servers.planted"])
 DUPLICATE = f"{PLANTED} duplicate-tool"
 
 
@@ -29,10 +31,17 @@ def test_a_sound_server_passes_and_the_summary_says_so() -> None:
     assert done.stderr == ""
 
 
+def in_process(*arguments: str | Path) -> Outcome:
+    """The same command without a process of its own, which spends most of its time on imports."""
+    words = ["check", *(str(argument) for argument in arguments)]
+    done = CliRunner().invoke(app, words, env=environment())
+    return Outcome(code=done.exit_code, stdout=done.stdout_bytes, stderr=done.stderr)
+
+
 def test_what_failed_is_named_and_written_in_every_format(tmp_path: Path) -> None:
     paths = [tmp_path / f"report{suffix}" for suffix in (".json", ".md", ".html", ".xml")]
     options = [word for path in paths for word in ("--report", path)]
-    done = playhead("check", DUPLICATE, "--seed", "7", *options)
+    done = in_process(DUPLICATE, "--seed", "7", *options)
     assert done.code == 1
     assert done.stderr.count("wrote ") == 4
     assert all("tools.list-unique" in path.read_text("utf-8") for path in paths)
@@ -47,9 +56,7 @@ def test_what_failed_is_named_and_written_in_every_format(tmp_path: Path) -> Non
 
 
 def test_json_prints_the_report_alone_and_both_graphs_give_the_same() -> None:
-    own, other = (
-        playhead("check", DUPLICATE, "--json", "--graph", name).json for name in ("own", "langgraph")
-    )
+    own, other = (in_process(DUPLICATE, "--json", "--graph", name).json for name in ("own", "langgraph"))
     for report in (own, other):
         del report["started_at"], report["seconds"]
         for test in report["detailed_results"]:
@@ -59,7 +66,7 @@ def test_json_prints_the_report_alone_and_both_graphs_give_the_same() -> None:
 
 def test_a_server_that_cannot_be_reached_is_exit_code_3(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    done = playhead("check", shlex.join([sys.executable, "-c", "raise SystemExit(9)"]), "--report", report)
+    done = in_process(shlex.join([sys.executable, "-c", "raise SystemExit(9)"]), "--report", report)
     assert done.code == 3
     assert b"the server can't be reached" in done.stdout
     assert b"ended with exit status 9" in done.stdout
@@ -89,7 +96,7 @@ def test_what_cannot_be_done_is_said_before_the_server_is_started(
 def test_expectations_are_held_against_the_tools(tmp_path: Path) -> None:
     file = tmp_path / "expect.toml"
     file.write_text('[[calls]]\ntool = "echo"\narguments = { text = "hi" }\npatterns = ["^ho$"]\n')
-    done = playhead("check", PLANTED, "full", "--expect", file)
+    done = in_process(PLANTED, "full", "--expect", file, "--timeout", "2")
     assert done.code == 1
     text = done.stdout.decode()
     assert "FAILED  tool echo" in text
@@ -152,12 +159,17 @@ def test_a_terminal_sees_how_far_it_has_come() -> None:
 def test_what_a_server_says_of_itself_reaches_no_terminal_as_it_is(tmp_path: Path) -> None:
     server = tmp_path / "server.py"
     server.write_text(
-        "from mcp.server.mcpserver import MCPServer\nimport trio\n"
-        "server = MCPServer('evil\\x1b[31m', version='\\u202e1')\n"
-        "@server.tool(name='to\\x1bol')\ndef tool() -> str:\n    return ''\n"
-        "trio.run(server.run_stdio_async)\n"
+        f"import sys\nsys.path.insert(0, {str(REPOSITORY)!r})\n"
+        "from tests.servers.planted.faultless import Faultless\n"
+        "class Evil(Faultless):\n"
+        "    def initialize(self, params):\n"
+        "        info = {'name': 'evil\\x1b[31m', 'version': '\\u202e1'}\n"
+        "        return {**super().initialize(params), 'serverInfo': info}\n"
+        "    def tools(self):\n"
+        "        return [self.plain_tool('to\\x1bol', 'A tool.')]\n"
+        "Evil().run()\n"
     )
-    done = playhead("check", shlex.join([sys.executable, str(server)]))
+    done = in_process(shlex.join([sys.executable, "-S", str(server)]))
     text = done.stdout.decode()
     assert "\\x1b" in text
     assert "\\u202e" in text

@@ -95,8 +95,6 @@ def check(
 
     async def command(terminal: Terminal, report: Report) -> int:
         from playhead.check.report import to_json
-        from playhead.check.run import check_server
-        from playhead.config.servers import resolve_target
 
         targets = reports or []
         _check_paths(targets)
@@ -104,6 +102,11 @@ def check(
             depth, expect=expect, destructive=destructive, seed=seed, timeout=timeout, max_time=max_time
         )
         runner = _runner(graph)
+
+        # Half a second of imports: what is wrong with the command line is said before.
+        from playhead.check.run import check_server
+        from playhead.config.servers import resolve_target
+
         target = resolve_target(server, config)
         progress = Progress()
 

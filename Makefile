@@ -66,12 +66,12 @@ real-servers: $(STAMP)
 check-servers: $(STAMP)
 	$(BIN)/python -m tests.conformance.check_servers
 
-# The SDK's first major version, a WebSocket peer that nobody here wrote; tests use it where it is there.
 # A second JSON Schema validator, and clients that others' generators make of the OpenAPI document.
 documents: $(STAMP)
 	$(BIN)/python -m tests.documents.tools
 	$(BIN)/python -m pytest -q tests/documents
 
+# The SDK's first major version, a WebSocket peer that nobody here wrote; tests use it where it is there.
 old-sdk: $(STAMP)
 	$(BIN)/python -m tests.conformance.old_sdk
 

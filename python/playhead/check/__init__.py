@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from playhead.check.options import CheckOptions
 
 if TYPE_CHECKING:
-    from playhead.check.report import write_report
+    from playhead.check.report import to_html, to_json, to_junit, to_markdown, write_report
     from playhead.check.results import Check, CheckKind, Report, TestResult
     from playhead.check.run import check_server
 
@@ -19,6 +19,10 @@ __all__ = [
     "Report",
     "TestResult",
     "check_server",
+    "to_html",
+    "to_json",
+    "to_junit",
+    "to_markdown",
     "write_report",
 ]
 
@@ -28,6 +32,10 @@ _HOMES: Final = {
     "Report": "results",
     "TestResult": "results",
     "check_server": "run",
+    "to_html": "report",
+    "to_json": "report",
+    "to_junit": "report",
+    "to_markdown": "report",
     "write_report": "report",
 }
 """Imported when first asked for: the command line shows its help without them."""

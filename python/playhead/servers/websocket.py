@@ -16,6 +16,7 @@ from starlette.websockets import WebSocket
 from playhead.servers.shutdown import shutdown_of
 from playhead.servers.websocket_connection import WebSocketConnection
 from playhead.servers.websocket_frames import OPTIONS_KEY, FrameOptions
+from playhead.servers.websocket_memory import Account, Pool
 from playhead.servers.websocket_requests import RequestLimits
 
 SUBPROTOCOL: Final = "mcp"
@@ -47,6 +48,10 @@ class WebSocketOptions:
     """How long a client may send nothing, not even a pong; then 1008."""
     send_seconds: float = 30.0
     """For each 64 KiB that a client has to take: 2 KiB/s, a tenth of the slowest music."""
+    shared_bytes: int = 32 * 1024 * 1024
+    """What messages, requests and answers of all clients together may take, beside 256 KiB and one answer
+    for each. Past it further requests wait until their client has taken an answer, too large ones are
+    answered with -32603, and a connection whose message there is no room for is closed with 1013."""
 
 
 DEFAULT_OPTIONS: Final = WebSocketOptions()
@@ -62,7 +67,7 @@ def websocket_endpoint(
     by that server's own settings.
 
     Close codes: 1003 a binary frame; 1007 text that is not UTF-8; 1002 what is no frame; 1009 a message too
-    long; 1008 a message not whole in time, or silence; 1001 shut down; 1011 the server failed.
+    long; 1008 a message not whole in time, or silence; 1001 shut down; 1011 the server failed; 1013 no room.
     """
     limits = RequestLimits(
         json_depth=options.json_depth,
@@ -71,15 +76,18 @@ def websocket_endpoint(
         waiting=options.requests_waiting,
         waiting_bytes=options.waiting_bytes,
     )
-    frames = FrameOptions(
-        message_bytes=options.message_bytes,
-        message_seconds=options.message_seconds,
-        ping_seconds=options.ping_seconds,
-        silence_seconds=options.silence_seconds,
-        send_seconds=options.send_seconds,
-    )
+    pool = Pool(options.shared_bytes)
 
     async def endpoint(websocket: WebSocket) -> None:
+        account = Account(pool)
+        frames = FrameOptions(
+            message_bytes=options.message_bytes,
+            message_seconds=options.message_seconds,
+            ping_seconds=options.ping_seconds,
+            silence_seconds=options.silence_seconds,
+            send_seconds=options.send_seconds,
+            account=account,
+        )
         offered = websocket.scope.get("subprotocols") or ()
         await websocket.receive()  # "websocket.connect"
         await websocket.send(
@@ -90,6 +98,9 @@ def websocket_endpoint(
                 OPTIONS_KEY: frames,
             }
         )
-        await WebSocketConnection(server, websocket, limits, shutdown_of(websocket.scope)).run()
+        try:
+            await WebSocketConnection(server, websocket, limits, account, shutdown_of(websocket.scope)).run()
+        finally:
+            account.close()
 
     return endpoint

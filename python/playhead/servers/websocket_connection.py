@@ -17,6 +17,8 @@ from starlette.websockets import WebSocket, WebSocketState
 from wsproto.frame_protocol import CloseReason
 
 from playhead.servers.shutdown import Shutdown
+from playhead.servers.websocket_frames import HELD_KEY
+from playhead.servers.websocket_memory import Account, request_bytes
 from playhead.servers.websocket_messages import Refusal, decode, structure_limits
 from playhead.servers.websocket_requests import CANCELLED, RequestLimits, Requests
 
@@ -28,12 +30,18 @@ class WebSocketConnection:
     """Serves one client, from the accepted handshake to the end of the connection."""
 
     def __init__(
-        self, server: Server[Any], websocket: WebSocket, limits: RequestLimits, shutdown: Shutdown | None
+        self,
+        server: Server[Any],
+        websocket: WebSocket,
+        limits: RequestLimits,
+        account: Account,
+        shutdown: Shutdown | None,
     ) -> None:
         self._server = server
         self._websocket = websocket
         self._limits = structure_limits(json_depth=limits.json_depth, json_values=limits.json_values)
-        self._requests = Requests(limits)
+        self._account = account
+        self._requests = Requests(limits, account)
         self._shutdown = shutdown
         self._changed = trio.Event()
         """Set, and made anew, when a request came or was done."""
@@ -67,27 +75,33 @@ class WebSocketConnection:
                 if text is None:
                     await self._close(CloseReason.UNSUPPORTED_DATA, "expected text frames, got a binary one")
                     break
-                refused = await self._take(text, from_client)
-                if refused is not None:
-                    await refusals.send(SessionMessage(refused.answer))
+                self._account.give_back(event.get(HELD_KEY, 0))
+                message = self._decode(text)
+                del text, event  # what follows may wait for a client that does not read
+                if isinstance(message, Refusal):
+                    await refusals.send(SessionMessage(message.answer))
+                else:
+                    await self._pass_on(message, from_client)
 
-    async def _take(self, text: str, from_client: FromClient) -> Refusal | None:
+    def _decode(self, text: str) -> types.JSONRPCMessage | Refusal:
         message = decode(text, self._limits)
+        if not isinstance(message, types.JSONRPCRequest):
+            return message
+        cost_bytes = request_bytes(text, json_values=self._limits.json_values)
+        refused = self._requests.take(message, size_bytes=len(text.encode()), cost_bytes=cost_bytes)
+        return refused or message
+
+    async def _pass_on(self, message: types.JSONRPCMessage, from_client: FromClient) -> None:
         match message:
-            case Refusal():
-                return message
             case types.JSONRPCRequest():
-                refused = self._requests.take(message, len(text.encode()))
-                if refused is None:
-                    # Here where it can be, not in `_give`: what the client sends next stays behind it.
-                    await self._give_due(from_client)
-                return refused
-            case types.JSONRPCNotification() if message.method == CANCELLED:
-                if self._requests.cancel_waiting(message):
-                    self._something_changed()
-                    return None
-        await from_client.send(SessionMessage(message))
-        return None
+                # Here where it can be, not in `_give`: what the client sends next stays behind it.
+                await self._give_due(from_client)
+            case types.JSONRPCNotification() if message.method == CANCELLED and (
+                self._requests.cancel_waiting(message)
+            ):
+                self._something_changed()
+            case _:
+                await from_client.send(SessionMessage(message))
 
     async def _give(self, from_client: FromClient) -> None:
         while True:
@@ -113,10 +127,13 @@ class WebSocketConnection:
                 if self._websocket.application_state is not WebSocketState.CONNECTED:
                     continue  # closed from here; what still comes is of no use to anyone
                 message = item.message
-                text = message.model_dump_json(by_alias=True, exclude_unset=True)
+                answered = (
+                    message.id if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) else None
+                )
+                text = _encoded(message)
+                del item, message  # a page less to be held while the client takes its time
                 await self._websocket.send({"type": "websocket.send", "text": text})
-                if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-                    self._done(message.id)
+                self._done(answered)
 
     def _done(self, request_id: types.RequestId | None) -> None:
         if self._requests.done(request_id):
@@ -137,3 +154,14 @@ class WebSocketConnection:
     async def _close(self, code: int, reason: str) -> None:
         if self._websocket.application_state is WebSocketState.CONNECTED:
             await self._websocket.close(code, reason)
+
+
+def _encoded(message: types.JSONRPCMessage) -> str:
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True)
+    except ValueError:
+        # A lone surrogate, as os.fsdecode makes them of file names: it costs the request, not the connection.
+        if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+            raise
+        why = "the server's answer cannot be written as JSON in UTF-8"
+        return Refusal(types.INTERNAL_ERROR, why, message.id).answer.model_dump_json()

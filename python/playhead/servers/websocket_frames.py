@@ -22,11 +22,13 @@ from wsproto.connection import ConnectionState
 from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
 from wsproto.frame_protocol import CloseReason
 
+from playhead.servers.websocket_memory import NO_ROOM, Account, text_bytes
+
 OPTIONS_KEY: Final = "playhead.frames"
 """Where the application puts `FrameOptions` in its `websocket.accept`. Another server ignores it."""
 
-_PIECES: Final = 1024
-"""Pieces of a message that are kept apart: a million fragments of one byte would be a million objects."""
+HELD_KEY: Final = "playhead.held"
+"""In a `websocket.receive`: what the text costs in the `account`, to be given back by who took it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class FrameOptions:
     ping_seconds: float
     silence_seconds: float
     send_seconds: float
+    account: Account
 
 
 class Wire(Protocol):
@@ -62,8 +65,9 @@ class WebSocketStream(WSStream):
         """The handshake was accepted or refused."""
         self._ended = trio.Event()
         """Nothing more comes: the other side has closed, or the connection is gone."""
-        self._pieces: list[Any] = []
-        self._length = 0
+        self._message = bytearray()
+        """What has come of it. Put together at once: a million fragments would be a million objects, and text
+        four times as long for one emoji."""
 
     async def handle(self, event: Event) -> None:
         """Takes what came from the client; while it waits, hypercorn reads no more."""
@@ -151,29 +155,37 @@ class WebSocketStream(WSStream):
 
     async def _take_piece(self, event: TextMessage | BytesMessage) -> None:
         options = self._options
-        piece = event.data
-        self._length += len(piece.encode()) if isinstance(piece, str) and not piece.isascii() else len(piece)
+        piece = event.data.encode() if isinstance(event, TextMessage) else event.data
         most = self.config.websocket_max_message_size if options is None else options.message_bytes
-        if self._length > most:
+        if len(self._message) + len(piece) > most:
             await self._fail(CloseReason.MESSAGE_TOO_BIG, f"a message may have {most} bytes")
             return
-        if piece:
-            self._pieces.append(piece)
-        text = isinstance(event, TextMessage)
-        if len(self._pieces) >= _PIECES or event.message_finished:
-            self._pieces = ["".join(self._pieces) if text else b"".join(self._pieces)]
+        if options is not None and not options.account.take(len(piece)):
+            await self._fail(CloseReason.TRY_AGAIN_LATER, NO_ROOM)
+            return
+        self._message += piece
         if not event.message_finished:
             if self._wire.message_deadline == math.inf and options is not None:
                 self._wire.message_deadline = trio.current_time() + options.message_seconds
             return
-        (whole,), self._pieces, self._length = self._pieces, [], 0
+        whole, self._message = self._message, bytearray()
         self._wire.message_deadline = math.inf
-        key = "text" if text else "bytes"
-        await self._tell({"type": "websocket.receive", "text": None, "bytes": None, key: whole})
+        if isinstance(event, BytesMessage):
+            await self._tell({"type": "websocket.receive", "text": None, "bytes": bytes(whole)})
+            return
+        text, came_bytes = whole.decode(), len(whole)
+        del whole  # this may wait below
+        if options is not None:
+            options.account.give_back(came_bytes)
+            if not options.account.take(text_bytes(text)):
+                await self._fail(CloseReason.TRY_AGAIN_LATER, NO_ROOM)
+                return
+        held = 0 if options is None else text_bytes(text)
+        await self._tell({"type": "websocket.receive", "text": text, "bytes": None, HELD_KEY: held})
 
     async def _fail(self, code: int, reason: str) -> None:
         """The client broke a rule: it is told which, and so is the application."""
-        self._pieces, self._length = [], 0
+        self._message = bytearray()
         self._wire.message_deadline = math.inf
         await self._close(code, reason)
         await self._tell({"type": "websocket.disconnect", "code": code, "reason": reason})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -50,3 +51,16 @@ def test_a_token_comes_from_a_variable_and_never_from_the_command_line() -> None
     assert done.code == 2
     assert "NO_SUCH_VARIABLE" in done.stderr
     assert "NO_SUCH_VARIABLE" not in os.environ
+
+
+def test_lines_that_are_no_messages_are_answered_over_stdio() -> None:
+    lines = ["{no json", "", "[]", '{"jsonrpc": "2.0", "id": 5}']
+    sent = "".join(f"{line}\n" for line in lines).encode()
+    command = [*PLAYHEAD, "serve", "template", "--transport", "stdio"]
+    done = subprocess.run(command, input=sent, capture_output=True, timeout=HANG_SECONDS, check=True)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [
+        (None, -32700),
+        (None, -32600),
+        (5, -32600),
+    ]

@@ -111,6 +111,34 @@ async def test_an_unknown_path_is_not_found(path: str) -> None:
         assert (await http.post("/health")).status_code == 405
 
 
+# --- what is no message -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize(
+    ("body", "code", "answered"),
+    [
+        ("{no json", -32700, None),
+        ("[]", -32600, None),
+        ('{"jsonrpc": "2.0", "id": 5}', -32600, 5),
+        ('{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}', -32600, None),
+        ("[" * 1000, -32600, None),
+    ],
+)
+async def test_a_body_that_is_no_message_has_the_same_answer_in_every_revision(
+    revision: str, body: str, code: int, answered: int | None
+) -> None:
+    headers = {
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": revision,
+    }
+    async with served() as (_, http):
+        answer = await http.post("/mcp", content=body, headers=headers)
+    assert answer.status_code == 400
+    assert (answer.json()["error"]["code"], answer.json()["id"]) == (code, answered)
+
+
 # --- metrics ------------------------------------------------------------------------------------------
 
 

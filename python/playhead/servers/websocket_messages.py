@@ -1,4 +1,4 @@
-"""A frame's text as a JSON-RPC message, or the answer that says why it is none. No clock and no socket.
+"""What a client sent as a JSON-RPC message, or the answer that says why it is none. No clock and no socket.
 
 | answer | to |
 |---|---|
@@ -34,7 +34,7 @@ def decode(text: str, limits: Limits) -> types.JSONRPCMessage | Refusal:
     """A client's message.
 
     Args:
-        text: of one frame.
+        text: of one frame, line or body.
         limits: `json_depth` and `json_values` are held against it before it is decoded.
     """
     data = text.encode()
@@ -47,9 +47,7 @@ def decode(text: str, limits: Limits) -> types.JSONRPCMessage | Refusal:
     except ValueError as error:
         return Refusal(types.PARSE_ERROR, f"expected JSON, got what is none: {error}")
     if isinstance(value, list):
-        return Refusal(
-            types.INVALID_REQUEST, "expected one message a frame, got a batch; send them one by one"
-        )
+        return Refusal(types.INVALID_REQUEST, "expected one message, got a batch; send them one by one")
     if not isinstance(value, dict):
         return Refusal(types.INVALID_REQUEST, f"expected an object, got JSON of type {type(value).__name__}")
     return _message(value)

@@ -7,18 +7,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
-import anyio
 import trio
 from mcp.server import Server
-from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
 
 from playhead.errors import UsageError
-from playhead.limits import Limits
 from playhead.net_guard import Origin, guarded_client, parse_origins
 from playhead.servers.access import Access
 from playhead.servers.audio.library import Library
@@ -27,7 +24,7 @@ from playhead.servers.audio.options import AudioServerOptions
 from playhead.servers.audio.origin import media_url, serve_origin
 from playhead.servers.audio.tools import AudioTools
 from playhead.servers.http import DEFAULT_OPTIONS, base_url, bind, serve_until_sigterm
-from playhead.servers.stdio import StdinLines
+from playhead.servers.stdio import serve_stdio
 from playhead.servers.tls import tls_context
 from playhead.servers.websocket import websocket_endpoint
 
@@ -57,7 +54,7 @@ async def serve(
     library = await trio.to_thread.run_sync(Library.scan, options.library)
     if options.transport == "stdio":
         async with open_audio_server(options, library=library, origins=origins) as server:
-            await _serve_stdio(server, options.limits, task_status)
+            await serve_stdio(server, limits=options.limits, task_status=task_status)
         return
     scheme = options.transport if tls is None else f"{options.transport}s"
     with bind(options.host, options.port) as sock:
@@ -120,13 +117,3 @@ async def open_audio_server(
                 limits=limits,
             ).server()
         nursery.cancel_scope.cancel()
-
-
-async def _serve_stdio(
-    server: Server[dict[str, Any]], limits: Limits, task_status: trio.TaskStatus[str | None]
-) -> None:
-    # The SDK only iterates over stdin; see servers/stdio.py for why its own reader is not used.
-    lines = cast("anyio.AsyncFile[str]", StdinLines(limits=limits))
-    async with stdio_server(stdin=lines) as (read, write):
-        task_status.started(None)
-        await server.run(read, write, server.create_initialization_options())

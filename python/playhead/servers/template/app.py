@@ -21,6 +21,7 @@ from starlette.types import ASGIApp
 
 from playhead.servers.access import Access
 from playhead.servers.http import DEFAULT_OPTIONS
+from playhead.servers.http_messages import OnlyMessages
 from playhead.servers.shutdown import Shutdown
 from playhead.servers.template.endpoints import About, Health, Ready
 from playhead.servers.template.metrics import CONTENT_TYPE, Metrics
@@ -65,7 +66,7 @@ def template_app(
     over_websocket = WebSocketRoute(ENDPOINTS["mcp"], websocket_endpoint(server))
     app = Starlette(
         routes=[*over_http.routes, over_websocket, *_routes(server, metrics, shutdown)],
-        middleware=[Middleware(metrics.count_connections)],
+        middleware=[Middleware(metrics.count_connections), Middleware(OnlyMessages, path=ENDPOINTS["mcp"])],
         lifespan=over_http.router.lifespan_context,
     )
     return access.protect(app, without_token=WITHOUT_TOKEN)

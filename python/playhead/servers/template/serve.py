@@ -6,19 +6,16 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
-import anyio
 import trio
 from mcp.server import Server
-from mcp.server.stdio import stdio_server
 
 from playhead.errors import UsageError
-from playhead.limits import Limits
 from playhead.net_guard import guarded_client, parse_origins
 from playhead.servers.http import base_url, bind, serve_app
 from playhead.servers.shutdown import Shutdown
-from playhead.servers.stdio import StdinLines
+from playhead.servers.stdio import serve_stdio
 from playhead.servers.template.app import ENDPOINTS, template_app
 from playhead.servers.template.metrics import Metrics
 from playhead.servers.template.options import TemplateServerOptions
@@ -58,7 +55,7 @@ async def serve(
     """
     if options.transport == "stdio":
         async with open_template_server(options) as server:
-            await _serve_stdio(server, options.limits, task_status)
+            await serve_stdio(server, limits=options.limits, task_status=task_status)
         return
     if options.tls_key is not None and options.tls_certificate is None:
         raise UsageError("a TLS key was given without its certificate; give both")
@@ -126,11 +123,3 @@ async def _parts(options: TemplateServerOptions) -> AsyncIterator[tuple[Server[d
             pager=Pager(items=options.page_items),
         )
         yield parts.server(metrics), metrics
-
-
-async def _serve_stdio(server: Server[Any], limits: Limits, task_status: trio.TaskStatus[str | None]) -> None:
-    # The SDK only iterates over stdin; see servers/stdio.py for why its own reader is not used.
-    lines = cast("anyio.AsyncFile[str]", StdinLines(limits=limits))
-    async with stdio_server(stdin=lines) as (read, write):
-        task_status.started(None)
-        await server.run(read, write, server.create_initialization_options())

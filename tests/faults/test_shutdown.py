@@ -77,6 +77,15 @@ class Slow:
         await self.go.wait()
         return PlainTextResponse("done")
 
+    async def stream_later(self, request: Request) -> Response:
+        async def silence() -> AsyncIterator[bytes]:
+            await trio.sleep_forever()
+            yield b""
+
+        self.asked.set()
+        await self.go.wait()
+        return StreamingResponse(silence(), media_type="text/event-stream")
+
     async def stream(self, request: Request) -> Response:
         async def events() -> AsyncIterator[bytes]:
             yield b": hello\n\n"
@@ -91,7 +100,9 @@ async def http_server(slow: Slow, shutdown: Shutdown) -> AsyncIterator[tuple[int
     """A server's port, and what is set when it has ended."""
     sock, ended = bind("127.0.0.1", 0), trio.Event()
     port: int = sock.getsockname()[1]
-    app = Starlette(routes=[Route("/", slow.answer), Route("/events", slow.stream)])
+    app = Starlette(
+        routes=[Route("/", slow.answer), Route("/events", slow.stream), Route("/later", slow.stream_later)]
+    )
 
     async def run(*, task_status: trio.TaskStatus[None]) -> None:
         await serve_app(app, sock, shutdown=shutdown, task_status=task_status)
@@ -131,6 +142,19 @@ async def test_a_stream_of_events_does_not_hold_the_end_up() -> None:
         await listening.send_all(b"GET /events HTTP/1.1\r\nhost: x\r\n\r\n")
         await slow.asked.wait()
         shutdown.request()
+        await ended.wait()
+        await listening.aclose()
+
+
+async def test_a_stream_of_events_that_begins_after_the_shutdown_does_not_hold_it_up_either() -> None:
+    slow, shutdown = Slow(), Shutdown()
+    async with http_server(slow, shutdown) as (port, ended):
+        listening = await trio.open_tcp_stream("127.0.0.1", port)
+        await listening.send_all(b"GET /later HTTP/1.1\r\nhost: x\r\n\r\n")
+        await slow.asked.wait()
+        shutdown.request()
+        await trio.testing.wait_all_tasks_blocked(SHORT)
+        slow.go.set()
         await ended.wait()
         await listening.aclose()
 

@@ -449,7 +449,7 @@ async def answering(reply: bytes) -> AsyncIterator[str]:
         (b"HTTP/1.1 302 Found\r\nlocation: ws://x/\r\ncontent-length: 0\r\n\r\n", UpgradeRefusedError, "302"),
         (b"HTTP/1.1 599 \x1b[31m\r\ncontent-length: 0\r\n\r\n", ConnectError, "599|that is none"),
         (b"SSH-2.0-OpenSSH\r\n\r\n", ConnectError, "that is none"),
-        (b"", ConnectError, "ended the connection before it answered"),
+        (b"", ConnectError, "ended the connection before it answered.*does it want wss:"),
         (b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n\r\n", ConnectError, "that is none"),
         (b"x" * 100_000, ConnectError, "that is none"),
     ],
@@ -505,6 +505,26 @@ async def test_headers_credentials_and_the_subprotocol_are_offered_and_none_has_
     assert headers["origin"] == "http://localhost"
     assert headers["authorization"] == "Basic YWRhOnB3"
     assert offered == ("mcp",)
+
+
+async def test_credentials_take_the_place_of_a_header_of_that_name() -> None:
+    seen: list[list[bytes]] = []
+
+    async def handle(request: WebSocketRequest) -> None:
+        seen.append([value for name, value in request.headers if name.lower() == b"authorization"])
+        await request.accept()
+
+    async with listening(handle) as url:
+        options = WebSocketOptions(headers={"Authorization": "Bearer t"})
+        async with websocket_transport(url.replace("//", "//ada:pw@"), options=options):
+            pass
+    assert seen == [[b"Basic YWRhOnB3"]]
+
+
+async def test_a_name_that_dns_cannot_have_is_nobodys() -> None:
+    with pytest.raises(ConnectError, match="no connection to"):
+        async with websocket_transport(f"ws://{'a' * 64}.example/mcp"):
+            pass
 
 
 @pytest.mark.parametrize("headers", [{"Host": "x"}, {"Sec-WebSocket-Key": "x"}, {"A": "secret\x00"}])

@@ -214,6 +214,21 @@ def test_the_id_of_an_answer_is_found_at_either_end(data: bytes, key: str | None
     assert messages.answered_id(data, data[-frames.TAIL_BYTES :]) == key
 
 
+@pytest.mark.parametrize(
+    ("data", "key"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"result":{"x":', "7"),
+        (b'{"jsonrpc":"2.0","id":7.0,"result":{}}', "7"),
+        (b'{"jsonrpc":"2.0","id":7.5,"result":{}}', None),
+        (b'{"jsonrpc":"2.0","id":12.5,"result":{"id":7}}', None),
+        (b'{"jsonrpc":"2.0","id":true,"result":{"id":7}}', None),
+        (b'{"jsonrpc":"2.0","result":{},"id":7.5}', None),
+    ],
+)
+def test_a_broken_answer_is_never_taken_for_anothers(data: bytes, key: str | None) -> None:
+    assert messages.broken_answer_id(data) == key
+
+
 # --- the inbox ---------------------------------------------------------------------------------------
 
 

@@ -174,6 +174,8 @@ def test_a_misspelt_name_of_a_given_file_is_not_run_as_a_command(tmp_path: Path)
         ("wss://", "host"),
         ("ws://h:99999/x", "port from 1 to 65535"),
         ("http://", "host"),
+        (f"ws://{'a' * 64}.example/mcp", "parts have 1 to 63 characters"),
+        ("https://a..b/mcp", "parts have 1 to 63 characters"),
     ],
 )
 def test_a_target_that_means_nothing_is_refused(text: str, said: str) -> None:

@@ -101,6 +101,24 @@ def test_a_nameless_error_may_have_been_about_a_cancelled_request(peer: Peer) ->
     assert peer.inbox.awaited_count == 1
 
 
+def test_a_nameless_error_that_may_have_been_a_cancelled_requests_fails_none_of_the_others(
+    peer: Peer,
+) -> None:
+    peer.ask(1, 2, 3)
+    assert peer.say(error=UNREADABLE) == []
+    peer.cancel(1)
+    assert peer.say(id=2, result={}) == [(2, "result")]
+    assert peer.say(id=3, result={}) == [(3, "result")]
+
+
+def test_a_request_that_is_cancelled_before_it_was_repeated_is_not_repeated(peer: Peer) -> None:
+    peer.ask(1, 2)
+    assert peer.say(id=1, error=UNGREETED) == []
+    assert peer.say(id=2, error=UNGREETED) == []
+    peer.cancel(1)
+    assert peer.unsent() == [("initialized", None), ("tools/call", 2)]
+
+
 def test_a_nameless_error_that_may_be_about_a_notification_fails_nobody(peer: Peer) -> None:
     peer.ask(1)
     assert peer.say(error=error("Method not found", -32601)) == []

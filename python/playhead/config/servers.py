@@ -151,6 +151,12 @@ def from_url(url: str) -> ServerConfig:
         raise ConfigError(f"{_shown(url)!r} is not a URL{'' if '@' in url else f' ({error})'}") from None
     if not place.host:
         raise ConfigError(f"{_shown(url)!r}: expected a host after {place.scheme}://, came none")
+    try:
+        place.raw_host.decode("ascii").encode("idna")
+    except UnicodeError:
+        raise ConfigError(
+            f"{_place(url)}: expected a host name whose parts have 1 to 63 characters, came {place.host!r}"
+        ) from None
     if place.port is not None and not 0 < place.port < 65536:
         raise ConfigError(f"{_place(url)}: expected a port from 1 to 65535, came {place.port}")
     return ServerConfig(name=_place(url), url=url)

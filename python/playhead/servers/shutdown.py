@@ -73,21 +73,21 @@ class EndsInGoodOrder:
         if scope["type"] != "http" or not _may_never_end(scope):
             await self._app(scope, receive, send)
             return
-        streams = False
+        streams = trio.Event()
 
         async def watched(message: Message) -> None:
-            nonlocal streams
             if message["type"] == "http.response.start":
                 kind = Headers(raw=message.get("headers", [])).get("content-type", "")
-                streams = kind.startswith("text/event-stream")
+                if kind.startswith("text/event-stream"):
+                    streams.set()
             await send(message)
 
         async with trio.open_nursery() as nursery:
 
             async def end() -> None:
                 await self._shutdown.requested.wait()
-                if streams:
-                    nursery.cancel_scope.cancel()
+                await streams.wait()  # it may have been asked for just before
+                nursery.cancel_scope.cancel()
 
             nursery.start_soon(end)
             await self._app(scope, receive, watched)

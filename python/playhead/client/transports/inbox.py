@@ -138,10 +138,6 @@ class Inbox:
             return None
         return messages.error_answer(request.id, error)
 
-    def is_awaited(self, request: types.JSONRPCRequest) -> bool:
-        """Whether `request` still waits for an answer."""
-        return messages.key_of(request.id) in self._awaited
-
     def statistics(self) -> InboxStatistics:
         """A snapshot."""
         return InboxStatistics(

@@ -23,7 +23,8 @@ from mcp.shared.exceptions import MCPError
 from playhead.errors import LimitError, PlayheadError, ProtocolError, UsageError
 from playhead.limits import Limits
 
-_ID = rb'"id"\s*:\s*(-?[0-9]{1,20}|"[^"\\]{0,256}")'
+_ID = rb'"id"\s*:\s*(-?[0-9]{1,20}(?![0-9]*\.0*[1-9])|"[^"\\]{0,256}")'
+"""An integer or a text; 1.5 is nobody's id, and does not stand for 1."""
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
 
 _ID_FIRST = re.compile(
@@ -42,7 +43,7 @@ _ID_LAST = re.compile(rb"(?<!\\)" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}
 """`…},"jsonrpc":"2.0","id":7}`, as the TypeScript SDK writes. In valid JSON this can only be the outer id."""
 
 _OUTCOME = re.compile(rb'"(result|error)"\s*:')
-_ANY_ID = re.compile(rb"(?<!\\)" + _ID)
+_FIRST_ID = re.compile(rb"(?<!\\)(?:" + _ID + rb'|"id"\s*:)')
 _STRING = re.compile(rb'"[^"]*"')
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{},"'))
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
@@ -211,8 +212,8 @@ def broken_answer_id(data: bytes | bytearray) -> str | None:
         return None
     if b'"method"' in head:
         return None
-    match = _ID_FIRST.match(head) or _ID_LAST.search(tail) or _ANY_ID.search(head)
-    return None if match is None else _key_of_text(match[1])
+    match = _ID_FIRST.match(head) or _ID_LAST.search(tail) or _FIRST_ID.search(head)
+    return None if match is None or match[1] is None else _key_of_text(match[1])
 
 
 def key_of(request_id: types.RequestId) -> str:

@@ -340,8 +340,6 @@ class WebSocketTransport:
                     await wire.send(Ping(payload=payload))
                 while self._compatibility.unsent:
                     message = self._compatibility.unsent.popleft()
-                    if isinstance(message, types.JSONRPCRequest) and not self._inbox.is_awaited(message):
-                        continue  # cancelled meanwhile
                     encoded = messages.encode(message)
                     if not isinstance(encoded, UsageError):  # it was sent before: it can be written
                         await wire.send(TextMessage(data=encoded.decode()))

@@ -95,6 +95,7 @@ class Compatibility:
 
     def left(self, key: str) -> None:
         self._repeated.discard(key)
+        self.unsent = deque(message for message in self.unsent if _key_of(message) != key)
         self._nameless = [nameless for nameless in self._nameless if key not in nameless.candidates]
 
     def next_named(self) -> tuple[str, types.ErrorData] | None:
@@ -110,3 +111,7 @@ class Compatibility:
                 self._repeated.discard(key)
                 return key, nameless.error
         return None
+
+
+def _key_of(message: types.JSONRPCNotification | types.JSONRPCRequest) -> str | None:
+    return key_of(message.id) if isinstance(message, types.JSONRPCRequest) else None

@@ -33,7 +33,7 @@ async def open_stream(url: httpx2.URL, *, verify: ssl.SSLContext | bool) -> trio
     place = place_of(str(url))
     try:
         plain = await trio.open_tcp_stream(url.host, url.port or (443 if secure else 80))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # a part of the name is too long for DNS
         raise ConnectError(f"no connection to {place} ({error}): is the server running there?") from error
     if not secure:
         return plain
@@ -66,7 +66,9 @@ async def upgrade(
     """
     place = place_of(str(url))
     connection = WSConnection(ConnectionType.CLIENT)
-    sent = {**headers, **(await _credentials(auth, url, place) if auth is not None else {})}
+    sent = httpx2.Headers(headers)
+    if auth is not None:  # in place of a header of that name, as over HTTP
+        sent.update(await _credentials(auth, url, place))
     for name in sent:
         if name.lower() in _OF_THE_HANDSHAKE or name.lower().startswith("sec-websocket-"):
             raise UsageError(f"the header {name!r} belongs to the WebSocket handshake and can't be set")
@@ -74,7 +76,7 @@ async def upgrade(
         host=url.netloc.decode("ascii"),
         target=url.raw_path.decode("ascii"),
         subprotocols=list(subprotocols),
-        extra_headers=[(name.encode(), value.encode()) for name, value in sent.items()],
+        extra_headers=sent.raw,
     )
     try:
         opening = connection.send(request)
@@ -88,10 +90,8 @@ async def upgrade(
             for event in connection.events():
                 match event:
                     case AcceptConnection():
-                        return (
-                            connection,
-                            event.subprotocol,
-                        )  # frames that came with it stay in there, unparsed
+                        # Frames that came with it stay in there, unparsed.
+                        return connection, event.subprotocol
                     case RejectConnection():
                         raise _refused(event.status_code, place)
                     case _:
@@ -102,8 +102,9 @@ async def upgrade(
         raise ConnectError(
             f"expected {place} to open a WebSocket, got an answer that is none: is it a WebSocket endpoint?"
         ) from error
-    hint = "; does the server want a client certificate (tls.certificate)?" if url.scheme == "wss" else ""
-    raise ConnectError(f"{place} ended the connection before it answered the request for a WebSocket{hint}")
+    secure = url.scheme == "wss"
+    hint = "does the server want a client certificate (tls.certificate)?" if secure else "does it want wss:?"
+    raise ConnectError(f"{place} ended the connection before it answered the request for a WebSocket; {hint}")
 
 
 def _refused(status: int, place: str) -> AccessDeniedError | UpgradeRefusedError:

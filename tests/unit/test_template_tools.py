@@ -71,7 +71,7 @@ async def test_an_example_of_a_schema_is_answered_with_content_that_keeps_to_the
         ("calculator", {"expression": "1", "a": 1}, "either expression"),
         ("calculator", {"expression": "1", "operation": "add", "a": 1, "b": 2}, "at most 3"),
         ("calculator", {"expression": 7}, "expression must be of type string, but is 7"),
-        ("calculator", {"expression": ""}, "at least 1 characters, but has 0"),
+        ("calculator", {"expression": ""}, "at least 1 character, but has 0"),
         ("calculator", {"expression": "1" * 501}, "at most 500 characters, but has 501"),
         ("calculator", {"operation": "modulo", "a": 1, "b": 2}, "one of add, subtract"),
         ("calculator", {"operation": "add", "a": "1", "b": 2}, "a must be of type number, but is '1'"),

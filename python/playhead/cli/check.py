@@ -44,7 +44,6 @@ def check(
         typer.Argument(
             metavar="DEPTH",
             help="quick: connect and list, call nothing. full: call every tool.",
-            show_default="quick",
         ),
     ] = Depth.QUICK,
     reports: Annotated[

@@ -71,7 +71,10 @@ def validate(
 
 def show(
     document: Annotated[
-        Document, typer.Argument(help="The messages' JSON Schema, or the HTTP side's OpenAPI document.")
+        Document,
+        typer.Argument(
+            metavar="DOCUMENT", help="The messages' JSON Schema, or the HTTP side's OpenAPI document."
+        ),
     ] = "messages",
 ) -> None:
     """Print one of the documents as it is shipped."""

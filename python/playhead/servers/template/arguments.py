@@ -60,7 +60,8 @@ def _faults(error: ValidationError) -> Iterator[str]:
             yield f"{where} must be at {least} {wanted}, but is {came}"
         case "minLength" | "maxLength":
             least = "least" if error.validator == "minLength" else "most"
-            yield f"{where} must have at {least} {wanted} characters, but has {len(error.instance)}"
+            noun = "character" if wanted == 1 else "characters"
+            yield f"{where} must have at {least} {wanted} {noun}, but has {len(error.instance)}"
         case "pattern":
             yield f"{where} must match {wanted}, but is {came}"
         case "maxProperties":

@@ -48,6 +48,8 @@ MOST_TOOLS: Final = 256
 """Called of one server; the rest is reported as skipped."""
 _KEPT_CHARS: Final = 64 * MIB
 """Of requests and answers, as they stand in a report; past it, those of tests that passed are left out."""
+_MOST_LOST: Final = 5
+"""Tests at which the connection was lost that a report names."""
 _TITLE_CHARS: Final = 300
 
 
@@ -107,6 +109,8 @@ class _Check:
         self._left = trio.Event()
         self._tests: list[TestResult] = []
         self._remarks: list[str] = []
+        self._reconnects = 0
+        self._lost_at: list[str] = []
         self._kept_chars = 0
         self._started = trio.current_time()
         self._deadline = self._started + options.total_seconds
@@ -184,7 +188,8 @@ class _Check:
         reconnects = target.session.statistics().reconnects
         if reconnects:
             times = "once" if reconnects == 1 else f"{reconnects} times"
-            self._remarks.append(f"the connection was lost in the middle and made anew, {times}")
+            at = "; ".join(self._lost_at) + ("; …" if len(self._lost_at) == _MOST_LOST else "")
+            self._remarks.append(f"the connection was lost and made anew, {times}, at: {at or 'the end'}")
         return Update(
             current_task="generate_report",
             result=self.report(state),
@@ -256,6 +261,10 @@ class _Check:
 
     def _found(self, test: TestResult) -> None:
         test = self._bounded(test)
+        reconnects = self._target.session.statistics().reconnects if self._target is not None else 0
+        if reconnects > self._reconnects and len(self._lost_at) < _MOST_LOST:
+            self._lost_at.append(f"{test.subject}, {test.title}")
+        self._reconnects = reconnects
         self._tests.append(test)
         self._on_test(test)
 

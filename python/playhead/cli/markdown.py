@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from playhead.cli.terminal import escape, escape_line
+from playhead.escaping import escape, escape_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

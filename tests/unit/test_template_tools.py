@@ -263,6 +263,22 @@ async def test_odd_texts_are_counted_too(text: str) -> None:
     assert facts["characters"] == len(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("." * 99_999 + "x", 1),  # in the square of its length this would take a minute
+        ("Wait... what?! Yes.\nOk", 3),
+        ("a.b", 1),
+    ],
+)
+async def test_several_marks_end_one_sentence_and_a_mark_inside_a_word_none(
+    text: str, sentences: int
+) -> None:
+    async with connected() as wire:
+        facts = (await wire.call("document_analyzer", text=text))["structuredContent"]
+    assert facts["sentences"] == sentences
+
+
 # --- knowledge_graph ----------------------------------------------------------------------------------
 
 

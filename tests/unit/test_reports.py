@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from playhead.check.report import check_path, to_html, to_json, to_junit, to_markdown, write_report
+from playhead.check.report.evidence import plain
 from playhead.check.results import REPORT_KEYS, Report
 from playhead.errors import SavingError, UsageError
 from tests.report_kit import CONTENT, call, empty, hostile, long, report, small, unavailable
@@ -210,3 +211,9 @@ def test_words_about_credentials_are_no_credentials() -> None:
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_a_server_that_could_not_be_used_is_told_with_its_reason(suffix: str) -> None:
     assert "the command ended with code 1 before it answered" in FORMATS[suffix](unavailable())
+
+
+def test_a_credential_that_a_cut_goes_through_is_left_out_as_well() -> None:
+    text = "https://me:a-long-password@example.org/ and more"
+    for chars in range(len(text)):
+        assert "a-l" not in plain(text, chars)

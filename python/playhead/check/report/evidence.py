@@ -22,6 +22,9 @@ DEPTH: Final = 64
 _ITEM_CHARS: Final = 8
 """What an item costs at least: a million empty lists have no text, and are no small report."""
 
+_CREDENTIAL_CHARS: Final = 600
+"""More than the patterns below look ahead."""
+
 _CREDENTIALS: Final = (
     (re.compile(r"(?<=://)[^/?#\s@\"']{1,500}@"), "…@"),
     (re.compile(r"\b(Bearer|Basic)\s+(?=[^\s\"',]{0,500}\d)[\w.~+/-]{12,}=*", re.IGNORECASE), r"\1 …"),
@@ -69,7 +72,8 @@ def without_credentials(text: str) -> str:
 
 def cut(text: str, chars: int) -> str:
     """`text` in at most about `chars` characters, without credentials."""
-    kept = without_credentials(text[:chars])
+    # What lies over the cut is looked for too: of a password whose `@` was cut off, nothing tells what it is.
+    kept = without_credentials(text[: chars + _CREDENTIAL_CHARS])[:chars]
     return kept if len(text) <= chars else f"{kept}… ({len(text) - chars:,} more characters)"
 
 

@@ -271,9 +271,7 @@ async def test_odd_texts_are_counted_too(text: str) -> None:
         ("a.b", 1),
     ],
 )
-async def test_several_marks_end_one_sentence_and_a_mark_inside_a_word_none(
-    text: str, sentences: int
-) -> None:
+async def test_several_marks_end_one_sentence_and_one_in_a_word_ends_none(text: str, sentences: int) -> None:
     async with connected() as wire:
         facts = (await wire.call("document_analyzer", text=text))["structuredContent"]
     assert facts["sentences"] == sentences

@@ -17,7 +17,7 @@ MAX_CHARS: Final = 100_000
 WORDS_A_MINUTE: Final = 240
 """Silent reading of English prose (Brysbaert 2019: 238)."""
 _SENTENCE_END: Final = re.compile(r"[.!?](?=\s|$)")
-"""The last of several marks. With `[.!?]+`, 100,000 marks before a letter took a minute, and the interpreter."""
+"""The last of several marks. With `[.!?]+`, 100,000 marks before a letter took a minute."""
 
 DEFINITION: Final = types.Tool(
     name="document_analyzer",

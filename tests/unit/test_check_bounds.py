@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from playhead.check import run
 from playhead.check.options import CheckOptions
+from playhead.check.probes import discovery, paging
 from playhead.check.probes.asking import sent, shown
 from playhead.check.results import Report, TestResult
 from playhead.check.run import check_server
@@ -46,6 +47,7 @@ async def test_a_check_ends_when_its_time_is_over_and_says_what_it_left_out() ->
     skipped = left_out(report)
     assert {f"tool {name}" for name in names[10:]} <= set(skipped)
     assert "--max-time" in skipped["tool tool49"]
+    assert [remark for remark in report.remarks if remark.startswith("not everything was tested")]
     assert report.tests[-1].title == "what came beside the answers"
     assert report.tools == tuple(names)
 
@@ -61,6 +63,14 @@ async def test_no_more_than_so_many_tools_are_called(monkeypatch: pytest.MonkeyP
     report = await check_server(of_tools("a", "b", "c", "d", call=call), FULL)
     assert called & {"a", "b", "c", "d"} == {"a", "b"}
     assert left_out(report)["the other 2 tools"] == "2 tools of one server are called"
+
+
+async def test_no_more_than_so_many_definitions_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "MOST_DEFINITIONS", 2)
+    report = await check_server(of_tools("a", "b", "c"), QUICK)
+    assert [test.tool for test in report.tests if test.title == "definition"] == ["a", "b"]
+    assert [test.title for test in report.tests if test.status == "skipped"] == ["the other 1 definitions"]
+    assert report.tools == ("a", "b", "c")
 
 
 # --- size --------------------------------------------------------------------------------------------
@@ -107,8 +117,6 @@ async def test_names_of_any_length_do_not_make_a_report_long() -> None:
 
 
 async def test_a_listing_of_large_pages_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    from playhead.check.probes import paging
-
     monkeypatch.setattr(paging, "MOST_CHARS", 10_000)
     asked = 0
 

@@ -293,6 +293,7 @@ class _Check:
                 why = f"the checker itself failed: {type(error).__name__}: {error}; please report it"
                 self._found(_given_up(subject, why))
         if scope.cancelled_caught:
+            self._remarks.append(f"not everything was tested: {self._too_late()}")
             self._skipped(subject, f"the rest was left out: {self._too_late()}")
 
     def _too_late(self) -> str:

@@ -80,6 +80,8 @@ KINDS: Final = (
     EXPECTED,
 )
 
+MOST_DEFINITIONS: Final = 1000
+"""Judged one by one; the shape of all others is judged with the listing."""
 NAMES_SINCE: Final = "2025-11-25"
 ANY_OUTPUT_SINCE: Final = "2026-07-28"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -121,8 +123,14 @@ async def probe_discovery(target: Target, found: Callable[[TestResult], None]) -
         kinds=LISTING,
         optional=not target.session.capabilities.model_fields_set,
     )
-    for tool in raw:
+    for tool in raw[:MOST_DEFINITIONS]:
         found(await trio.to_thread.run_sync(judge_definition, tool, target.protocol_version))
+    if len(raw) > MOST_DEFINITIONS:
+        draft = TestDraft(
+            subject="listing tools", title=f"the other {len(raw) - MOST_DEFINITIONS} definitions"
+        )
+        draft.skipped(INPUT_SCHEMA, f"the definitions of {MOST_DEFINITIONS} tools of one server are judged")
+        found(draft.done())
     tools = [tool for tool in map(_understood, raw) if tool is not None]
     if target.options.expectations is not None:
         _judge_expected(target.options.expectations, {tool.name for tool in tools}, found)

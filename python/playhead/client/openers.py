@@ -18,8 +18,8 @@ from playhead.client.link import Link
 from playhead.client.oauth import ShowUrl, build_oauth
 from playhead.client.transports.http import HttpOptions, http_transport
 from playhead.client.transports.http_answers import place_of
-from playhead.client.transports.stdio import stdio_transport
-from playhead.client.transports.websocket import websocket_transport
+from playhead.client.transports.stdio import StdioTransport, stdio_transport
+from playhead.client.transports.websocket import WebSocketTransport, websocket_transport
 from playhead.client.transports.websocket_options import WebSocketOptions
 from playhead.config.auth import ClientCredentials, OAuthLogin
 from playhead.config.servers import ServerConfig, is_websocket
@@ -109,17 +109,20 @@ class OverWebSocket:
             pong_seconds=max(patience, WebSocketOptions().pong_seconds),
         )
         transport = websocket_transport(self.config.url, limits=self.limits, options=options)
+        return _opened(transport)
 
-        def diagnosis() -> str:
-            known = transport.diagnosis()
-            return f"; {known}" if known else ""
 
-        return Opened(
-            transport=transport,
-            last_received=lambda: transport.last_received,
-            diagnosis=diagnosis,
-            faults=transport.faults,
-        )
+def _opened(transport: WebSocketTransport | StdioTransport) -> Opened:
+    def diagnosis() -> str:
+        known = transport.diagnosis()
+        return f"; {known}" if known else ""
+
+    return Opened(
+        transport=transport,
+        last_received=lambda: transport.last_received,
+        diagnosis=diagnosis,
+        faults=transport.faults,
+    )
 
 
 def _name_and_place(config: ServerConfig) -> str:
@@ -149,17 +152,7 @@ class OverStdio:
         transport = stdio_transport(
             self.config.command, env=self.config.env, cwd=self.config.cwd, limits=self.limits
         )
-
-        def diagnosis() -> str:
-            left = transport.diagnosis()
-            return f"; {left}" if left else ""
-
-        return Opened(
-            transport=transport,
-            last_received=lambda: transport.last_received,
-            diagnosis=diagnosis,
-            faults=transport.faults,
-        )
+        return _opened(transport)
 
 
 def opener_for(

@@ -210,3 +210,14 @@ def test_a_url_that_is_none_is_named_by_its_key_and_without_secrets(tmp_path: Pa
     with pytest.raises(ConfigError, match=r"mcp\.json.*music\.url: ") as caught:
         loaded(tmp_path, {"url": url})
     assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["ftp://x/", "file:///srv/server.py", "WSSS://host/mcp"])
+def test_a_url_of_another_kind_is_not_taken_for_a_command(text: str) -> None:
+    with pytest.raises(ConfigError, match="expected http://, https://, ws:// or wss://"):
+        resolve_target(text, environment={"XDG_CONFIG_HOME": "/nowhere"})
+
+
+def test_a_command_may_have_a_url_among_its_words() -> None:
+    found = resolve_target("bridge ftp://x/", environment={"XDG_CONFIG_HOME": "/nowhere"})
+    assert found.command == ("bridge", "ftp://x/")

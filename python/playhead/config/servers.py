@@ -26,6 +26,8 @@ from playhead.errors import ConfigError
 Restart = Literal["never", "once", "always"]
 DEFAULT_FILE: Final = "mcp.json"
 URL: Final = re.compile(r"^(https?|wss?)://", re.IGNORECASE)
+_OTHER_URL: Final = re.compile(r"[a-z][a-z0-9+.-]{0,20}://(?=\S*$)", re.IGNORECASE)
+"""Of a URL that is nothing but that: no program is named like one."""
 _TRANSPORTS: Final = {
     "stdio": ("stdio",),
     "http": ("http", "streamable-http", "streamableHttp"),
@@ -130,6 +132,8 @@ def resolve_target(
         return servers[text]
     if URL.match(text):
         return from_url(text)
+    if scheme := _OTHER_URL.match(text):
+        raise ConfigError(f"expected http://, https://, ws:// or wss:// in a server's URL, came {scheme[0]}")
     near = get_close_matches(text, servers, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     try:

@@ -24,7 +24,7 @@ import playhead
 from playhead.check.options import CheckOptions
 from playhead.check.run import check_server
 from playhead.client.transports.websocket import websocket_transport
-from playhead.errors import ConnectError, UsageError
+from playhead.errors import ConnectError, UpgradeRefusedError, UsageError
 from playhead.servers.shutdown import Shutdown
 from playhead.servers.template.metrics import Metrics
 from playhead.servers.template.options import TemplateServerOptions
@@ -109,6 +109,15 @@ async def test_an_unknown_path_is_not_found(path: str) -> None:
     async with served() as (_, http):
         assert (await http.get(path)).status_code in (404, 307)
         assert (await http.post("/health")).status_code == 405
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/", "/health", "/mcp/"])
+async def test_a_websocket_at_another_path_is_not_found(path: str) -> None:
+    async with served(transport="ws") as (url, _):
+        with pytest.raises(UpgradeRefusedError) as caught:
+            async with websocket_transport(url.removesuffix("/mcp") + path):
+                pass
+    assert caught.value.status == 404
 
 
 # --- what is no message -------------------------------------------------------------------------------

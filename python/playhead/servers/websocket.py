@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mcp.server import Server
+from starlette.responses import PlainTextResponse
+from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
 from playhead.servers.shutdown import shutdown_of
@@ -55,6 +57,18 @@ class WebSocketOptions:
 
 
 DEFAULT_OPTIONS: Final = WebSocketOptions()
+
+
+def websocket_routes(server: Server[Any], path: str) -> list[WebSocketRoute]:
+    """`server` at `path`, and HTTP 404 to whoever asks for a WebSocket elsewhere.
+
+    Starlette answers those with 403, which says that other credentials would help. As the last routes.
+    """
+    return [WebSocketRoute(path, websocket_endpoint(server)), WebSocketRoute("/{path:path}", _nowhere)]
+
+
+async def _nowhere(websocket: WebSocket) -> None:
+    await websocket.send_denial_response(PlainTextResponse("no WebSocket at this path", status_code=404))
 
 
 def websocket_endpoint(

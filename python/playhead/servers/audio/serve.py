@@ -13,7 +13,6 @@ import trio
 from mcp.server import Server
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
-from starlette.routing import WebSocketRoute
 
 from playhead.errors import UsageError
 from playhead.net_guard import Origin, guarded_client, parse_origins
@@ -26,7 +25,7 @@ from playhead.servers.audio.tools import AudioTools
 from playhead.servers.http import DEFAULT_OPTIONS, base_url, bind, serve_until_sigterm
 from playhead.servers.stdio import serve_stdio
 from playhead.servers.tls import tls_context
-from playhead.servers.websocket import websocket_endpoint
+from playhead.servers.websocket import websocket_routes
 
 MCP_PATH = "/mcp"
 
@@ -70,7 +69,7 @@ async def serve(
 
 def _app(server: Server[dict[str, Any]], options: AudioServerOptions) -> Starlette:
     if options.transport == "ws":
-        return Starlette(routes=[WebSocketRoute(MCP_PATH, websocket_endpoint(server))])
+        return Starlette(routes=websocket_routes(server, MCP_PATH))
     return server.streamable_http_app(
         streamable_http_path=MCP_PATH,
         json_response=True,  # a page needs no event stream around it

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from playhead.servers.access import Access
@@ -27,7 +27,7 @@ from playhead.servers.template.endpoints import About, Health, Ready
 from playhead.servers.template.metrics import CONTENT_TYPE, Metrics
 from playhead.servers.template.options import TemplateServerOptions
 from playhead.servers.template.server import DESCRIPTION, NAME
-from playhead.servers.websocket import websocket_endpoint
+from playhead.servers.websocket import websocket_routes
 
 ENDPOINTS: Final[Mapping[str, str]] = {
     "mcp": "/mcp",
@@ -63,9 +63,9 @@ def template_app(
         # `access` has checked already, the same for every endpoint.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
-    over_websocket = WebSocketRoute(ENDPOINTS["mcp"], websocket_endpoint(server))
+    over_websocket = websocket_routes(server, ENDPOINTS["mcp"])
     app = Starlette(
-        routes=[*over_http.routes, over_websocket, *_routes(server, metrics, shutdown)],
+        routes=[*over_http.routes, *_routes(server, metrics, shutdown), *over_websocket],
         middleware=[Middleware(metrics.count_connections), Middleware(OnlyMessages, path=ENDPOINTS["mcp"])],
         lifespan=over_http.router.lifespan_context,
     )

@@ -202,3 +202,20 @@ async def test_the_handshake_ends_with_either_name_of_the_notification(notificat
         await raw.notify(notification)  # alone it opens the connection, and so shows that it was taken
         await trio.testing.wait_all_tasks_blocked()
         assert (await raw.result("tools/list"))["tools"]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "where"),
+    [
+        ("tools/call", {}, "tools/call: params.name: "),
+        ("tools/call", {"name": "calculator", "arguments": []}, "tools/call: params.arguments: "),
+        ("resources/read", {"uri": 5}, "resources/read: params.uri: "),
+    ],
+)
+async def test_params_of_the_wrong_shape_are_told_by_their_place(
+    method: str, params: Json, where: str
+) -> None:
+    async with connected() as wire:
+        error = await wire.error(method, params)
+    assert error["code"] == -32602
+    assert error["message"].startswith(where)

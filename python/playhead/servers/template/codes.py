@@ -91,15 +91,20 @@ async def first_revision(ctx: ServerRequestContext[dict[str, Any]], call_next: C
         ) from None
 
 
-async def internal_errors(ctx: ServerRequestContext[dict[str, Any]], call_next: CallNext) -> HandlerResult:
-    """Middleware of the SDK's server: a bug is -32603 in every revision, and its words go to stderr alone.
+async def told_errors(ctx: ServerRequestContext[dict[str, Any]], call_next: CallNext) -> HandlerResult:
+    """Middleware of the SDK's server: what is wrong with params is said, a bug's words go to stderr.
 
-    In the revisions with a handshake the SDK would answer with code 0 and the exception's own text.
+    The SDK says `Invalid request parameters` of the one, and of the other, in the revisions with a handshake,
+    code 0 and the exception's own text.
     """
     try:
         return await call_next(ctx)
-    except (MCPError, ValidationError):
+    except MCPError:
         raise
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(key)[:80] for key in first["loc"]) or "params"
+        raise MCPError(INVALID_PARAMS, f"{ctx.method[:80]}: {where}: {first['msg']}") from None
     except Exception as error:
         sys.stderr.write(escape("".join(traceback.format_exception(error))))
         raise MCPError(

@@ -12,10 +12,9 @@ from typing import Any, Final
 import trio
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_types import INTERNAL_ERROR
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-from pydantic import ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
@@ -85,9 +84,6 @@ class Metrics:
             outcome = "ok"
         except MCPError as error:
             outcome = str(error.error.code)
-            raise
-        except ValidationError:
-            outcome = str(INVALID_PARAMS)  # what the SDK makes of it
             raise
         except trio.Cancelled:
             outcome = "cancelled"

@@ -14,7 +14,7 @@ from mcp.server.context import ServerRequestContext
 from playhead.content.downgrades import downgrade
 from playhead.errors import PlayheadError
 from playhead.servers.template.arguments import checked_arguments
-from playhead.servers.template.codes import first_revision, internal_errors, prompt_not_found, tool_not_found
+from playhead.servers.template.codes import first_revision, prompt_not_found, told_errors, tool_not_found
 from playhead.servers.template.metrics import Metrics
 from playhead.servers.template.paging import Pager
 from playhead.servers.template.prompts import TemplatePrompt
@@ -53,7 +53,7 @@ class TemplateServer:
             on_list_prompts=self._list_prompts,
             on_get_prompt=self._get_prompt,
         )
-        server.middleware += [metrics.middleware, internal_errors, first_revision]
+        server.middleware += [metrics.middleware, told_errors, first_revision]
         return server
 
     async def _list_tools(self, context: _Context, params: _Page) -> types.ListToolsResult:

@@ -215,6 +215,31 @@ def test_the_id_of_an_answer_is_found_at_either_end(data: bytes, key: str | None
 
 
 @pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ("a" * 999, True),
+        ("a" * 400 + "\U0001f600", True),  # four bytes a character
+        ("a" * 600 + "\U0001f600", False),
+        ("\U0001f600" * 240, True),  # as long in memory as on the wire
+        ("a" * 900 + "\u4e2d", True),  # two bytes a character
+        ("a" * 600 + r"\ud83d\ude00", False),  # the same, escaped
+        ("a" * 900 + r"\u4e2d", True),
+        ("a" * 900 + r"\n", True),
+    ],
+)
+def test_a_message_that_would_be_far_longer_in_memory_is_refused_before_it_is_decoded(
+    text: str, fits: bool
+) -> None:
+    data, limits = f'{{"t":"{text}"}}'.encode(), Limits(message_bytes=1000)
+    if fits:
+        messages.check_structure(data, limits)
+        return
+    with pytest.raises(LimitError) as caught:
+        messages.check_structure(data, limits)
+    assert caught.value.limit == "message_bytes"
+
+
+@pytest.mark.parametrize(
     ("data", "key"),
     [
         (b'{"jsonrpc":"2.0","id":7,"result":{"x":', "7"),

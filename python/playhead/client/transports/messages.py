@@ -47,6 +47,12 @@ _FIRST_ID = re.compile(rb"(?<!\\)(?:" + _ID + rb'|"id"\s*:)')
 _STRING = re.compile(rb'"[^"]*"')
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{},"'))
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_BELOW_FOUR_BYTES = bytes(range(0xF0))
+_SURROGATE = re.compile(rb"\\u[dD][89abAB]")
+_NO_CONTINUATION = bytes([*range(0x80), *range(0xC0, 0x100)])
+WIDE_FACTOR = 2
+"""How much more memory than its bytes the text of a message may take. Without this bound an answer of 63 MiB
+made a client of 480 MB."""
 _LOOK_BYTES = 4096
 """How far into a broken line its id is looked for."""
 
@@ -55,8 +61,8 @@ def parse_message(data: bytes | bytearray, limits: Limits) -> types.JSONRPCMessa
     """Decode one message.
 
     Raises:
-        LimitError: it is nested deeper than `limits.json_depth`, or holds more than `limits.json_values`
-            values; `limit` names which.
+        LimitError: it is nested deeper than `limits.json_depth`, holds more than `limits.json_values`
+            values, or takes more memory than `limits.message_bytes` allow; `limit` names which.
         ProtocolError: it is not JSON in UTF-8, or not a JSON-RPC 2.0 message. The peer's fault, both.
     """
     check_structure(data, limits)
@@ -107,13 +113,14 @@ def encode(message: types.JSONRPCMessage) -> bytes | UsageError:
 
 
 def check_structure(data: bytes | bytearray, limits: Limits) -> None:
-    """Hold a message's nesting and number of values against the limits, without parsing it.
+    """Hold a message's nesting, number of values and width against the limits, without parsing it.
 
     A page (one long base64 string) takes the short way: it has too few brackets and commas to be wrong.
 
     Raises:
         LimitError: as in `parse_message`.
     """
+    _check_width(data, limits)
     opening = _count_up_to(data, b"[", limits.json_depth + 1) + _count_up_to(
         data, b"{", limits.json_depth + 1
     )
@@ -122,6 +129,24 @@ def check_structure(data: bytes | bytearray, limits: Limits) -> None:
         return
     if opening > limits.json_depth or data.count(b",") + data.count(b"[") + data.count(b"{") > many:
         _check_skeleton(data, limits)
+
+
+def _check_width(data: bytes | bytearray, limits: Limits) -> None:
+    # One emoji makes the whole text that it stands in four times as long in memory.
+    allowed = WIDE_FACTOR * limits.message_bytes
+    if 4 * len(data) <= allowed or (data.isascii() and b"\\u" not in data):
+        return
+    width = 4 if data.translate(None, _BELOW_FOUR_BYTES) or _SURROGATE.search(data) else 2
+    characters = len(data) - len(data.translate(None, _NO_CONTINUATION))
+    if width * characters > allowed:
+        raise LimitError(
+            f"expected a message that takes at most {allowed} bytes as text in memory ({WIDE_FACTOR} times"
+            f" the limit message_bytes), got one that can take {width * characters}; ask for smaller pages,"
+            " or raise the limit",
+            limit="message_bytes",
+            allowed=allowed,
+            got=width * characters,
+        )
 
 
 def _check_skeleton(data: bytes | bytearray, limits: Limits) -> None:

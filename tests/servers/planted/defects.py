@@ -603,6 +603,158 @@ class DuplicatePrompt(Planted):
         return [*super().prompts(), *super().prompts()]
 
 
+# --- more that servers in the field do -----------------------------------------------------------------
+
+
+class PingGivesNull(Planted):
+    """A ping is answered with null in place of an empty object."""
+
+    finds = "wire.messages"
+
+    def ping(self, cancelled: threading.Event) -> Any:
+        return None
+
+
+class ServerWithoutVersion(Planted):
+    """The handshake doesn't say which version of the server it is."""
+
+    finds = "connection.connect"
+
+    def initialize(self, params: Mapping[str, Any]) -> Message:
+        return {**super().initialize(params), "serverInfo": {"name": "planted"}}
+
+
+class InputSchemaMissing(Planted):
+    """A tool has no inputSchema."""
+
+    finds = "tools.input-schema"
+
+    def tools(self) -> list[Message]:
+        tools = super().tools()
+        del tools[2]["inputSchema"]
+        return tools
+
+
+class RequiredOfAnOldDraft(Planted):
+    """A property says by itself that it is required, as in the third draft of JSON Schema."""
+
+    finds = "tools.input-schema"
+
+    def tools(self) -> list[Message]:
+        tools = super().tools()
+        tools[2]["inputSchema"] = {"type": "object", "properties": {"size": {"required": True}}}
+        return tools
+
+
+class DescriptionIsNull(Planted):
+    """A tool without a description has null there."""
+
+    finds = "tools.list-shape"
+
+    def tools(self) -> list[Message]:
+        tools = super().tools()
+        tools[2]["description"] = None
+        return tools
+
+
+class StructuredContentIsAList(Planted):
+    """The structured content is a list, where the revision has objects only."""
+
+    finds = "tools.structured-content"
+
+    def structured(self, total: int) -> Message:
+        return {"structuredContent": [total]}
+
+
+class TextIsANumber(Planted):
+    """The text of a block is a number."""
+
+    finds = "tools.content"
+
+    def slow(self, cancelled: threading.Event) -> Message:
+        super().slow(cancelled)
+        return {"content": [{"type": "text", "text": 42}]}
+
+
+class ArgumentsDemanded(Planted):
+    """A call without `arguments` is refused, whatever the tool needs."""
+
+    finds = "tools.without-arguments"
+
+    def call(self, params: Mapping[str, Any], cancelled: threading.Event) -> Message:
+        if "arguments" not in params and "name" in params:
+            raise FailedError(-32602, "arguments are missing")
+        return super().call(params, cancelled)
+
+
+class OnlyItsOwnRevision(Planted):
+    """A client that asks for a revision it doesn't know is refused, in place of being offered another."""
+
+    finds = "handshake.negotiates"
+
+    def initialize(self, params: Mapping[str, Any]) -> Message:
+        if params.get("protocolVersion") != "2025-11-25":
+            raise FailedError(-32602, "Unsupported protocol version")
+        return super().initialize(params)
+
+
+class EchoesTheRevision(Planted):
+    """Whatever revision a client asks for, the server says that it speaks it."""
+
+    finds = "handshake.negotiates"
+
+    def initialize(self, params: Mapping[str, Any]) -> Message:
+        return {**super().initialize(params), "protocolVersion": params.get("protocolVersion")}
+
+
+class SizeOfText(Planted):
+    """A resource's size is a text."""
+
+    finds = "resources.list-shape"
+
+    def resources(self) -> list[Message]:
+        one, two = super().resources()
+        return [one, {**two, "size": "256"}]
+
+
+class BrokenTemplate(Planted):
+    """A URI template has a brace that is never closed."""
+
+    finds = "resources.templates-shape"
+
+    def templates(self) -> list[Message]:
+        return [*super().templates(), {"name": "note", "uriTemplate": "notes://{name"}]
+
+
+class ContentsOfNothing(Planted):
+    """A resource's contents have neither a text nor a blob."""
+
+    finds = "resources.contents"
+
+    def blob(self, uri: str, data: bytes, mime_type: str) -> Message:
+        blob = super().blob(uri, data, mime_type)
+        return {"uri": uri, "mimeType": mime_type} if uri == "notes://two" else blob
+
+
+class PromptContentIsAList(Planted):
+    """A prompt's message has a list of blocks in place of one."""
+
+    finds = "prompts.messages"
+
+    def prompt_message(self, text: str) -> Message:
+        return {"role": "user", "content": [{"type": "text", "text": text}]}
+
+
+class PromptArgumentOfText(Planted):
+    """Whether a prompt's argument is required is said in words."""
+
+    finds = "prompts.list-shape"
+
+    def prompts(self) -> list[Message]:
+        (greet,) = super().prompts()
+        return [{**greet, "arguments": [{"name": "who", "required": "true"}]}]
+
+
 def _dashed(name: str) -> str:
     return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("-")
 

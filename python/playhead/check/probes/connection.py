@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 import httpx2
 import mcp_types as types
 import trio
-from mcp.client.session import ClientSession
-from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from playhead._core import __version__
 from playhead.check.connecting import SessionTarget, open_target
-from playhead.check.probes.asking import SPECIFICATION, ask, require_answered, said, shown
+from playhead.check.probes.asking import SPECIFICATION, ask, error_shown, require_answered, said, sent, shown
 from playhead.check.results import CheckKind, TestDraft, TestResult
 from playhead.client.transports.stdio import stdio_transport
 from playhead.config.servers import ServerConfig
@@ -49,6 +49,12 @@ SHAPE: Final = CheckKind(
     level="must",
     source=f"{LIFECYCLE}#initialization",
 )
+NEGOTIATES: Final = CheckKind(
+    name="handshake.negotiates",
+    title="A client that asks for a revision that nobody has is offered another one",
+    level="must",
+    source=f"{LIFECYCLE}#version-negotiation",
+)
 PING: Final = CheckKind(
     name="connection.ping",
     title="A ping is answered with an empty result",
@@ -73,11 +79,13 @@ STAYS: Final = CheckKind(
     level="must",
     source="docs/check.md#server",
 )
-KINDS: Final = (CONNECT, HEALTH, REVISION, SHAPE, PING, SECOND, STOPS, STAYS)
+KINDS: Final = (CONNECT, HEALTH, REVISION, SHAPE, NEGOTIATES, PING, SECOND, STOPS, STAYS)
 
 _UNWELL: Final = frozenset({"unhealthy", "error", "down", "fail", "failed", "failing", "degraded"})
 _BODY_BYTES: Final = 64 * 1024
 _KILLED: Final = -9
+NO_REVISION: Final = "1999-12-31"
+"""Older than the protocol: revisions are named by their date."""
 
 
 def unreachable(error: ConnectError, latency_ms: float) -> TestResult:
@@ -219,21 +227,22 @@ async def _probe_stop(
     command: tuple[str, ...],
     found: Callable[[TestResult], None],
 ) -> None:
-    """Start another process of the server, shake hands, close its stdin, and see how it ends."""
+    """Start another process of the server, ask it for a revision that nobody has, close its stdin, and see
+    how it ends."""
     draft = TestDraft(subject="connection", title="the process ends")
     transport = stdio_transport(command, env=config.env, cwd=config.cwd, limits=target.limits)
-    answered = False
+    answer: JSONRPCResponse | JSONRPCError | None = None
     try:
-        async with transport as (read, write), ClientSession(read, write) as session:
+        async with transport as (read, write):
             with trio.move_on_after(target.limits.handshake_seconds):
-                with suppress(MCPError, RuntimeError, ValidationError):  # of another revision; but it is up
-                    await session.initialize()
-                answered = True
+                answer = await _offered(read, write)
     except PlayheadError as error:
         draft.skipped(STOPS, f"a second process could not be started: {error}")
         found(draft.done())
         return
-    if not answered:
+    if target.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        found(_negotiated(answer))
+    if answer is None:
         draft.skipped(STOPS, "a second process gave no answer")
     else:
         draft.require(
@@ -243,3 +252,42 @@ async def _probe_stop(
             " had to be killed",
         )
     found(draft.done())
+
+
+_ASKED: Final[Mapping[str, Any]] = {
+    "protocolVersion": NO_REVISION,
+    "capabilities": {},
+    "clientInfo": {"name": "playhead", "version": __version__},
+}
+
+
+async def _offered(read: Any, write: Any) -> JSONRPCResponse | JSONRPCError | None:
+    """The answer to a client that asks for `NO_REVISION`; None where the stream ends first."""
+    request = JSONRPCRequest(jsonrpc="2.0", id=1, method="initialize", params=dict(_ASKED))
+    await write.send(SessionMessage(request))
+    async for item in read:
+        message = item.message if isinstance(item, SessionMessage) else None
+        if isinstance(message, JSONRPCResponse | JSONRPCError):
+            return message
+    return None
+
+
+def _negotiated(answer: JSONRPCResponse | JSONRPCError | None) -> TestResult:
+    draft = TestDraft(subject="connection", title="a revision that nobody has", method="initialize")
+    draft.input = sent(_ASKED)
+    match answer:
+        case None:
+            # It may be one that runs once on a machine.
+            draft.undecided = "a second process gave no answer"
+        case JSONRPCError():
+            draft.output = error_shown(answer.error)
+            draft.failed(NEGOTIATES, f"expected another revision, came {said(answer.error)}")
+        case JSONRPCResponse():
+            draft.output = shown(answer.result)
+            revision = answer.result.get("protocolVersion")
+            draft.require(
+                NEGOTIATES,
+                isinstance(revision, str) and revision != NO_REVISION,
+                f"expected a revision that the server supports, came {shown(revision)!r:.100}",
+            )
+    return draft.done()

@@ -130,6 +130,25 @@ class ToolCalls:
         if case.kind != "invalid" and answer.result is not None and self._is_success(answer.result):
             self.succeeded.append(Answered(case=case, result=answer.result, latency_ms=answer.latency_ms))
 
+    async def without_arguments(self) -> None:
+        """Leave `arguments` out, which the schema of a call has as optional, where `{}` is known to do."""
+        if not any(it.case.arguments == {} for it in self.succeeded):
+            return
+        draft = self.draft("without arguments", {})
+        params = {"name": self.tool.name}
+        draft.input = sent(params)
+        answer = await self.target.request(METHOD, params)
+        note(draft, answer)
+        if judge_answered(draft, answer, seconds=self.target.options.timeout_seconds):
+            if answer.error is None:
+                draft.passed(kinds.NO_ARGUMENTS)
+            elif (again := await self.ask({})).result is None or not self._is_success(again.result):
+                draft.undecided = "the tool refuses by now what it took before"
+            else:
+                why = f"expected the same as for empty arguments, came {said(answer.error)}"
+                draft.failed(kinds.NO_ARGUMENTS, why)
+        self.found(draft.done())
+
     def _is_success(self, result: Mapping[str, Any]) -> bool:
         return result.get("isError") is not True and not asks_for_input(result)
 

@@ -64,6 +64,12 @@ STRUCTURED_TEXT: Final = CheckKind(
     level="should",
     source=f"{TOOLS}#structured-content",
 )
+NO_ARGUMENTS: Final = CheckKind(
+    name="tools.without-arguments",
+    title="A call that needs no arguments may leave `arguments` out",
+    level="should",
+    source=f"{SPECIFICATION}/schema#calltoolrequestparams",
+)
 REFUSED: Final = CheckKind(
     name="tools.invalid-refused",
     title="Arguments that break the inputSchema are answered with an error",
@@ -129,6 +135,7 @@ KINDS: Final = (
     IMAGE,
     OUTPUT,
     STRUCTURED_TEXT,
+    NO_ARGUMENTS,
     REFUSED,
     ERROR_CODE,
     EXPECTED_OUTCOME,

@@ -43,6 +43,7 @@ async def probe_tool(target: Target, tool: types.Tool, found: Callable[[TestResu
     for remark in made.remarks:
         found(_skipped(tool, "generated arguments", remark))
     await _all(calls, "valid arguments", [case for case in made.valid if case.kind == "valid"])
+    await calls.without_arguments()
     await probe_media(target, [it.result for it in calls.succeeded], found, tool=tool.name)
     await _all(calls, "arguments that break the schema", made.invalid)
     if calls.enough() is None:

@@ -18,6 +18,7 @@ from wsproto.events import AcceptConnection, CloseConnection, Request, TextMessa
 from playhead.client.transports import websocket as websocket_module
 from playhead.client.transports.websocket import WebSocketTransport, websocket_transport
 from playhead.client.transports.websocket_options import WebSocketOptions
+from playhead.client.transports.websocket_wire import Wire
 from playhead.errors import ConnectionLostError, WebSocketClosedError
 
 Stream = trio.StapledStream[Any, Any]
@@ -74,6 +75,40 @@ async def test_the_servers_last_words_are_read_before_a_broken_connection_is_cal
         assert isinstance(failed, WebSocketClosedError)
         assert (failed.code, failed.reason) == (1011, "out of tape")
         assert transport.failure is failed
+
+
+async def test_nobody_waits_for_room_in_the_queue_of_a_lost_connection(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = trio.Event()
+
+    async def close(stream: Stream, connection: WSConnection) -> None:
+        await full.wait()
+        await stream.send_all(connection.send(CloseConnection(code=1001)))
+        await trio.sleep_forever()
+
+    async def stuck(_self: object, _event: object) -> None:
+        await trio.sleep_forever()
+
+    sent = 0
+
+    async def send(number: int) -> None:
+        nonlocal sent
+        request = types.JSONRPCRequest(jsonrpc="2.0", id=number, method="tools/list")
+        await write.send(SessionMessage(request))
+        sent += 1
+
+    monkeypatch.setattr(Wire, "send", stuck)
+    with trio.fail_after(100):
+        async with client_of(close, monkeypatch) as (_transport, read, write), trio.open_nursery() as nursery:
+            for number in range(100):
+                nursery.start_soon(send, number)
+            await trio.testing.wait_all_tasks_blocked()
+            assert sent < 100
+            full.set()
+            failed = {item.message.id async for item in read}
+            assert failed == set(range(100))
+    assert sent == 100
 
 
 async def test_ctrl_c_waits_for_no_goodbye(

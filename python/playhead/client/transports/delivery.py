@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import anyio
 import mcp_types as types
-from anyio.streams.memory import MemoryObjectSendStream
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
 Received = SessionMessage | Exception
@@ -22,3 +22,19 @@ async def deliver_all(
             await deliver.send(SessionMessage(answer))
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             return
+
+
+async def end_session(
+    deliver: MemoryObjectSendStream[Received],
+    answers: Iterable[types.JSONRPCMessage],
+    outgoing: MemoryObjectReceiveStream[SessionMessage],
+) -> None:
+    """The connection is lost: give the last `answers` and the stream's end, then take what is still sent.
+
+    Requests that wait for room in the queue are among the answered ones; their senders must not wait on.
+    Returns when the session has closed its end.
+    """
+    await deliver_all(deliver, answers)
+    deliver.close()
+    async for _ in outgoing:
+        pass

@@ -23,7 +23,7 @@ from mcp.shared.message import SessionMessage
 
 from playhead.client.process import ServerProcess, open_server
 from playhead.client.transports import messages
-from playhead.client.transports.delivery import Received, deliver_all
+from playhead.client.transports.delivery import Received, deliver_all, end_session
 from playhead.client.transports.inbox import Inbox, InboxStatistics
 from playhead.client.transports.outbox import Outbox
 from playhead.client.wire import WireFaults
@@ -173,7 +173,7 @@ class StdioTransport:
                     nursery.start_soon(self._read, server, deliver)
                     nursery.start_soon(self._write, server, outgoing, deliver, written)
                     nursery.start_soon(self._await_exit, server)
-                    nursery.start_soon(self._report_loss, server, deliver)
+                    nursery.start_soon(self._report_loss, server, deliver, outgoing)
                     try:
                         yield read_stream, write_stream
                     finally:
@@ -272,7 +272,12 @@ class StdioTransport:
             self.failure = error
             self._lost.set()
 
-    async def _report_loss(self, server: ServerProcess, deliver: MemoryObjectSendStream[Received]) -> None:
+    async def _report_loss(
+        self,
+        server: ServerProcess,
+        deliver: MemoryObjectSendStream[Received],
+        outgoing: MemoryObjectReceiveStream[SessionMessage],
+    ) -> None:
         await self._lost.wait()
         if self.failure is None:
             with trio.move_on_after(LAST_WORDS_SECONDS):
@@ -281,8 +286,7 @@ class StdioTransport:
             self.failure = ConnectionLostError(
                 f"expected an answer, but the connection ended: {self.diagnosis()}"
             )
-        await deliver_all(deliver, self._inbox.fail_awaited(self.failure))
-        deliver.close()
+        await end_session(deliver, self._inbox.fail_awaited(self.failure), outgoing)
 
     def _blank_secrets(self, text: str) -> str:
         for name, value in (self._env or {}).items():

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from types import TracebackType
 
 import anyio
@@ -27,7 +28,7 @@ from mcp.shared.message import SessionMessage
 from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, TextMessage
 
 from playhead.client.transports import messages
-from playhead.client.transports.delivery import Received, deliver_all
+from playhead.client.transports.delivery import Received, deliver_all, end_session
 from playhead.client.transports.http_answers import place_of
 from playhead.client.transports.inbox import Inbox
 from playhead.client.transports.outbox import Outbox
@@ -174,7 +175,7 @@ class WebSocketTransport:
                 nursery.start_soon(self._write, wire, outgoing, deliver, written)
                 nursery.start_soon(self._send_owed, wire)
                 nursery.start_soon(self._watch, pulse)
-                nursery.start_soon(self._report_loss, wire, deliver)
+                nursery.start_soon(self._report_loss, wire, deliver, outgoing)
                 try:
                     yield read_stream, write_stream
                 finally:
@@ -365,14 +366,19 @@ class WebSocketTransport:
             self.failure = error
             self._lost.set()
 
-    async def _report_loss(self, wire: Wire, deliver: MemoryObjectSendStream[Received]) -> None:
+    async def _report_loss(
+        self,
+        wire: Wire,
+        deliver: MemoryObjectSendStream[Received],
+        outgoing: MemoryObjectReceiveStream[SessionMessage],
+    ) -> None:
         await self._lost.wait()
         self._listening = False
         assert self.failure is not None
-        await deliver_all(deliver, self._inbox.fail_awaited(self.failure))
-        deliver.close()
-        if isinstance(self.failure, LimitError):
-            await wire.finish(TOO_BIG, seconds=LAST_WORDS_SECONDS)
+        async with trio.open_nursery() as nursery:
+            if isinstance(self.failure, LimitError):
+                nursery.start_soon(partial(wire.finish, TOO_BIG, seconds=LAST_WORDS_SECONDS))
+            await end_session(deliver, self._inbox.fail_awaited(self.failure), outgoing)
 
 
 def websocket_transport(

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import mcp_types as types
@@ -18,6 +19,7 @@ from playhead.check.connecting import SessionTarget
 from playhead.check.expectations import Expectations, ExpectedCall
 from playhead.check.options import CheckOptions
 from playhead.check.probes.server import probe_server
+from playhead.check.probes.server_garbage import probe_garbage
 from playhead.check.probes.tools import probe_tool
 from playhead.check.results import TestResult
 from playhead.config.servers import ServerConfig
@@ -335,3 +337,19 @@ async def of_planted(defect: str, tool: str) -> list[TestResult]:
 )
 async def test_a_process_that_goes_wrong_is_found(defect: str, tool: str, names: list[str]) -> None:
     assert failed(await of_planted(defect, tool)) == names
+
+
+async def test_a_server_that_runs_once_on_a_machine_is_not_called_wrong(tmp_path: Path) -> None:
+    script = tmp_path / "once.py"
+    script.write_text(
+        f"import os, sys, time\nsys.path.insert(0, {str(REPOSITORY)!r})\n"
+        "from tests.servers.planted.faultless import Faultless\n"
+        f"lock = {str(tmp_path / 'lock')!r}\n"
+        "try:\n    os.close(os.open(lock, os.O_CREAT | os.O_EXCL))\n"
+        "except FileExistsError:\n    time.sleep(1000)\n"
+        "Faultless().run()\n"
+    )
+    server = ServerConfig(command=(sys.executable, "-S", str(script)))
+    async with target_for(server, QUICKLY) as target:
+        (test,) = await found_by(lambda found: probe_garbage(target, found))
+    assert (test.status, test.error) == ("error", "a second process gave no answer to initialize")

@@ -25,7 +25,7 @@ import mcp_types as types
 import trio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, TextMessage
+from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessage
 
 from playhead.client.transports import messages
 from playhead.client.transports.delivery import Received, deliver_all, end_session
@@ -36,6 +36,7 @@ from playhead.client.transports.websocket_compat import Compatibility
 from playhead.client.transports.websocket_frames import MessageFramer
 from playhead.client.transports.websocket_opening import open_stream, upgrade
 from playhead.client.transports.websocket_options import WebSocketOptions, WebSocketStatistics
+from playhead.client.transports.websocket_owed import Owed
 from playhead.client.transports.websocket_pulse import Pulse
 from playhead.client.transports.websocket_wire import ABNORMAL, GOODBYE, TOO_BIG, Wire
 from playhead.client.wire import WireFaults
@@ -84,11 +85,7 @@ class WebSocketTransport:
         self._subprotocol: str | None = None
         self._lost = trio.Event()
         self._read_ended = trio.Event()
-        self._something_owed = trio.Event()
-        self._pong: bytes | None = None
-        """The payload of the last ping that has no pong yet. The others need none (RFC 6455, 5.5.3)."""
-        self._ping: bytes | None = None
-        """A ping of ours that is still to be sent."""
+        self._owed = Owed(self._compatibility)
         self._pulse: Pulse | None = None
         self._sent_messages = self._binary_messages = 0
         self._quick = False
@@ -120,7 +117,7 @@ class WebSocketTransport:
         """A snapshot."""
         return WebSocketStatistics(
             sent_bytes=0 if self._wire is None else self._wire.sent_bytes,
-            sent_messages=self._sent_messages,
+            sent_messages=self._sent_messages + self._owed.sent_messages,
             pings=0 if self._pulse is None else self._pulse.pings,
             binary_messages=self._binary_messages,
             subprotocol=self._subprotocol,
@@ -254,8 +251,7 @@ class WebSocketTransport:
             case BytesMessage():
                 self._binary_messages += event.message_finished
             case Ping():
-                self._pong = bytes(event.payload)
-                self._something_owed.set()
+                self._owed.pong(bytes(event.payload))
             case _:
                 pass  # a pong: its bytes were the sign of life
 
@@ -268,8 +264,7 @@ class WebSocketTransport:
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._listening = False
         self._note_activity()
-        if self._compatibility.unsent:
-            self._something_owed.set()
+        self._owed.look()
         if self._inbox.failure is not None:
             self._listening = False
             self._lose(self._inbox.failure)
@@ -330,30 +325,12 @@ class WebSocketTransport:
 
     async def _send_owed(self, wire: Wire) -> None:
         try:
-            while True:
-                await self._something_owed.wait()
-                self._something_owed = trio.Event()
-                if self._pong is not None:
-                    payload, self._pong = self._pong, None
-                    await wire.send(Pong(payload=payload))
-                if self._ping is not None:
-                    payload, self._ping = self._ping, None
-                    await wire.send(Ping(payload=payload))
-                while self._compatibility.unsent:
-                    message = self._compatibility.unsent.popleft()
-                    encoded = messages.encode(message)
-                    if not isinstance(encoded, UsageError):  # it was sent before: it can be written
-                        await wire.send(TextMessage(data=encoded.decode()))
-                        self._sent_messages += 1
+            await self._owed.send_to(wire)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             await self._on_unwritable()
 
-    def _owe_ping(self, payload: bytes) -> None:
-        self._ping = payload
-        self._something_owed.set()
-
     async def _watch(self, pulse: Pulse) -> None:
-        silent_seconds = await pulse.watch(self._owe_ping)
+        silent_seconds = await pulse.watch(self._owed.ping)
         self._lose(
             ConnectionLostError(
                 f"{self._place} sent nothing for {silent_seconds:.0f} s and answered no ping: it is gone, or"

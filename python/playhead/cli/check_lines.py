@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from playhead.cli.terminal import Terminal, escape_line
@@ -24,6 +24,9 @@ _MOST_UNDECIDED: Final = 10
 _INPUT_CHARS: Final = 4_000
 """Of what a terminal shows to be copied. The reports have it whole."""
 _MESSAGE_CHARS: Final = 2_000
+_MOST_TITLES: Final = 3
+"""Lines of titles of the tests that fail alike."""
+_SUBJECT_CHARS: Final = 50
 
 
 class Progress:
@@ -54,28 +57,41 @@ def show_report(terminal: Terminal, report: Report) -> None:
 
 def report_lines(report: Report) -> Iterator[str]:
     """The same as lines. Foreign text has its controls escaped."""
-    failed = [test for test in report.tests if test.status == "failed"]
-    for test in failed[:_MOST_FAILED]:
-        yield from _failed(test)
+    failed = _alike(test for test in report.tests if test.status == "failed")
+    for tests in failed[:_MOST_FAILED]:
+        yield from _failed(tests[0])
+        if len(tests) > 1:
+            titles = ", ".join(escape_line(test.title) for test in tests[1:])
+            more = f"and {len(tests) - 1} more like it: {titles}"
+            yield from _wrapped(more, indent=2, most=_MOST_TITLES)
         yield ""
     if len(failed) > _MOST_FAILED:
-        yield f"… and {len(failed) - _MOST_FAILED} more failed tests; --report FILE has them all"
+        left = sum(len(tests) for tests in failed[_MOST_FAILED:])
+        yield f"… and {left} more failed tests; --report FILE has them all"
         yield ""
-    undecided = [test for test in report.tests if test.status == "error"]
-    for test in undecided[:_MOST_UNDECIDED]:
-        yield from _short("undecided  ", test)
-    if len(undecided) > _MOST_UNDECIDED:
-        yield f"… and {len(undecided) - _MOST_UNDECIDED} more undecided tests"
-    skipped = [test for test in report.tests if test.status == "skipped"]
-    for test in skipped[:_MOST_UNDECIDED]:
-        yield from _short("skipped    ", test)
-    if len(skipped) > _MOST_UNDECIDED:
-        yield f"… and {len(skipped) - _MOST_UNDECIDED} more skipped tests"
-    if undecided or skipped:
-        yield ""
+    for word, status in (("undecided  ", "error"), ("skipped    ", "skipped")):
+        groups = _alike(test for test in report.tests if test.status == status)
+        for tests in groups[:_MOST_UNDECIDED]:
+            yield from _short(word, tests[0])
+            if len(tests) > 1:
+                yield f"{' ' * len(word)}and {_tests(len(tests) - 1)} more of {_subject(tests[0])}"
+        if len(groups) > _MOST_UNDECIDED:
+            left = sum(len(tests) for tests in groups[_MOST_UNDECIDED:])
+            yield f"… and {left} more {word.strip()} tests"
+        if groups:
+            yield ""
     for remark in report.remarks:
         yield from textwrap.wrap(escape_line(remark), WIDTH)
     yield from _summary(report)
+
+
+def _alike(tests: Iterable[TestResult]) -> list[list[TestResult]]:
+    """Tests of one subject that fail the same checks, together: one defect shows in many calls."""
+    groups: dict[tuple[str, ...], list[TestResult]] = {}
+    for test in tests:
+        names = sorted({check.kind.name for check in test.checks if check.verdict == "failed"})
+        groups.setdefault((test.subject, *names), []).append(test)
+    return list(groups.values())
 
 
 def _failed(test: TestResult) -> Iterator[str]:
@@ -113,6 +129,17 @@ def _summary(report: Report) -> Iterator[str]:
 
 def _name(test: TestResult) -> str:
     return escape_line(f"{test.subject} · {test.title}")
+
+
+def _subject(test: TestResult) -> str:
+    return textwrap.shorten(escape_line(test.subject), _SUBJECT_CHARS, placeholder=" …")
+
+
+def _wrapped(text: str, *, indent: int, most: int) -> list[str]:
+    space = " " * indent
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=space, subsequent_indent=space, max_lines=most, placeholder=" …"
+    )
 
 
 def _tests(count: int) -> str:

@@ -79,7 +79,7 @@ async def check_server(
                 state = await runner(discovery_graph(check), first_state())
                 if state["mcp_status"] == "available":
                     state = await runner(check.testing(), state)
-            except BaseException:
+            except BaseException:  # an interrupt above all: what was found so far is not lost
                 if on_broken_off is not None:
                     on_broken_off(check.broken_off())
                 raise

@@ -125,7 +125,7 @@ def check(
                     on_broken_off=broken_off.append,
                     runner=runner,
                 )
-        except BaseException:
+        except BaseException:  # Ctrl-C above all: what was found so far is shown and written
             for part in broken_off:
                 show(part)
             raise

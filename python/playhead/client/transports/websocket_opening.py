@@ -41,7 +41,7 @@ async def open_stream(url: httpx2.URL, *, verify: ssl.SSLContext | bool) -> trio
     stream = trio.SSLStream(plain, context, server_hostname=url.host, https_compatible=True)
     try:
         await stream.do_handshake()
-    except BaseException as error:
+    except BaseException as error:  # cancelled, too: a socket that nobody has would stay open
         await trio.aclose_forcefully(stream)
         if isinstance(error, trio.BrokenResourceError):
             reason = tls_reason(error) or "it ended the connection in the TLS handshake"

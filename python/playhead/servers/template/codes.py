@@ -105,7 +105,7 @@ async def told_errors(ctx: ServerRequestContext[dict[str, Any]], call_next: Call
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(key)[:80] for key in first["loc"]) or "params"
         raise MCPError(INVALID_PARAMS, f"{ctx.method[:80]}: {where}: {first['msg']}") from None
-    except Exception as error:
+    except Exception as error:  # a bug of a tool, whatever it raises, is one answer and one line in the log
         sys.stderr.write(escape("".join(traceback.format_exception(error))))
         raise MCPError(
             INTERNAL_ERROR, "this server has failed at the request; its stderr says at what"

@@ -178,6 +178,7 @@ class Link:
             return item
         if ticket.answered:
             self._past.repeated += 1
+        self._past.retyped += type(message.id) is not type(ticket.request_id)
         ticket.answered = True
         ticket.touched = trio.current_time()
         if isinstance(message, JSONRPCError):

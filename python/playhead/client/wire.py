@@ -23,6 +23,8 @@ class WireFaults:
     """Answers to requests that had been answered."""
     unasked: int = 0
     """Answers with an id that no request ever had."""
+    retyped: int = 0
+    """Answers whose id is the request's, but of another type: "7" for 7."""
     late: int = 0
     """Answers to requests that were given up. Not a fault: they may have crossed the cancellation."""
     late_results: int = 0
@@ -35,6 +37,7 @@ class WireFaults:
             not_messages=self.not_messages + other.not_messages,
             repeated=self.repeated + other.repeated,
             unasked=self.unasked + other.unasked,
+            retyped=self.retyped + other.retyped,
             late=self.late + other.late,
             late_results=self.late_results + other.late_results,
             first=self.first if self.first is not None else other.first,
@@ -52,6 +55,7 @@ class PastRequests:
         self._highest = -1
         self.repeated = 0
         self.unasked = 0
+        self.retyped = 0
         self.late = 0
         self.late_results = 0
 
@@ -80,7 +84,11 @@ class PastRequests:
 
     def faults(self) -> WireFaults:
         return WireFaults(
-            repeated=self.repeated, unasked=self.unasked, late=self.late, late_results=self.late_results
+            repeated=self.repeated,
+            unasked=self.unasked,
+            retyped=self.retyped,
+            late=self.late,
+            late_results=self.late_results,
         )
 
 

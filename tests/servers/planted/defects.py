@@ -53,6 +53,15 @@ class AnswersTwice(Planted):
             super().send(message)
 
 
+class IdsOfText(Planted):
+    """The id of each answer is a text, whatever the request's was."""
+
+    finds = "wire.same-ids"
+
+    def send(self, message: Message) -> None:
+        super().send({**message, "id": str(message["id"])})
+
+
 class PingHangs(Planted):
     """A ping is never answered."""
 

@@ -22,7 +22,13 @@ UNASKED: Final = CheckKind(
     level="must",
     source=f"{SPECIFICATION}/basic#responses",
 )
-KINDS: Final = (MESSAGES, REPEATED, UNASKED)
+RETYPED: Final = CheckKind(
+    name="wire.same-ids",
+    title="An answer's id is the request's, of the same type: 7 is not \"7\"",
+    level="must",
+    source="https://www.jsonrpc.org/specification#response_object",
+)
+KINDS: Final = (MESSAGES, REPEATED, UNASKED, RETYPED)
 
 
 def judge_wire(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
@@ -47,5 +53,11 @@ def judge_wire(target: SessionTarget, found: Callable[[TestResult], None]) -> No
         UNASKED,
         faults.unasked == 0,
         f"expected answers to requests, came {faults.unasked} with an id that no request had",
+    )
+    draft.require(
+        RETYPED,
+        faults.retyped == 0,
+        f"expected the ids of requests as they were sent, came {faults.retyped} answers whose id is of"
+        " another type: a client that compares ids awaits them for ever",
     )
     found(draft.done())

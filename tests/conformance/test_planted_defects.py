@@ -16,7 +16,7 @@ from tests.servers.planted.defects import DEFECTS
 
 ROOT = Path(__file__).parents[2]
 FAULTLESS = "no-defect"
-AT_ONCE = 6
+AT_ONCE = 12
 """Most of a check's time is spent on waiting: for a slow tool, for what must not come."""
 
 OPTIONS = CheckOptions(depth="full", examples=1, calls_at_once=3, timeout_seconds=3.0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -25,9 +25,10 @@ from playhead.client.process import ServerProcess, open_server
 from playhead.client.transports import messages
 from playhead.client.transports.delivery import Received, deliver_all, end_session
 from playhead.client.transports.inbox import Inbox, InboxStatistics
+from playhead.client.transports.one_use import OneUse
 from playhead.client.transports.outbox import Outbox
 from playhead.client.wire import WireFaults
-from playhead.errors import ClosedError, ConnectionLostError, PlayheadError, UsageError
+from playhead.errors import ConnectionLostError, PlayheadError, UsageError
 from playhead.limits import DEFAULT_LIMITS, MIB, Limits
 
 CHUNK_BYTES = MIB
@@ -73,9 +74,9 @@ class StdioTransport:
         self._limits = limits
         self._inbox = Inbox(limits)
         self._server: ServerProcess | None = None
-        self._manager: (
-            AbstractAsyncContextManager[tuple[MemoryObjectReceiveStream[Received], Outbox]] | None
-        ) = None
+        self._use = OneUse(
+            self._open, again="a stdio transport is used once; make another with stdio_transport(...)"
+        )
         self._lost = trio.Event()
         self._lost_by = ""
         self._stderr = bytearray()
@@ -83,7 +84,6 @@ class StdioTransport:
         self._stdout_ended = trio.Event()
         self._sent_bytes = 0
         self._sent_messages = 0
-        self._quick = False
         self._closing = False
         self._listening = True
         """Whether stdout is still looked at; otherwise it is only drained."""
@@ -144,19 +144,13 @@ class StdioTransport:
             ConnectError: its command cannot be started.
             ClosedError: this transport was used before.
         """
-        if self._manager is not None:
-            raise ClosedError("a stdio transport is used once; make another with stdio_transport(...)")
-        self._manager = self._open()
-        return await self._manager.__aenter__()
+        return await self._use.enter()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         """End the server and its children: politely, or in 0.2 s if `error` is a cancellation or Ctrl-C."""
-        assert self._manager is not None
-        # Cancelled, KeyboardInterrupt and groups that hold one are no `Exception`: a person is waiting.
-        self._quick = error is not None and not isinstance(error, Exception)
-        return await self._manager.__aexit__(kind, error, trace)
+        return await self._use.leave(kind, error, trace)
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[tuple[MemoryObjectReceiveStream[Received], Outbox]]:
@@ -182,11 +176,11 @@ class StdioTransport:
                         read_stream.close()
                         write_stream.close()
                         try:
-                            if not self._quick:
+                            if not self._use.quick:
                                 with trio.move_on_after(FLUSH_SECONDS):
                                     await written.wait()
                         finally:
-                            await server.stop(quick=self._quick)
+                            await server.stop(quick=self._use.quick)
                             nursery.cancel_scope.cancel()
 
     # --- the tasks -----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ and logs the URL with its query.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from types import TracebackType
 
@@ -31,6 +31,7 @@ from playhead.client.transports import messages
 from playhead.client.transports.delivery import Received, deliver_all, end_session
 from playhead.client.transports.http_answers import place_of
 from playhead.client.transports.inbox import Inbox
+from playhead.client.transports.one_use import OneUse
 from playhead.client.transports.outbox import Outbox
 from playhead.client.transports.websocket_compat import Compatibility
 from playhead.client.transports.websocket_frames import MessageFramer
@@ -41,7 +42,6 @@ from playhead.client.transports.websocket_pulse import Pulse
 from playhead.client.transports.websocket_wire import ABNORMAL, GOODBYE, TOO_BIG, Wire
 from playhead.client.wire import WireFaults
 from playhead.errors import (
-    ClosedError,
     ConnectError,
     ConnectionLostError,
     LimitError,
@@ -78,9 +78,9 @@ class WebSocketTransport:
         self._framer = MessageFramer(max_bytes=limits.message_bytes)
         self._compatibility = Compatibility()
         self._inbox = Inbox(limits, self._framer, self._compatibility)
-        self._manager: (
-            AbstractAsyncContextManager[tuple[MemoryObjectReceiveStream[Received], Outbox]] | None
-        ) = None
+        self._use = OneUse(
+            self._open, again="a WebSocket transport is used once; make another with websocket_transport(...)"
+        )
         self._wire: Wire | None = None
         self._subprotocol: str | None = None
         self._lost = trio.Event()
@@ -88,7 +88,6 @@ class WebSocketTransport:
         self._owed = Owed(self._compatibility)
         self._pulse: Pulse | None = None
         self._sent_messages = self._binary_messages = 0
-        self._quick = False
         self._closing = False
         self._listening = True
         self.failure: PlayheadError | None = None
@@ -139,21 +138,13 @@ class WebSocketTransport:
             UsageError: the headers can't be sent (`ConfigError`: the `auth` needs more than one request).
             ClosedError: this transport was used before.
         """
-        if self._manager is not None:
-            raise ClosedError(
-                "a WebSocket transport is used once; make another with websocket_transport(...)"
-            )
-        self._manager = self._open()
-        return await self._manager.__aenter__()
+        return await self._use.enter()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         """Close: with a close frame, for 1.5 s at most; at once if `error` is a cancellation or Ctrl-C."""
-        assert self._manager is not None
-        # Cancelled, KeyboardInterrupt and groups that hold one are no `Exception`: a person is waiting.
-        self._quick = error is not None and not isinstance(error, Exception)
-        return await self._manager.__aexit__(kind, error, trace)
+        return await self._use.leave(kind, error, trace)
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[tuple[MemoryObjectReceiveStream[Received], Outbox]]:
@@ -180,7 +171,7 @@ class WebSocketTransport:
                     self._listening = False  # read on only for the server's close frame
                     read_stream.close()
                     write_stream.close()
-                    if not self._quick and not self._lost.is_set():
+                    if not self._use.quick and not self._lost.is_set():
                         with trio.move_on_after(FLUSH_SECONDS):
                             await written.wait()
                         with trio.move_on_after(CLOSE_SECONDS):

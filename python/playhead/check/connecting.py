@@ -59,6 +59,11 @@ class SessionTarget:
     def protocol_version(self) -> str:
         return self.session.protocol_version
 
+    @property
+    def is_process(self) -> bool:
+        """Whether the server is a process that was started for the check, and speaks over stdio."""
+        return isinstance(self.server, ServerConfig) and self.server.command is not None
+
     async def request(
         self,
         method: str,

@@ -14,7 +14,6 @@ from playhead.check.target import Answer, Target
 from playhead.errors import DeadlineError, PlayheadError, ProtocolError
 
 SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/2025-11-25"
-METHOD_NOT_FOUND: Final = -32601
 MESSAGES: Final = CheckKind(
     name="wire.messages",
     title="Nothing comes but valid JSON-RPC messages",

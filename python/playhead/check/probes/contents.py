@@ -8,9 +8,10 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import trio
+from mcp_types import METHOD_NOT_FOUND
 
 from playhead._core import decode_base64
-from playhead.check.probes.asking import METHOD_NOT_FOUND, SPECIFICATION, ask, require_answered, said
+from playhead.check.probes.asking import SPECIFICATION, ask, require_answered, said
 from playhead.check.probes.audio import judge_sound, sounds_like
 from playhead.check.probes.shapes import contents_findings, told
 from playhead.check.results import CheckKind, TestDraft, TestResult

@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import mcp_types as types
 import trio
+from mcp_types import METHOD_NOT_FOUND
 from pydantic import ValidationError
 
 from playhead.check.expectations import Expectations
-from playhead.check.probes.asking import METHOD_NOT_FOUND, SPECIFICATION, ask, said, shown
+from playhead.check.probes.asking import SPECIFICATION, ask, said, shown
 from playhead.check.probes.paging import listing_kinds, probe_listing
 from playhead.check.probes.schemas import schema_problem
 from playhead.check.probes.shapes import told

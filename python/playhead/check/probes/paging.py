@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mcp_types import INVALID_PARAMS
+
 from playhead.check.probes.asking import SPECIFICATION, ask, error_shown, fault_of, require_answered, said
 from playhead.check.probes.shapes import told
 from playhead.check.results import CheckKind, Json, Level, TestDraft, TestResult
@@ -22,7 +24,6 @@ MOST_CHARS: Final = 64 * MIB
 EMPTY_PAGES: Final = 20
 """So many pages in a row that bring nothing new, each with another cursor: the list doesn't end."""
 PAGINATION: Final = f"{SPECIFICATION}/server/utilities/pagination"
-INVALID_PARAMS: Final = -32602
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from playhead.check.probes.asking import METHOD_NOT_FOUND, SPECIFICATION, ask, require_answered, said
-from playhead.check.probes.paging import INVALID_PARAMS, listing_kinds, probe_listing
+from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
+
+from playhead.check.probes.asking import SPECIFICATION, ask, require_answered, said
+from playhead.check.probes.paging import listing_kinds, probe_listing
 from playhead.check.probes.shapes import block_findings, prompt_findings, told
 from playhead.check.results import CheckKind, TestDraft, TestResult
 from playhead.check.target import Answer, Target

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
+from mcp_types import INVALID_PARAMS
 
 from playhead.check.probes.asking import ask, require_answered, said
 from playhead.check.probes.contents import (
@@ -18,7 +19,7 @@ from playhead.check.probes.contents import (
     shape_findings,
 )
 from playhead.check.probes.contents import KINDS as CONTENTS_KINDS
-from playhead.check.probes.paging import INVALID_PARAMS, listing_kinds, probe_listing
+from playhead.check.probes.paging import listing_kinds, probe_listing
 from playhead.check.probes.reads import probe_ranges
 from playhead.check.probes.shapes import resource_findings, template_findings, told
 from playhead.check.results import CheckKind, TestDraft, TestResult

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from mcp_types import METHOD_NOT_FOUND
+
 from playhead.check.connecting import SessionTarget
 from playhead.check.probes.asking import (
-    METHOD_NOT_FOUND,
     SPECIFICATION,
     error_shown,
     fault_of,
@@ -18,7 +19,6 @@ from playhead.check.probes.asking import (
 from playhead.check.probes.server_garbage import GARBAGE, probe_garbage
 from playhead.check.results import CheckKind, TestDraft, TestResult
 from playhead.check.target import Answer
-from playhead.config.servers import ServerConfig
 from playhead.errors import DeadlineError, TransportError
 from playhead.limits import MIB
 
@@ -141,7 +141,7 @@ async def _probe_big_request(target: SessionTarget, found: Found) -> None:
         draft.output = error_shown(answer.error)
     if isinstance(answer.failure, DeadlineError):
         draft.failed(BIG_REQUEST, f"expected an answer, or a closed connection, came {_came(answer)}")
-    elif isinstance(answer.failure, TransportError) and _is_process(target):
+    elif isinstance(answer.failure, TransportError) and target.is_process:
         draft.failed(BIG_REQUEST, f"expected an answer, came {_came(answer)}: the server's process ended")
     else:
         draft.passed(BIG_REQUEST)  # over a network, refusing to read further is an answer too
@@ -159,10 +159,6 @@ async def _judge_alive(target: SessionTarget, draft: TestDraft) -> None:
 def _is_answered(draft: TestDraft, answer: Answer) -> bool:
     why = f"expected an answer that can be read, came {_came(answer)}"
     return draft.require(fault_of(answer.failure, ANSWERED), answer.failure is None, why)
-
-
-def _is_process(target: SessionTarget) -> bool:
-    return isinstance(target.server, ServerConfig) and target.server.command is not None
 
 
 def _is_error(answer: Answer) -> bool:

@@ -8,7 +8,6 @@ from typing import Final
 from playhead.check.connecting import SessionTarget
 from playhead.check.probes.asking import MESSAGES, SPECIFICATION
 from playhead.check.results import CheckKind, TestDraft, TestResult
-from playhead.config.servers import ServerConfig
 
 REPEATED: Final = CheckKind(
     name="wire.answered-once",
@@ -35,9 +34,8 @@ def judge_wire(target: SessionTarget, found: Callable[[TestResult], None]) -> No
     """Judge what was noticed up to now: to be called last."""
     faults = target.session.wire_faults()
     draft = TestDraft(subject="connection", title="what came beside the answers")
-    over_stdio = isinstance(target.server, ServerConfig) and target.server.command is not None
-    where = "lines on stdout" if over_stdio else "messages"
-    hint = "; logs belong to stderr" if over_stdio else ""
+    where = "lines on stdout" if target.is_process else "messages"
+    hint = "; logs belong to stderr" if target.is_process else ""
     draft.require(
         MESSAGES,
         faults.not_messages == 0,

@@ -7,8 +7,8 @@ use pyo3::types::PyBytes;
 use crate::buffer::{Lent, with_text};
 use crate::error::to_python;
 
-/// From here on the work is done detached. Below it, decoding takes less time (8 µs) than a busy thread may
-/// keep us from attaching again (5 ms, `sys.getswitchinterval`).
+/// Texts of this length and more are decoded detached. A shorter one takes less time (8 µs) than a busy thread may
+/// delay attaching again (5 ms, `sys.getswitchinterval`).
 pub const DETACH_BYTES: usize = 64 * 1024;
 
 #[pyfunction]

@@ -1,4 +1,4 @@
-//! The memory of Python objects as slices, for the length of one call. All `unsafe` of the bindings is here.
+//! The memory of Python objects as slices, for the duration of one call. All `unsafe` of the bindings is here.
 //!
 //! PyO3's `PyBuffer` boxes its view; an audio callback must not allocate, so the view lives on the stack.
 
@@ -15,7 +15,7 @@ pub struct Lent<'a> {
     pub is_immutable: bool,
 }
 
-/// A view that is given back when it goes out of scope, attached again by then.
+/// A view that is released when it goes out of scope, while attached.
 struct View {
     raw: ffi::Py_buffer,
 }
@@ -57,11 +57,11 @@ pub fn with_bytes<R>(object: &Bound<'_, PyAny>, work: impl FnOnce(Lent<'_>) -> R
     view.open(object, ffi::PyBUF_SIMPLE)?;
     let (start, len) = view.start_and_len();
     // SAFETY: a simple view is contiguous, and its exporter keeps it in place until it is released. It may
-    // be changed by Python code in other threads: whoever detaches looks at `is_immutable` first.
+    // be changed by Python code in other threads: who detaches must check `is_immutable` first.
     let bytes = unsafe { from_raw_parts(start, len) };
     Ok(work(Lent {
         bytes,
-        // Not by the `readonly` of the view: one of a bytearray changes as the bytearray does.
+        // Not the `readonly` of the view: a read-only view of a bytearray changes with it.
         is_immutable: object.is_exact_instance_of::<PyBytes>(),
     }))
 }
@@ -76,7 +76,7 @@ pub fn with_bytes_mut<R>(
     };
     view.open(object, ffi::PyBUF_WRITABLE)?;
     let (start, len) = view.start_and_len();
-    // SAFETY: as in `with_bytes`, and writable. The caller hands its buffer over for the length of the
+    // SAFETY: as in `with_bytes`, and writable. The caller lends its buffer for the duration of the
     // call, as it does with `socket.recv_into` and `io.RawIOBase.readinto`, which also fill it detached.
     Ok(work(unsafe { from_raw_parts_mut(start, len) }))
 }
@@ -92,7 +92,7 @@ pub fn with_text<R>(object: &Bound<'_, PyAny>, work: impl FnOnce(Lent<'_>) -> R)
             is_immutable: true,
         }));
     }
-    // A lone surrogate has no UTF-8. Encoded all the same it is a byte outside the alphabet, at the right
+    // A lone surrogate has no UTF-8. Encoded anyway it is a byte outside the alphabet, at the right
     // index, because every character before the first fault is ASCII.
     let encoded = text.call_method1("encode", ("utf-8", "surrogatepass"))?;
     with_bytes(&encoded, work)

@@ -1,4 +1,4 @@
-//! The one table from the core's errors to `playhead.errors`.
+//! The table from the core's errors to `playhead.errors`.
 
 use playhead_core::error::Error;
 use pyo3::exceptions::PyMemoryError;
@@ -38,7 +38,7 @@ static WINDOW: Class = Class::new("WindowError");
 static BASE64: Class = Class::new("Base64Error");
 static CONTRADICTION: Class = Class::new("ContradictionError");
 
-/// The Python exception for `error`. `offset` is where the page in hand begins in its resource, or 0.
+/// The Python exception for `error`. `offset` is the start of the page in its resource, or 0.
 pub fn to_python(py: Python<'_>, error: Error, offset: u64) -> PyErr {
     table(py, error, offset).unwrap_or_else(|failure| failure)
 }
@@ -70,13 +70,16 @@ fn table(py: Python<'_>, error: Error, offset: u64) -> PyResult<PyErr> {
         }
         Error::Closed => &CLOSED,
         Error::Busy => &BUSY,
-        Error::Capacity { .. } | Error::Offset { .. } | Error::Room { .. } => &USAGE,
+        Error::Capacity { .. }
+        | Error::Behind { .. }
+        | Error::Offset { .. }
+        | Error::Room { .. } => &USAGE,
         Error::Memory { .. } => return Ok(PyMemoryError::new_err(message)),
     };
     class.make(py, message, &attributes)
 }
 
-/// An argument that cannot be meant.
+/// An invalid argument.
 pub fn usage(py: Python<'_>, message: String) -> PyErr {
     USAGE
         .make(py, message, &PyDict::new(py))

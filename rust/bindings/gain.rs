@@ -8,6 +8,6 @@ use crate::buffer::with_bytes_mut;
 #[pyfunction]
 #[pyo3(signature = (pcm, start_gain, end_gain, /))]
 pub fn scale_pcm16(pcm: &Bound<'_, PyAny>, start_gain: f64, end_gain: f64) -> PyResult<()> {
-    // Attached: a period of sound takes less time to scale than to detach.
+    // Attached: scaling a period of audio takes less time than detaching.
     with_bytes_mut(pcm, |bytes| gain::scale_pcm16(bytes, start_gain, end_gain))
 }

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use playhead_core::error::Error;
 use playhead_core::payload::Payload;
-use playhead_core::pipe::{Outcome, Pipe, State};
-use playhead_core::stats;
+use playhead_core::pipe::{Outcome, Pipe, PipeStatistics, State};
 use pyo3::exceptions::{PyBaseException, PyTimeoutError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -25,9 +24,9 @@ pub struct PyPipe {
 #[pymethods]
 impl PyPipe {
     #[new]
-    #[pyo3(signature = (capacity_bytes, *, start = 0))]
-    fn new(py: Python<'_>, capacity_bytes: u64, start: u64) -> PyResult<Self> {
-        let pipe = Pipe::new(capacity_bytes, start, FdWake::new()?)
+    #[pyo3(signature = (capacity_bytes, *, start = 0, behind_bytes = 0))]
+    fn new(py: Python<'_>, capacity_bytes: u64, start: u64, behind_bytes: u64) -> PyResult<Self> {
+        let pipe = Pipe::new(capacity_bytes, start, behind_bytes, FdWake::new()?)
             .map_err(|error| to_python(py, error, 0))?;
         Ok(Self { pipe })
     }
@@ -35,6 +34,16 @@ impl PyPipe {
     #[getter]
     fn capacity_bytes(&self) -> u64 {
         self.pipe.capacity()
+    }
+
+    #[getter]
+    fn ahead_bytes(&self) -> u64 {
+        self.pipe.ahead()
+    }
+
+    #[getter]
+    fn kept_from(&self) -> u64 {
+        self.pipe.kept_from()
     }
 
     #[getter]
@@ -90,7 +99,7 @@ impl PyPipe {
         let outcome = with_bytes_mut(buffer, |out| py.detach(|| self.pipe.read(out, limit)))?;
         result(py, outcome)?.ok_or_else(|| {
             PyTimeoutError::new_err(format!(
-                "no byte came within {} s at offset {}; the stream goes on, so ask again or abort it",
+                "no byte arrived within {} s at offset {}; the stream continues, so read again or abort it",
                 timeout.unwrap_or_default(),
                 self.pipe.head(),
             ))
@@ -102,7 +111,7 @@ impl PyPipe {
         py: Python<'_>,
         buffer: &Bound<'_, PyAny>,
     ) -> PyResult<Option<usize>> {
-        // Attached: the copy is smaller than what it costs to detach.
+        // Attached: the copy takes less time than detaching.
         result(
             py,
             with_bytes_mut(buffer, |out| self.pipe.read_nowait(out))?,
@@ -137,7 +146,7 @@ impl PyPipe {
         )
     }
 
-    /// The error's traceback may lead back to this pipe. The collector breaks such a cycle at the traceback.
+    /// The error's traceback may lead back to this pipe. The garbage collector breaks such a cycle at the traceback.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.pipe.error().map_or(Ok(()), |error| visit.call(error))
     }
@@ -172,12 +181,12 @@ fn result(py: Python<'_>, read: Result<Outcome<'_, Exception>, Error>) -> PyResu
     }
 }
 
-/// A timeout in seconds. One that is too long for the clock is none.
+/// A timeout in seconds; one that is too long for the clock means no limit.
 fn seconds(py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Duration>> {
     match timeout {
         Some(timeout) if timeout.is_nan() || timeout < 0.0 => Err(usage(
             py,
-            format!("a timeout is 0 or more seconds, or None for no limit; got {timeout}"),
+            format!("timeout: expected 0 or more seconds, or None for no limit, got {timeout}"),
         )),
         Some(timeout) => Ok(Duration::try_from_secs_f64(timeout).ok()),
         None => Ok(None),
@@ -194,14 +203,8 @@ fn seconds(py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Duration>> {
 )]
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct PyPipeStatistics {
-    bytes_written: u64,
-    bytes_repeated: u64,
-    writes: u64,
     bytes_read: u64,
-    reads: u64,
     reader_waits: u64,
-    writer_wakes: u64,
-    peak_bytes: u64,
 }
 
 #[pymethods]
@@ -215,17 +218,11 @@ impl PyPipeStatistics {
     }
 }
 
-impl From<stats::PipeStatistics> for PyPipeStatistics {
-    fn from(figures: stats::PipeStatistics) -> Self {
+impl From<PipeStatistics> for PyPipeStatistics {
+    fn from(figures: PipeStatistics) -> Self {
         Self {
-            bytes_written: figures.bytes_written,
-            bytes_repeated: figures.bytes_repeated,
-            writes: figures.writes,
             bytes_read: figures.bytes_read,
-            reads: figures.reads,
             reader_waits: figures.reader_waits,
-            writer_wakes: figures.writer_wakes,
-            peak_bytes: figures.peak_bytes,
         }
     }
 }

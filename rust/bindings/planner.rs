@@ -1,35 +1,68 @@
 //! `Planner`, `PlannerStatistics` and `Request`: the core's planner behind a lock, for an interpreter without a GIL.
+//!
+//! The core's enums are strings in Python; each string is listed once, here.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use playhead_core::planner as core;
+use playhead_core::planner::{Broken, Demand, EndedBy, Failure};
 use pyo3::prelude::*;
 
 use crate::error::usage;
+
+const ENDS: [(&str, EndedBy); 6] = [
+    ("empty", EndedBy::Empty),
+    ("done", EndedBy::Done),
+    ("416", EndedBy::PastEnd),
+    ("size", EndedBy::Size),
+    ("error", EndedBy::Error),
+    ("whole", EndedBy::Whole),
+];
+const DEMANDS: [(&str, Demand); 3] = [
+    ("supplied", Demand::Supplied),
+    ("waiting", Demand::Waiting),
+    ("paused", Demand::Paused),
+];
+
+fn named<T: Copy>(py: Python<'_>, table: &[(&str, T)], word: &str, what: &str) -> PyResult<T> {
+    let found = table.iter().find(|(name, _)| *name == word);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<_> = table.iter().map(|(name, _)| *name).collect();
+        usage(
+            py,
+            format!("{what}: expected one of {}, got {word:?}", names.join(", ")),
+        )
+    })
+}
+
+fn name_of(by: EndedBy) -> &'static str {
+    ENDS.iter()
+        .find(|(_, value)| *value == by)
+        .map_or("", |(name, _)| name)
+}
 
 #[pyclass(frozen, get_all, module = "playhead._core")]
 pub struct Request {
     id: u64,
     start: u64,
     end: u64,
-    deadline: f64,
-    attempt: u32,
+    is_retry: bool,
     is_hedge: bool,
-    is_confirm: bool,
+    is_probe: bool,
 }
 
 #[pymethods]
 impl Request {
     fn __repr__(&self) -> String {
+        let name = |flag| if flag { "True" } else { "False" };
         format!(
-            "Request(id={}, start={}, end={}, deadline={:?}, attempt={}, is_hedge={}, is_confirm={})",
+            "Request(id={}, start={}, end={}, is_retry={}, is_hedge={}, is_probe={})",
             self.id,
             self.start,
             self.end,
-            self.deadline,
-            self.attempt,
-            if self.is_hedge { "True" } else { "False" },
-            if self.is_confirm { "True" } else { "False" },
+            name(self.is_retry),
+            name(self.is_hedge),
+            name(self.is_probe),
         )
     }
 }
@@ -40,19 +73,17 @@ impl From<core::Request> for Request {
             id,
             start,
             end,
-            deadline,
-            attempt,
+            is_retry,
             is_hedge,
-            is_confirm,
+            is_probe,
         } = request;
         Self {
             id,
             start,
             end,
-            deadline,
-            attempt,
+            is_retry,
             is_hedge,
-            is_confirm,
+            is_probe,
         }
     }
 }
@@ -64,15 +95,12 @@ pub struct PlannerStatistics {
     bytes: u64,
     retries: u64,
     hedges: u64,
-    short_pages: u64,
-    empty_pages: u64,
     in_flight: usize,
     in_flight_max: usize,
     page_bytes: u64,
     bandwidth_bytes_per_second: Option<f64>,
     rtt_seconds: Option<f64>,
     size_was_wrong: bool,
-    ended_by_size: bool,
 }
 
 impl From<core::Statistics> for PlannerStatistics {
@@ -83,15 +111,12 @@ impl From<core::Statistics> for PlannerStatistics {
             bytes: statistics.bytes,
             retries: statistics.retries,
             hedges: statistics.hedges,
-            short_pages: statistics.short_pages,
-            empty_pages: statistics.empty_pages,
             in_flight: statistics.in_flight,
             in_flight_max: statistics.in_flight_max,
             page_bytes: statistics.page_bytes,
             bandwidth_bytes_per_second: statistics.bandwidth_bytes_per_second,
             rtt_seconds: statistics.rtt_seconds,
             size_was_wrong: statistics.size_was_wrong,
-            ended_by_size: statistics.ended_by_size,
         }
     }
 }
@@ -100,7 +125,7 @@ impl From<core::Statistics> for PlannerStatistics {
 pub struct Planner(Mutex<core::Planner>);
 
 impl Planner {
-    /// The planner never panics while it is locked, so a poisoned lock holds a sound planner.
+    /// The planner never panics while it is locked, so a poisoned lock holds a valid planner.
     fn lock(&self) -> MutexGuard<'_, core::Planner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,36 +133,42 @@ impl Planner {
 
 #[pymethods]
 impl Planner {
+    #[classattr]
+    const START_SECONDS: f64 = core::START_SECONDS;
+    #[classattr]
+    const REFILL_SECONDS: f64 = core::REFILL_SECONDS;
+
     #[new]
-    #[pyo3(signature = (*, capacity_bytes, page_min_bytes=8192, page_bytes=102_400, in_flight=8, in_flight_start=3,
-        max_tries=6, deadline_seconds=30.0, nominal_rate_bytes=40_000.0, hedge=true, seed=0, start=0))]
+    #[pyo3(signature = (*, capacity_bytes, page_min_bytes=None, page_bytes=None, page_bytes_max=None, in_flight=None,
+        timeout_seconds=None, patience_seconds=None, sleeps_when_full=false, stagnant_answers=None, seed=0, start=0))]
     #[allow(clippy::too_many_arguments, reason = "keywords on the Python side")]
     fn new(
         py: Python<'_>,
         capacity_bytes: u64,
-        page_min_bytes: u64,
-        page_bytes: u64,
-        in_flight: usize,
-        in_flight_start: usize,
-        max_tries: u32,
-        deadline_seconds: f64,
-        nominal_rate_bytes: f64,
-        hedge: bool,
+        page_min_bytes: Option<u64>,
+        page_bytes: Option<u64>,
+        page_bytes_max: Option<u64>,
+        in_flight: Option<usize>,
+        timeout_seconds: Option<f64>,
+        patience_seconds: Option<f64>,
+        sleeps_when_full: bool,
+        stagnant_answers: Option<u32>,
         seed: u64,
         start: u64,
     ) -> PyResult<Self> {
+        let defaults = core::Settings::new(capacity_bytes);
         let settings = core::Settings {
-            capacity_bytes,
-            page_min_bytes,
-            page_bytes,
+            page_min_bytes: page_min_bytes.unwrap_or(defaults.page_min_bytes),
+            page_bytes: page_bytes.unwrap_or(defaults.page_bytes),
+            page_bytes_max: page_bytes_max.unwrap_or(defaults.page_bytes_max),
             in_flight,
-            in_flight_start,
-            max_tries,
-            deadline_seconds,
-            nominal_rate_bytes,
-            hedge,
+            timeout_seconds: timeout_seconds.unwrap_or(defaults.timeout_seconds),
+            patience_seconds: patience_seconds.unwrap_or(defaults.patience_seconds),
+            sleeps_when_full,
+            stagnant_answers: stagnant_answers.unwrap_or(defaults.stagnant_answers),
             seed,
             start,
+            ..defaults
         };
         let planner = core::Planner::new(settings).map_err(|error| usage(py, error.to_string()))?;
         Ok(Self(Mutex::new(planner)))
@@ -147,12 +178,87 @@ impl Planner {
         self.lock().next(now, head).map(Request::from)
     }
 
-    fn on_page(&self, id: u64, now: f64, n_bytes: u64) -> bool {
-        self.lock().on_page(id, now, n_bytes)
+    #[pyo3(signature = (id, now, n_bytes, end=None))]
+    fn on_answer(
+        &self,
+        py: Python<'_>,
+        id: u64,
+        now: f64,
+        n_bytes: u64,
+        end: Option<&str>,
+    ) -> PyResult<bool> {
+        let end = end.map(|word| named(py, &ENDS, word, "end")).transpose()?;
+        Ok(self.lock().on_answer(id, now, n_bytes, end))
     }
 
-    fn on_error(&self, id: u64, now: f64, retryable: bool) {
-        self.lock().on_error(id, now, retryable);
+    #[pyo3(signature = (id, now, kind, *, code=None, retry_after_seconds=None, broke_off=false))]
+    #[allow(clippy::too_many_arguments, reason = "keywords on the Python side")]
+    fn on_error(
+        &self,
+        py: Python<'_>,
+        id: u64,
+        now: f64,
+        kind: &str,
+        code: Option<i64>,
+        retry_after_seconds: Option<f64>,
+        broke_off: bool,
+    ) -> PyResult<()> {
+        let kinds = [
+            (
+                "lost",
+                Failure::Lost {
+                    retry_after: retry_after_seconds,
+                    broke_off,
+                    code,
+                },
+            ),
+            (
+                "refused",
+                Failure::Refused {
+                    code: code.unwrap_or(0),
+                },
+            ),
+            ("damaged", Failure::Damaged),
+            ("final", Failure::Final),
+        ];
+        let failure = named(py, &kinds, kind, "kind")?;
+        self.lock().on_error(id, now, failure);
+        Ok(())
+    }
+
+    fn on_fed(&self, now: f64, n_bytes: u64) {
+        self.lock().on_fed(now, n_bytes);
+    }
+
+    fn seen_to(&self, offset: u64) {
+        self.lock().seen_to(offset);
+    }
+
+    #[getter]
+    fn served_to(&self) -> u64 {
+        self.lock().served_to()
+    }
+
+    fn hold(&self, id: u64) {
+        self.lock().hold(id);
+    }
+
+    fn probe(&self, start: u64, end: u64) {
+        self.lock().probe(start, end);
+    }
+
+    fn hold_pages(&self, hold: bool) {
+        self.lock().hold_pages(hold);
+    }
+
+    fn heard(&self, at: f64) {
+        self.lock().heard(at);
+    }
+
+    fn set_demand(&self, py: Python<'_>, now: f64, demand: &str) -> PyResult<()> {
+        let demand = named(py, &DEMANDS, demand, "demand")?;
+        self.lock().set_demand(now, demand);
+        Ok(())
     }
 
     fn expired(&self, now: f64) -> Vec<u64> {
@@ -167,32 +273,44 @@ impl Planner {
         self.lock().seek(offset)
     }
 
-    fn set_total(&self, total_bytes: u64) {
-        self.lock().set_total(total_bytes);
+    #[pyo3(signature = (total_bytes, *, exact=false))]
+    fn set_total(&self, total_bytes: u64, exact: bool) {
+        self.lock().set_total(total_bytes, exact);
+    }
+
+    fn set_end(&self, py: Python<'_>, at: u64, by: &str) -> PyResult<()> {
+        let by = named(py, &ENDS, by, "by")?;
+        self.lock().set_end(at, by);
+        Ok(())
     }
 
     fn set_page_bytes(&self, page_bytes: u64) {
         self.lock().set_page_bytes(page_bytes);
     }
 
-    fn set_in_flight(&self, limit: usize) {
-        self.lock().set_in_flight(limit);
-    }
-
     fn can_play(
         &self,
         now: f64,
-        buffered_bytes: u64,
-        needed_bytes: u64,
+        in_hand_bytes: u64,
+        bytes_per_second: f64,
         left_bytes: Option<u64>,
     ) -> bool {
         self.lock()
-            .can_play(now, buffered_bytes, needed_bytes, left_bytes)
+            .can_play(now, in_hand_bytes, bytes_per_second, left_bytes)
+    }
+
+    fn waited_seconds(&self, now: f64) -> f64 {
+        self.lock().waited_seconds(now)
     }
 
     #[getter]
-    fn end(&self) -> Option<u64> {
-        self.lock().end()
+    fn end(&self) -> Option<(u64, &'static str)> {
+        self.lock().end().map(|end| (end.at, name_of(end.by)))
+    }
+
+    #[getter]
+    fn total(&self) -> Option<u64> {
+        self.lock().total()
     }
 
     #[getter]
@@ -201,13 +319,15 @@ impl Planner {
     }
 
     #[getter]
-    fn failed(&self) -> Option<(u64, u32)> {
-        self.lock().failed()
-    }
-
-    #[getter]
-    fn contradiction(&self) -> Option<u64> {
-        self.lock().contradiction()
+    fn broken(&self) -> Option<(u64, &'static str, f64)> {
+        let (offset, reason) = self.lock().broken()?;
+        Some(match reason {
+            Broken::Patience => (offset, "patience", 0.0),
+            Broken::RetryAfter(seconds) => (offset, "retry-after", seconds),
+            Broken::Refused => (offset, "refused", 0.0),
+            Broken::Stagnant(answers) => (offset, "stagnant", f64::from(answers)),
+            Broken::Contradiction => (offset, "contradiction", 0.0),
+        })
     }
 
     fn statistics(&self) -> PlannerStatistics {

@@ -1,7 +1,7 @@
-//! The token that tells a writer of room: a file descriptor, so that trio and `poll` can wait for it.
+//! The token that wakes a writer: a file descriptor, so that trio and `poll` can wait for it.
 //!
 //! An eventfd on Linux, a socketpair elsewhere. Leaving a token is one `write` that never blocks and takes
-//! no lock of ours, so an audio callback may do it.
+//! no lock of the pipe, so an audio callback may do it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -11,7 +11,7 @@ use playhead_core::pipe::Wake;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Readable while a token is there.
+/// Readable while it holds a token.
 pub struct FdWake {
     waits: OwnedFd,
     /// The other end of the socketpair; an eventfd has only one.
@@ -42,7 +42,7 @@ impl FdWake {
         self.waits.as_raw_fd()
     }
 
-    /// Takes every token that is there.
+    /// Takes all tokens.
     pub fn clear(&self) {
         let mut tokens = [0; 64];
         // An eventfd is empty after one read, a socket after as many as it takes.
@@ -62,12 +62,12 @@ impl FdWake {
 
 impl Wake for FdWake {
     fn wake(&self) {
-        // The only failure that can happen is "full": then a token is there, which is all that is wanted.
+        // The only possible failure is "full": then there is a token, which is enough.
         let _ = rustix::io::write(self.wakes(), &1_u64.to_ne_bytes());
     }
 
     fn wait_while(&self, timeout: Option<Duration>, waiting: &mut dyn FnMut() -> bool) -> bool {
-        // A time too far off to be a date is no limit.
+        // A time that is too far away for the clock means no limit.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         while waiting() {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -80,7 +80,7 @@ impl Wake for FdWake {
                 left.as_ref(),
             ) {
                 Ok(_) | Err(Errno::INTR) => self.clear(),
-                // Ours, open and valid; what is left is a kernel without memory. Say "not yet".
+                // The descriptor is open and valid, so the kernel is out of memory: return "not yet".
                 Err(_) => return false,
             }
         }

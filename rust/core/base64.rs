@@ -1,15 +1,14 @@
 //! Strict base64 (RFC 4648, section 4, padded) into a place that may lie on both sides of a ring's seam.
 //!
-//! Two readings of the same rules. The `base64` crate's engine does the work: SIMD where the CPU has it,
-//! 7–8 GB/s measured, scalar elsewhere. Only where it refuses does [`find_fault`] read the text again, byte
-//! by byte, to say what is wrong and where. So an error never depends on where the seam fell or on the
-//! engine, and the fast path carries no bookkeeping for it.
+//! The `base64` crate's engine does the work: SIMD if the CPU has it (7–8 GB/s measured), scalar otherwise.
+//! Only if it refuses its input does [`find_fault`] read it again, byte by byte. So an error
+//! never depends on the seam or on the engine, and the fast path needs no bookkeeping.
 //!
 //! The rules, in the order in which a fault is reported (the leftmost wins):
-//! * a byte that is no symbol, or a `=` where a symbol is due: `Byte`, at that byte;
+//! * a byte outside the alphabet, or a `=` in place of a symbol: `Byte`, at that byte;
 //! * one symbol in the last quad, which encodes no byte: `Length`, at the text's end;
-//! * `=` missing from the last quad: `Padding`, where it is due;
-//! * bits set in the last symbol that no byte takes: `LastSymbol`, at that symbol.
+//! * `=` missing from the last quad: `Padding`, at its place;
+//! * bits set in the last symbol past the last byte: `LastSymbol`, at that symbol.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -26,21 +25,21 @@ static ENGINE: LazyLock<Chosen> = LazyLock::new(|| Chosen::standard(PAD));
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 static ENGINE: LazyLock<Chosen> = LazyLock::new(|| Chosen::new(&base64::alphabet::STANDARD, PAD));
 
-/// What is wrong with a text.
+/// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base64Kind {
-    /// A byte outside the alphabet, or `=` where a symbol is due.
+    /// A byte outside the alphabet, or `=` in place of a symbol.
     Byte,
     /// The last quad has one symbol.
     Length,
     /// The last quad lacks `=`.
     Padding,
-    /// The last symbol carries bits that belong to no byte.
+    /// The last symbol has bits set past the last byte.
     LastSymbol,
 }
 
 impl Base64Kind {
-    /// The name that errors carry across the language border.
+    /// The name in Python errors.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,12 +51,12 @@ impl Base64Kind {
     }
 }
 
-/// A text that does not decode: what, and at which byte of the text.
+/// A fault and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Base64Error {
-    /// What is wrong.
+    /// The kind of the fault.
     pub kind: Base64Kind,
-    /// Where, in bytes from the start of the whole text.
+    /// Its place, in bytes from the start of the whole text.
     pub index: usize,
 }
 
@@ -66,25 +65,25 @@ impl fmt::Display for Base64Error {
         let (expected, index) = (
             match self.kind {
                 Base64Kind::Byte => {
-                    "a symbol of the standard alphabet was due, and something else came"
+                    "expected a symbol of the standard alphabet, got something else"
                 }
                 Base64Kind::Length => "the text ends after one symbol of a quad",
-                Base64Kind::Padding => "the text ends where '=' was due",
-                Base64Kind::LastSymbol => "the last symbol has bits set beyond the last byte",
+                Base64Kind::Padding => "the text ends without its '=' padding",
+                Base64Kind::LastSymbol => "the last symbol has bits set past the last byte",
             },
             self.index,
         );
         write!(
             f,
             "not strict base64 (RFC 4648, section 4, padded): {expected}, at index {index}; the sender must \
-             encode the blob anew"
+             encode the blob again"
         )
     }
 }
 
 impl std::error::Error for Base64Error {}
 
-/// How many bytes `text` decodes to, judged by its length and its trailing `=` only.
+/// The number of bytes that `text` decodes to, by its length and its trailing `=` only.
 ///
 /// # Errors
 /// The text's first fault, if its length alone shows that it cannot decode.
@@ -149,7 +148,7 @@ fn fill_split(text: &[u8], first: &mut [u8], second: &mut [u8]) -> Option<()> {
     fill(after, after_out)
 }
 
-/// The fault of a text that was refused. Where the careful reading finds none, the slices were at fault.
+/// The fault of a refused text. If a careful reading finds none, the slices had the wrong length.
 fn fault_of(text: &[u8]) -> Base64Error {
     find_fault(text).unwrap_or(Base64Error {
         kind: Base64Kind::Length,
@@ -157,7 +156,7 @@ fn fault_of(text: &[u8]) -> Base64Error {
     })
 }
 
-/// Reads the whole text carefully and slowly; `None` if it is strict base64.
+/// Finds the first fault of `text`, byte by byte; `None` if it is strict base64.
 #[must_use]
 pub fn find_fault(text: &[u8]) -> Option<Base64Error> {
     let fault = |kind, index| Some(Base64Error { kind, index });

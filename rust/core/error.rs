@@ -1,12 +1,12 @@
-//! Everything that the byte path refuses, as values: comparable, with the place, and with what to do.
+//! Errors of the byte path, as comparable values with the place and the remedy.
 //!
-//! The bindings hold the one table from these to the classes of `playhead.errors`.
+//! The bindings have the table from these to the classes of `playhead.errors`.
 
 use std::fmt;
 
 use crate::base64::Base64Error;
 
-/// Why a call on a pipe or a ring was refused. Nothing has changed when one of these comes back.
+/// The reason why a call on a pipe or a ring was refused. A refused call changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The page's text is not strict base64 (the peer's fault).
@@ -17,40 +17,47 @@ pub enum Error {
         start: u64,
         /// One past its last byte.
         end: u64,
-        /// The next byte that will be read.
+        /// The oldest byte kept.
         low: u64,
         /// One past the last byte that fits.
         high: u64,
     },
-    /// A byte that is still held came again with another value (the peer's fault).
+    /// A byte that is still held arrived again with another value (the peer's fault).
     Contradiction {
         /// Absolute offset of the first byte that differs.
         offset: u64,
     },
     /// The pipe was closed or aborted (the caller's fault).
     Closed,
-    /// A second reader came while one is reading (the caller's fault).
+    /// A second reader reads while the first one does (the caller's fault).
     Busy,
     /// A capacity of 0 or above [`crate::ring::CAPACITY_MAX_BYTES`].
     Capacity {
-        /// What was asked for.
+        /// The requested value.
         bytes: u64,
+    },
+    /// As much behind the reader as the capacity, so that nothing could be written (the caller's fault).
+    Behind {
+        /// The requested value.
+        bytes: u64,
+        /// The capacity in bytes.
+        capacity: u64,
     },
     /// An offset above [`crate::ring::OFFSET_MAX`].
     Offset {
-        /// What was asked for.
+        /// The requested value.
         offset: u64,
     },
-    /// More room is waited for than the ring can ever have.
+    /// A wait for more room than the ring has.
     Room {
-        /// What was asked for.
+        /// The requested value.
         bytes: u64,
-        /// What the ring holds.
-        capacity: u64,
+        /// The bytes that fit ahead of the reader.
+        ahead: u64,
     },
     /// The system has no memory for the ring.
     Memory {
-        /// What was asked for.
+        /// The requested value.
         bytes: u64,
     },
 }
@@ -73,11 +80,11 @@ impl fmt::Display for Error {
             } => write!(
                 f,
                 "bytes {start}..{end} do not fit: the pipe holds {low}..{high}; write nearer to the reader, \
-                 or wait until it has moved on"
+                 or wait until it has advanced"
             ),
             Self::Contradiction { offset } => write!(
                 f,
-                "byte {offset} came twice with different values: the server contradicts itself; the \
+                "byte {offset} arrived twice with different values: the server contradicts itself; the \
                  resource may have changed while it was read, so read it again from the start"
             ),
             Self::Closed => write!(
@@ -90,17 +97,23 @@ impl fmt::Display for Error {
             ),
             Self::Capacity { bytes } => write!(
                 f,
-                "a capacity of {bytes} bytes is not possible; ask for 1 to {}",
+                "capacity_bytes: expected 1 to {}, got {bytes}",
                 crate::ring::CAPACITY_MAX_BYTES
+            ),
+            Self::Behind { bytes, capacity } => write!(
+                f,
+                "expected behind_bytes below the capacity of {capacity}, got {bytes}; keep less behind the \
+                 reader, or make a larger pipe"
             ),
             Self::Offset { offset } => write!(
                 f,
-                "offset {offset} is not possible; ask for 0 to {}",
+                "offset: expected 0 to {}, got {offset}",
                 crate::ring::OFFSET_MAX
             ),
-            Self::Room { bytes, capacity } => write!(
+            Self::Room { bytes, ahead } => write!(
                 f,
-                "{bytes} bytes will never be free in a pipe of {capacity}; wait for less, or make a larger pipe"
+                "{bytes} bytes will never be free in a pipe with room for {ahead} ahead of its reader; wait \
+                 for less, or make a larger pipe"
             ),
             Self::Memory { bytes } => {
                 write!(f, "no memory for a pipe of {bytes} bytes; ask for less")

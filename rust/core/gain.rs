@@ -1,7 +1,7 @@
 //! Volume: 16-bit samples scaled in place, for an audio callback.
 //!
-//! Fixed point with 16 bits after the point, so that the compiler makes SIMD of it on every machine, and so
-//! that a gain of one gives back every sample unchanged.
+//! Fixed point with 16 bits after the point: the compiler vectorises it on every machine, and a gain of one
+//! leaves every sample unchanged.
 
 /// A gain of one.
 const ONE: i32 = 1 << 16;
@@ -9,7 +9,7 @@ const ONE: i32 = 1 << 16;
 /// Scales native-endian 16-bit samples by a gain that goes evenly from `start` to `end`, both in 0.0..=1.0
 /// (others are clamped; NaN is silence). An odd byte at the end is left alone.
 ///
-/// The step of a volume that changes at once is heard as a click; spread over one period it is not.
+/// An abrupt change of volume is heard as a click; one that is spread over a period is not.
 pub fn scale_pcm16(pcm: &mut [u8], start: f64, end: f64) {
     let (start, end) = (fixed(start), fixed(end));
     let (samples, _) = pcm.as_chunks_mut::<2>();
@@ -23,7 +23,7 @@ pub fn scale_pcm16(pcm: &mut [u8], start: f64, end: f64) {
     }
     let count = i64::try_from(samples.len()).unwrap_or(i64::MAX);
     for (index, sample) in (1i64..).zip(samples) {
-        // The last sample has the end's gain: the next call goes on from there.
+        // The last sample has the gain `end`: the next call continues from there.
         let step = i64::from(end - start) * index / count;
         *sample = scaled(*sample, start + i32::try_from(step).unwrap_or(0));
     }
@@ -76,7 +76,7 @@ mod tests {
             for sample in (i16::MIN..=i16::MAX).step_by(37) {
                 let exact = f64::from(sample) * gain;
                 let got = f64::from(after(&[sample], gain, gain)[0]);
-                // Half a step, and what 16 bits of gain are off by over a full-scale sample.
+                // Half a step, and the error of 16 bits of gain over a full-scale sample.
                 assert!((got - exact).abs() <= 0.5 + 0.25, "{sample} * {gain}");
             }
         }

@@ -18,5 +18,4 @@ pub mod pipe;
 pub mod planner;
 pub mod ranges;
 pub mod ring;
-pub mod stats;
 mod sync;

@@ -1,10 +1,10 @@
-//! What a page carries: base64 text as it came, or bytes as they are (PCM).
+//! Payload of a page: base64 text as received, or plain bytes (PCM).
 
 use std::borrow::Cow;
 
 use crate::base64::{Base64Error, decode, decode_split, decoded_len};
 
-/// The bytes of one write, decoded or not. Borrowed: nothing is copied until it lands in the ring.
+/// The bytes of one write, decoded or not. Borrowed: nothing is copied before the ring.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
     /// Strict base64, decoded straight into place.
@@ -17,7 +17,7 @@ impl<'a> Payload<'a> {
     /// The length in bytes, decoded.
     ///
     /// # Errors
-    /// A text whose length shows that it cannot decode.
+    /// The text's fault, if its length shows that it cannot decode.
     pub fn len_bytes(self) -> Result<u64, Base64Error> {
         match self {
             Self::Text(text) => decoded_len(text),
@@ -40,7 +40,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// The bytes in one piece, for the rare write that has to be compared before it is stored.
+    /// The bytes in one piece, for the rare write that is compared before it is stored.
     pub(crate) fn bytes(self) -> Result<Cow<'a, [u8]>, Base64Error> {
         match self {
             Self::Text(text) => {

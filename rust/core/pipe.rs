@@ -1,4 +1,4 @@
-//! A ring, plus an end, a break, and waiting: what a decoder thread or an audio callback reads from.
+//! A ring with an end, a break, and waiting: the source of a decoder thread or an audio callback.
 //!
 //! ```text
 //!  writer (trio task or thread)                     reader (decoder thread, or audio callback)
@@ -6,45 +6,53 @@
 //!   arm, wait_room ◀──────── wake ◀── armed? ◀────── read_nowait   no lock, no allocation
 //! ```
 //! Everything a writer or an owner does (write, seek, close, abort) happens under one lock, so those calls
-//! order themselves. The reader takes that lock only when it is about to wait, and it decides to wait
-//! under it, so a write can't slip in between the look and the wait. Reading itself never takes it.
+//! are ordered. The reader takes that lock only when it is about to wait, and decides to wait under it, so no
+//! write falls between the check and the wait. Reading itself never takes it.
 //!
-//! The one handshake without a lock is "there is room again, or it is over". The writer says `armed` and then
-//! looks at the head and the state; the others change one of them and then look at `armed`. A full fence
-//! between the two steps on both sides makes it impossible that both look too early (Dekker's argument), so a
-//! wake is never lost.
+//! The one handshake without a lock is "there is room again, or it is over". The writer sets `armed` and then
+//! checks the head and the state; the others change one of them and then check `armed`. A full fence between
+//! the two steps on both sides prevents that both check too early (Dekker's argument), so a wake is never lost.
 //!
-//! Why a waiting writer *thread* sleeps on the [`Wake`] and not on a condvar: the audio callback that frees
-//! the room must not take the lock that a condvar needs. The wake is a token that stays until it is taken,
-//! so one mechanism, with one proof, serves the trio task and the thread alike.
+//! A waiting writer *thread* sleeps on the [`Wake`], not on a condvar: the audio callback that frees the room
+//! must not take the lock that a condvar needs. The wake is a token that stays until it is taken, so one
+//! mechanism, with one proof, serves both the trio task and the thread.
 
+use std::sync::atomic::{AtomicU64 as Counter, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::payload::Payload;
-use crate::ring::{Ring, Turn, Writer};
-use crate::stats::{Counters, PipeStatistics};
+use crate::ring::{ReadGuard, Ring, Writer};
 use crate::sync::{
     AtomicU8, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, lock, wait_while,
 };
 
-/// How a writer is told that there is room: a token that stays until it is taken, like an eventfd.
+/// Counters of a pipe. They order nothing, so they are relaxed and hidden from loom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PipeStatistics {
+    /// Bytes handed to the reader.
+    pub bytes_read: u64,
+    /// Blocking reads that found nothing and had to wait.
+    pub reader_waits: u64,
+}
+
+/// Wakes a writer that waits for room: a token that stays until it is taken, like an eventfd.
 pub trait Wake: Send + Sync {
-    /// Leaves a token. Called from an audio callback: takes no lock that others hold for long, allocates
-    /// nothing, never blocks.
+    /// Leaves a token. Called from an audio callback, so it takes no contended lock, allocates nothing and
+    /// never blocks.
     fn wake(&self);
 
-    /// Blocks until `waiting` says no, or for `timeout` in all; returns whether `waiting` said no. It is
-    /// asked first, and again after every token taken. An implementation takes the token *before* it asks.
+    /// Blocks until `waiting` returns false, or for at most `timeout`; returns whether it did return false. It is
+    /// called first, and again after every token. An implementation takes the token *before* it calls.
     fn wait_while(&self, timeout: Option<Duration>, waiting: &mut dyn FnMut() -> bool) -> bool;
 }
 
-/// What a stream is; see [`State::after`] for its transitions.
+/// The state of a stream; [`State::after`] has its transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
-    /// Bytes may still come.
+    /// More bytes may arrive.
     Open = 0,
     /// The stream ends at the tail.
     Ended = 1,
@@ -52,20 +60,20 @@ pub enum State {
     Broken = 2,
 }
 
-/// What happens to a stream.
+/// An event of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// [`Pipe::close`].
     Close,
     /// [`Pipe::abort`].
     Abort,
-    /// [`Pipe::seek`] to a place that is not held: the bytes there have yet to come, so an end that was
-    /// reached is no longer near.
+    /// [`Pipe::seek`] to an offset that is not kept: the bytes there are missing, so an ended stream is open
+    /// again.
     Refill,
 }
 
 impl State {
-    /// The state after `event`, or `None` where it changes nothing. The first of close and abort wins.
+    /// The state after `event`, or `None` if it changes nothing. The first of close and abort wins.
     #[must_use]
     pub const fn after(self, event: Event) -> Option<Self> {
         match (self, event) {
@@ -87,16 +95,16 @@ impl State {
     }
 }
 
-/// What a read gave. "Not yet" is a value: for a blocking read it means that the time was up.
+/// The result of a read. "Not yet" is a value: from a blocking read it means that the timeout passed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome<'p, E> {
-    /// So many bytes, at least one unless the buffer was empty.
+    /// The number of bytes, at least one unless the buffer was empty.
     Bytes(usize),
-    /// Nothing is there, and the stream goes on.
+    /// Nothing is readable, and the stream continues.
     NotYet,
-    /// The stream is over, and every byte of it was read.
+    /// The stream has ended, and every byte of it was read.
     End,
-    /// The stream broke off, and every byte before the break was read.
+    /// The stream broke, and every byte before the break was read.
     Broken(&'p E),
 }
 
@@ -108,26 +116,52 @@ struct Ledger {
     reader_waits: bool,
 }
 
-/// One writer, one reader, a bounded ring between them. `E` is what [`Pipe::abort`] hands to the reader.
+/// One writer and one reader with a bounded ring between them. `E` is the error that [`Pipe::abort`] passes on.
+///
+/// ```
+/// use std::time::Duration;
+/// use playhead_core::payload::Payload;
+/// use playhead_core::pipe::{Outcome, Pipe, Wake};
+///
+/// struct NeverWaits; // this writer asks for no wake
+/// impl Wake for NeverWaits {
+///     fn wake(&self) {}
+///     fn wait_while(&self, _: Option<Duration>, waiting: &mut dyn FnMut() -> bool) -> bool {
+///         !waiting()
+///     }
+/// }
+///
+/// let pipe: Pipe<_, &str> = Pipe::new(1024, 0, 0, NeverWaits)?;
+/// let mut out = [0; 8];
+/// assert_eq!(pipe.read_nowait(&mut out)?, Outcome::NotYet);
+/// pipe.write(0, Payload::Text(b"YXVkaW8="))?;
+/// pipe.abort("connection lost");
+/// assert_eq!(pipe.read(&mut out, None)?, Outcome::Bytes(5));
+/// assert_eq!(&out[..5], b"audio");
+/// assert_eq!(pipe.read(&mut out, None)?, Outcome::Broken(&"connection lost"));
+/// # Ok::<(), playhead_core::error::Error>(())
+/// ```
 pub struct Pipe<W, E> {
     ring: Arc<Ring>,
     ledger: Mutex<Ledger>,
     arrived: Condvar,
     state: AtomicU8,
-    /// The writer wants a wake once no more than so many bytes are readable.
+    /// The writer asked for a wake once no more than this many bytes are readable.
     armed: AtomicU64,
     wake: W,
     error: OnceLock<E>,
-    counters: Counters,
+    bytes_read: Counter,
+    reader_waits: Counter,
 }
 
 impl<W: Wake, E> Pipe<W, E> {
-    /// A pipe of at least `capacity_bytes` (rounded up to a power of two) whose first byte is at `start`.
+    /// A pipe of at least `capacity_bytes` (rounded up to a power of two) whose first byte is at `start`, and
+    /// which keeps up to `behind_bytes` behind the reader.
     ///
     /// # Errors
     /// As [`Ring::new`].
-    pub fn new(capacity_bytes: u64, start: u64, wake: W) -> Result<Self, Error> {
-        let (ring, writer) = Ring::new(capacity_bytes, start)?;
+    pub fn new(capacity_bytes: u64, start: u64, behind_bytes: u64, wake: W) -> Result<Self, Error> {
+        let (ring, writer) = Ring::new(capacity_bytes, start, behind_bytes)?;
         Ok(Self {
             ring,
             ledger: Mutex::new(Ledger {
@@ -139,14 +173,27 @@ impl<W: Wake, E> Pipe<W, E> {
             armed: AtomicU64::new(NOT_ARMED),
             wake,
             error: OnceLock::new(),
-            counters: Counters::default(),
+            bytes_read: Counter::new(0),
+            reader_waits: Counter::new(0),
         })
     }
 
-    /// How many bytes fit.
+    /// The capacity in bytes.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.ring.capacity()
+    }
+
+    /// The bytes that fit ahead of the reader: the capacity less what is kept behind it.
+    #[must_use]
+    pub fn ahead(&self) -> u64 {
+        self.ring.ahead()
+    }
+
+    /// Absolute offset of the oldest byte kept: a seek to any byte from there to the tail drops nothing.
+    #[must_use]
+    pub fn kept_from(&self) -> u64 {
+        lock(&self.ledger).writer.kept_from()
     }
 
     /// Absolute offset of the next byte to be read.
@@ -161,28 +208,31 @@ impl<W: Wake, E> Pipe<W, E> {
         self.ring.tail()
     }
 
-    /// Acquires what was written before an end: once the state is final, so is the tail seen after it.
+    /// The state. Acquires what was written before an end: once the state is final, so is the tail read after it.
     #[must_use]
     pub fn state(&self) -> State {
         State::from_u8(self.state.load(Ordering::Acquire))
     }
 
-    /// What wakes the writer.
+    /// The wake of the writer.
     #[must_use]
     pub const fn wake(&self) -> &W {
         &self.wake
     }
 
-    /// What the stream was aborted with.
+    /// The error that the stream was aborted with.
     #[must_use]
     pub fn error(&self) -> Option<&E> {
         self.error.get()
     }
 
-    /// A moment's figures.
+    /// A snapshot of the counters.
     #[must_use]
     pub fn statistics(&self) -> PipeStatistics {
-        self.counters.snapshot()
+        PipeStatistics {
+            bytes_read: self.bytes_read.load(Relaxed),
+            reader_waits: self.reader_waits.load(Relaxed),
+        }
     }
 
     // --- the writer ------------------------------------------------------------------------------------
@@ -197,22 +247,19 @@ impl<W: Wake, E> Pipe<W, E> {
             return Err(Error::Closed);
         }
         let written = ledger.writer.write(offset, payload)?;
-        let (len, stored) = (written.len, written.stored);
-        self.counters
-            .wrote(stored, len - stored, ledger.writer.held_bytes());
         if written.grew {
             self.wake_reader(ledger);
         }
-        Ok(len)
+        Ok(written.len)
     }
 
     /// Asks for one wake as soon as no more than `low_bytes` are readable, or the stream ends. Returns
-    /// whether that is so already; the request is then withdrawn.
+    /// whether that is already the case; the request is then withdrawn.
     pub fn arm(&self, low_bytes: u64) -> bool {
         let _ledger = lock(&self.ledger);
         self.armed
             .store(low_bytes.min(NOT_ARMED - 1), Ordering::Relaxed);
-        // Pairs with the fence in `wake_writer`: either we see what changed, or whoever changed it sees us.
+        // Pairs with the fence in `wake_writer`: either this sees the change, or the one who changes it sees this.
         fence(Ordering::SeqCst);
         let is_low = self.tail().saturating_sub(self.head()) <= low_bytes;
         let is_so = is_low || self.state() != State::Open;
@@ -222,16 +269,15 @@ impl<W: Wake, E> Pipe<W, E> {
         is_so
     }
 
-    /// For a thread that writes: blocks until `room_bytes` more fit behind the tail; false when `timeout`
-    /// is up first.
+    /// For a writing thread: blocks until `room_bytes` more fit past the tail; false if `timeout` passes first.
     ///
     /// # Errors
-    /// [`Error::Room`] for more than the capacity; [`Error::Closed`] once the stream is closed or aborted.
+    /// [`Error::Room`] for more than fits ahead of the reader; [`Error::Closed`] once the stream is closed or aborted.
     pub fn wait_room(&self, room_bytes: u64, timeout: Option<Duration>) -> Result<bool, Error> {
-        let capacity = self.capacity();
-        let low_bytes = capacity.checked_sub(room_bytes).ok_or(Error::Room {
+        let ahead = self.ahead();
+        let low_bytes = ahead.checked_sub(room_bytes).ok_or(Error::Room {
             bytes: room_bytes,
-            capacity,
+            ahead,
         })?;
         let is_free = self.wake.wait_while(timeout, &mut || !self.arm(low_bytes));
         if !is_free {
@@ -243,9 +289,9 @@ impl<W: Wake, E> Pipe<W, E> {
         Ok(is_free)
     }
 
-    /// Moves the reader to `offset`. Inside `[head, tail]` the bytes before it are dropped; elsewhere the
-    /// ring is emptied and begins there, and a stream that had ended is open again. A reader that is
-    /// blocked stays blocked, and gets the bytes from `offset`.
+    /// Moves the reader to `offset`. Inside `[kept_from, tail]` nothing is dropped; elsewhere the ring is
+    /// emptied and begins there, and an ended stream is open again. A blocked reader gets the bytes from `offset`:
+    /// at once if they are kept, otherwise when they are written.
     ///
     /// # Errors
     /// [`Error::Closed`] after abort; [`Error::Offset`].
@@ -260,18 +306,19 @@ impl<W: Wake, E> Pipe<W, E> {
                 self.state.store(next as u8, Ordering::Relaxed);
             }
         })?;
-        drop(ledger);
+        // Bytes kept behind the reader are readable now, without a write.
+        self.wake_reader(ledger);
         self.wake_writer(self.tail().saturating_sub(self.head()));
         Ok(())
     }
 
-    /// The stream ends at the tail; islands beyond a gap are forgotten. Idempotent.
+    /// Ends the stream at the tail; islands beyond a gap are dropped. Idempotent.
     pub fn close(&self) {
         self.finish(Event::Close, None);
     }
 
-    /// The stream breaks off at the tail: the reader gets `error` after the bytes before it. The first of
-    /// close and abort wins.
+    /// Breaks the stream at the tail: the reader gets `error` after the bytes before it. The first of close and
+    /// abort wins.
     pub fn abort(&self, error: E) {
         self.finish(Event::Abort, Some(error));
     }
@@ -300,54 +347,53 @@ impl<W: Wake, E> Pipe<W, E> {
 
     // --- the reader ------------------------------------------------------------------------------------
 
-    /// Gives what is there, at once: takes no lock, allocates nothing, never blocks. Made for an audio
-    /// callback.
+    /// Reads without waiting: takes no lock, allocates nothing, never blocks. For an audio callback.
     ///
     /// # Errors
     /// [`Error::Busy`] while another thread reads.
     pub fn read_nowait(&self, out: &mut [u8]) -> Result<Outcome<'_, E>, Error> {
         let mut claim = self.ring.claim().ok_or(Error::Busy)?;
-        Ok(match claim.turn() {
-            Some(turn) => self.take(turn, out),
+        Ok(match claim.guard() {
+            Some(guard) => self.take(guard, out),
             None => Outcome::NotYet,
         })
     }
 
-    /// Gives what is there, and blocks while nothing is: never to fill `out`. After `timeout`
-    /// [`Outcome::NotYet`].
+    /// Reads at least one byte, and blocks until one is readable, never to fill `out`. Returns [`Outcome::NotYet`]
+    /// after `timeout`.
     ///
     /// # Errors
     /// [`Error::Busy`] while another thread reads, which includes one that is blocked here.
     pub fn read(&self, out: &mut [u8], timeout: Option<Duration>) -> Result<Outcome<'_, E>, Error> {
         let mut claim = self.ring.claim().ok_or(Error::Busy)?;
-        if let Some(turn) = claim.turn() {
-            let outcome = self.take(turn, out);
+        if let Some(guard) = claim.guard() {
+            let outcome = self.take(guard, out);
             if !matches!(outcome, Outcome::NotYet) {
                 return Ok(outcome);
             }
         }
-        self.counters.reader_waited();
+        self.reader_waits.fetch_add(1, Relaxed);
         let mut ledger = wait_while(&self.arrived, lock(&self.ledger), timeout, |ledger| {
-            // Said anew before every wait: a seek may have emptied the ring after the wake-up.
+            // Checked before every wait: a seek may have emptied the ring after the wake-up.
             ledger.reader_waits = self.tail() == self.head() && self.state() == State::Open;
             ledger.reader_waits
         });
         ledger.reader_waits = false;
-        // Under the lock nobody is moving the window, so there is a turn to be had; the copy needs no lock.
-        let turn = claim.turn();
+        // Under the lock nobody moves the reader, so the guard is free; the copy needs no lock.
+        let guard = claim.guard();
         drop(ledger);
-        Ok(turn.map_or(Outcome::NotYet, |turn| self.take(turn, out)))
+        Ok(guard.map_or(Outcome::NotYet, |guard| self.take(guard, out)))
     }
 
-    fn take(&self, turn: Turn<'_>, out: &mut [u8]) -> Outcome<'_, E> {
+    fn take(&self, guard: ReadGuard<'_>, out: &mut [u8]) -> Outcome<'_, E> {
         if out.is_empty() {
             return Outcome::Bytes(0);
         }
-        // Before the tail is looked at: see `state`.
+        // Before the tail is loaded: see `state`.
         let state = self.state();
-        let (len, left_bytes) = turn.copy(out);
+        let (len, left_bytes) = guard.copy(out);
         if len > 0 {
-            self.counters.read(len as u64);
+            self.bytes_read.fetch_add(len as u64, Relaxed);
             self.wake_writer(left_bytes);
             return Outcome::Bytes(len);
         }
@@ -358,8 +404,8 @@ impl<W: Wake, E> Pipe<W, E> {
         }
     }
 
-    /// Wakes a writer that asked for it. `readable_bytes` may be out of date, if only to the low side: a
-    /// wake too many is looked at and forgotten.
+    /// Wakes a writer that asked for it. `readable_bytes` may be out of date, but only too low: a
+    /// superfluous wake is harmless.
     fn wake_writer(&self, readable_bytes: u64) {
         // Pairs with the fence in `arm`.
         fence(Ordering::SeqCst);
@@ -368,7 +414,6 @@ impl<W: Wake, E> Pipe<W, E> {
             && readable_bytes <= low_bytes
             && self.armed.swap(NOT_ARMED, Ordering::Relaxed) != NOT_ARMED
         {
-            self.counters.woke_writer();
             self.wake.wake();
         }
     }

@@ -1,52 +1,62 @@
-//! Which range to read next: a pure state machine. Time is an argument, in seconds on any clock that does not run back.
+//! The prefetch planner, which decides what range to read next: a pure state machine. Time is an argument, in seconds
+//! on any clock that does not run back.
 //!
 //! # Rules
-//! * Everything below the frontier is received, in flight, or a piece that waits to be asked for; nothing is in two of
-//!   them. So every byte is asked for until it has come, and kept once.
-//! * No range ends past reader + capacity: memory is bounded by construction.
-//! * Only an empty answer proves an end, and the lowest one counts. A short page is a hint: the rest is asked for, or
-//!   the next page starts where it stopped. Bytes past a proven end are a contradiction, never a guess.
-//! * An announced size is planned to, and confirmed by one small read past it, asked for after the last page.
-//! * A page that failed for good breaks the stream only once all before it has come; a lower end takes it back.
+//! * Everything below the frontier is received, in flight, or a hole that is read again; nothing is in two of them. So
+//!   every byte is requested until it has arrived, and stored once.
+//! * No page ends past reader + room ahead: memory is bounded by construction.
+//! * One answer proves no end (`ending`). A short page is a hint: the rest is requested, or the next page starts where
+//!   it stopped.
+//! * A failure is retried as long as the reader's patience lasts (`patience`); the stream then breaks at its offset,
+//!   once all before it has arrived.
+//! * Late is not failed: a late page is read a second time, within a budget, and the first answer counts.
 //!
 //! # Theory of operation
-//! Pages double from a small one, so that the first sound waits for 8 KiB and not for 100 KiB, while the first burst of
-//! three fills the latency. After that the rate the link delivers and its least latency give the bandwidth-delay product:
-//! so many bytes, and one page, are kept in flight (BBR: Cardwell et al., ACM Queue 14(5), 2016; draft-ietf-ccwg-bbr).
-//! More would queue and make a retry or a seek slow; less would idle. The rate a window can show doubles at most from
-//! round to round, hence the start-up gain of two, and the look at how closely the first answers follow each other. New
-//! pages leave about a transfer apart: those that leave together arrive together, and leave the link idle together.
-//! Deadlines come from smoothed latency and variance (RFC 6298) plus the transfer of what is queued. Where the rate grows
-//! as the pages do, a cost a page limits and not bandwidth, as with a server that answers one read at a time: pages grow.
+//! Pages double from a small one, so that the first audio waits for 8 KiB and not for 100 KiB, while the first burst of
+//! three fills the latency. After that the link's delivery rate and least latency give the bandwidth-delay product:
+//! that many bytes, and one page, are kept in flight (BBR: Cardwell et al., ACM Queue 14(5), 2016;
+//! draft-ietf-ccwg-bbr). More would queue and make a retry or a seek slow; less would idle. The rate a window can show
+//! doubles at most from round to round, hence the start-up gain of two, and the measurement of how closely the first
+//! answers follow each other. New pages leave about a transfer apart: those that leave together arrive together, and
+//! leave the link idle together. Lateness comes from smoothed latency and variance (RFC 6298) plus the transfer of what
+//! is queued. If the rate grows with the pages, a cost per page limits and not bandwidth, as with a server that answers
+//! one read at a time: pages grow.
 
 use std::cmp::min;
+use std::ops::Range;
 
+use crate::ranges::RangeSet;
 use crate::ring::OFFSET_MAX;
 
 mod asking;
+mod ending;
 mod estimate;
 mod flight;
 mod gate;
-mod outcome;
-mod retry;
+mod patience;
 mod settings;
+mod settling;
 mod sizing;
 mod statistics;
+mod tuning;
+mod window;
 
-use estimate::{Completion, Estimates};
-use flight::{Flights, Piece, Pieces, Standing};
-use gate::Appetite;
-use outcome::{Ending, Proof, Size, Trouble};
-use retry::Jitter;
+use ending::Ending;
+pub use ending::{End, EndedBy};
+use estimate::Estimates;
+use flight::{Flight, Flights, Purpose, Standing};
+use gate::OpeningRate;
+use patience::Patience;
+pub use patience::{Demand, Failure};
 pub use settings::{InvalidSetting, MAX_IN_FLIGHT, Settings};
 use sizing::Sizing;
 use statistics::Counters;
 pub use statistics::Statistics;
+pub use tuning::{REFILL_SECONDS, START_SECONDS};
+use tuning::{STATUS_SECONDS, TIMER_SLACK_SECONDS};
+use window::Window;
 
-/// Wins a page, loses 30 % on an error: additive increase, multiplicative decrease, as TCP does.
-const WINDOW_LOSS: f64 = 0.7;
-
-/// One range to read now: bytes `start..end`, to be answered by `on_page` or `on_error` with its id.
+/// A range to read now: bytes `start..end`, to be answered by `on_answer` or `on_error` with its id.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request {
     /// Never used twice.
@@ -55,263 +65,399 @@ pub struct Request {
     pub start: u64,
     /// One past the last byte; above `start`.
     pub end: u64,
-    /// When to give up on it, on the caller's clock.
-    pub deadline: f64,
-    /// Tries before this one.
-    pub attempt: u32,
+    /// A read of this range failed before.
+    pub is_retry: bool,
     /// The same range is in flight already and is late.
     pub is_hedge: bool,
-    /// It starts at or past the announced size: most likely empty.
-    pub is_confirm: bool,
+    /// Requested by [`Planner::probe`].
+    pub is_probe: bool,
 }
 
-/// The prefetch planner. After every event the driver calls [`next`](Self::next) until it gives None, then waits for an
-/// answer, for the reader to move, or for [`timer`](Self::timer).
+/// The reason why a stream breaks at its first missing byte.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Broken {
+    /// The reader waited through its patience.
+    Patience,
+    /// The server asks to wait this many seconds, longer than the reader's patience.
+    RetryAfter(f64),
+    /// The server refused the range repeatedly, or its answer is one that no retry mends.
+    Refused,
+    /// This many successful answers in a row had no new byte.
+    Stagnant(u32),
+    /// The server claims an end there, and serves bytes past it.
+    Contradiction,
+}
+
+/// The prefetch planner. After every event the driver calls [`next`](Self::next) until it returns None, then waits for
+/// an answer, for the reader to move, or for [`timer`](Self::timer).
+///
+/// ```
+/// use playhead_core::planner::{EndedBy, Planner, Settings};
+///
+/// let mut planner = Planner::new(Settings::new(4 << 20))?;
+/// let resource = 10_000;
+/// let (mut now, mut head) = (0.0, 0);
+/// while !planner.finished() {
+///     while let Some(request) = planner.next(now, head) {
+///         now += 0.1; // the answer arrives
+///         let end = request.end.min(resource);
+///         let claim = (request.start >= resource).then_some(EndedBy::Empty);
+///         planner.on_answer(request.id, now, end.saturating_sub(request.start), claim);
+///         head = head.max(end.min(request.end)); // the reader takes it
+///     }
+///     now = planner.timer().unwrap_or(now);
+/// }
+/// assert_eq!(planner.end().map(|end| end.at), Some(resource));
+/// # Ok::<(), playhead_core::planner::InvalidSetting>(())
+/// ```
 pub struct Planner {
     settings: Settings,
     now: f64,
     next_id: u64,
-    /// All below is received, in flight or a piece.
+    /// First byte wanted, or last sought.
+    base: u64,
+    /// All below is received, in flight or a hole.
     frontier: u64,
-    /// When the newest page was asked for, and its size.
+    /// The bytes that have arrived since the last seek.
+    received: RangeSet,
+    /// The same, and the bytes in flight.
+    taken: RangeSet,
+    /// When the newest page was requested, and its size.
     newest: (f64, u64),
     flights: Flights,
-    pieces: Pieces,
-    /// Requests at once, as errors and answers have moved it.
-    window: f64,
-    /// One past the highest byte received.
-    received_to: u64,
+    /// Probes of the driver that are not in flight, and whether they failed before.
+    probes: Vec<(Range<u64>, bool)>,
+    /// Only probes are sent: the driver judges how the server handles ranges.
+    pages_held: bool,
+    window: Window,
     ending: Ending,
-    size: Size,
-    trouble: Option<Trouble>,
+    patience: Patience,
+    /// When bytes of any answer arrived last, reported by the driver.
+    heard_at: f64,
+    /// The lowest offset that no retry mends, and why: the stream breaks there once all before it has arrived.
+    barrier: Option<(u64, Broken)>,
+    /// Why the stream breaks at any offset.
+    broken: Option<Broken>,
+    /// Ranges that failed and are read again.
+    failed: RangeSet,
+    /// The size limit of the next read of the head page, after it broke off.
+    retry_bytes: u64,
+    /// Ranges that were damaged once.
+    damaged: RangeSet,
+    /// A corroborating read has failed since the last new byte.
+    evidence_failed: bool,
+    stagnant: u32,
+    stagnant_at: f64,
+    /// When an answer arrived or a read failed last.
+    settled_at: f64,
+    /// The end of the room. A seek back inside what is kept does not move it.
+    room_to: u64,
+    /// The ring was full, and drains before the next request.
+    sleeping: bool,
     estimates: Estimates,
     sizing: Sizing,
-    appetite: Appetite,
-    jitter: Jitter,
+    opening: OpeningRate,
     counters: Counters,
 }
 
 impl Planner {
-    /// A planner that has asked for nothing yet.
+    /// Creates a planner that has requested nothing yet.
     pub fn new(settings: Settings) -> Result<Self, InvalidSetting> {
         settings.check()?;
         Ok(Self {
             now: 0.0,
             next_id: 0,
+            base: settings.start,
             frontier: settings.start,
+            received: RangeSet::new(),
+            taken: RangeSet::new(),
             newest: (0.0, 0),
             flights: Flights::new(),
-            pieces: Pieces::new(),
-            window: settings.in_flight_start as f64,
-            received_to: 0,
-            ending: Ending::Unknown,
-            size: Size::Unknown,
-            trouble: None,
+            probes: Vec::new(),
+            pages_held: false,
+            window: Window::new(settings.in_flight, settings.in_flight_start),
+            ending: Ending::new(),
+            patience: Patience::new(settings.patience_seconds, settings.seed),
+            heard_at: f64::NEG_INFINITY,
+            barrier: None,
+            broken: None,
+            failed: RangeSet::new(),
+            retry_bytes: u64::MAX,
+            damaged: RangeSet::new(),
+            evidence_failed: false,
+            stagnant: 0,
+            stagnant_at: f64::NEG_INFINITY,
+            settled_at: f64::NEG_INFINITY,
+            room_to: settings.start.saturating_add(settings.capacity_bytes),
+            sleeping: false,
             estimates: Estimates::new(),
             sizing: Sizing::new(
                 settings.page_min_bytes,
                 settings.page_bytes,
+                settings.page_bytes_max,
                 settings.capacity_bytes,
             ),
-            appetite: Appetite::new(settings.nominal_rate_bytes),
-            jitter: Jitter::new(settings.seed),
+            opening: OpeningRate::default(),
             counters: Counters::default(),
             settings,
         })
     }
 
-    /// The next request to send, given the reader's offset. Call until None after every event.
+    // --- events -----------------------------------------------------------------------------------
+
+    /// Handles an answer with `n_bytes` bytes from the request's start (more than requested count as a whole page),
+    /// and, with `end`, the claim that nothing follows them. Returns whether the bytes are wanted and fit. Answers to
+    /// probes are left to the driver.
+    pub fn on_answer(&mut self, id: u64, now: f64, n_bytes: u64, end: Option<EndedBy>) -> bool {
+        self.advance(now);
+        let Some(flight) = self.settle(id).filter(|_| !self.finished()) else {
+            return false;
+        };
+        if flight.purpose == Purpose::Probe {
+            self.stagnate(&flight);
+            return false;
+        }
+        let got_to = flight.start + n_bytes.min(flight.end - flight.start);
+        let refuted = self.arrived(&flight, got_to);
+        if n_bytes > flight.end - flight.start {
+            self.ending
+                .seen_to(flight.start.saturating_add(n_bytes).min(OFFSET_MAX));
+        }
+        let new_bytes = self.store(&flight, got_to);
+        if self.frontier == flight.end && got_to < flight.end {
+            self.frontier = got_to; // nothing later is in flight: the next page starts here
+        }
+        let denied = end.and_then(|by| self.claimed(&flight, got_to, by));
+        self.corroborated(&flight, n_bytes > 0);
+        if new_bytes > 0 {
+            self.progressed(&flight, got_to, new_bytes, end.is_some());
+        } else if end.is_none() || denied.is_some() {
+            self.stagnate(&flight);
+        }
+        for at in [refuted, denied].into_iter().flatten() {
+            self.claimed_falsely(&flight, at);
+        }
+        self.decide();
+        new_bytes > 0
+    }
+
+    /// Handles the failure of a request.
+    pub fn on_error(&mut self, id: u64, now: f64, failure: Failure) {
+        self.advance(now);
+        let Some(flight) = self.settle(id) else {
+            return;
+        };
+        self.window.lost();
+        match flight.purpose {
+            Purpose::Probe => self.probe_failed(&flight, failure),
+            Purpose::Corroborate(purpose) => self.uncorroborated(&flight, purpose, failure),
+            Purpose::Page | Purpose::Hedge => self.page_failed(&flight, failure),
+        }
+        self.decide();
+    }
+
+    /// Holds the answer to `id` while the driver judges it: meanwhile it is neither read again nor late.
+    pub fn hold(&mut self, id: u64) {
+        if let Some(flight) = self.flights.find(id) {
+            flight.held = true;
+        }
+    }
+
+    /// Probes `[start, end)`: it is read next and retried as pages are, and the driver judges the answer.
+    pub fn probe(&mut self, start: u64, end: u64) {
+        if start < end && end <= OFFSET_MAX {
+            self.probes.push((start..end, false));
+        }
+    }
+
+    /// With true, sends nothing but probes until called with false.
+    pub fn hold_pages(&mut self, hold: bool) {
+        self.pages_held = hold;
+    }
+
+    /// Records that a probe showed bytes up to `offset`.
+    pub fn seen_to(&mut self, offset: u64) {
+        self.ending.seen_to(min(offset, OFFSET_MAX));
+    }
+
+    /// One past the highest byte that was ever served.
+    pub fn served_to(&self) -> u64 {
+        self.ending.served_to()
+    }
+
+    /// Records progress: the driver stored bytes that it read by probes.
+    pub fn on_fed(&mut self, now: f64, n_bytes: u64) {
+        self.advance(now);
+        self.patience.progress(self.now, true);
+        self.stagnant = 0;
+        self.counters.pages += 1;
+        self.counters.bytes = self.counters.bytes.saturating_add(n_bytes);
+    }
+
+    /// Records that bytes of an answer arrived at `at`.
+    pub fn heard(&mut self, at: f64) {
+        if at.is_finite() {
+            self.heard_at = self.heard_at.max(at);
+        }
+    }
+
+    /// Sets how urgently the listener needs bytes.
+    pub fn set_demand(&mut self, now: f64, demand: Demand) {
+        self.advance(now);
+        self.patience.set_demand(self.now, demand);
+    }
+
+    // --- actions --------------------------------------------------------------------------------------
+
+    /// The next request to send, given the reader's offset. Call it until it returns None after every event.
     pub fn next(&mut self, now: f64, head: u64) -> Option<Request> {
         self.advance(now);
-        self.appetite.observe(self.now, head);
-        if self.failed().is_some()
-            || self.contradiction().is_some()
-            || self.flights.len() >= self.settings.in_flight
+        let room_to = head.saturating_add(self.settings.capacity_bytes);
+        self.room_to = self.room_to.max(room_to);
+        self.decide();
+        if self.broken().is_some()
+            || self.finished()
+            || self.flights.out() >= self.in_flight_limit()
+            || self.now < self.patience.silent_until()
         {
             return None;
         }
-        let room_to = head.saturating_add(self.settings.capacity_bytes);
-        self.next_piece(room_to)
+        let question = self.next_probe().or_else(|| self.next_corroboration());
+        if question.is_some() || self.pages_held {
+            return question;
+        }
+        self.next_hole()
             .or_else(|| self.next_hedge())
-            .or_else(|| self.next_page(room_to))
+            .or_else(|| self.next_page(head))
     }
 
-    /// An answer came with `n_bytes` bytes from the request's start; 0 is the proof of an end there. True: they are
-    /// wanted. More bytes than asked for count as a whole page.
-    pub fn on_page(&mut self, id: u64, now: f64, n_bytes: u64) -> bool {
-        self.advance(now);
-        let Some(flight) = self.flights.take(id) else {
-            return false;
-        };
-        let asked = flight.end - flight.start;
-        let got = n_bytes.min(asked);
-        let got_to = flight.start + got;
-        if let Some(end) = self.end().filter(|&end| got > 0 && got_to > end) {
-            self.ending = Ending::Contradicted { at: end };
-            return false;
-        }
-        if flight.standing != Standing::Wanted {
-            return false;
-        }
-        self.flights
-            .make_moot(self.now, |twin| twin.start == flight.start);
-        self.flights.overtake(id);
-        self.window = (self.window + 1.0).min(self.settings.in_flight as f64);
-        if got == 0 {
-            self.counters.empty_pages += 1;
-            self.end_at(flight.start, Proof::Empty);
-            return false;
-        }
-        self.counters.pages += 1;
-        self.estimates.complete(
-            self.now,
-            &Completion {
-                id,
-                next_id: self.next_id,
-                bytes: got,
-                latency_seconds: self.now - flight.issued_at,
-                delivered_before: flight.delivered_before,
-                app_limited: flight.app_limited,
-                alone: flight.alone,
-            },
-        );
-        self.received_to = self.received_to.max(got_to);
-        self.size.bytes_to(got_to);
-        self.sizing.answered(asked, got);
-        if got < asked {
-            self.counters.short_pages += 1;
-            self.ask_for_rest(got_to, flight.end);
-        }
-        true
-    }
-
-    /// A request failed. Retryable: a deadline, a lost connection; else the peer's own refusal.
-    pub fn on_error(&mut self, id: u64, now: f64, retryable: bool) {
-        self.advance(now);
-        let Some(flight) = self.flights.take(id) else {
-            return;
-        };
-        if flight.standing != Standing::Wanted {
-            return;
-        }
-        self.window = (self.window * WINDOW_LOSS).max(1.0);
-        if self.flights.is_asked(flight.start) {
-            return; // its copy is still out
-        }
-        let tries = flight.tries + 1;
-        if retryable && tries < self.settings.max_tries {
-            let not_before = self.now + self.jitter.backoff_seconds(flight.tries);
-            self.pieces.put(Piece {
-                start: flight.start,
-                end: flight.end,
-                tries,
-                not_before,
-            });
-        } else if !retryable && self.size.is_announced_at(flight.start) {
-            // The announced size and the refusal to read past it agree; servers without an empty answer do this.
-            self.end_at(flight.start, Proof::Announced);
-        } else if self.trouble.is_none_or(|known| flight.start < known.offset) {
-            self.trouble = Some(Trouble {
-                offset: flight.start,
-                tries,
-            });
-        }
-    }
-
-    /// Requests to cancel: those past their deadline, to be reported by `on_error`, and, once, those whose answer is no
-    /// longer wanted, for which `on_error` does nothing.
+    /// Requests to cancel: those that were silent for too long, to be reported by `on_error`; and, once each, those
+    /// whose answer is no longer wanted, for which `on_error` does nothing.
     pub fn expired(&mut self, now: f64) -> Vec<u64> {
         self.advance(now);
-        let mut ids = self.flights.take_moot();
+        let mut ids = self.flights.take_superseded();
         ids.extend(
             self.flights
                 .wanted()
-                .filter(|flight| flight.deadline <= self.now)
+                .filter(|flight| !flight.held && self.silent_at(flight) <= self.now)
                 .map(|flight| flight.id),
         );
         ids
     }
 
-    /// When [`next`](Self::next) or [`expired`](Self::expired) could have something new to say without another event.
+    /// The time at which [`next`](Self::next), [`expired`](Self::expired) or [`broken`](Self::broken) may change
+    /// without another event.
     pub fn timer(&self) -> Option<f64> {
-        let flights = self.flights.all().map(|flight| match flight.standing {
-            Standing::Wanted => flight.deadline,
-            Standing::Moot { since } => since,
-        });
-        let hedge = self
-            .hedge_candidate()
-            .and_then(|flight| self.late_at(flight))
-            .filter(|&at| at > self.now);
-        flights
-            .chain(self.pieces.next_due(self.now))
-            .chain(hedge)
-            .chain(self.paced_until().filter(|&at| at > self.now))
+        let flights = self
+            .flights
+            .all()
+            .filter(|flight| !flight.held)
+            .map(|flight| match flight.standing {
+                Standing::Wanted => self.silent_at(flight),
+                Standing::Superseded { since } => since,
+            });
+        if self.finished() || self.broken().is_some() {
+            return flights.reduce(f64::min);
+        }
+        let status = self.patience.waited_at(STATUS_SECONDS);
+        let later = [
+            Some(self.patience.retry_at()),
+            Some(self.patience.silent_until()),
+            self.ending.due(self.now, self.latency_seconds()),
+            self.hedge_candidate()
+                .and_then(|flight| self.late_at(flight)),
+            self.paced_until(),
+            self.patience.over_at(),
+            status.map(|at| at + TIMER_SLACK_SECONDS),
+        ];
+        later
+            .into_iter()
+            .flatten()
+            .filter(|&at| at > self.now && at.is_finite())
+            .chain(flights)
             .reduce(f64::min)
     }
 
-    /// The reader jumps to `offset`: what was asked for is stale and nothing counts as received. Gives the ids to
-    /// cancel. Estimates, a proven end and an announced size stay.
+    /// Moves the reader to `offset`, which is not held: all requests are stale and nothing counts as received. Returns
+    /// the ids to cancel. Estimates, an accepted end and an announced size stay.
     pub fn seek(&mut self, offset: u64) -> Vec<u64> {
-        self.pieces.clear();
-        self.trouble = None;
-        self.frontier = min(offset, OFFSET_MAX);
+        self.base = min(offset, OFFSET_MAX);
+        self.frontier = self.base;
+        self.received.clear();
+        self.taken.clear();
+        self.failed.clear();
+        self.damaged.clear();
+        self.probes.clear();
+        (self.barrier, self.broken) = (None, None);
+        (self.stagnant, self.retry_bytes) = (0, u64::MAX);
+        self.evidence_failed = false;
+        self.sleeping = false;
+        self.room_to = self.base.saturating_add(self.settings.capacity_bytes);
+        self.ending.forget_claims();
+        self.patience.progress(self.now, true);
         self.sizing.restart();
-        self.appetite.forget_place();
         self.flights.drain_ids()
     }
 
-    /// Somebody announced the size: plan to it. The bytes decide.
-    pub fn set_total(&mut self, total_bytes: u64) {
-        self.size = Size::Announced(total_bytes);
-        self.size.bytes_to(self.received_to);
-        if let Ending::Proven { at, .. } = self.ending {
-            self.size.ends_at(at);
-        }
+    /// Records an announced size and plans to it, until bytes refute it. `exact` sizes (`Content-Range`) need no
+    /// confirming read.
+    pub fn set_total(&mut self, total_bytes: u64, exact: bool) {
+        self.ending.announce(total_bytes, exact, self.now);
+        self.decide();
     }
 
-    /// The server has its own page size: ask for that much from now on, at least 1 byte, at most the ring.
+    /// Sets a known end: one answer held the whole resource.
+    pub fn set_end(&mut self, at: u64, by: EndedBy) {
+        if self.total().is_some_and(|total| total != at) {
+            self.ending.refute_size();
+        }
+        let end = self.ending.accept(End { at, by });
+        self.end_at(end);
+    }
+
+    /// Adopts the server's own page size, at least 1 byte and at most the ring.
     pub fn set_page_bytes(&mut self, page_bytes: u64) {
         self.sizing.adopt(page_bytes);
     }
 
-    /// Another limit of requests at once, 1 to [`MAX_IN_FLIGHT`]. Those out stay out.
-    pub fn set_in_flight(&mut self, limit: usize) {
-        self.settings.in_flight = limit.clamp(1, MAX_IN_FLIGHT);
-        self.window = self.window.min(self.settings.in_flight as f64);
+    // --- state -----------------------------------------------------------------------------------------
+
+    /// The accepted end.
+    pub fn end(&self) -> Option<End> {
+        self.ending.accepted()
     }
 
-    /// The proven end.
-    pub fn end(&self) -> Option<u64> {
-        match self.ending {
-            Ending::Proven { at, .. } => Some(at),
-            Ending::Unknown | Ending::Contradicted { .. } => None,
-        }
+    /// The announced size, unless something refutes it.
+    pub fn total(&self) -> Option<u64> {
+        self.ending.size.announced()
     }
 
-    /// Where the server said the stream ends although it gave bytes past that.
-    pub fn contradiction(&self) -> Option<u64> {
-        match self.ending {
-            Ending::Contradicted { at } => Some(at),
-            Ending::Unknown | Ending::Proven { .. } => None,
-        }
-    }
-
-    /// Every byte up to the proven end has come.
+    /// Returns whether every byte up to the accepted end has arrived.
     pub fn finished(&self) -> bool {
-        self.end().is_some_and(|end| self.tail() >= end)
+        self.end().is_some_and(|end| self.tail() >= end.at)
     }
 
-    /// Offset and tries of the page that broke the stream, once all before it has come.
-    pub fn failed(&self) -> Option<(u64, u32)> {
-        self.trouble
-            .filter(|trouble| self.tail() >= trouble.offset)
-            .map(|trouble| (trouble.offset, trouble.tries))
+    /// Why the stream breaks at its first missing byte; it stays so until a seek.
+    pub fn broken(&self) -> Option<(u64, Broken)> {
+        if self.finished() {
+            return None;
+        }
+        let tail = self.tail();
+        self.barrier
+            .filter(|&(at, _)| tail >= at)
+            .map(|(_, reason)| (tail, reason))
+            .or_else(|| self.broken.map(|reason| (tail, reason)))
+    }
+
+    /// Seconds that the reader has waited without progress.
+    pub fn waited_seconds(&self, now: f64) -> f64 {
+        self.patience.waited_seconds(now.max(self.now))
     }
 }
 
 impl Planner {
-    /// A driver's clock that jumps back, or is no number, must not undo what has happened. Before the first request
-    /// nothing has, so the clock may begin anywhere.
+    /// Advances the clock. One that jumps back, or is not a number, must not undo what has happened; before the first
+    /// request the clock may start anywhere.
     fn advance(&mut self, now: f64) {
         if now.is_finite() && (now > self.now || self.next_id == 0) {
             self.now = now;
@@ -320,39 +466,19 @@ impl Planner {
 
     /// End of the contiguous bytes.
     fn tail(&self) -> u64 {
-        let flights = self.flights.wanted().map(|flight| flight.start);
-        let trouble = self.trouble.map(|trouble| trouble.offset);
-        flights
-            .chain(self.pieces.first_start())
-            .chain(trouble)
-            .fold(self.frontier, min)
+        self.received.contiguous_end(self.base)
     }
 
-    fn ask_for_rest(&mut self, from: u64, asked_to: u64) {
-        let to = self.end().map_or(asked_to, |end| min(end, asked_to));
-        if self.frontier == to {
-            self.frontier = from; // nothing later is asked for: the next page starts here
-        } else {
-            self.pieces.put(Piece {
-                start: from,
-                end: to,
-                tries: 0,
-                not_before: self.now,
-            });
-        }
+    fn in_flight_limit(&self) -> usize {
+        self.window.limit(self.sizing.whole_bytes())
     }
 
-    fn end_at(&mut self, offset: u64, proof: Proof) {
-        if self.received_to > offset {
-            self.ending = Ending::Contradicted { at: offset };
-        } else if self.end().is_none_or(|known| offset < known) {
-            self.ending = Ending::Proven { at: offset, proof };
-            self.size.ends_at(offset);
-            self.frontier = min(self.frontier, offset);
-            self.pieces.truncate(offset);
-            self.flights
-                .make_moot(self.now, |flight| flight.start >= offset);
-            self.trouble = self.trouble.filter(|trouble| trouble.offset < offset);
-        }
+    fn latency_seconds(&self) -> f64 {
+        self.estimates.smoothed_seconds().unwrap_or(0.0)
+    }
+
+    /// The time at which a flight has been silent for too long.
+    fn silent_at(&self, flight: &Flight) -> f64 {
+        flight.issued_at.max(self.heard_at) + self.settings.timeout_seconds
     }
 }

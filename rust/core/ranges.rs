@@ -1,7 +1,7 @@
-//! Sets of byte ranges: which bytes of a resource are held, wanted or on their way.
+//! Sets of byte ranges: the bytes of a resource that are held, wanted or in flight.
 //!
 //! Ranges are half-open, absolute and in bytes. The set keeps them sorted, apart (two ranges that touch
-//! become one) and never empty, so that equal sets compare equal and a contiguous run is one entry. An
+//! become one) and never empty, so equal sets compare equal and a contiguous run is one entry. An
 //! island costs one tree node, whatever its length.
 //!
 //! Precedent: quinn-proto's `RangeSet`, which tracks acknowledged packets in the same shape.
@@ -27,14 +27,14 @@ impl RangeSet {
         }
     }
 
-    /// Adds `range`. Parts already there stay as they are; an empty or reversed range adds nothing.
+    /// Adds `range`. An empty or reversed range adds nothing.
     pub fn insert(&mut self, range: Range<u64>) {
         let Range { mut start, mut end } = range;
         if start >= end {
             return;
         }
         // The last run that begins at or before `end` is the only one that may reach past it; walk down
-        // from there and swallow every run that touches what we add.
+        // from there and merge every run that touches the new one.
         while let Some((&run_start, &run_end)) = self.runs.range(..=end).next_back() {
             if run_end < start {
                 break;
@@ -48,7 +48,7 @@ impl RangeSet {
         self.total += end - start;
     }
 
-    /// The end of the run that holds `offset`, or `offset` itself where it is not held.
+    /// The end of the run that holds `offset`, or `offset` itself if it is not held.
     #[must_use]
     pub fn contiguous_end(&self, offset: u64) -> u64 {
         match self.runs.range(..=offset).next_back() {
@@ -83,7 +83,26 @@ impl RangeSet {
             .filter(|gap| gap.start < gap.end)
     }
 
-    /// Drops every byte below `offset`.
+    /// Removes every byte of `range`.
+    pub fn remove(&mut self, range: Range<u64>) {
+        let Range { start, end } = range;
+        let held: Vec<_> = self.held(start..end).collect();
+        for run in held {
+            // The run that holds `run` may reach past it on both sides.
+            if let Some((&from, &to)) = self.runs.range(..=run.start).next_back() {
+                self.runs.remove(&from);
+                self.total -= run.end - run.start;
+                if from < run.start {
+                    self.runs.insert(from, run.start);
+                }
+                if run.end < to {
+                    self.runs.insert(run.end, to);
+                }
+            }
+        }
+    }
+
+    /// Removes every byte below `offset`.
     pub fn remove_below(&mut self, offset: u64) {
         while let Some(entry) = self.runs.first_entry() {
             if *entry.key() >= offset {
@@ -99,13 +118,13 @@ impl RangeSet {
         }
     }
 
-    /// Drops everything.
+    /// Empties the set.
     pub fn clear(&mut self) {
         self.runs.clear();
         self.total = 0;
     }
 
-    /// How many bytes are in the set.
+    /// The number of bytes in the set.
     #[must_use]
     pub const fn len_bytes(&self) -> u64 {
         self.total

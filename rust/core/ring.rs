@@ -1,23 +1,33 @@
 //! A bounded window onto an endless sequence of bytes: the byte at absolute offset `o` lives at `o & mask`.
 //!
 //! ```text
-//!            head          tail            window end = head + capacity
-//!  consumed   │ readable    │ gap ▓▓island▓▓ gap │ does not fit yet
-//! ────────────┴─────────────┴───────────────────┴────────────────▶ offset
+//!       kept_from   head       tail            window end = kept_from + capacity
+//!  dropped  │ behind │ readable  │ gap ▓▓island▓▓ gap │ does not fit yet
+//! ──────────┴────────┴───────────┴───────────────────┴───────────────▶ offset
 //! ```
-//! A page that arrives out of order decodes to its final place, so there is no reorder buffer and nothing
-//! is moved. Memory is the capacity, whatever the length of the stream, and it is touched only as far as
+//! A page that arrives out of order decodes to its final place, without a reorder buffer or a
+//! move. Memory is the capacity, whatever the length of the stream, and it is touched only as far as
 //! it is used.
 //!
 //! All `unsafe` of the core is here. It rests on two rules about who may touch which byte:
 //! 1. **The writer** (there is one [`Writer`]; its methods take `&mut self`) writes only to bytes of
-//!    `[tail, head + capacity)` that are not in an island, and reads only bytes that it wrote.
-//! 2. **The reader** reads only `[head, tail)`, and only inside a [`Turn`]. A `Turn` is exclusive: one bit
-//!    of `role` says that somebody is in one. Moving the window ([`Writer::seek`]) takes the same bit.
+//!    `[tail, kept_from + capacity)` that are not in an island, and reads only bytes that it wrote.
+//! 2. **The reader** reads only `[head, tail)`, and only inside a [`ReadGuard`]. A `ReadGuard` is exclusive:
+//!    one bit of `role` says that one is held. Moving the reader ([`Writer::seek`]) takes the same bit.
+//!
+//! `kept_from` is `max(floor, head - behind)`, and only the writer knows it. The head moves in two ways: a
+//! read moves it up, and a seek moves it to any place in `[kept_from, tail]`, which first saves `kept_from`
+//! as the floor. So `kept_from` never falls and never exceeds the head until the ring is emptied, and three
+//! things follow. No byte of `[kept_from, tail)` was overwritten, because its place belongs to an offset one
+//! capacity above it, past the window's end; so a seek back shows the reader the bytes that were there. The
+//! writer stays out of what the reader reads, now and after any seek inside what is kept. And a range that
+//! fitted once fits until the ring is emptied, so a page in flight survives such a seek.
 //!
 //! `tail` is released after the bytes below it were written and acquired before they are read; `head` is
-//! released after the bytes below it were read and acquired before their places are written again. Under
-//! loom each byte has a mark that is touched with the byte, so a missing order is a reported race.
+//! released after the bytes below it were read and acquired before their places are written again. A seek
+//! back lets bytes be read a second time, but only bytes whose places are not written before the head has
+//! passed them again. Under loom each byte has a mark that is touched with the byte, so a missing order is a
+//! reported race.
 //!
 //! Precedent: the two-index ring of crossbeam's and rtrb's SPSC queues, with positions kept absolute.
 
@@ -38,18 +48,36 @@ pub const CAPACITY_MAX_BYTES: u64 = 1 << 40;
 /// The largest absolute offset at which a stream may stand, 4 EiB; for the same reason.
 pub const OFFSET_MAX: u64 = 1 << 62;
 
-/// `role`: a reader exists; a second one is refused.
+/// `role`: there is a reader; a second one is refused.
 const CLAIMED: u8 = 1;
 /// `role`: `[head, tail)` is being read from, or moved.
-const IN_TURN: u8 = 2;
+const GUARDED: u8 = 2;
 
 /// The shared part of a ring. Made by [`Ring::new`] together with its only [`Writer`].
+///
+/// ```
+/// use playhead_core::{payload::Payload, ring::Ring};
+///
+/// let (ring, mut writer) = Ring::new(16, 0, 0)?;
+/// writer.write(4, Payload::Text(b"bW9yZQ=="))?; // "more": an island beyond a gap
+/// assert_eq!(ring.tail(), 0);
+/// writer.write(0, Payload::Bytes(b"once"))?; // closes the gap
+/// assert_eq!(ring.tail(), 8);
+///
+/// let mut out = [0; 8];
+/// let mut claim = ring.claim().expect("there is no other reader");
+/// let guard = claim.guard().expect("nobody moves the reader");
+/// assert_eq!(guard.copy(&mut out), (8, 0));
+/// assert_eq!(&out, b"oncemore");
+/// # Ok::<(), playhead_core::error::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Ring {
     bytes: Box<[UnsafeCell<u8>]>,
     #[cfg(loom)]
     marks: Box<[loom::cell::UnsafeCell<()>]>,
     mask: u64,
+    behind: u64,
     head: AtomicU64,
     tail: AtomicU64,
     role: AtomicU8,
@@ -62,11 +90,17 @@ unsafe impl Sync for Ring {}
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// A ring of at least `capacity_bytes` (rounded up to a power of two) that begins at offset `start`.
+    /// A ring of at least `capacity_bytes` (rounded up to a power of two) that begins at offset `start` and
+    /// keeps `behind_bytes` behind the reader.
     ///
     /// # Errors
-    /// [`Error::Capacity`], [`Error::Offset`], or [`Error::Memory`] when the system has none.
-    pub fn new(capacity_bytes: u64, start: u64) -> Result<(Arc<Self>, Writer), Error> {
+    /// [`Error::Capacity`], [`Error::Behind`], [`Error::Offset`], or [`Error::Memory`] when the system has
+    /// none.
+    pub fn new(
+        capacity_bytes: u64,
+        start: u64,
+        behind_bytes: u64,
+    ) -> Result<(Arc<Self>, Writer), Error> {
         if !(1..=CAPACITY_MAX_BYTES).contains(&capacity_bytes) {
             return Err(Error::Capacity {
                 bytes: capacity_bytes,
@@ -74,6 +108,12 @@ impl Ring {
         }
         check_offset(start)?;
         let capacity = capacity_bytes.next_power_of_two();
+        if behind_bytes >= capacity {
+            return Err(Error::Behind {
+                bytes: behind_bytes,
+                capacity,
+            });
+        }
         let no_memory = Error::Memory { bytes: capacity };
         let len = usize::try_from(capacity).map_err(|_| no_memory)?;
         let ring = Arc::new(Self {
@@ -81,21 +121,29 @@ impl Ring {
             #[cfg(loom)]
             marks: (0..len).map(|_| loom::cell::UnsafeCell::new(())).collect(),
             mask: capacity - 1,
+            behind: behind_bytes,
             head: AtomicU64::new(start),
             tail: AtomicU64::new(start),
             role: AtomicU8::new(0),
         });
         let writer = Writer {
             ring: Arc::clone(&ring),
+            floor: start,
             islands: RangeSet::new(),
         };
         Ok((ring, writer))
     }
 
-    /// How many bytes fit.
+    /// The capacity in bytes.
     #[must_use]
     pub const fn capacity(&self) -> u64 {
         self.mask + 1
+    }
+
+    /// The bytes that fit ahead of the reader: the capacity less what is kept behind it.
+    #[must_use]
+    pub const fn ahead(&self) -> u64 {
+        self.capacity() - self.behind
     }
 
     /// The next byte to be read. Acquires what the reader did before it moved here.
@@ -110,19 +158,19 @@ impl Ring {
         self.tail.load(Ordering::Acquire)
     }
 
-    /// Becomes the reader, until the claim is dropped; `None` while another one is.
+    /// Becomes the reader until the claim is dropped; `None` while there is another one.
     ///
-    /// Relaxed is enough: the bit only excludes. What one reader leaves to the next travels with turns,
-    /// which go through the same atomic.
+    /// Relaxed is enough: the bit only excludes. Guards order what one reader leaves to the next, through the
+    /// same atomic.
     pub fn claim(&self) -> Option<Claim<'_>> {
         let before = self.role.fetch_or(CLAIMED, Ordering::Relaxed);
-        // Lazily: a guard made in vain would give back on drop what another one holds.
+        // Lazily: a failed claim would release on drop what another one holds.
         (before & CLAIMED == 0).then(|| Claim { ring: self })
     }
 
-    fn turn(&self) -> Option<Turn<'_>> {
-        let before = self.role.fetch_or(IN_TURN, Ordering::Acquire);
-        (before & IN_TURN == 0).then(|| Turn { ring: self })
+    fn guard(&self) -> Option<ReadGuard<'_>> {
+        let before = self.role.fetch_or(GUARDED, Ordering::Acquire);
+        (before & GUARDED == 0).then(|| ReadGuard { ring: self })
     }
 
     /// The one or two stretches of memory in which `range` lies. It is at most a capacity long.
@@ -134,7 +182,7 @@ impl Ring {
     }
 
     /// # Safety
-    /// Until the slices are gone nobody writes to a byte of `range`, which is at most a capacity long.
+    /// While the slices live nobody writes to a byte of `range`, which is at most a capacity long.
     unsafe fn slices(&self, range: Range<u64>) -> (&[u8], &[u8]) {
         let (first, second) = self.stretches(&range);
         #[cfg(loom)]
@@ -142,8 +190,8 @@ impl Ring {
             self.marks[at].with(|_| ());
         }
         let base = self.bytes.as_ptr().cast::<u8>();
-        // SAFETY: `stretches` gives places inside the allocation, `u8` has no invalid value, the memory was
-        // zeroed when it was made, and the caller vouches for the absence of writes.
+        // SAFETY: `stretches` gives places inside the allocation, `u8` has no invalid value, the memory is
+        // zeroed at allocation, and the caller guarantees that nobody writes.
         unsafe {
             (
                 from_raw_parts(base.add(first.start), first.len()),
@@ -153,8 +201,7 @@ impl Ring {
     }
 
     /// # Safety
-    /// Until the slices are gone nobody else reads or writes a byte of `range`, which is at most a capacity
-    /// long.
+    /// While the slices live nobody else reads or writes a byte of `range`, which is at most a capacity long.
     #[allow(
         clippy::mut_from_ref,
         reason = "exclusive by the caller's promise; this is what the cells are for"
@@ -177,9 +224,8 @@ impl Ring {
     }
 }
 
-/// Zeroed by the system and not by us: with an alignment of 1 this is `calloc`, whose pages come into being
-/// when they are first written. An idle 1 MiB ring costs 4.6 KiB that way; an alignment above 16 makes the
-/// allocator clear all of it (measured).
+/// Allocates zeroed memory. With an alignment of 1 this is `calloc`, whose pages are mapped when they are first
+/// written: an idle 1 MiB ring costs 4.6 KiB. An alignment above 16 makes the allocator clear all of it (measured).
 fn zeroed(len: usize) -> Option<Box<[UnsafeCell<u8>]>> {
     let layout = Layout::array::<UnsafeCell<u8>>(len)
         .ok()
@@ -208,9 +254,9 @@ pub struct Claim<'r> {
 }
 
 impl<'r> Claim<'r> {
-    /// Begins to read; `None` while the window is being moved.
-    pub fn turn(&mut self) -> Option<Turn<'r>> {
-        self.ring.turn()
+    /// Begins to read; `None` while the reader is being moved.
+    pub fn guard(&mut self) -> Option<ReadGuard<'r>> {
+        self.ring.guard()
     }
 }
 
@@ -220,21 +266,21 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// Exclusive use of `[head, tail)`: for one copy, or to move the window.
+/// Exclusive use of `[head, tail)`: for one copy, or to move the reader.
 #[derive(Debug)]
-pub struct Turn<'r> {
+pub struct ReadGuard<'r> {
     ring: &'r Ring,
 }
 
-impl Turn<'_> {
-    /// Copies as much as is there and fits, and moves the head. Returns the bytes copied, and the bytes
-    /// that were left. Takes no lock and allocates nothing.
+impl ReadGuard<'_> {
+    /// Copies as many readable bytes as fit, and moves the head. Returns the bytes copied and the bytes left.
+    /// Takes no lock and allocates nothing.
     pub fn copy(self, out: &mut [u8]) -> (usize, u64) {
         let ring = self.ring;
         let head = ring.head.load(Ordering::Relaxed);
         let held = ring.tail() - head;
         let len = held.min(out.len() as u64);
-        // SAFETY: this is a turn, and the range lies in [head, tail), which the writer leaves alone.
+        // SAFETY: this is the guard, and the range lies in [head, tail), which the writer leaves alone.
         let (first, second) = unsafe { ring.slices(head..head + len) };
         let (first_out, rest) = out.split_at_mut(first.len());
         first_out.copy_from_slice(first);
@@ -244,50 +290,51 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ReadGuard<'_> {
     fn drop(&mut self) {
-        self.ring.role.fetch_and(!IN_TURN, Ordering::Release);
+        self.ring.role.fetch_and(!GUARDED, Ordering::Release);
     }
 }
 
-/// What a write did.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// Length of the page, decoded.
     pub len: u64,
-    /// How many of its bytes were missing and are stored now.
-    pub stored: u64,
-    /// Whether the readable bytes grew.
+    /// The readable bytes grew.
     pub grew: bool,
 }
 
-/// The only one that stores. Not `Clone`: rule 1 of the header hangs on it.
+/// The only writer of a ring. Not `Clone`: rule 1 of the header depends on it.
 #[derive(Debug)]
 pub struct Writer {
     ring: Arc<Ring>,
+    /// No byte below it is kept: the start of the ring, or `kept_from` before the last seek.
+    floor: u64,
     /// Held bytes beyond the gap that begins at `tail`.
     islands: RangeSet,
 }
 
 impl Writer {
-    /// Bytes held, islands included.
+    /// The oldest byte kept. Acquires what the reader did before it moved to its place.
     #[must_use]
-    pub fn held_bytes(&self) -> u64 {
-        self.ring.tail().saturating_sub(self.ring.head()) + self.islands.len_bytes()
+    pub fn kept_from(&self) -> u64 {
+        self.floor
+            .max(self.ring.head().saturating_sub(self.ring.behind))
     }
 
     /// Stores a page at its absolute offset, all of it or, on an error, nothing.
     ///
-    /// Bytes below the head are skipped, bytes still held are compared, missing ones are stored. A page of
-    /// which nothing is held is decoded straight into the ring.
+    /// Bytes that are no longer kept are skipped, bytes still held (behind the reader, too) are compared,
+    /// missing ones are stored. A page of which nothing is held is decoded straight into the ring.
     ///
     /// # Errors
     /// In this order: [`Error::Base64`] by the text's length, [`Error::Window`], [`Error::Base64`],
     /// [`Error::Contradiction`].
     pub fn write(&mut self, offset: u64, payload: Payload<'_>) -> Result<Written, Error> {
         let len = payload.len_bytes()?;
-        let head = self.ring.head();
-        let window = head..head + self.ring.capacity();
+        let kept_from = self.kept_from();
+        let window = kept_from..kept_from + self.ring.capacity();
         let end = offset.saturating_add(len);
         if end > window.end {
             return Err(Error::Window {
@@ -299,35 +346,27 @@ impl Writer {
         }
         let tail = self.ring.tail.load(Ordering::Relaxed);
         let is_fresh = offset >= tail && self.islands.held(offset..end).next().is_none();
-        let stored = if is_fresh {
-            // SAFETY: rule 1. The range lies in [tail, head + capacity) and in no island, and this is the
-            // writer. Acquiring the head above ordered the reader's copies before this write.
+        if is_fresh {
+            // SAFETY: rule 1. The range lies in [tail, kept_from + capacity) and in no island, and this is
+            // the writer. Acquiring the head in `kept_from` ordered the reader's copies before this write.
             let (first, second) = unsafe { self.ring.slices_mut(offset..end) };
             payload.place(first, second)?;
-            len
         } else {
-            self.merge(offset, end, window.start..tail, &payload.bytes()?)?
-        };
+            self.merge(offset, end, window.start..tail, &payload.bytes()?)?;
+        }
         Ok(Written {
             len,
-            stored,
             grew: self.publish(offset..end, tail),
         })
     }
 
-    /// Compares what is held of `[offset, end)` and stores the rest; `readable` is `[head, tail)`.
-    fn merge(
-        &mut self,
-        offset: u64,
-        end: u64,
-        readable: Range<u64>,
-        page: &[u8],
-    ) -> Result<u64, Error> {
-        let wanted = offset.max(readable.start)..end;
+    /// Compares the held bytes of `[offset, end)` and stores the rest; `kept` is `[kept_from, tail)`.
+    fn merge(&mut self, offset: u64, end: u64, kept: Range<u64>, page: &[u8]) -> Result<(), Error> {
+        let wanted = offset.max(kept.start)..end;
         let of_page =
             |run: &Range<u64>| &page[(run.start - offset) as usize..(run.end - offset) as usize];
         let mut held = self.islands.clone();
-        held.insert(readable);
+        held.insert(kept);
         for run in held.held(wanted.clone()) {
             // SAFETY: the writer wrote these bytes, and nobody else writes.
             let (first, second) = unsafe { self.ring.slices(run.clone()) };
@@ -341,16 +380,15 @@ impl Writer {
                 });
             }
         }
-        let mut stored = 0;
         for gap in held.missing(wanted) {
-            // SAFETY: rule 1. A gap lies at or past the tail, in no island, below head + capacity.
+            // SAFETY: rule 1. A gap lies at or past the tail, in no island, below
+            // kept_from + capacity.
             let (first, second) = unsafe { self.ring.slices_mut(gap.clone()) };
             let (left, right) = of_page(&gap).split_at(first.len());
             first.copy_from_slice(left);
             second.copy_from_slice(right);
-            stored += gap.end - gap.start;
         }
-        Ok(stored)
+        Ok(())
     }
 
     /// Makes `run` readable if it closes the gap at `tail`, or remembers it as an island.
@@ -365,27 +403,31 @@ impl Writer {
         end > tail
     }
 
-    /// Moves the reader to `offset`: inside `[head, tail]` what lies before it is dropped; elsewhere the
-    /// ring is emptied and begins there, and `on_empty` is called before a reader can see that. Waits while
-    /// a copy is running (a `memcpy` of at most a capacity), so that no byte changes under it.
+    /// Moves the reader to `offset`: inside `[kept_from, tail]` nothing is dropped; elsewhere the ring is
+    /// emptied and begins there, and `on_empty` is called before a reader can see that. Waits while a copy
+    /// is running (a `memcpy` of at most a capacity), so that no byte changes under it.
     ///
     /// # Errors
     /// [`Error::Offset`].
     pub fn seek(&mut self, offset: u64, on_empty: impl FnOnce()) -> Result<(), Error> {
         check_offset(offset)?;
-        let turn = loop {
-            match self.ring.turn() {
-                Some(turn) => break turn,
+        let ring = Arc::clone(&self.ring);
+        let _guard = loop {
+            match ring.guard() {
+                Some(guard) => break guard,
                 None => yield_now(),
             }
         };
-        let (head, tail) = (&turn.ring.head, &turn.ring.tail);
-        let is_held =
-            (head.load(Ordering::Relaxed)..=tail.load(Ordering::Relaxed)).contains(&offset);
-        // Relaxed: the reader learns of both by its next turn, the writer is the one who writes them.
-        head.store(offset, Ordering::Relaxed);
-        if !is_held {
-            tail.store(offset, Ordering::Relaxed);
+        // Under the guard: no read moves the head any more.
+        let kept_from = self.kept_from();
+        // Relaxed: the reader sees both by its next guard, and only the writer writes them.
+        let is_kept = (kept_from..=ring.tail.load(Ordering::Relaxed)).contains(&offset);
+        ring.head.store(offset, Ordering::Relaxed);
+        if is_kept {
+            self.floor = kept_from;
+        } else {
+            self.floor = offset;
+            ring.tail.store(offset, Ordering::Relaxed);
             self.islands.clear();
             on_empty();
         }

@@ -1,8 +1,8 @@
-//! The primitives that ring.rs and pipe.rs synchronise with: the standard ones, or loom's under
-//! `--cfg loom`, so that the model checker runs the shipped code and not a copy of it.
+//! Synchronisation primitives of ring.rs and pipe.rs: the standard ones, or loom's under `--cfg loom`, so that
+//! the model checker runs the shipped code and not a copy of it.
 //!
-//! loom has no clock: under it a timeout never fires. What a timeout leaves behind is tested with real
-//! threads in `tests/pipe_vs_model.rs`.
+//! loom has no clock: under it a timeout never fires. Timeouts are tested with real threads
+//! in `tests/pipe_vs_model.rs`.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Blocks until `waiting` says no, or for `timeout` in all. `waiting` is asked under the lock, before the
+/// Blocks until `waiting` returns false, or for at most `timeout`. `waiting` is called under the lock, before the
 /// first wait and after every wake-up, spurious ones included.
 #[cfg(not(loom))]
 pub(crate) fn wait_while<'a, T>(

@@ -1,40 +1,82 @@
-//! What to ask for next: first what is missing, then what is late, then what is new.
+//! The next request: first evidence, then what is missing, then what is late, then new pages.
 
 use std::cmp::min;
 
-use super::flight::{Copy, Flight, Piece, Standing};
-use super::outcome::Size;
-use super::{Planner, Request, retry};
+use super::ending::Size;
+use super::flight::{Flight, Purpose, Standing};
+use super::tuning::{
+    HEDGES_AT_START, LATE_MAX_SECONDS, LATE_MIN_SECONDS, MOST_DOUBLINGS, OVERTAKEN_TO_HEDGE,
+    PACING_MIN_SECONDS, REQUESTS_PER_HEDGE,
+};
+use super::{Planner, Request};
 use crate::ring::OFFSET_MAX;
 
-/// Later pages that must have come before a late one is asked for again (TCP's duplicate acknowledgements, less one).
-const OVERTAKEN_TO_HEDGE: u32 = 2;
-/// Late is past this many times what a page should take, and so many deviations more: nearer than its deadline (two times
-/// and four deviations), further than most pages ever are.
-const HEDGE_LATENESS: f64 = 1.5;
-const HEDGE_DEVIATIONS: f64 = 2.0;
+/// Length of `[DONE]`: an answer of exactly these bytes could be the marker, so no page is that long.
+const MARKER_BYTES: u64 = 6;
 
-/// Shorter gaps are below what a driver's timer can keep.
-const PACING_MIN_SECONDS: f64 = 0.002;
+/// Shortens a request that could be answered by the marker: one byte less costs little.
+const fn not_marker(bytes: u64) -> u64 {
+    if bytes == MARKER_BYTES {
+        MARKER_BYTES - 1
+    } else {
+        bytes
+    }
+}
 
 impl Planner {
-    pub(super) fn next_piece(&mut self, room_to: u64) -> Option<Request> {
-        let below = self
-            .trouble
-            .map_or(room_to, |trouble| min(room_to, trouble.offset));
-        let piece = self.pieces.due(self.now, below)?;
-        let end = min(
-            piece.end,
-            piece.start.saturating_add(self.sizing.gap_bytes()),
-        )
-        .min(room_to);
-        self.pieces.remove(piece.start);
-        self.pieces.put(Piece {
-            start: end,
-            ..piece
-        });
-        self.counters.retries += u64::from(piece.tries > 0);
-        Some(self.issue(piece.start, end, piece.tries, Copy::Only))
+    pub(super) fn next_probe(&mut self) -> Option<Request> {
+        let may_retry = self.now >= self.patience.retry_at();
+        let is_due = |(_, is_retry): &(_, bool)| may_retry || !is_retry;
+        let index = self.probes.iter().rposition(is_due)?;
+        let (range, is_retry) = self.probes.remove(index);
+        Some(self.issue(range.start, range.end, is_retry, Purpose::Probe))
+    }
+
+    pub(super) fn next_corroboration(&mut self) -> Option<Request> {
+        let is_retry = self.evidence_failed;
+        if is_retry && self.now < self.patience.retry_at() {
+            return None;
+        }
+        let small = self.sizing.small_bytes();
+        let page = self.sizing.next_bytes(&self.estimates);
+        let tail = self.tail();
+        let probe = self
+            .ending
+            .probe(self.now, tail, small, page, self.room_to)
+            .or_else(|| self.ending.error_probe(small, tail))?;
+        let end = probe.start + not_marker(probe.end - probe.start);
+        Some(self.issue(
+            probe.start,
+            end,
+            is_retry,
+            Purpose::Corroborate(probe.purpose),
+        ))
+    }
+
+    /// The lowest hole that may be read now.
+    pub(super) fn next_hole(&mut self) -> Option<Request> {
+        let tail = self.tail();
+        let limit = [
+            self.ending.claimed_at(),
+            self.barrier.map(|(at, _)| at),
+            Some(self.room_to),
+        ]
+        .into_iter()
+        .flatten()
+        .fold(self.frontier, min);
+        let may_retry = self.now >= self.patience.retry_at();
+        let is_outage = self.patience.is_outage();
+        let (hole, is_retry) = self.taken.missing(tail..limit).find_map(|hole| {
+            let is_retry = self.failed.held(hole.clone()).next().is_some();
+            let is_due = (may_retry || !is_retry) && (!is_outage || hole.start == tail);
+            is_due.then_some((hole, is_retry))
+        })?;
+        let most = if is_retry { self.retry_bytes } else { u64::MAX };
+        let bytes = (hole.end - hole.start)
+            .min(self.sizing.gap_bytes())
+            .min(most);
+        let end = hole.start + not_marker(bytes);
+        Some(self.issue(hole.start, end, is_retry, Purpose::Page))
     }
 
     pub(super) fn next_hedge(&mut self) -> Option<Request> {
@@ -42,35 +84,59 @@ impl Planner {
         if self.late_at(late)? > self.now {
             return None;
         }
-        let (start, end, tries) = (late.start, late.end, late.tries);
-        self.flights.mark_hedged(start);
+        let (id, end) = (late.id, late.end);
+        let (start, purpose) = match late.purpose {
+            Purpose::Corroborate(_) => (late.start, late.purpose),
+            Purpose::Page | Purpose::Hedge | Purpose::Probe => {
+                (self.received.contiguous_end(late.start), Purpose::Hedge)
+            }
+        };
+        let end = start + not_marker(end - start);
+        self.flights.mark_hedged(id);
         self.counters.hedges += 1;
-        Some(self.issue(start, end, tries, Copy::Hedge))
+        Some(self.issue(start, end, false, purpose))
     }
 
-    /// The page the reader waits for, if others have overtaken it and it was not asked for twice yet.
+    /// The read that the reader waits for, if others have overtaken it, or too few are left to do so, and the budget
+    /// allows.
     pub(super) fn hedge_candidate(&self) -> Option<&Flight> {
-        self.flights.first().filter(|first| {
-            self.settings.hedge
-                && self.flights.len() < self.settings.in_flight
-                && first.copy == Copy::Only
-                && first.overtaken >= OVERTAKEN_TO_HEDGE
+        let budget = HEDGES_AT_START + self.counters.requests / REQUESTS_PER_HEDGE;
+        let is_last = self.flights.pages() <= OVERTAKEN_TO_HEDGE as usize;
+        let first = self.flights.first().or_else(|| self.flights.at_claim());
+        first.filter(|first| {
+            self.counters.hedges < budget
+                && self.flights.len() < self.in_flight_limit()
+                && !first.held
+                && (first.overtaken >= OVERTAKEN_TO_HEDGE || is_last)
         })
     }
 
+    /// The time at which a page is late: after two smoothed latencies, four deviations (RFC 6298), and the transfer of
+    /// what is queued; twice that after each hedge.
     pub(super) fn late_at(&self, flight: &Flight) -> Option<f64> {
-        let expected = self
-            .estimates
-            .expected_seconds(flight.end - flight.start, self.flights.bytes())?;
-        let grace = HEDGE_DEVIATIONS * self.estimates.deviation_seconds();
-        Some(flight.issued_at + HEDGE_LATENESS * expected + grace)
+        let transfer = self.flights.bytes() as f64 / self.estimates.bandwidth()?;
+        let seconds = 2.0 * self.estimates.smoothed_seconds()?
+            + 4.0 * self.estimates.deviation_seconds()
+            + transfer;
+        let doubled =
+            LATE_MIN_SECONDS.max(seconds) * f64::from(1u32 << flight.hedges.min(MOST_DOUBLINGS));
+        Some(flight.issued_at + doubled.min(LATE_MAX_SECONDS))
     }
 
-    pub(super) fn next_page(&mut self, room_to: u64) -> Option<Request> {
+    pub(super) fn next_page(&mut self, head: u64) -> Option<Request> {
+        self.frontier = self.taken.contiguous_end(self.frontier);
         let finding_floor = self.estimates.floor_is_stale(self.now);
         let start = self.frontier;
         let paced = self.paced_until().is_some_and(|at| at > self.now);
-        if paced || !self.may_ask_at(start) || !self.link_has_room(finding_floor) {
+        // With nothing in flight, this page is the head page of an outage.
+        let is_retry = self.patience.is_outage() || self.failed.contiguous_end(start) > start;
+        let is_due = !is_retry || (start == self.tail() && self.now >= self.patience.retry_at());
+        if paced
+            || !is_due
+            || !self.may_ask_at(start)
+            || self.is_asleep(head)
+            || !self.link_has_room(finding_floor)
+        {
             return None;
         }
         let page = if finding_floor {
@@ -78,28 +144,57 @@ impl Planner {
         } else {
             self.sizing.next_bytes(&self.estimates)
         };
-        let size = match (self.end(), self.size) {
-            (Some(end), _) => min(page, end - start),
-            (None, Size::Announced(total)) if start < total => min(page, total - start),
-            (None, Size::Announced(_)) => self.sizing.small_bytes(),
+        let size = match (self.end(), self.ending.size) {
+            (Some(end), _) => min(page, end.at - start),
+            (None, Size::Announced { total, .. }) if start < total => min(page, total - start),
+            (None, Size::Announced { .. }) => self.sizing.small_bytes(),
             (None, Size::Unknown | Size::Refuted) => page,
         };
-        let end = start.saturating_add(size);
-        if end > room_to {
-            // Waiting for a whole page's room keeps a slow reader from asking for crumbs (RFC 9293, 3.8.6.2.2).
+        let size = if is_retry {
+            size.min(self.retry_bytes)
+        } else {
+            size
+        };
+        let end = self
+            .ending
+            .claimed_at()
+            .unwrap_or(u64::MAX)
+            .min(start.saturating_add(size));
+        if end > self.room_to {
+            // Waiting for room for a whole page keeps a slow reader from requesting tiny ones (RFC 9293, 3.8.6.2.2).
             self.estimates.mark_app_limited(self.flights.bytes());
+            self.sleeping = self.settings.sleeps_when_full && self.flights.bytes() == 0;
             return None;
         }
+        // What was read as evidence of an end is not read again.
+        let end = self
+            .taken
+            .held(start..end)
+            .next()
+            .map_or(end, |held| held.start);
+        let end = start + not_marker(end - start);
         self.frontier = end;
-        self.newest = (self.now, size);
+        self.newest = (self.now, end - start);
         if !finding_floor {
             self.sizing.asked_new_page(page);
         }
-        Some(self.issue(start, end, 0, Copy::Only))
+        Some(self.issue(start, end, is_retry, Purpose::Page))
     }
 
-    /// Pages that leave together share the link, arrive together and leave it idle together until the next ones come:
-    /// they leave one transfer apart, as BBR's packets do.
+    /// A full ring drains by a quarter before the next request: fewer requests, and the radio can rest.
+    fn is_asleep(&mut self, head: u64) -> bool {
+        let room = head
+            .saturating_add(self.settings.capacity_bytes)
+            .saturating_sub(self.frontier);
+        self.sleeping = self.sleeping && room < self.settings.capacity_bytes / 4;
+        if self.sleeping {
+            self.estimates.mark_app_limited(self.flights.bytes());
+        }
+        self.sleeping
+    }
+
+    /// Requests that leave together share the link, are answered together and leave it idle together. So they leave one
+    /// transfer apart, as BBR's packets do.
     pub(super) fn paced_until(&self) -> Option<f64> {
         let (asked_at, bytes) = self.newest;
         let gap = self.estimates.gap_seconds(bytes)?;
@@ -107,65 +202,71 @@ impl Planner {
     }
 
     fn may_ask_at(&self, start: u64) -> bool {
-        let past_total = matches!(self.size, Size::Announced(total) if start >= total);
+        let past_total = self.total().is_some_and(|total| start >= total);
         let asked_past = || {
-            let total = self.size.announced();
-            self.pieces.any_from(total) || self.flights.wanted().any(|flight| flight.start >= total)
+            let total = self.total().unwrap_or(u64::MAX);
+            self.failed.held(total..self.frontier).next().is_some()
+                || self
+                    .flights
+                    .wanted()
+                    .any(|flight| flight.covers() && flight.start >= total)
         };
-        self.end().is_none_or(|end| start < end)
-            && self.trouble.is_none_or(|trouble| start < trouble.offset)
+        self.end().is_none_or(|end| start < end.at)
+            && self.ending.claimed_at().is_none_or(|at| start < at)
+            && self.barrier.is_none_or(|(at, _)| start < at)
             && start < OFFSET_MAX
-            && !(past_total && asked_past())
+            && !(past_total && (self.ending.is_exact() || asked_past()))
     }
 
-    fn link_has_room(&self, finding_floor: bool) -> bool {
+    fn link_has_room(&mut self, finding_floor: bool) -> bool {
         let wanted = self.flights.wanted().count();
         if finding_floor {
-            return wanted == 0 && self.pieces.len() == 0;
+            return wanted == 0;
         }
         let page = self.sizing.next_bytes(&self.estimates) as f64;
         let enough = self
             .estimates
             .bytes_wanted_in_flight()
             .is_some_and(|bytes| self.flights.bytes() as f64 >= bytes + page);
-        !enough && (wanted as f64) < self.window && self.pieces.len() < self.settings.in_flight
+        !enough && self.window.has_room(wanted)
     }
 
-    fn issue(&mut self, start: u64, end: u64, tries: u32, copy: Copy) -> Request {
+    fn issue(&mut self, start: u64, end: u64, is_retry: bool, purpose: Purpose) -> Request {
         let id = self.next_id;
         self.next_id += 1;
-        let deadline = self.now + self.timeout_seconds(end - start, tries);
         let alone = self.flights.len() == 0;
-        self.flights.push(Flight {
+        let flight = Flight {
             id,
             start,
             end,
             issued_at: self.now,
-            deadline,
-            tries,
+            is_retry,
             delivered_before: self.estimates.delivered(),
             app_limited: self.estimates.app_limited(),
             alone,
             overtaken: 0,
-            copy,
+            purpose,
+            hedges: 0,
+            held: false,
             standing: Standing::Wanted,
-        });
+        };
+        if flight.covers() {
+            self.taken.insert(start..end);
+        }
+        self.flights.push(flight);
+        if is_retry {
+            self.counters.retries += 1;
+            self.patience.retried(self.now);
+        }
         self.counters.requests += 1;
         self.counters.in_flight_max = self.counters.in_flight_max.max(self.flights.len());
-        let is_confirm = matches!(self.size, Size::Announced(total) if start >= total);
         Request {
             id,
             start,
             end,
-            deadline,
-            attempt: tries,
-            is_hedge: copy == Copy::Hedge,
-            is_confirm,
+            is_retry,
+            is_hedge: purpose == Purpose::Hedge,
+            is_probe: purpose == Purpose::Probe,
         }
-    }
-
-    fn timeout_seconds(&self, bytes: u64, tries: u32) -> f64 {
-        let queued = bytes.saturating_add(self.flights.bytes());
-        retry::timeout_seconds(&self.estimates, queued, tries).min(self.settings.deadline_seconds)
     }
 }

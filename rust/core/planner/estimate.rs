@@ -1,42 +1,26 @@
-//! What the completed pages say about the link: delivery rate, latency floor, smoothed latency.
+//! Estimates of the link from completed pages: delivery rate, latency floor, smoothed latency.
 //!
 //! Sources: delivery rate, its maximum over 10 s, the app-limited mark, rounds and the start-up exit are BBR's
 //! (Cardwell et al., ACM Queue 14(5), 2016; draft-ietf-ccwg-bbr). Smoothed latency and its variance are RFC 6298's.
 //! The windowed maximum is Nichols's constant-space filter (Linux `lib/win_minmax.c`).
 
-const BANDWIDTH_WINDOW_SECONDS: f64 = 10.0;
-const FLOOR_WINDOW_SECONDS: f64 = 30.0;
-/// Rounds without 25 % growth after which the link counts as full (BBR's "full pipe").
-const FLAT_ROUNDS: u32 = 3;
-const GROWTH: f64 = 1.25;
-const GAIN_STARTUP: f64 = 2.0;
-const GAIN_STEADY: f64 = 1.5;
-/// Rounds whose rate grew with their pages, by this much of it, before a cost a page is believed; one may be chance,
-/// as the first pages are small and share the link.
-const ROUNDS_IN_PROPORTION: u32 = 2;
-const LARGER_PAGES: f64 = 1.25;
-const IN_PROPORTION: f64 = 0.8;
-const PACING_STARTUP: f64 = 2.0;
-const PACING_STEADY: f64 = 1.25;
-/// Answers that share a link overlap, so pages that follow each other read up to twice too fast.
-const TRAIN_EXCESS: f64 = 2.0;
-/// A page should take about half a second to transfer, or one and a half latencies where those are longer.
-const PAGE_SECONDS: f64 = 0.5;
-const PAGE_LATENCIES: f64 = 1.5;
-/// Latency below the resolution of a driver's clock; keeps rates finite.
-const TICK_SECONDS: f64 = 1e-6;
+use super::tuning::{
+    BANDWIDTH_WINDOW_SECONDS, FLAT_ROUNDS, FLOOR_WINDOW_SECONDS, GAIN_STARTUP, GAIN_STEADY, GROWTH,
+    IN_PROPORTION, LARGER_PAGES, PACING_STARTUP, PACING_STEADY, PAGE_LATENCIES, PAGE_SECONDS,
+    QUEUED_LATENCIES, ROUNDS_IN_PROPORTION, TICK_SECONDS, TRAIN_EXCESS,
+};
 
-/// One completed page, as the link showed it.
+/// A completed page.
 pub(super) struct Completion {
     pub id: u64,
     pub next_id: u64,
     pub bytes: u64,
     pub latency_seconds: f64,
-    /// Bytes delivered in all when this page was asked for.
+    /// Total bytes delivered when this page was requested.
     pub delivered_before: u64,
-    /// The reader, not the link, was the limit when it was asked for.
+    /// The reader, not the link, was the limit when it was requested.
     pub app_limited: bool,
-    /// Nothing else was in flight when it was asked for.
+    /// Nothing else was in flight when it was requested.
     pub alone: bool,
 }
 
@@ -65,12 +49,11 @@ pub(super) struct Estimates {
     phase: Phase,
     round_id: u64,
     train: Train,
-    page_cost: PageCost,
-    samples: u64,
+    rounds: Rounds,
 }
 
-/// The pages of a round that came after its first: how fast they follow shows the bandwidth behind the latency.
-/// Used only until the rounds have told: on a long fast link that takes five of them.
+/// The pages of a round after its first: how fast they follow shows the bandwidth behind the latency. Used only until
+/// the rounds show it, which takes five of them on a long fast link.
 #[derive(Default)]
 struct Train {
     first_at: f64,
@@ -89,62 +72,79 @@ impl Train {
     }
 }
 
-/// One round's pages, to compare with the next round's.
+/// A round: from the answer to the first page requested in it, to the answer to the first one requested after that.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Round {
+    /// Bytes per second.
+    pub rate: f64,
+    /// Mean size of its pages in bytes.
+    pub page: f64,
+    /// Mean latency of its pages in seconds.
+    pub latency: f64,
+}
+
+impl Round {
+    /// Its pages waited for each other: they exceeded the least latency by more than their own transfer.
+    pub fn queues(&self, floor: f64) -> bool {
+        self.latency > QUEUED_LATENCIES * floor
+    }
+}
+
+/// The pages of the current round.
 #[derive(Clone, Copy, Default)]
-struct Round {
-    /// When the page before it came; for the first round, when its first page was asked for.
+struct Tally {
+    /// When the page before it arrived; for a first round, when its first page was requested.
     started_at: Option<f64>,
     bytes: u64,
     pages: u32,
+    latencies: f64,
+    /// The reader held it back, or it was kept empty for a lone page.
+    idle: bool,
 }
 
-/// How fast a round went, and with what pages.
-#[derive(Clone, Copy)]
-struct Pace {
-    rate: f64,
-    page: f64,
-}
-
-/// Whether a cost a page limits, and not bandwidth: then the rate grows as the pages do.
+/// Detects a cost per page: the rate then grows as the pages do.
 #[derive(Default)]
-struct PageCost {
-    round: Round,
-    before: Option<Pace>,
-    rounds_in_proportion: u32,
+struct Rounds {
+    tally: Tally,
+    last: Option<Round>,
+    /// Rounds in a row whose rate grew with their pages.
+    in_proportion: u32,
 }
 
-impl PageCost {
-    fn add(&mut self, issued_at: f64, bytes: u64) {
-        self.round.started_at.get_or_insert(issued_at);
-        self.round.bytes += bytes;
-        self.round.pages += 1;
+impl Rounds {
+    fn add(&mut self, now: f64, page: &Completion, idle: bool) {
+        let tally = &mut self.tally;
+        tally.started_at.get_or_insert(now - page.latency_seconds);
+        tally.bytes += page.bytes;
+        tally.pages += 1;
+        tally.latencies += page.latency_seconds;
+        tally.idle |= idle;
     }
 
-    fn end_round(&mut self, now: f64) {
-        let Round {
-            started_at,
-            bytes,
-            pages,
-        } = self.round;
-        let pace = Pace {
-            rate: bytes as f64 / (now - started_at.unwrap_or(now)).max(TICK_SECONDS),
-            page: bytes as f64 / f64::from(pages.max(1)),
+    /// Ends the round, and returns it if the link was its limit.
+    fn end(&mut self, now: f64) -> Option<Round> {
+        let tally = std::mem::take(&mut self.tally);
+        if tally.idle {
+            (self.last, self.in_proportion) = (None, 0);
+            return None;
+        }
+        self.tally.started_at = Some(now);
+        let pages = f64::from(tally.pages.max(1));
+        let round = Round {
+            rate: tally.bytes as f64 / (now - tally.started_at.unwrap_or(now)).max(TICK_SECONDS),
+            page: tally.bytes as f64 / pages,
+            latency: tally.latencies / pages,
         };
-        let in_proportion = self.before.is_some_and(|before| {
-            let larger = pace.page / before.page;
-            larger >= LARGER_PAGES && pace.rate >= IN_PROPORTION * larger * before.rate
-        });
-        self.rounds_in_proportion = if in_proportion {
-            self.rounds_in_proportion + 1
+        let larger = self.last.map_or(0.0, |last| round.page / last.page);
+        let faster = self.last.map_or(0.0, |last| round.rate / last.rate);
+        let in_proportion = larger >= LARGER_PAGES && faster >= IN_PROPORTION * larger;
+        self.in_proportion = if in_proportion {
+            self.in_proportion + 1
         } else {
             0
         };
-        self.before = Some(pace);
-        self.round = Round {
-            started_at: Some(now),
-            bytes: 0,
-            pages: 0,
-        };
+        self.last = Some(round);
+        Some(round)
     }
 }
 
@@ -162,8 +162,7 @@ impl Estimates {
             },
             round_id: 0,
             train: Train::default(),
-            page_cost: PageCost::default(),
-            samples: 0,
+            rounds: Rounds::default(),
         }
     }
 
@@ -171,11 +170,7 @@ impl Estimates {
         self.delivered
     }
 
-    pub fn samples(&self) -> u64 {
-        self.samples
-    }
-
-    /// Bytes a second, as payload.
+    /// Payload bytes per second.
     pub fn bandwidth(&self) -> Option<f64> {
         self.rate.map(|best| best[0].value)
     }
@@ -197,13 +192,13 @@ impl Estimates {
         matches!(self.phase, Phase::Startup { .. })
     }
 
-    /// The floor is too old to be believed: queueing of our own making hides it until a page runs alone (BBR's ProbeRTT).
+    /// The floor is out of date: our own queueing hides it until a page runs alone (BBR's ProbeRTT).
     pub fn floor_is_stale(&self, now: f64) -> bool {
         self.floor
             .is_some_and(|sample| now - sample.at > FLOOR_WINDOW_SECONDS)
     }
 
-    /// The reader holds us back, so rates seen until these bytes have come say nothing about the link.
+    /// The reader is the limit, so rates until these bytes arrive say nothing about the link.
     pub fn mark_app_limited(&mut self, bytes_in_flight: u64) {
         self.app_limited_until = self.delivered + bytes_in_flight.max(1);
     }
@@ -226,8 +221,8 @@ impl Estimates {
         )
     }
 
-    /// How long after a page of `bytes` the next new one leaves: about its transfer, so that they do not arrive
-    /// together; never half a latency, for the estimate may be far too low. None before the first page.
+    /// The pause between a page of `bytes` and the next new one: about its transfer, so that they do not arrive
+    /// together; never more than half a latency, because the estimate may be far too low. None before the first page.
     pub fn gap_seconds(&self, bytes: u64) -> Option<f64> {
         let rate = match self.phase {
             Phase::Startup { .. } => {
@@ -238,9 +233,17 @@ impl Estimates {
         Some((bytes as f64 / rate).min(self.floor_seconds()?))
     }
 
-    /// A cost a page limits, not bandwidth: only larger pages are faster.
+    /// Returns whether a cost per page limits, not bandwidth: only larger pages are faster.
     pub fn page_cost_limits(&self) -> bool {
-        self.page_cost.rounds_in_proportion >= ROUNDS_IN_PROPORTION
+        self.rounds.in_proportion >= ROUNDS_IN_PROPORTION
+    }
+
+    /// Starts up again: the limit of the rate has changed.
+    pub fn start_up(&mut self) {
+        self.phase = Phase::Startup {
+            best: self.bandwidth().unwrap_or(0.0),
+            flat_rounds: 0,
+        };
     }
 
     /// The page that takes about [`PAGE_SECONDS`]. None before the first page.
@@ -249,13 +252,8 @@ impl Estimates {
         Some((self.bandwidth()? * seconds) as u64)
     }
 
-    /// How long `bytes` should take when `queued` are ahead of them.
-    pub fn expected_seconds(&self, bytes: u64, queued: u64) -> Option<f64> {
-        let transfer = (bytes.saturating_add(queued)) as f64 / self.bandwidth()?;
-        Some(self.floor_seconds()?.max(self.smoothed_seconds()?) + transfer)
-    }
-
-    pub fn complete(&mut self, now: f64, page: &Completion) {
+    /// Counts a page, and returns the round that it ends.
+    pub fn complete(&mut self, now: f64, page: &Completion) -> Option<Round> {
         self.delivered += page.bytes;
         let latency = page.latency_seconds.max(TICK_SECONDS);
         let rate = (self.delivered - page.delivered_before) as f64 / latency;
@@ -279,18 +277,17 @@ impl Estimates {
                 deviation + ((mean - latency).abs() - deviation) / 4.0,
             ),
         });
-        self.samples += 1;
-        self.page_cost.add(now - page.latency_seconds, page.bytes);
-        if page.id >= self.round_id {
-            self.round_id = page.next_id;
-            self.train.start(now);
-            self.page_cost.end_round(now);
-            if !page.app_limited {
-                self.end_round();
-            }
-        } else {
+        self.rounds.add(now, page, page.app_limited || stale);
+        if page.id < self.round_id {
             self.train.add(now, page.bytes);
+            return None;
         }
+        self.round_id = page.next_id;
+        self.train.start(now);
+        if !page.app_limited {
+            self.end_round();
+        }
+        self.rounds.end(now)
     }
 
     fn end_round(&mut self) {

@@ -1,23 +1,27 @@
-//! What is asked for and what is still to be asked: requests in flight and pieces that wait for one.
+//! Requests on the wire.
 
-use std::collections::BTreeMap;
+use super::ending::Corroboration;
 
-/// Whether a request's answer is still wanted.
+/// The standing of a request: its answer is wanted, or not any more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Standing {
     Wanted,
-    /// Its bytes came another way, or lie past the end. The driver is told once, by `expired`.
-    Moot {
+    /// Its bytes arrived another way, or lie past the end. `expired` reports it once.
+    Superseded {
         since: f64,
     },
 }
 
-/// A page is asked for twice at most.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Copy {
-    Only,
-    Hedged,
+pub(super) enum Purpose {
+    Page,
+    /// A second read of a late page.
     Hedge,
+    /// Evidence about a claimed end.
+    Corroborate(Corroboration),
+    /// A probe: the driver judges the answer.
+    Probe,
 }
 
 #[derive(Clone, Debug)]
@@ -26,18 +30,32 @@ pub(super) struct Flight {
     pub start: u64,
     pub end: u64,
     pub issued_at: f64,
-    pub deadline: f64,
-    pub tries: u32,
+    pub is_retry: bool,
     pub delivered_before: u64,
     pub app_limited: bool,
     pub alone: bool,
-    /// Pages asked for later that came earlier.
+    /// Pages requested later that arrived earlier.
     pub overtaken: u32,
-    pub copy: Copy,
+    pub purpose: Purpose,
+    /// Hedges of it that were sent.
+    pub hedges: u32,
+    /// Answered; the driver still judges the answer.
+    pub held: bool,
     pub standing: Standing,
 }
 
-/// Requests on the wire. At most `in_flight` of them, so a scan is cheaper than an index.
+impl Flight {
+    pub fn is_wanted(&self) -> bool {
+        self.standing == Standing::Wanted
+    }
+
+    /// Its range counts as taken: the bytes are expected to be stored.
+    pub fn covers(&self) -> bool {
+        self.is_wanted() && self.purpose != Purpose::Probe
+    }
+}
+
+/// At most `MAX_IN_FLIGHT` requests, so a scan is cheaper than an index.
 pub(super) struct Flights(Vec<Flight>);
 
 impl Flights {
@@ -49,6 +67,11 @@ impl Flights {
         self.0.len()
     }
 
+    /// Requests on the wire, without those that are answered and still judged.
+    pub fn out(&self) -> usize {
+        self.0.iter().filter(|flight| !flight.held).count()
+    }
+
     pub fn push(&mut self, flight: Flight) {
         self.0.push(flight);
     }
@@ -56,6 +79,10 @@ impl Flights {
     pub fn take(&mut self, id: u64) -> Option<Flight> {
         let index = self.0.iter().position(|flight| flight.id == id)?;
         Some(self.0.swap_remove(index))
+    }
+
+    pub fn find(&mut self, id: u64) -> Option<&mut Flight> {
+        self.0.iter_mut().find(|flight| flight.id == id)
     }
 
     pub fn drain_ids(&mut self) -> Vec<u64> {
@@ -67,131 +94,64 @@ impl Flights {
     }
 
     pub fn wanted(&self) -> impl Iterator<Item = &Flight> {
-        self.0
-            .iter()
-            .filter(|flight| flight.standing == Standing::Wanted)
+        self.0.iter().filter(|flight| flight.is_wanted())
     }
 
     fn wanted_mut(&mut self) -> impl Iterator<Item = &mut Flight> {
-        self.0
-            .iter_mut()
-            .filter(|flight| flight.standing == Standing::Wanted)
+        self.0.iter_mut().filter(|flight| flight.is_wanted())
     }
 
-    /// Bytes the link still owes; a hedge asks for nothing new.
+    /// Bytes still to arrive; a hedge asks for none that are new.
     pub fn bytes(&self) -> u64 {
         self.wanted()
-            .filter(|flight| flight.copy != Copy::Hedge)
+            .filter(|flight| flight.purpose == Purpose::Page && !flight.held)
             .map(|flight| flight.end - flight.start)
             .sum()
     }
 
+    /// The page that the reader waits for.
     pub fn first(&self) -> Option<&Flight> {
         self.wanted()
-            .filter(|flight| flight.copy != Copy::Hedge)
+            .filter(|flight| flight.purpose == Purpose::Page)
             .min_by_key(|flight| flight.start)
     }
 
-    pub fn is_asked(&self, start: u64) -> bool {
-        self.wanted().any(|flight| flight.start == start)
+    /// Pages in flight.
+    pub fn pages(&self) -> usize {
+        self.wanted()
+            .filter(|flight| flight.purpose == Purpose::Page)
+            .count()
     }
 
-    pub fn mark_hedged(&mut self, start: u64) {
-        for flight in self.wanted_mut().filter(|flight| flight.start == start) {
-            flight.copy = Copy::Hedged;
+    /// The read at a claimed end.
+    pub fn at_claim(&self) -> Option<&Flight> {
+        self.wanted()
+            .find(|flight| flight.purpose == Purpose::Corroborate(Corroboration::AtClaim))
+    }
+
+    pub fn mark_hedged(&mut self, id: u64) {
+        if let Some(flight) = self.find(id) {
+            flight.hedges += 1;
         }
     }
 
-    /// The page with this id has come: the older ones still out have been overtaken.
+    /// The page with this id has arrived: older ones in flight are overtaken.
     pub fn overtake(&mut self, id: u64) {
         for flight in self.wanted_mut().filter(|flight| flight.id < id) {
             flight.overtaken = flight.overtaken.saturating_add(1);
         }
     }
 
-    pub fn make_moot(&mut self, now: f64, is_moot: impl Fn(&Flight) -> bool) {
-        for flight in self.wanted_mut().filter(|flight| is_moot(flight)) {
-            flight.standing = Standing::Moot { since: now };
+    pub fn supersede(&mut self, now: f64, is_superseded: impl Fn(&Flight) -> bool) {
+        for flight in self.wanted_mut().filter(|flight| is_superseded(flight)) {
+            flight.standing = Standing::Superseded { since: now };
         }
     }
 
-    /// Takes the moot requests out: the driver cancels them and need not say how that went.
-    pub fn take_moot(&mut self) -> Vec<u64> {
-        let (wanted, moot): (Vec<_>, Vec<_>) = self
-            .0
-            .drain(..)
-            .partition(|flight| flight.standing == Standing::Wanted);
+    /// Takes the superseded requests out: the driver cancels them and reports nothing.
+    pub fn take_superseded(&mut self) -> Vec<u64> {
+        let (wanted, superseded): (Vec<_>, Vec<_>) = self.0.drain(..).partition(Flight::is_wanted);
         self.0 = wanted;
-        moot.into_iter().map(|flight| flight.id).collect()
-    }
-}
-
-/// A range that was asked for and did not come, or not whole.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
-    pub start: u64,
-    pub end: u64,
-    pub tries: u32,
-    pub not_before: f64,
-}
-
-/// Pieces by their start; they never overlap.
-pub(super) struct Pieces(BTreeMap<u64, Piece>);
-
-impl Pieces {
-    pub fn new() -> Self {
-        Self(BTreeMap::new())
-    }
-
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    pub fn put(&mut self, piece: Piece) {
-        if piece.start < piece.end {
-            self.0.insert(piece.start, piece);
-        }
-    }
-
-    pub fn first_start(&self) -> Option<u64> {
-        self.0.keys().next().copied()
-    }
-
-    pub fn any_from(&self, offset: u64) -> bool {
-        self.0.range(offset..).next().is_some()
-    }
-
-    /// The lowest piece that is due, wholly below `limit`'s start.
-    pub fn due(&self, now: f64, limit: u64) -> Option<Piece> {
-        self.0
-            .range(..limit)
-            .map(|(_, piece)| *piece)
-            .find(|piece| piece.not_before <= now)
-    }
-
-    pub fn remove(&mut self, start: u64) {
-        self.0.remove(&start);
-    }
-
-    /// Forgets everything from `end` on.
-    pub fn truncate(&mut self, end: u64) {
-        self.0.split_off(&end);
-        if let Some(mut last) = self.0.last_entry() {
-            let last = last.get_mut();
-            last.end = last.end.min(end);
-        }
-    }
-
-    /// When the next piece becomes due, after `now`.
-    pub fn next_due(&self, now: f64) -> Option<f64> {
-        self.0
-            .values()
-            .map(|piece| piece.not_before)
-            .filter(|&at| at > now)
-            .reduce(f64::min)
+        superseded.into_iter().map(|flight| flight.id).collect()
     }
 }

@@ -1,133 +1,149 @@
-//! The start gate: may the listener begin, or resume, without a stall that can be foreseen?
+//! The start gate: decides whether audio may start, or resume, without a foreseeable stall.
+//!
+//! # Theory of operation
+//! Audio that starts now takes bytes at the decoder's rate. It does not stall if two things hold. The next contiguous
+//! page arrives before what is in hand is played; and over the rest of the stream, or the next half minute, what is in
+//! hand covers the link's deficit. A link several times faster than the audio meets both with half a
+//! second in hand.
+//!
+//! The gate is asked when bytes arrive, so nothing here waits for a clock. The rate of the link is that of the
+//! delivery-rate samples. They are too low until the first pages have shared the link: a page that took a latency and a
+//! half of transfers counts as if it had the link for itself. So the rate at which bytes followed the first page counts
+//! as well; it contains no latency.
 
 use super::Planner;
+use super::tuning::{
+    ARRIVAL_MARGIN, ARRIVAL_MARGIN_FAST, FAST_LINK, HORIZON_SECONDS, OPENING_JITTER,
+    OPENING_SECONDS, RATE_SHARE, ROOM_SHARE, SLOW_START_SECONDS, START_SECONDS,
+};
 
-/// Movement over less time than this says more about the decoder's buffer than about the music.
-const RATE_WINDOW_SECONDS: f64 = 0.5;
-const RATE_WEIGHT: f64 = 0.3;
-/// A link must be this much faster than the music to count as fast enough.
-const MARGIN_RATE: f64 = 1.15;
-/// The buffer must outlast the next page's expected arrival by this much.
-const MARGIN_ARRIVAL: f64 = 1.25;
-/// The page expected next may be late; it counts as at least this share of a latency away.
-const LEAST_WAIT: f64 = 0.3;
-/// Fewer pages than this say nothing about a slow link: latency hides the bandwidth.
-const SAMPLES_TO_JUDGE: u64 = 4;
-/// Of the ring, as much as a listener is made to wait for.
-const RING_SHARE: f64 = 0.9;
-
-/// How fast the listener reads.
-pub(super) struct Appetite {
-    rate: f64,
-    seen: Option<(f64, u64)>,
+/// The rate at which bytes followed the first page of a stream.
+#[derive(Default)]
+pub(super) struct OpeningRate {
+    first_at: Option<f64>,
+    bytes: u64,
 }
 
-impl Appetite {
-    pub fn new(nominal_rate: f64) -> Self {
-        Self {
-            rate: nominal_rate,
-            seen: None,
+impl OpeningRate {
+    pub fn page(&mut self, now: f64, bytes: u64) {
+        match self.first_at {
+            None => self.first_at = Some(now),
+            Some(_) => self.bytes = self.bytes.saturating_add(bytes),
         }
     }
 
-    pub fn rate(&self) -> f64 {
-        self.rate
-    }
-
-    pub fn forget_place(&mut self) {
-        self.seen = None;
-    }
-
-    pub fn observe(&mut self, now: f64, head: u64) {
-        match self.seen {
-            None => self.seen = Some((now, head)),
-            Some((at, before)) if now - at > RATE_WINDOW_SECONDS => {
-                let rate = head.saturating_sub(before) as f64 / (now - at);
-                if rate > 0.0 {
-                    self.rate += RATE_WEIGHT * (rate - self.rate);
-                }
-                self.seen = Some((now, head));
+    fn bytes_per_second(&self, now: f64, latency_seconds: f64) -> f64 {
+        match self.first_at {
+            Some(at) if now - at <= OPENING_SECONDS => {
+                self.bytes as f64 / (now - at + OPENING_JITTER * latency_seconds).max(f64::EPSILON)
             }
-            Some(_) => {}
+            Some(_) | None => 0.0,
         }
     }
 }
 
 impl Planner {
-    /// May the listener start, or resume, with `buffered_bytes` in hand, of which the decoder needs `needed_bytes`?
-    /// `left_bytes` is what is left of the stream from the reader's offset, if known.
+    /// Returns whether audio may start, or resume, with `in_hand_bytes` in hand that play at `bytes_per_second`. In
+    /// hand is what can be read from the ring, and what was read but has not been heard. `left_bytes` is what is left
+    /// to be heard, including what is in hand, if known.
     pub fn can_play(
         &self,
         now: f64,
-        buffered_bytes: u64,
-        needed_bytes: u64,
+        in_hand_bytes: u64,
+        bytes_per_second: f64,
         left_bytes: Option<u64>,
     ) -> bool {
-        let over = self.finished() || self.failed().is_some() || self.contradiction().is_some();
+        let now = self.now.max(now);
+        let over = self.finished() || self.broken().is_some();
         let full = self.flights.len() == 0
-            && self.pieces.len() == 0
-            && buffered_bytes.saturating_add(self.sizing.next_bytes(&self.estimates))
+            && self.failed.len_bytes() == 0
+            && in_hand_bytes.saturating_add(self.sizing.next_bytes(&self.estimates))
                 > self.settings.capacity_bytes;
-        if over || full || left_bytes.is_some_and(|left| buffered_bytes >= left) {
-            return true;
-        }
-        let (Some(bandwidth), Some(smoothed)) = (
-            self.estimates.bandwidth(),
-            self.estimates.smoothed_seconds(),
-        ) else {
-            return false;
-        };
-        let arrival = self.flights.first().map_or(2.0 * smoothed, |first| {
-            let due = first.issued_at + smoothed + self.estimates.deviation_seconds();
-            due + self.flights.bytes() as f64 / bandwidth - self.now.max(now)
-        });
-        buffered_bytes >= needed_bytes
-            && Outlook {
-                buffered_bytes,
-                needed_bytes,
-                left_bytes,
-                capacity_bytes: self.settings.capacity_bytes,
-                appetite: self.appetite.rate(),
-                bandwidth,
-                samples: self.estimates.samples(),
-                smoothed_seconds: smoothed,
-                arrival_seconds: arrival,
+        let link = self
+            .estimates
+            .bandwidth()
+            .zip(self.estimates.floor_seconds())
+            .map(|(rate, latency_seconds)| {
+                let rate = rate.max(self.opening.bytes_per_second(now, latency_seconds));
+                Link {
+                    bytes_per_second: rate,
+                    arrival_seconds: self.arrival_seconds(now, rate, latency_seconds),
+                }
+            });
+        over || full
+            || GateInputs {
+                in_hand_bytes: in_hand_bytes as f64,
+                bytes_per_second,
+                left_bytes: left_bytes.map_or(f64::INFINITY, |bytes| bytes as f64),
+                room_bytes: self.settings.capacity_bytes as f64,
+                link,
             }
-            .is_good()
+            .is_enough()
+    }
+
+    /// Seconds until the page that the reader waits for should arrive; 0 if it is late or nothing is in flight.
+    fn arrival_seconds(&self, now: f64, bytes_per_second: f64, latency_seconds: f64) -> f64 {
+        let Some(first) = self.flights.first() else {
+            return 0.0;
+        };
+        let size = first.end - first.start;
+        // Pages that share a link get equal shares of it: until this one has arrived, none takes more of the link than
+        // it does. If answers arrive one after the other, only those before it count, which is less.
+        let sharing: u64 = self
+            .flights
+            .wanted()
+            .map(|flight| (flight.end - flight.start).min(size))
+            .sum();
+        let before = self
+            .estimates
+            .delivered()
+            .saturating_sub(first.delivered_before);
+        let transfer_seconds = before.saturating_add(sharing) as f64 / bytes_per_second;
+        (first.issued_at + latency_seconds + transfer_seconds - now).max(0.0)
     }
 }
 
-/// What the gate weighs once the simple answers are out of the way.
-struct Outlook {
-    buffered_bytes: u64,
-    needed_bytes: u64,
-    left_bytes: Option<u64>,
-    capacity_bytes: u64,
-    appetite: f64,
-    bandwidth: f64,
-    samples: u64,
-    smoothed_seconds: f64,
-    /// Seconds until the next contiguous page should be here; may be negative when it is late.
+/// The link according to the samples.
+struct Link {
+    bytes_per_second: f64,
     arrival_seconds: f64,
 }
 
-impl Outlook {
-    fn is_good(&self) -> bool {
-        let buffered = self.buffered_bytes as f64;
-        let most = RING_SHARE * self.capacity_bytes as f64;
-        if buffered >= most {
+/// The inputs of the gate while the stream continues and has room for more.
+struct GateInputs {
+    in_hand_bytes: f64,
+    /// The decoder's rate.
+    bytes_per_second: f64,
+    left_bytes: f64,
+    room_bytes: f64,
+    /// None before the first sample.
+    link: Option<Link>,
+}
+
+impl GateInputs {
+    fn is_enough(&self) -> bool {
+        if self.in_hand_bytes >= self.left_bytes.min(ROOM_SHARE * self.room_bytes) {
             return true;
         }
-        let wanted = MARGIN_RATE * self.appetite;
-        if self.samples >= SAMPLES_TO_JUDGE && self.bandwidth < wanted {
-            // Slower than the music: hold back the share that the link will not deliver in time.
-            let left = self
-                .left_bytes
-                .map_or(self.capacity_bytes as f64, |bytes| bytes as f64);
-            let deficit = left * (1.0 - self.bandwidth / wanted);
-            return buffered >= deficit.min(most).max(self.needed_bytes as f64);
+        let mut wanted = START_SECONDS * self.bytes_per_second;
+        if let Some(link) = &self.link {
+            let arrival_bytes = self.bytes_per_second * link.arrival_seconds;
+            wanted = wanted.max(
+                if link.bytes_per_second >= FAST_LINK * self.bytes_per_second {
+                    ARRIVAL_MARGIN_FAST * arrival_bytes
+                } else {
+                    (ARRIVAL_MARGIN * arrival_bytes)
+                        .max(self.deficit_bytes(link))
+                        .max(SLOW_START_SECONDS * self.bytes_per_second)
+                },
+            );
         }
-        let wait = self.arrival_seconds.max(LEAST_WAIT * self.smoothed_seconds);
-        buffered / self.appetite >= MARGIN_ARRIVAL * wait
+        self.in_hand_bytes >= wanted
+    }
+
+    /// The link's deficit over the rest of the stream, or the horizon.
+    fn deficit_bytes(&self, link: &Link) -> f64 {
+        let ahead = self.left_bytes.min(HORIZON_SECONDS * self.bytes_per_second);
+        ahead * (1.0 - RATE_SHARE * link.bytes_per_second / self.bytes_per_second)
     }
 }

@@ -1,59 +1,62 @@
-//! What a planner may be told, with the limits that keep its arithmetic and its memory bounded.
+//! Settings of a planner, with the limits that bound its arithmetic and its memory.
 
 use std::fmt;
 
+use super::tuning::STAGNANT_ANSWERS;
 use crate::ring::{CAPACITY_MAX_BYTES, OFFSET_MAX};
 
-/// More requests at once than any server should see from one listener.
+/// The most requests at once, more than any server should see from one listener.
 pub const MAX_IN_FLIGHT: usize = 256;
 
-/// The settings of a [`Planner`](super::Planner). Every default is the one that won in simulated time.
+/// The settings of a [`Planner`](super::Planner). Every default won in simulated time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Bytes of the ring: no range is asked for that ends past reader + capacity. 1 to
-    /// [`CAPACITY_MAX_BYTES`].
+    /// Room ahead of the reader: no requested page ends past reader + capacity. 1 to [`CAPACITY_MAX_BYTES`].
     pub capacity_bytes: u64,
-    /// Size of the first page. Small, because the first sound waits for it; 8 KiB is half a second of 128 kbit/s mp3.
+    /// Size of the first page. Small, because the first audio waits for it; 8 KiB is half a second of 128 kbit/s mp3.
     pub page_min_bytes: u64,
-    /// Largest page. 100 KiB is what existing servers expect; 1 MiB pays off where latency is high.
+    /// Pages grow to this by doubling. 100 KiB is what existing servers expect.
     pub page_bytes: u64,
-    /// Most requests at once, 1 to [`MAX_IN_FLIGHT`].
-    pub in_flight: usize,
-    /// Requests at once before anything has come back. Three fill the first latency without delaying the first page.
+    /// Pages grow on to this while the measured rate grows with them, up to a quarter of the room.
+    pub page_bytes_max: u64,
+    /// Most requests at once, 1 to [`MAX_IN_FLIGHT`]. None: as many as the link and the server's pages are worth.
+    pub in_flight: Option<usize>,
+    /// Requests at once before anything has arrived. Three fill the first latency without delaying the first page.
     pub in_flight_start: usize,
-    /// Tries a page gets, the first one included.
-    pub max_tries: u32,
-    /// No request may run longer, whatever the estimates say.
-    pub deadline_seconds: f64,
-    /// The listener's appetite in bytes per second until it has been seen; 40 000 is 320 kbit/s mp3.
-    pub nominal_rate_bytes: f64,
-    /// Ask a second time for a late page that holds up the reader.
-    pub hedge: bool,
-    /// Seed of the retry jitter, the only randomness there is.
+    /// A request is cancelled after this long without a byte of any answer.
+    pub timeout_seconds: f64,
+    /// The stream breaks when its reader has waited this long without progress.
+    pub patience_seconds: f64,
+    /// Once the room is full, ask for nothing until a quarter of it is free.
+    pub sleeps_when_full: bool,
+    /// Successful answers in a row without a new byte; one more breaks the stream.
+    pub stagnant_answers: u32,
+    /// Seed of the retry jitter, the only randomness.
     pub seed: u64,
     /// Offset of the first byte wanted.
     pub start: u64,
 }
 
 impl Settings {
-    /// The defaults, for a ring of `capacity_bytes`.
+    /// The defaults, for `capacity_bytes` of room.
     pub fn new(capacity_bytes: u64) -> Self {
         Self {
             capacity_bytes,
             page_min_bytes: 8 << 10,
             page_bytes: 100 << 10,
-            in_flight: 8,
+            page_bytes_max: 1 << 20,
+            in_flight: None,
             in_flight_start: 3,
-            max_tries: 6,
-            deadline_seconds: 30.0,
-            nominal_rate_bytes: 40_000.0,
-            hedge: true,
+            timeout_seconds: 30.0,
+            patience_seconds: 60.0,
+            sleeps_when_full: false,
+            stagnant_answers: STAGNANT_ANSWERS,
             seed: 0,
             start: 0,
         }
     }
 
-    /// Every setting inside its range, or the first that is not.
+    /// Checks that every setting is in its range; returns the first that is not.
     pub fn check(&self) -> Result<(), InvalidSetting> {
         let within = |setting, value: u64, most: u64, expected| {
             (1..=most)
@@ -79,11 +82,11 @@ impl Settings {
         size("capacity_bytes", self.capacity_bytes)?;
         size("page_min_bytes", self.page_min_bytes)?;
         size("page_bytes", self.page_bytes)?;
-        count("in_flight", self.in_flight as u64)?;
+        size("page_bytes_max", self.page_bytes_max)?;
+        count("in_flight", self.in_flight.unwrap_or(1) as u64)?;
         count("in_flight_start", self.in_flight_start as u64)?;
-        count("max_tries", self.max_tries.into())?;
-        positive("deadline_seconds", self.deadline_seconds)?;
-        positive("nominal_rate_bytes", self.nominal_rate_bytes)?;
+        positive("timeout_seconds", self.timeout_seconds)?;
+        positive("patience_seconds", self.patience_seconds)?;
         if self.start > OFFSET_MAX {
             return Err(InvalidSetting {
                 setting: "start",
@@ -100,9 +103,9 @@ impl Settings {
 pub struct InvalidSetting {
     /// The setting's name.
     pub setting: &'static str,
-    /// What it may be.
+    /// The expected range.
     pub expected: &'static str,
-    /// What it is.
+    /// The value.
     pub got: String,
 }
 
@@ -110,7 +113,7 @@ impl fmt::Display for InvalidSetting {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "{} must be {}, got {}",
+            "{}: expected {}, got {}",
             self.setting, self.expected, self.got
         )
     }

@@ -1,23 +1,13 @@
-//! How large the next page is: doubling from a small first page, up to what the link, the ring and the server allow.
+//! The size of the next page: doubling from a small first page, within the limits of the link, the ring and the server.
 
-use super::estimate::Estimates;
+use super::estimate::{Estimates, Round};
+use super::tuning::{
+    ALWAYS_AFFORDED, LARGER_PAYS, PAGE_GROWTH, PAGE_GROWTH_BY_COST, PAGES_IN_ROOM, PAGES_OF_SIZE,
+    ROOM_TO_TRY, ROUNDS_ON_TRIAL, ROUNDS_TO_RETRY, ROUNDS_TO_RETRY_MAX, SHORTS_TO_LEARN,
+    WHOLES_TO_DOUBT, WHOLES_TO_DOUBT_MAX,
+};
 
-/// Pages fewer than this in a ring leave nothing to overlap with.
-const PAGES_IN_RING: u64 = 4;
-/// Each page this many times the last.
-const GROWTH: u64 = 2;
-/// The same where only larger pages are faster: each small one costs as much as a large one.
-const GROWTH_BY_COST: u64 = 4;
-/// The page after a first burst of three, in first pages. Not doubling once more would cost a slow server three more
-/// reads to find out; doubling costs a slow link half a second after the first sound.
-const ALWAYS_AFFORDED: u64 = 8;
-/// Short pages in a row that make a cap of the server's; one may be the end of the file.
-const SHORTS_TO_LEARN: u32 = 3;
-/// Whole pages at the cap before a page of twice the size is tried again; doubles with every try.
-const WHOLES_TO_DOUBT: u32 = 16;
-const WHOLES_TO_DOUBT_MAX: u32 = 4096;
-
-/// What the server's short pages say about the largest page it gives.
+/// The server's largest page, learned from its short pages.
 enum ServerCap {
     Unknown {
         shorts: u32,
@@ -30,9 +20,75 @@ enum ServerCap {
     },
 }
 
+/// The largest page to request: the size that servers expect, doubled as long as that is faster.
+struct Ceiling {
+    bytes: u64,
+    most: u64,
+    trial: Option<Trial>,
+    rounds_to_retry: u32,
+    retry_after: u32,
+}
+
+/// A comparison of larger pages with the size before.
+#[derive(Clone, Copy)]
+struct Trial {
+    bytes_before: u64,
+    rate_before: f64,
+    rounds_left: u32,
+}
+
+impl Ceiling {
+    fn new(bytes: u64, most: u64) -> Self {
+        Self {
+            bytes,
+            most: most.max(bytes),
+            trial: None,
+            rounds_to_retry: 0,
+            retry_after: ROUNDS_TO_RETRY,
+        }
+    }
+
+    /// Handles the end of a round; pages up to `affordable` bytes do not take too long. Returns whether larger pages
+    /// are on trial from now on.
+    fn round_ended(&mut self, round: &Round, affordable: u64) -> bool {
+        if round.page < PAGES_OF_SIZE * self.bytes as f64 {
+            return false;
+        }
+        if let Some(trial) = &mut self.trial
+            && round.rate < LARGER_PAYS * trial.rate_before
+        {
+            trial.rounds_left -= 1;
+            if trial.rounds_left == 0 {
+                self.bytes = trial.bytes_before;
+                self.trial = None;
+                self.rounds_to_retry = self.retry_after;
+                self.retry_after = (self.retry_after * 2).min(ROUNDS_TO_RETRY_MAX);
+            }
+            return false;
+        }
+        self.trial = None;
+        if self.rounds_to_retry > 0 {
+            self.rounds_to_retry -= 1;
+            return false;
+        }
+        let larger = self.bytes.saturating_mul(2).min(self.most);
+        let is_affordable = affordable as f64 >= ROOM_TO_TRY * self.bytes as f64;
+        if larger == self.bytes || !is_affordable {
+            return false;
+        }
+        self.trial = Some(Trial {
+            bytes_before: self.bytes,
+            rate_before: round.rate,
+            rounds_left: ROUNDS_ON_TRIAL,
+        });
+        self.bytes = larger;
+        true
+    }
+}
+
 pub(super) struct Sizing {
     smallest: u64,
-    largest: u64,
+    ceiling: Ceiling,
     capacity: u64,
     /// Size of the newest page; none before the first and after a seek.
     last: Option<u64>,
@@ -40,11 +96,12 @@ pub(super) struct Sizing {
 }
 
 impl Sizing {
-    pub fn new(page_min: u64, page_max: u64, capacity: u64) -> Self {
-        let largest = page_max.min(capacity / PAGES_IN_RING).max(1);
+    pub fn new(page_min: u64, page: u64, page_max: u64, capacity: u64) -> Self {
+        let room = (capacity / PAGES_IN_ROOM).max(1);
+        let largest = page.min(room);
         Self {
             smallest: page_min.clamp(1, largest),
-            largest,
+            ceiling: Ceiling::new(largest, page_max.min(room)),
             capacity,
             last: None,
             cap: ServerCap::Unknown {
@@ -54,10 +111,10 @@ impl Sizing {
         }
     }
 
-    /// The server has its own page size: ask for exactly that, it would send no other.
+    /// Adopts the server's own page size: it sends no other.
     pub fn adopt(&mut self, page_bytes: u64) {
         let page = page_bytes.clamp(1, self.capacity);
-        (self.smallest, self.largest) = (page, page);
+        (self.smallest, self.ceiling) = (page, Ceiling::new(page, page));
         self.cap = ServerCap::Unknown {
             shorts: 0,
             largest: 0,
@@ -75,28 +132,42 @@ impl Sizing {
         };
         // The first rates under-read, because latency hides the bandwidth: they stop the growth but do not undo it.
         let (growth, affordable) = match estimates.page_bytes() {
-            _ if estimates.page_cost_limits() => (GROWTH_BY_COST, u64::MAX),
-            None => (GROWTH, u64::MAX),
+            _ if estimates.page_cost_limits() => (PAGE_GROWTH_BY_COST, u64::MAX),
+            None => (PAGE_GROWTH, u64::MAX),
             Some(bytes) if estimates.starting_up() => (
-                GROWTH,
+                PAGE_GROWTH,
                 bytes
                     .max(last)
                     .max(self.smallest.saturating_mul(ALWAYS_AFFORDED)),
             ),
-            Some(bytes) => (GROWTH, bytes),
+            Some(bytes) => (PAGE_GROWTH, bytes),
         };
         let grown = last.saturating_mul(growth).min(affordable);
-        self.under_cap(grown.clamp(self.smallest, self.largest))
+        self.under_cap(grown.clamp(self.smallest, self.ceiling.bytes))
     }
 
-    /// The small page: the first, the lone one that finds the latency floor, and the one past an announced end.
+    /// The small page: the first, the lone one that measures the latency floor, and the one past an announced end.
     pub fn small_bytes(&self) -> u64 {
         self.under_cap(self.smallest)
     }
 
-    /// The most that one request for a gap may ask for.
+    /// The largest request for a gap.
     pub fn gap_bytes(&self) -> u64 {
-        self.under_cap(self.largest)
+        self.under_cap(self.ceiling.bytes)
+    }
+
+    /// The largest page that the server is known to give, or that is requested.
+    pub fn whole_bytes(&self) -> u64 {
+        match self.cap {
+            ServerCap::Known { bytes, .. } => bytes.min(self.ceiling.bytes),
+            ServerCap::Unknown { .. } => self.ceiling.bytes,
+        }
+    }
+
+    /// Handles the end of a round. Returns whether larger pages are on trial from now on.
+    pub fn round_ended(&mut self, round: &Round, estimates: &Estimates) -> bool {
+        let affordable = estimates.page_bytes().unwrap_or(0);
+        self.ceiling.round_ended(round, affordable)
     }
 
     fn under_cap(&self, bytes: u64) -> u64 {
@@ -125,7 +196,7 @@ impl Sizing {
         }
     }
 
-    /// A page of `got` > 0 bytes came for `asked`.
+    /// Handles a page of `got` > 0 bytes; `asked` were requested.
     pub fn answered(&mut self, asked: u64, got: u64) {
         match &mut self.cap {
             ServerCap::Unknown { shorts, largest } if got < asked => {
@@ -139,7 +210,7 @@ impl Sizing {
                     };
                 }
             }
-            // The rest of a short page comes whole under any cap: only a larger page refutes one.
+            // The rest of a short page arrives whole under any cap: only a larger page refutes one.
             ServerCap::Unknown { shorts, largest } if got > *largest => {
                 (*shorts, *largest) = (0, 0)
             }

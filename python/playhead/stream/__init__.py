@@ -1,1 +1,1 @@
-"""Ranged reads of a resource: which ranges, in which form, how many at once, and where the bytes go."""
+"""Byte streams: a resource read in ranges, several at once, into a ring."""

@@ -1,72 +1,91 @@
-"""One answer to a ranged read, measured but not yet decoded: how many bytes, from where, and what it proves.
+"""Answers to ranged reads, measured but not yet decoded: offset, length, and claim of an end.
 
-The length of base64 text is arithmetic, so caps are checked before anything is decoded. `[DONE]` is data
-unless it is a whole blob, at or past all data read: see `measure`.
+The length of base64 text is arithmetic, so limits are checked before anything is decoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from playhead._core import decode_base64
+from playhead.content.formats import decoded_bytes
 from playhead.errors import Base64Error, LimitError, TextContentError
-from playhead.stream.page import Page
-from playhead.stream.statistics import EndedBy
 
 DONE_BYTES = b"[DONE]"
 DONE_TEXT = "W0RPTkVd"
-"""The base64 of `[DONE]`, as a whole blob: the end, in the reference system's protocol."""
+"""The base64 of `[DONE]`, as a whole blob: an end marker of the reference system's protocol."""
+
+EndedBy = Literal["empty", "done", "416", "size", "error", "whole"]
+"""The evidence that ended a stream: empty contents or an empty blob; a `[DONE]` blob; an answer that the
+range is past the end; the announced size; the same error repeatedly while the bytes before were served; one
+answer that held the whole resource."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """The answer to one read of `[start, end)`, in bytes from 0.
+
+    `blobs` are in the order in which the server sent them: `str` is base64 text that is decoded straight into
+    the ring, `bytes` are plain (an HTTP range, a test). An empty tuple means empty `contents`: a claim that
+    the resource ends at `start`.
+    """
+
+    blobs: tuple[str | bytes, ...]
+    text_items: int = 0
+    """Number of text contents; none is expected in a read of bytes."""
+    text: str = ""
+    """The beginning of the first of them: a message in place of bytes."""
+    mime_type: str | None = None
+    total_bytes: int | None = None
+    """The resource's size in the answer (Content-Range): exact, unlike `ResourceLink.size`."""
+
+
+ReadRange = Callable[[int, int], Awaitable[Page]]
+"""Reads `[start, end)`. Raises `errors.RangePastEndError` as a claim of the end, `errors.TransportError`
+if a retry may help, and any other `errors.RemoteError` as the server's answer. Cancelling it cancels the
+request on the wire."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Bytes `[offset, offset + n_bytes)` as a server sent them; `blobs` are never empty ones."""
+    """Bytes `[offset, offset + n_bytes)` as a server sent them; no blob is empty."""
 
     offset: int
     blobs: tuple[str | bytes, ...]
     n_bytes: int
-    proof: EndedBy | None = None
-    """What proves that nothing follows `end`, if anything does. Always set where `n_bytes` is 0."""
+    claims_end: EndedBy | None = None
+    """The claim that nothing follows `end`, if any. Always set if `n_bytes` is 0."""
 
     @property
     def end(self) -> int:
         return self.offset + self.n_bytes
 
 
-def decoded_bytes(blob: str | bytes) -> int:
-    """How many bytes a blob holds; of text that is not base64, at least as many as could be decoded."""
-    if isinstance(blob, bytes):
-        return len(blob)
-    if len(blob) % 4:
-        return len(blob) * 3 // 4 + 1
-    return len(blob) // 4 * 3 - (blob.endswith("=") + blob.endswith("=="))
+def blob_bytes(blob: str | bytes) -> int:
+    """Return the number of bytes that a blob holds, decoded."""
+    return len(blob) if isinstance(blob, bytes) else decoded_bytes(blob)
 
 
 def measure(
-    page: Page,
-    *,
-    offset: int,
-    data_end: int,
-    size_bytes: int | None,
-    block_bytes: int,
-    ranged: bool = True,
+    page: Page, *, offset: int, size_bytes: int | None, block_bytes: int, ranged: bool = True
 ) -> Answer:
-    """What `page`, the answer to a read at `offset`, amounts to.
+    """Measure `page`, the answer to a read at `offset`.
 
-    `data_end` is the end of all data read so far: `[DONE]` below it is data, and so it is at offset 0 of a
-    resource whose known size is 6, and in a read without a range (`ranged=False`).
+    A `[DONE]` blob, the last of its page, claims the end. It is data at offset 0 of a resource with an
+    announced size of 6, and in a read without a range (`ranged=False`).
 
     Raises `TextContentError` for text where bytes are expected, and `LimitError` for more than
-    `block_bytes` decoded bytes; both before anything is decoded. Both are the server's fault.
+    `block_bytes` decoded bytes; both before decoding. Both are the server's fault.
     """
     if page.text_items:
         raise TextContentError(
-            f"page at byte {offset}: expected blob contents, got {page.text_items} text; "
-            "read this resource as text, or ask the server's author for blobs",
+            f"page at byte {offset}: expected blob contents, got {page.text_items} text contents; "
+            "ask the server's author to send blobs, or read it with `read_resource`",
             offset=offset,
         )
-    sizes = [decoded_bytes(blob) for blob in page.blobs]
+    sizes = [blob_bytes(blob) for blob in page.blobs]
     total = sum(sizes)
     if total > block_bytes:
         raise LimitError(
@@ -77,27 +96,26 @@ def measure(
             got=total,
         )
     blobs = [blob for blob, size in zip(page.blobs, sizes, strict=True) if size]
-    done = False
-    while ranged and blobs and blobs[-1] in {DONE_TEXT, DONE_BYTES}:
-        at = offset + total - len(DONE_BYTES)
-        if at < data_end or (at == 0 and size_bytes == len(DONE_BYTES)):
-            break
+    # A tuple: membership in a set would hash a whole page (72 us per 100 KiB).
+    is_done = ranged and bool(blobs) and blobs[-1] in (DONE_TEXT, DONE_BYTES)
+    if is_done and offset == 0 and total == size_bytes == len(DONE_BYTES):
+        is_done = False
+    if is_done:
         blobs.pop()
         total -= len(DONE_BYTES)
-        done = True
-    proof: EndedBy | None = "done" if done else None if total else "empty"
-    return Answer(offset=offset, blobs=tuple(blobs), n_bytes=total, proof=proof)
+    claims_end: EndedBy | None = "done" if is_done else None if total else "empty"
+    return Answer(offset=offset, blobs=tuple(blobs), n_bytes=total, claims_end=claims_end)
 
 
 def pieces(answer: Answer, start: int, stop: int) -> Iterator[tuple[int, str | bytes]]:
-    """Cut `answer` to the bytes `[start, stop)`: pairs of an offset and a piece to be written there.
+    """Cut `answer` to the bytes `[start, stop)`. Yields pairs of an offset and the piece to write there.
 
     Base64 can only be cut between its groups of three bytes, so the first piece may begin up to two bytes
-    before `start`; the last never goes past `stop`. Whole blobs are passed on without a copy.
+    before `start`; the last never goes past `stop`. Whole blobs are not copied.
     """
     base = answer.offset
     for blob in answer.blobs:
-        size = decoded_bytes(blob)
+        size = blob_bytes(blob)
         low, high = max(0, start - base), min(size, stop - base)
         if low < high:
             if (low, high) == (0, size):
@@ -120,7 +138,8 @@ def _cut_text(blob: str, base: int, low: int, high: int, size: int) -> Iterator[
 
 
 def leading(answer: Answer, n_bytes: int) -> bytes:
-    """The first `n_bytes` of an answer. Text that does not decode stands for itself: it is only compared."""
+    """Return the first `n_bytes` of an answer, for comparison. Text that does not decode is returned as it
+    is."""
     found = b""
     for _, piece in pieces(answer, answer.offset, answer.offset + n_bytes):
         try:

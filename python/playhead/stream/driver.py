@@ -1,133 +1,235 @@
-"""Drives the planner: sends the reads it asks for, and hands it what came of them.
+"""The driver: sends the reads that the planner asks for, and reports their answers to it.
 
-    planner.next ──▶ flights (a task a read) ──▶ landing: measure, trust? ──▶ inlet ──▶ ring
-         ▲                                          │            │
-         └───────── on_page / on_error ◀────────────┘            └──▶ settle, alone ──▶ planner, or sequential
+    planner.next ──▶ InFlight (a task per read) ──▶ ResponseHandler ──▶ ring
+         ▲                                               │
+         └──────── on_answer / on_error ◀────────────────┘
 
-The planner (Rust, pure) decides which ranges are read and when to give up on one. Here is what needs a
-clock, a task or the server's bytes:
-
-* A server is trusted to honour ranges once two answers from different offsets differ. Until then only the
-  answer at the first missing offset is stored; the others are held as text. A file smaller than a page, from
-  a server that ignores ranges, looks like a page at every offset.
-* An answer that cannot be (longer than asked, or the same again) stops everything else and is settled.
-* A server that ignores ranges, or whose pages do not fit the ring, is read one page at a time, as text.
-* An error belongs to its offset. The reader gets every good byte before it.
+The planner (Rust, pure) decides which ranges are read, when a failed read is retried, where the resource
+ends, and when patience is over. The driver does what needs a clock, a task or a callback. A stream is in one
+`Phase`; `AFTER` is the whole table of transitions.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections import deque
-from collections.abc import Collection
-from dataclasses import replace
-from typing import NoReturn
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
 
 import trio
 
-from playhead._core import Pipe, Planner
-from playhead.errors import (
-    ClosedError,
-    DeadlineError,
-    PlayheadError,
-)
+from playhead._core import Pipe, Planner, Request
+from playhead.errors import ClosedError, ConnectionLostError, DeadlineError, PlayheadError, SessionLostError
 from playhead.limits import KIB, Limits
-from playhead.stream.answer import Answer
-from playhead.stream.flights import Flights
-from playhead.stream.inlet import Inlet
-from playhead.stream.landing import Landing
-from playhead.stream.options import StreamOptions
-from playhead.stream.page import ReadRange
-from playhead.stream.patient import PatientReader, late
+from playhead.stream.answer import Answer, EndedBy, Page
+from playhead.stream.negotiation import FormNegotiation, RangeForm, Refusal, is_refusal
+from playhead.stream.options import StreamOptions, StreamResumed, StreamStatistics, StreamWaiting
+from playhead.stream.pages import ResponseHandler, SequentialPlan
+from playhead.stream.range_support import RangeSupport
+from playhead.stream.ring_writer import RING_BUDGET, RingWriter
 from playhead.stream.sequential import Sequential
-from playhead.stream.settle import Case, Settlement, settle
-from playhead.stream.statistics import StreamStatistics, Tally
+from playhead.stream.source import Demand
 
 FIRST_PAGE_BYTES = 8 * KIB
-FIRST_BURST = 3
-CLOSED = "stream: expected an open one, but its owner closed it (its `async with` was left); open it again"
+CLOSED = "stream: expected an open stream, but its owner closed it (left its `async with`); open it again"
 TIMER_GRAIN_SECONDS = 0.001
-"""A timer that is due at once still lets the other tasks run."""
+"""A timer that is already due still lets other tasks run."""
+STATUS_SECONDS = 3.0
+"""A wait that is reported to the listener; the planner's own timer is the same."""
+SEQUENTIAL_START_SECONDS = 0.5
+"""Audio in hand before playing starts where nothing can foresee when the next page arrives."""
+
+
+class Phase(Enum):
+    """Phase of a stream. The end is the planner's, the error of a break the driver's."""
+
+    PROBING = "probing"
+    """No byte has arrived, and the form of the reads may still change."""
+    PLANNED = "planned"
+    SEQUENTIAL = "sequential"
+    ENDED = "ended"
+    BROKEN = "broken"
+    CLOSED = "closed"
+
+
+class PhaseEvent(Enum):
+    BYTES = "bytes"
+    """The first byte arrived: the form stays."""
+    NO_RANGES = "no ranges"
+    """This server cannot serve the planner's pages."""
+    REFUSED = "refused"
+    """The form was refused before it delivered a byte."""
+    END = "end"
+    BREAK = "break"
+    CLOSE = "close"
+
+
+AFTER: dict[tuple[Phase, PhaseEvent], Phase] = {
+    (Phase.PROBING, PhaseEvent.BYTES): Phase.PLANNED,
+    (Phase.PROBING, PhaseEvent.NO_RANGES): Phase.SEQUENTIAL,
+    (Phase.PROBING, PhaseEvent.END): Phase.ENDED,
+    (Phase.PROBING, PhaseEvent.BREAK): Phase.BROKEN,
+    (Phase.PROBING, PhaseEvent.CLOSE): Phase.CLOSED,
+    (Phase.PLANNED, PhaseEvent.NO_RANGES): Phase.SEQUENTIAL,
+    (Phase.PLANNED, PhaseEvent.END): Phase.ENDED,
+    (Phase.PLANNED, PhaseEvent.BREAK): Phase.BROKEN,
+    (Phase.PLANNED, PhaseEvent.CLOSE): Phase.CLOSED,
+    (Phase.SEQUENTIAL, PhaseEvent.REFUSED): Phase.PROBING,
+    (Phase.SEQUENTIAL, PhaseEvent.END): Phase.ENDED,
+    (Phase.SEQUENTIAL, PhaseEvent.BREAK): Phase.BROKEN,
+    (Phase.SEQUENTIAL, PhaseEvent.CLOSE): Phase.CLOSED,
+    (Phase.ENDED, PhaseEvent.BYTES): Phase.PLANNED,
+    (Phase.ENDED, PhaseEvent.NO_RANGES): Phase.SEQUENTIAL,
+    (Phase.ENDED, PhaseEvent.BREAK): Phase.BROKEN,
+    (Phase.ENDED, PhaseEvent.CLOSE): Phase.CLOSED,
+    (Phase.BROKEN, PhaseEvent.CLOSE): Phase.CLOSED,
+}
+"""Pairs that are not listed change nothing. A seek in an ended stream resumes reading."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flight:
+    request: Request
+    scope: trio.CancelScope
+    sent_at: float
+    """The time that the planner was given, so that both time out together on a busy machine."""
+
+
+class InFlight:
+    """Reads on the wire: one task and one cancel scope each."""
+
+    def __init__(self) -> None:
+        self._flights: dict[int, Flight] = {}
+
+    def __len__(self) -> int:
+        return len(self._flights)
+
+    @property
+    def asked_to(self) -> int:
+        """The highest end of the reads in flight; 0 without one."""
+        return max((flight.request.end for flight in self._flights.values()), default=0)
+
+    def send(
+        self,
+        request: Request,
+        read: Callable[[], Awaitable[Page]],
+        nursery: trio.Nursery,
+        *,
+        sent_at: float,
+        done: Callable[[Flight, Page | PlayheadError], None],
+    ) -> None:
+        """Read `request` in a task, which then calls `done(flight, outcome)`."""
+        flight = Flight(request=request, scope=trio.CancelScope(), sent_at=sent_at)
+        self._flights[request.id] = flight
+        nursery.start_soon(self._read, flight, read, done)
+
+    async def _read(
+        self,
+        flight: Flight,
+        read: Callable[[], Awaitable[Page]],
+        done: Callable[[Flight, Page | PlayheadError], None],
+    ) -> None:
+        outcome: Page | PlayheadError | None = None
+        try:
+            with flight.scope:
+                outcome = await read()
+        except PlayheadError as error:
+            outcome = error
+        # A dropped read (a seek, a timeout, a faster copy) has no more use.
+        if self._flights.pop(flight.request.id, None) is not None and outcome is not None:
+            done(flight, outcome)
+
+    def drop(self, request_id: int) -> Flight | None:
+        """Cancel a read, on the wire too; None if it is not in flight."""
+        flight = self._flights.pop(request_id, None)
+        if flight is not None:
+            flight.scope.cancel()
+        return flight
+
+    def drop_all(self) -> None:
+        for request_id in list(self._flights):
+            self.drop(request_id)
 
 
 class Driver:
-    """One stream's reads. `run` is its task; the rest is called from the trio thread."""
+    """Reads of one stream. `run` is its task; everything else is called from the trio thread."""
 
     def __init__(
         self,
-        read_range: ReadRange,
+        forms: Sequence[RangeForm],
         *,
         options: StreamOptions,
         limits: Limits,
         size_bytes: int | None,
-        strategy_name: str,
         server_name: str,
+        last_received: Callable[[], float],
     ) -> None:
+        self._forms = FormNegotiation(forms, server_name=server_name)
         self._options = options
-        self._limits = limits
-        self._strategy_name = strategy_name
         self._server_name = server_name
-        self._max_bytes = limits.stream_bytes if options.max_bytes is None else options.max_bytes
-        self.pipe = Pipe(options.ring_bytes())
-        self.tally = Tally()
-        self.inlet = Inlet(self.pipe, max_bytes=self._max_bytes, tally=self.tally)
-        page_bytes = min(options.page_bytes, self.pipe.capacity_bytes)
-        # A short page can only be the end if nothing after it was asked for.
-        in_flight = 1 if options.compat == "reference" else options.in_flight
+        self._last_received = last_received
+        self._size_bytes = size_bytes
+        max_bytes = limits.stream_bytes if options.max_bytes is None else options.max_bytes
+        ring_bytes = RING_BUDGET.take(options.ring_bytes(), allowed_bytes=limits.streams_bytes)
+        self._ring_bytes = ring_bytes
+        self.pipe = Pipe(ring_bytes, behind_bytes=ring_bytes // 4 if options.profile == "play" else 0)
+        room_bytes = self.pipe.ahead_bytes
+        self.writer = RingWriter(self.pipe, max_bytes=max_bytes)
+        page_bytes = min(options.page_bytes, room_bytes)
         self._planner = Planner(
-            capacity_bytes=self.pipe.capacity_bytes,
+            capacity_bytes=room_bytes,
             page_min_bytes=min(FIRST_PAGE_BYTES, page_bytes),
             page_bytes=page_bytes,
-            in_flight=in_flight,
-            in_flight_start=min(FIRST_BURST, in_flight),
-            max_tries=options.max_tries,
-            deadline_seconds=options.timeout,
-            # Streams that one server fails together must not come back together.
+            page_bytes_max=max(options.page_bytes_max, page_bytes),
+            in_flight=options.in_flight,
+            timeout_seconds=options.timeout,
+            patience_seconds=options.patience_seconds,
+            sleeps_when_full=options.profile == "play",
+            stagnant_answers=limits.stagnant_pages,
+            # Streams that fail together must not retry together.
             seed=random.getrandbits(64),
         )
         if size_bytes is not None:
             self._planner.set_total(size_bytes)
-        self._ranged = strategy_name != "whole"
-        self._patient = PatientReader(
-            read_range,
-            timeout=options.timeout,
-            max_tries=options.max_tries,
-            limits=limits,
-            tally=self.tally,
-            size_bytes=size_bytes,
-            ranged=self._ranged,
-        )
-        self._opened_at = trio.current_time()
-        self._flights = Flights(read_range, tally=self.tally)
-        # Nothing below refers to its owner: the ring goes with the stream and waits for no collection.
-        self._landing = Landing(
+        far = max(limits.stream_bytes, max_bytes, size_bytes or 0)
+        self._support = RangeSupport(far=far, server_name=server_name)
+        # No part refers to the driver: the ring is freed with the stream, without a garbage collection.
+        self._handler = ResponseHandler(
             pipe=self.pipe,
-            inlet=self.inlet,
+            writer=self.writer,
             planner=self._planner,
-            tally=self.tally,
+            support=self._support,
             limits=limits,
             size_bytes=size_bytes,
-            page_bytes=page_bytes,
-            short_page_ends=options.compat == "reference",
             server_name=server_name,
-            stop_others=self._flights.drop_all,
+            patience_seconds=options.patience_seconds,
         )
+        self._in_flight = InFlight()
         self._sequential: Sequential | None = None
-        self._feeding = trio.CancelScope()
+        self._sequential_scope = trio.CancelScope()
+        self._phase = Phase.PROBING
+        self._broken: PlayheadError | None = None
+        self._end: tuple[int, EndedBy] | None = None
+        """The end that was reached; a seek does not undo it."""
+        self._reader_waits = False
+        self._demand = Demand.WAITING
+        self._waiting_since: float | None = None
+        self._wakes_at = -math.inf
+        self._opened_at = trio.current_time()
         self._life = trio.CancelScope()
-        self.closed = False
-        """The owner closed the stream: nothing is read any more, and no seek may begin anew."""
 
     # --- the task --------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """End `run`."""
-        self.closed = True
+        self._enter(PhaseEvent.CLOSE)
+        self._in_flight.drop_all()
         self._life.cancel()
 
     async def run(self) -> None:
-        """Read until cancelled; an end or a break is told to the pipe, and a seek goes on from there.
+        """Read until cancelled. The pipe gets the end or the break; a seek resumes reading.
 
         Cancelled: every read on the wire is cancelled, and a blocked reader gets `ClosedError`.
         """
@@ -135,233 +237,325 @@ class Driver:
             with self._life:
                 await self._run()
         finally:
-            self.closed = True
-            self._sequential = None  # and the answers that it holds
-            self.inlet.abort(ClosedError(CLOSED))
+            self._enter(PhaseEvent.CLOSE)
+            self._sequential = None  # with the answers that it holds
+            self.writer.abort(ClosedError(CLOSED))
+            RING_BUDGET.release(self._ring_bytes)
 
     async def _run(self) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.inlet.watch_room)
+            nursery.start_soon(self.writer.watch_room)
             try:
                 await self._drive(nursery)
             except PlayheadError as error:
                 self._break(error)
 
     async def _drive(self, nursery: trio.Nursery) -> None:
-        if not self._ranged:
-            await self._one_by_one(())
+        self._plan_whole()
         while True:
-            await self._planned(nursery)
-            if self._landing.surprise is None:
-                await self._vouch()
-                continue
-            settlement = await self._settle()
-            self.tally.pages += len(settlement.answers)
-            if settlement.end is not None and settlement.proof is not None:
-                self._landing.prove(settlement.end, settlement.proof)
-            # From here on only `answers` holds the text, so that each is let go when it is fed.
-            answers, settlement = deque(settlement.answers), replace(settlement, answers=())
-            page_bytes = settlement.page_bytes
-            if settlement.ranges_ignored:
-                await self._one_by_one(answers)
-            if page_bytes is not None and not self._landing.fits(page_bytes):
-                await self._one_by_one(answers, page_bytes=page_bytes)
-            # First what came before it, so that an answer that denies it is found out.
-            for held in self._landing.trust.establish():
-                self.inlet.store(held)
-            with trio.CancelScope() as self._feeding:
-                while answers:
-                    await self.inlet.feed(answers.popleft())
-            if page_bytes is not None:
-                self._landing.adopt(page_bytes)
-            self._planner.seek(self.pipe.tail)
-
-    async def _one_by_one(self, answers: Collection[Answer], *, page_bytes: int | None = None) -> NoReturn:
-        self._sequential = Sequential(
-            pipe=self.pipe,
-            inlet=self.inlet,
-            patient=self._patient,
-            tally=self.tally,
-            answers=answers,
-            page_bytes=page_bytes,
-            end=None if self._landing.end is None else self._landing.end.offset,
-            prove=self._landing.prove,
-        )
-        del answers
-        await self._sequential.run()
-
-    # --- planned reading -------------------------------------------------------------------------------
-
-    async def _planned(self, nursery: trio.Nursery) -> None:
-        """Read as the planner says, until something has to be settled or vouched for."""
-        while self._landing.surprise is None and not self._is_unvouched():
-            self.inlet.news = trio.Event()
+            self.writer.news = trio.Event()
+            self._planner.heard(self._last_received())
             self._expire()
+            self._negotiate()
+            self._follow_plan(nursery)
             await self._issue(nursery)
-            if self._is_unvouched():
-                return  # a seek, just now
-            self._landing.check()
-            timer = self._planner.timer()
-            earliest = trio.current_time() + TIMER_GRAIN_SECONDS
-            with trio.move_on_at(math.inf if timer is None else max(timer, earliest)):
-                await self.inlet.news.wait()
+            self._check()
+            with trio.move_on_at(self._next_wake()):
+                await self.writer.news.wait()
 
-    def _is_unvouched(self) -> bool:
-        """A seek came before the answer at offset 0: there is nothing to hold the others against."""
-        return (
-            self.pipe.tail != 0
-            and not self._landing.trust.established
-            and self._landing.trust.reference is None
-        )
+    def _next_wake(self) -> float:
+        now = trio.current_time()
+        timer = self._planner.timer()
+        earliest = math.inf if timer is None else max(timer, now + TIMER_GRAIN_SECONDS)
+        if now < self._forms.resumes_at:
+            earliest = min(earliest, self._forms.resumes_at)
+        if len(self._in_flight):
+            # So a reader that begins to wait needs no wake-up of its own, which would be one per page.
+            earliest = min(earliest, now + STATUS_SECONDS)
+        self._wakes_at = earliest
+        return earliest
 
-    async def _vouch(self) -> None:
-        """Read the beginning, which the reader has left, to know what the server does with ranges."""
-        answer = await self._patient.read(0, self._landing.page_bytes)
-        if answer.n_bytes > self._landing.page_bytes:
-            self.tally.oversized_pages += 1
-            self._landing.surprised(answer, self._landing.page_bytes)
-        elif answer.n_bytes:
-            admission = self._landing.trust.admit(answer, size_bytes=self._landing.size_bytes)
-            for admitted in admission.store:
-                self.inlet.store(admitted)
-            if admission.surprise is not None:
-                self._landing.surprised(admission.surprise, admission.surprise.n_bytes)
-        else:
-            self._landing.trust.establish()
-            if answer.proof is not None:
-                self._landing.prove(0, answer.proof)
+    def _enter(self, event: PhaseEvent) -> None:
+        self._phase = AFTER.get((self._phase, event), self._phase)
 
-    async def _settle(self) -> Settlement:
-        assert self._landing.surprise is not None
-        surprise, self._landing.surprise = self._landing.surprise, None
-        reference = self._landing.trust.reference
-        settled = self._landing.trust.established or reference is not None
-        case = Case(
-            at=self.pipe.tail if settled else 0,
-            want_bytes=surprise.want_bytes,
-            far=max(self._limits.stream_bytes, self._max_bytes, self._landing.size_bytes or 0),
-            size_bytes=self._landing.size_bytes,
-            server_name=self._server_name,
-        )
-        if self._landing.trust.established:
-            mine = (surprise.answer,) if surprise.answer.offset == case.at else ()
-            return Settlement(answers=mine, page_bytes=surprise.answer.n_bytes)
-        # What trust holds is kept: `_drive` stores it before the answers are fed.
-        return await settle(self._patient.read, case, surprise=surprise.answer, reference=reference)
+    # --- reads -------------------------------------------------------------------------------------------
 
     async def _issue(self, nursery: trio.Nursery) -> None:
-        while self._landing.surprise is None and not self._is_unvouched():
+        while trio.current_time() >= self._forms.resumes_at and self._handler.refusal is None:
             now, head = trio.current_time(), self.pipe.head
             request = self._planner.next(now, head)
             if request is not None:
-                if request.start in self._landing.errors:
-                    self._planner.on_error(request.id, now, retryable=False)
-                elif self._landing.end is not None and request.start >= self._landing.end.offset:
-                    self._planner.on_page(request.id, now, 0)
-                else:
-                    self._flights.send(request, nursery, done=self._landing.done)
-                    # trio runs new tasks in any order; on a slow link the first page must be sent first.
-                    await trio.lowlevel.checkpoint()
-            elif not self.pipe.arm(self._low_bytes()) or self.pipe.head == head:
+                self._in_flight.send(request, self._reading(request), nursery, sent_at=now, done=self._done)
+                # trio runs new tasks in any order; on a slow link the first page must be sent first.
+                await trio.lowlevel.checkpoint()
+            elif (
+                self._phase is Phase.SEQUENTIAL
+                or not self.pipe.arm(self._low_bytes())
+                or self.pipe.head == head
+            ):
                 return
 
+    def _reading(self, request: Request) -> Callable[[], Awaitable[Page]]:
+        start, end = request.start, request.end
+        if self._support.end_is_inclusive and end - start > 1:
+            end -= 1
+        return partial(self._forms.form.read, start, end)
+
     def _low_bytes(self) -> int:
-        """At most so many readable bytes leave room for the next page."""
-        ahead = max(0, self._flights.asked_to - self.pipe.tail)
-        return max(0, self.pipe.capacity_bytes - ahead - self._landing.page_bytes)
+        """The most readable bytes that leave room for the next request."""
+        ahead = max(0, self._in_flight.asked_to - self.pipe.tail)
+        wanted = self._planner.statistics().page_bytes
+        if self._options.profile == "play":
+            wanted = max(wanted, self.pipe.ahead_bytes // 4)
+        return max(0, self.pipe.ahead_bytes - ahead - wanted)
+
+    def _done(self, flight: Flight, outcome: Page | PlayheadError) -> None:
+        is_cut = isinstance(outcome, (ConnectionLostError, DeadlineError))
+        is_cut = is_cut and not isinstance(outcome, SessionLostError)
+        broke_off = is_cut and self._last_received() > flight.sent_at
+        self._handler.done(flight.request, outcome, broke_off=broke_off)
+        self.writer.news.set()
 
     def _expire(self) -> None:
         now = trio.current_time()
+        # The planner rounds as it adds, so a timeout may appear just too short.
+        silent_seconds = self._options.timeout - TIMER_GRAIN_SECONDS
         for request_id in self._planner.expired(now):
-            flight = self._flights.drop(request_id)
-            if flight is not None and flight.request.deadline <= now:
-                start, end = flight.request.start, flight.request.end
-                self._landing.last_failure = DeadlineError(
-                    late(start, end, flight.request.deadline - flight.sent_at)
-                )
-            self._planner.on_error(request_id, now, retryable=True)
+            flight = self._in_flight.drop(request_id)
+            if flight is not None and now - flight.sent_at >= silent_seconds:  # others are no longer wanted
+                request = flight.request
+                self._handler.done(request, DeadlineError(self._timed_out(request)))
+
+    def _timed_out(self, request: Request) -> str:
+        return (
+            f"{self._server_name}: expected an answer to the read of [{request.start}, {request.end}), got "
+            f"no byte for {self._options.timeout:g} s; raise StreamOptions.timeout to wait longer"
+        )
+
+    # --- the form ----------------------------------------------------------------------------------------
+
+    def _plan_whole(self) -> None:
+        if self._forms.form.name == "whole":
+            self._handler.plan = SequentialPlan()
+
+    def _negotiate(self) -> None:
+        """Try the next form after a refusal before the first byte."""
+        refusal, self._handler.refusal = self._handler.refusal, None
+        if refusal is None:
+            return
+        self._restart(0)
+        self._stop_sequential()
+        is_empty = self._size_bytes == 0
+        ended_by = (refusal.claims_end if is_empty else None) or self._forms.refuse(
+            refusal, now=trio.current_time(), has_bytes_past_0=self._handler.has_held
+        )
+        if ended_by is None:
+            self._plan_whole()
+        else:
+            self._planner.set_end(0, ended_by)
+
+    # --- sequential reading --------------------------------------------------------------------------------
+
+    def _follow_plan(self, nursery: trio.Nursery) -> None:
+        plan = self._handler.plan
+        if plan is None or self._sequential is not None or trio.current_time() < self._forms.resumes_at:
+            return
+        self._in_flight.drop_all()
+        self._planner.seek(self.pipe.tail)
+        self._handler.forget()
+        self._planner.hold_pages(True)
+        self._enter(PhaseEvent.NO_RANGES)
+        self._sequential = Sequential(
+            plan,
+            pipe=self.pipe,
+            writer=self.writer,
+            planner=self._planner,
+            support=self._support,
+            ask=self._ask,
+            on_end=self._on_end,
+        )
+        # Without the answers: they are fed and released.
+        self._handler.plan = SequentialPlan(page_bytes=plan.page_bytes)
+        nursery.start_soon(self._run_sequential, self._sequential)
+
+    async def _run_sequential(self, sequential: Sequential) -> None:
+        with self._sequential_scope:
+            try:
+                await sequential.run()
+            except PlayheadError as error:
+                if not self._handler.has_bytes and is_refusal(error):
+                    self._handler.refusal = Refusal(error=error)
+                else:
+                    self._broken = self._broken or error
+                self.writer.news.set()
+
+    def _stop_sequential(self) -> None:
+        if self._sequential is not None:
+            self._sequential_scope.cancel()
+            self._sequential_scope = trio.CancelScope()
+            self._sequential = None
+            self._handler.plan = None
+            self._enter(PhaseEvent.REFUSED)
+
+    async def _ask(self, start: int, end: int) -> Answer:
+        found: list[Answer | PlayheadError] = []
+        arrived = trio.Event()
+
+        def take(answer: Answer | PlayheadError) -> None:
+            found.append(answer)
+            arrived.set()
+
+        self._handler.on_probe = take
+        self._planner.probe(start, end)
+        self.writer.news.set()
+        try:
+            await arrived.wait()
+        finally:
+            self._handler.on_probe = None
+        if isinstance(found[0], PlayheadError):
+            raise found[0]
+        return found[0]
+
+    def _on_end(self) -> None:
+        self._end = self._planner.end
+        self._in_flight.drop_all()  # copies of pages, and pages past the end
+        self.writer.close()
+        self._enter(PhaseEvent.END)
+        self.writer.news.set()
+
+    # --- the end and the break -----------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """Pass the end on to the pipe, or raise what breaks the stream."""
+        error = self._broken or self._handler.break_error()
+        if error is not None:
+            raise error
+        if self._handler.has_bytes and self._phase is Phase.PROBING:
+            self._enter(PhaseEvent.BYTES)
+        if self._planner.finished and self._phase in {Phase.PROBING, Phase.PLANNED}:
+            self._on_end()
+        self._report_waiting()
 
     def _break(self, error: PlayheadError) -> None:
-        # Whoever keeps the error would keep the pages too, tens of MiB, by the frames that it passed through.
+        # Through its traceback the error would keep the pages alive, tens of MiB.
         link: BaseException | None = error
         while isinstance(link, PlayheadError):
             link.__traceback__ = None
             link = link.__cause__ or link.__context__
-        self._landing.broken = error
-        self._flights.drop_all()
-        self.inlet.abort(error)
+        self._enter(PhaseEvent.BREAK)
+        self._broken = error
+        self._in_flight.drop_all()
+        self._sequential_scope.cancel()
+        self.writer.abort(error)
 
-    # --- what the stream's owner asks --------------------------------------------------------------------
+    def _report_waiting(self) -> None:
+        on_event = self._options.on_event
+        if on_event is None:
+            return
+        now = trio.current_time()
+        waited = self._planner.waited_seconds(now)
+        if self._waiting_since is None and waited >= STATUS_SECONDS:
+            self._waiting_since = now - waited
+            on_event(
+                StreamWaiting(
+                    seconds=waited,
+                    offset=self.pipe.tail,
+                    last_error=self._handler.last_error,
+                    patience_seconds=self._options.patience_seconds,
+                )
+            )
+        elif self._waiting_since is not None and waited < STATUS_SECONDS:
+            since, self._waiting_since = self._waiting_since, None
+            on_event(StreamResumed(seconds=now - since))
+
+    # --- the stream's owner ---------------------------------------------------------------------------------
+
+    def _restart(self, offset: int) -> None:
+        self._in_flight.drop_all()
+        self._planner.seek(offset)
+        self._handler.forget()
 
     def seek(self, offset: int) -> None:
-        """Go on at `offset`. Reads that are out of the way are cancelled, on the wire too.
+        """Continue at `offset`. Reads that are no longer wanted are cancelled, on the wire too.
 
-        Raises the stream's own error when it is broken, and `ClosedError` when it is closed.
+        Raises the stream's own error if it is broken, and `ClosedError` if it is closed.
         """
-        if self._landing.broken is not None:
-            raise self._landing.broken
+        if self._broken is not None:
+            raise self._broken
         self.require_open()
         tail = self.pipe.tail
         self.pipe.seek(offset)
-        if self.pipe.tail != tail:  # not in the ring: it was emptied
-            self._flights.drop_all()
-            self._planner.seek(offset)
-            self._landing.trust.forget_held()
-            self._landing.errors.clear()
-            self._feeding.cancel()
+        if self.pipe.tail != tail:  # not in the ring, which is empty now
+            self._restart(offset)
+            self._handler.start_at(offset)
             if self._sequential is not None:
+                self._planner.hold_pages(True)
                 self._sequential.restart()
-        self.inlet.news.set()
+                self._enter(PhaseEvent.NO_RANGES)
+            else:
+                self._enter(PhaseEvent.BYTES)
+        self.writer.news.set()
 
     def require_open(self) -> None:
-        """Raise `ClosedError` where the owner closed the stream."""
-        if self.closed:
+        """Raise `ClosedError` if the owner closed the stream."""
+        if self._phase is Phase.CLOSED:
             raise ClosedError(CLOSED)
 
-    def can_play(self, needed_bytes: int, now: float) -> bool:
-        """Whether playing may start, or resume, without a stall that could be foreseen."""
-        head, tail = self.pipe.head, self.pipe.tail
+    def set_reader_waits(self, waits: bool, /) -> None:
+        """Record that the reader begins, or stops, waiting for bytes."""
+        self._reader_waits = waits
+        self._pass_demand()
+
+    def set_demand(self, demand: Demand) -> None:
+        """See `RangeStream.set_demand`."""
+        self._demand = demand
+        self._pass_demand()
+
+    def _pass_demand(self) -> None:
+        now = trio.current_time()
+        if self._demand is Demand.PAUSED:
+            self._planner.set_demand(now, "paused")
+        elif self._reader_waits and self._demand is Demand.WAITING:
+            self._planner.set_demand(now, "waiting")
+            if self._wakes_at > now + STATUS_SECONDS:
+                self.writer.news.set()
+        else:
+            self._planner.set_demand(now, "supplied")
+
+    def can_play(self, in_hand_bytes: int, bytes_per_second: float, now: float) -> bool:
+        """See `RangeStream.can_play`."""
         if self.pipe.closed:
             return True
-        if self._sequential is not None:
-            return tail - head >= needed_bytes
-        total = self._landing.end.offset if self._landing.end is not None else self._landing.size_bytes
-        left_bytes = None if total is None else max(0, total - head)
-        return self._planner.can_play(now, tail - head, needed_bytes, left_bytes)
+        if self._phase is Phase.SEQUENTIAL:
+            return in_hand_bytes >= SEQUENTIAL_START_SECONDS * bytes_per_second
+        total = self.total_bytes()
+        left_bytes = None if total is None else max(0, total - self.pipe.tail + in_hand_bytes)
+        return self._planner.can_play(now, in_hand_bytes, bytes_per_second, left_bytes)
 
     def total_bytes(self) -> int | None:
-        """The proved end, else the announced size."""
-        return (
-            self._landing.end.offset
-            if self.inlet.ended and self._landing.end is not None
-            else self._landing.size_bytes
-        )
+        """Return the accepted end, else the announced size."""
+        end = self._planner.end
+        return self._size_bytes if end is None else end[0]
 
     def statistics(self) -> StreamStatistics:
-        """A snapshot; callable from any thread."""
-        tally, planned, first = self.tally, self._planner.statistics(), self.inlet.first_byte_at
-        end = self._landing.end if self.inlet.ended else None
-        size = self._landing.size_bytes
+        """Return a snapshot. From any thread."""
+        planned, end, first = self._planner.statistics(), self._end, self.writer.first_byte_at
         return StreamStatistics(
             bytes=self.pipe.statistics().bytes_read,
-            received_bytes=tally.received_bytes,
-            requests=tally.requests,
-            pages=tally.pages,
-            short_pages=tally.short_pages,
-            oversized_pages=tally.oversized_pages,
-            retries=tally.retries,
-            hedges=tally.hedges,
-            in_flight=tally.in_flight,
-            in_flight_max=tally.in_flight_max,
+            requests=planned.requests,
+            pages=planned.pages,
+            retries=planned.retries,
+            hedges=planned.hedges,
+            in_flight=planned.in_flight,
+            in_flight_max=planned.in_flight_max,
             bandwidth_bytes_per_second=planned.bandwidth_bytes_per_second,
             rtt_seconds=planned.rtt_seconds,
             first_byte_seconds=None if first is None else first - self._opened_at,
-            ended_by=None if end is None else end.proof,
-            end_bytes=None if end is None else end.offset,
-            size_bytes=size,
-            size_was_wrong=size is not None
-            and (tally.data_end > size or (end is not None and end.offset != size)),
-            strategy=self._strategy_name,
-            mime_type=tally.mime_type,
+            ended_by=None if end is None else end[1],
+            end_bytes=None if end is None else end[0],
+            size_bytes=self._size_bytes if self._planner.total is None else self._planner.total,
+            size_was_wrong=planned.size_was_wrong,
+            strategy=self._forms.form.name,
+            mime_type=self._handler.mime_type,
             capacity_bytes=self.pipe.capacity_bytes,
         )

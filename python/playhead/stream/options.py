@@ -1,82 +1,127 @@
-"""What a caller may choose about one stream."""
+"""Options, events and statistics of a stream."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from playhead.errors import UsageError
+from playhead.errors import PlayheadError, UsageError
 from playhead.limits import KIB, MIB
-from playhead.stream.ranges import STRATEGY_NAMES
+from playhead.stream.answer import EndedBy
+from playhead.stream.strategies import STRATEGY_NAMES
 
 MAX_PAGE_BYTES = 32 * MIB
 MAX_CAPACITY_BYTES = 1024 * MIB
 
+PLAY_RING_BYTES = 4 * MIB
+"""Three quarters ahead of the reader are 79 s at 320 kbit/s and 18 s of CD audio; one quarter behind makes a
+short seek back free."""
+SAVE_RING_BYTES = 8 * MIB
+"""All ahead: eight pages of 1 MiB, or 2.4 MB/s at 300 ms of latency without a pause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamWaiting:
+    """The reader has waited for three seconds without a new byte."""
+
+    seconds: float
+    offset: int
+    """The first missing byte."""
+    last_error: PlayheadError | None
+    """The error of the newest failed read, if any."""
+    patience_seconds: float
+    """The stream breaks once the reader has waited this long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamResumed:
+    """Bytes arrive again."""
+
+    seconds: float
+    """The time that the reader has waited."""
+
+
+StreamEvent = StreamWaiting | StreamResumed
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """Choices for one stream; every default suits a music player on an unknown network.
+    """Options of a stream. The defaults suit a music player on an unknown network.
 
-    Raises `UsageError` when a value is out of its range.
+    Raises `UsageError` if a value is out of range.
     """
 
     strategy: str | None = None
-    """How ranges are asked for: `uri-template`, `arguments`, `meta` or `whole`. None: as offered."""
+    """The form in which ranges are requested: `uri-template`, `arguments`, `meta` or `whole`. None: each form
+    that the server offers, until one delivers."""
 
     page_bytes: int = 100 * KIB
-    """The largest page asked for. Bigger pages cost fewer requests, smaller ones arrive sooner. 100 KiB is
-    what servers of this kind are used to; 1 MiB pays on fast links with a high cost a request."""
+    """Pages double up to this. Servers of this kind expect 100 KiB; smaller pages arrive sooner."""
 
-    in_flight: int = 8
-    """Most reads at once. 8 fills 100 Mbit/s at 60 ms; 16 helps at 300 ms."""
+    page_bytes_max: int = MIB
+    """Pages grow on to this while that is faster, and to a quarter of the ring at most. At 1 MiB the cost per
+    page no longer matters."""
+
+    in_flight: int | None = None
+    """Most reads at once, 1 to 256. None: as many as the link can use, from 3 to 16, and up to 64 if the
+    server's pages are small."""
+
+    profile: Literal["play", "save"] = "play"
+    """`play`: a ring of 4 MiB of which a quarter stays behind the reader, filled in bursts. `save`: a ring of
+    8 MiB, all ahead of the reader, never idle."""
 
     capacity_bytes: int | None = None
-    """Bytes the ring holds, rounded up to a power of two. None: max(1 MiB, 2 x in_flight x page_bytes), so
-    that a full set of pages is in flight while as much is being read."""
+    """Capacity of the ring, rounded up to a power of two. None: that of the profile, or twice the largest
+    page."""
 
     size_bytes: int | None = None
-    """The resource's size if you know better than the link. A hint: it is confirmed by one read past it."""
+    """The resource's size, if you know better than the link. A hint: it is confirmed by one read."""
 
     timeout: float = 30.0
-    """Longest wait for one page, in seconds. The planner's deadlines are shorter once it knows the link."""
+    """A read is cancelled, and retried, after this many seconds without a byte of its answer."""
+
+    patience_seconds: float = 60.0
+    """The stream breaks when its reader has waited this long without a new byte. Time with something to read,
+    or to hear, does not count. A minute outlasts a router's restart."""
 
     max_bytes: int | None = None
-    """Most bytes of the stream; more is a `LimitError`. None: `Limits.stream_bytes`."""
-
-    max_tries: int = 6
-    """Tries of one page before the stream is broken."""
-
-    compat: str | None = None
-    """`"reference"`: a page shorter than asked ends the stream, for servers that depend on it."""
+    """Most bytes of the stream; more raise `LimitError`. None: `Limits.stream_bytes`."""
 
     extra_arguments: Mapping[str, object] | None = None
-    """More `arguments` for every read."""
+    """Additional `arguments` of every read."""
 
     meta_key: str | None = None
-    """The `_meta` key that holds the range, for servers that read it there."""
+    """The `_meta` key for the range, for servers that read it there."""
+
+    on_event: Callable[[StreamEvent], None] | None = None
+    """Called in the trio thread when the reader has waited for three seconds, and when bytes arrive again;
+    must not block or raise."""
 
     def __post_init__(self) -> None:
         if self.strategy is not None and self.strategy not in STRATEGY_NAMES:
             raise UsageError(f"strategy: expected one of {', '.join(STRATEGY_NAMES)}, got {self.strategy!r}")
-        if self.compat not in {None, "reference"}:
-            raise UsageError(f"compat: expected 'reference' or nothing, got {self.compat!r}")
+        if self.profile not in {"play", "save"}:
+            raise UsageError(f"profile: expected 'play' or 'save', got {self.profile!r}")
         _between("page_bytes", self.page_bytes, 1, MAX_PAGE_BYTES)
-        _between("in_flight", self.in_flight, 1, 256)
-        _between("max_tries", self.max_tries, 1, 100)
+        _between("page_bytes_max", self.page_bytes_max, 1, MAX_PAGE_BYTES)
+        if self.in_flight is not None:
+            _between("in_flight", self.in_flight, 1, 256)
         if self.capacity_bytes is not None:
             _between("capacity_bytes", self.capacity_bytes, 1, MAX_CAPACITY_BYTES)
         if self.size_bytes is not None and self.size_bytes < 0:
             raise UsageError(f"size_bytes: expected 0 or more, got {self.size_bytes}")
         if self.max_bytes is not None and self.max_bytes < 0:
             raise UsageError(f"max_bytes: expected 0 or more, got {self.max_bytes}")
-        if not self.timeout > 0:
-            raise UsageError(f"timeout: expected more than 0 seconds, got {self.timeout}")
+        for name, value in (("timeout", self.timeout), ("patience_seconds", self.patience_seconds)):
+            if not value > 0:
+                raise UsageError(f"{name}: expected more than 0 seconds, got {value}")
 
     def ring_bytes(self) -> int:
-        """Bytes that the ring is made with."""
+        """Return the capacity of the ring, a power of two."""
         wanted = self.capacity_bytes
         if wanted is None:
-            wanted = max(MIB, 2 * self.in_flight * self.page_bytes)
+            wanted = max(PLAY_RING_BYTES if self.profile == "play" else SAVE_RING_BYTES, 2 * self.page_bytes)
         return 1 << (min(wanted, MAX_CAPACITY_BYTES) - 1).bit_length()
 
 
@@ -86,3 +131,35 @@ def _between(name: str, value: int, low: int, high: int) -> None:
 
 
 DEFAULT_OPTIONS = StreamOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStatistics:
+    """A snapshot of one stream. Sizes are bytes, times seconds."""
+
+    bytes: int
+    """Delivered to the reader."""
+    requests: int
+    """Reads sent to the server: retries, hedges, and questions about its ranges and its end included."""
+    pages: int
+    """Answers whose bytes were used."""
+    retries: int
+    hedges: int
+    """Second reads of a late page."""
+    in_flight: int
+    in_flight_max: int
+    bandwidth_bytes_per_second: float | None
+    rtt_seconds: float | None
+    first_byte_seconds: float | None
+    """From opening to the first readable byte."""
+    ended_by: EndedBy | None
+    """None until the end is reached."""
+    end_bytes: int | None
+    """The accepted end: the resource's true size."""
+    size_bytes: int | None
+    """The announced size."""
+    size_was_wrong: bool
+    """Bytes arrived past the announced size, or the resource ended below it."""
+    strategy: str
+    mime_type: str | None
+    capacity_bytes: int

@@ -1,4 +1,4 @@
-"""`open_stream`: a resource as bytes that can be read while they are still arriving.
+"""`open_stream`: a resource as a byte stream that is read while it arrives.
 
     async with open_stream(read_range) as stream:
         async for chunk in stream: ...              # a trio task
@@ -11,8 +11,9 @@ One of these at a time: a stream has one reader.
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, asynccontextmanager
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -21,29 +22,31 @@ import trio
 
 from playhead.errors import BusyError, ClosedError, LimitError, UsageError
 from playhead.limits import DEFAULT_LIMITS, KIB, Limits
-from playhead.stream.blocking import StreamFile
+from playhead.stream.answer import ReadRange
 from playhead.stream.driver import CLOSED, Driver
-from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
-from playhead.stream.page import ReadRange
+from playhead.stream.negotiation import RangeForm
+from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions, StreamStatistics
 from playhead.stream.saving import whole_file
-from playhead.stream.statistics import StreamStatistics
+from playhead.stream.source import Demand, Reader
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 CHUNK_BYTES = 64 * KIB
 SAVE_BYTES = 256 * KIB
-"""One hop to a thread for each write: 256 KiB make it cheap, and are still far below the ring."""
+"""One hop to a thread per write: at 256 KiB it is cheap, and still far below the ring."""
 
 
-class RangeStream(trio.abc.ReceiveStream):
+class RangeStream(trio.abc.ReceiveStream, Reader):
     """A resource's bytes, in order, each once. Made by `open_stream`.
 
-    A broken stream is never an end of file: readers get the error, after the good bytes before it. Errors
-    that any reading method raises: `StreamBrokenError` when a page could not be had in all its tries;
-    `LimitError`, `Base64Error`, `TextContentError`, `ContradictionError` or `RangeNotHonouredError` for what
-    the server sent; its own `ServerError`; `ClosedError` after `open_stream`'s block was left.
+    A broken stream is never an end of file: readers get the error after the good bytes before it. Every
+    reading method raises `StreamBrokenError` when the reader's patience is over; `LimitError`, `Base64Error`,
+    `TextContentError`, `ContradictionError` or `RangeNotHonouredError` for what the server sent; the server's
+    own `ServerError`; and `ClosedError` after `open_stream`'s block was left.
     """
+
+    seekable = True
 
     def __init__(self, driver: Driver, *, limits: Limits) -> None:
         self._driver = driver
@@ -56,7 +59,7 @@ class RangeStream(trio.abc.ReceiveStream):
     # --- a trio task -----------------------------------------------------------------------------------
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """What is there, at least one byte and at most `max_bytes` (64 KiB); `b""` is the end.
+        """Return the available bytes, at least one and at most `max_bytes` (64 KiB); `b""` is the end.
 
         Raises `BusyError` while another task or thread reads. Cancelled: no byte is lost.
         """
@@ -76,20 +79,25 @@ class RangeStream(trio.abc.ReceiveStream):
         try:
             await trio.lowlevel.checkpoint()
             while (count := self._pipe.readinto_nowait(buffer)) is None:
-                await self._driver.inlet.wait_bytes()
+                self._driver.set_reader_waits(True)
+                try:
+                    await self._driver.writer.wait_bytes()
+                finally:
+                    self._driver.set_reader_waits(False)
             return count
         finally:
             self._receiving = False
 
     async def read_all(self, max_bytes: int | None = None) -> bytes:
-        """The rest of the stream. More than `max_bytes` (`Limits.block_bytes`, 48 MiB) is a `LimitError`."""
+        """Return the rest of the stream. More than `max_bytes` (`Limits.block_bytes`, 48 MiB) raise
+        `LimitError`."""
         allowed = self._limits.block_bytes if max_bytes is None else max_bytes
         whole = bytearray()
         async for chunk in self:
             whole += chunk
             if len(whole) > allowed:
                 raise LimitError(
-                    f"read_all: expected at most {allowed} bytes, got more; pass max_bytes, or save it",
+                    f"read_all: expected at most {allowed} bytes, got more; pass max_bytes, or use save()",
                     limit="max_bytes",
                     allowed=allowed,
                     got=len(whole),
@@ -99,10 +107,11 @@ class RangeStream(trio.abc.ReceiveStream):
     async def save(
         self, path: str | Path, *, tap: Callable[[memoryview], object] | None = None
     ) -> StreamStatistics:
-        """Write the rest of the stream to `path`, which appears only when it is whole.
+        """Write the rest of the stream to `path`, which appears only when complete.
 
-        `tap` sees each piece in turn, in a worker thread (a hash's `update`, say). Raises `OSError` where
-        the folder can't be written, and what reading raises. Failed or cancelled: no file is left behind.
+        `tap` is called with each piece in a worker thread (a hash's `update`, for example). Raises `OSError`
+        if the directory cannot be written, and what reading raises. Failed or cancelled: no file is left
+        behind.
         """
         buffer = bytearray(SAVE_BYTES)
         async with whole_file(Path(path)) as file:
@@ -119,47 +128,59 @@ class RangeStream(trio.abc.ReceiveStream):
         return self.statistics()
 
     async def seek(self, offset: int) -> None:
-        """Go on at `offset`, in bytes: free within the ring, else by new reads; stale ones are cancelled.
+        """Continue at `offset`, in bytes: free within the ring, else by new reads; stale ones are cancelled.
 
-        An offset past the end reads as the end. Raises the stream's own error when it is broken.
+        An offset past the end reads as the end. Raises the stream's own error if it is broken.
         """
         _check_offset(offset)
         await trio.lowlevel.checkpoint()
         self._driver.seek(offset)
 
     async def aclose(self) -> None:
-        """Stop every read in flight; readers get `ClosedError`. Leaving `open_stream`'s block does this."""
+        """Stop every read in flight; readers get `ClosedError`. Leaving `open_stream`'s block does the
+        same."""
         self._driver.stop()
-        self._driver.inlet.abort(ClosedError(CLOSED))
+        self._driver.writer.abort(ClosedError(CLOSED))
         await trio.lowlevel.checkpoint()
 
     # --- a thread --------------------------------------------------------------------------------------
 
     def readinto(self, buffer: Buffer, timeout: float | None = None) -> int:
-        """Block a thread until bytes are there, without the GIL, and give what is; 0 is the end.
+        """Block a thread, without the GIL, until bytes are available, and read them; 0 is the end.
 
         Raises `TimeoutError` after `timeout` seconds without a byte, `BusyError` for a second reader, and
-        `UsageError` in a trio task, whose loop it would stop, and with it the bytes that it waits for.
+        `UsageError` in a trio task, whose loop it would block.
         """
         if trio.lowlevel.in_trio_run():
             raise UsageError(
-                "readinto: expected a thread of its own, got trio's, which it would block for ever; use "
+                "readinto: expected a thread of its own, got trio's, which it would block forever; use "
                 "receive_some or read_all, or call it in trio.to_thread.run_sync"
             )
         self._driver.require_open()
-        return self._pipe.readinto(buffer, timeout)
+        count = self._pipe.readinto_nowait(buffer)
+        if count is not None:
+            return count
+        # After the end of trio, the pipe raises its own error.
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._driver.set_reader_waits, True)
+        try:
+            return self._pipe.readinto(buffer, timeout)
+        finally:
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self._driver.set_reader_waits, False)
 
     def seek_from_thread(self, offset: int) -> None:
-        """`seek`, from a thread that is not trio's."""
+        """As `seek`, from a thread other than trio's."""
         _check_offset(offset)
         trio.from_thread.run_sync(self._driver.seek, offset, trio_token=self._token)
 
     def file(self, *, timeout: float | None = None) -> io.BufferedReader:
-        """The stream as a seekable binary file for a thread: what `open(path, "rb")` gives for a local one.
+        """Return the stream as a seekable binary file for a thread, like `open(path, "rb")`.
 
-        `read(n)` waits for all `n` bytes or the end, as parsers of files expect; `read1` gives what is there.
-        Each wait lasts at most `timeout` seconds (default: no limit), then `TimeoutError`; `read` loses what
-        it had gathered. Otherwise it raises what `readinto` does. Closing it leaves the stream open.
+        `read(n)` waits for all `n` bytes or the end, as file parsers expect; `read1` returns what is
+        available. Each wait lasts at most `timeout` seconds (default: no limit), then raises `TimeoutError`;
+        `read` loses what it had gathered. Otherwise it raises what `readinto` does. Closing it leaves the
+        stream open.
         """
         raw = StreamFile(self, size_bytes=self._driver.total_bytes, timeout=timeout)
         return io.BufferedReader(raw, CHUNK_BYTES)
@@ -168,7 +189,7 @@ class RangeStream(trio.abc.ReceiveStream):
 
     @property
     def position(self) -> int:
-        """Offset of the next byte to be read."""
+        """Offset of the next byte to read."""
         return self._pipe.head
 
     @property
@@ -178,15 +199,26 @@ class RangeStream(trio.abc.ReceiveStream):
 
     @property
     def size_bytes(self) -> int | None:
-        """The proved end, else the announced size; a hint until `statistics().ended_by` is set."""
+        """The accepted end, else the announced size; a hint until `statistics().ended_by` is set."""
         return self._driver.total_bytes()
 
-    def can_play(self, needed_bytes: int) -> bool:
-        """Whether playing may start, or resume, with what is buffered; a decoder needs `needed_bytes`."""
-        return self._driver.can_play(needed_bytes, self._clock.current_time())
+    def can_play(self, in_hand_bytes: int, bytes_per_second: float) -> bool:
+        """Return whether playing may start, or resume, without a foreseeable stall.
+
+        `in_hand_bytes` is the audio buffered and decoded but not played, in bytes of the stream;
+        `bytes_per_second` is the rate at which the listener uses them. From any thread.
+        """
+        return self._driver.can_play(in_hand_bytes, bytes_per_second, self._clock.current_time())
+
+    def set_demand(self, demand: Demand) -> None:
+        """Set how urgently a player needs the next byte (default `WAITING`). Call it in the trio thread.
+
+        The patience of the stream runs only while its reader waits and the demand is `WAITING`.
+        """
+        self._driver.set_demand(demand)
 
     def statistics(self) -> StreamStatistics:
-        """A snapshot."""
+        """Return a snapshot."""
         return self._driver.statistics()
 
 
@@ -195,7 +227,59 @@ def _check_offset(offset: int) -> None:
         raise UsageError(f"seek: expected an offset of 0 or more, got {offset}")
 
 
-class _Apart(AbstractContextManager["_Apart"]):
+class StreamFile(io.RawIOBase):
+    """A raw binary file over a stream, for one thread other than trio's.
+
+    `read` returns what is available, as pipes do; `RangeStream.file` wraps it for whole blocks. Seeking
+    within the ring is free; elsewhere it starts new reads. Seeking from the end needs a known size. Closing
+    the file leaves the stream open.
+    """
+
+    def __init__(
+        self, stream: RangeStream, *, size_bytes: Callable[[], int | None], timeout: float | None
+    ) -> None:
+        self._stream = stream
+        self._size_bytes = size_bytes
+        self._timeout = timeout
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        """As `RangeStream.readinto`; 0 is the end."""
+        self._checkClosed()
+        return self._stream.readinto(buffer, self._timeout)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move to `offset`. Raises `io.UnsupportedOperation` from the end of a stream of unknown size."""
+        self._checkClosed()
+        if whence not in {os.SEEK_SET, os.SEEK_CUR, os.SEEK_END}:
+            raise ValueError(f"seek: expected a whence of 0, 1 or 2, got {whence}")
+        if whence == os.SEEK_CUR:
+            offset += self.tell()
+        elif whence == os.SEEK_END:
+            size = self._size_bytes()
+            if size is None:
+                raise io.UnsupportedOperation(
+                    "seek from the end: the stream's size is not known yet; read to its end first, or "
+                    "open it with a size (size_bytes)"
+                )
+            offset += size
+        if offset < 0:
+            raise ValueError(f"seek: expected 0 or more, got {offset}")
+        if offset != self.tell():
+            self._stream.seek_from_thread(offset)
+        return offset
+
+    def tell(self) -> int:
+        self._checkClosed()
+        return self._stream.position
+
+
+class _BlockError(AbstractContextManager["_BlockError"]):
     """Carries an error of the caller's block past the nursery, so that it is not wrapped in a group."""
 
     def __init__(self) -> None:
@@ -228,38 +312,42 @@ async def open_stream(
     limits: Limits = DEFAULT_LIMITS,
     size_bytes: int | None = None,
     strategy_name: str = "",
+    fallbacks: Sequence[RangeForm] = (),
     server_name: str = "the server",
+    last_received: Callable[[], float] = lambda: 0.0,
 ) -> AsyncIterator[RangeStream]:
-    """Read a resource by `read_range`, several ranges at once, from now until the block is left.
+    """Read a resource with `read_range`, several ranges at once, until the block is left.
 
-    `size_bytes` is the announced size, if there is one; `options.size_bytes` wins. `strategy_name` goes into
-    the statistics, and `"whole"` means that every read gives the whole resource. `server_name` is for error
-    messages. The pages in flight and the ring (`options.capacity_bytes`) bound the memory.
+    `size_bytes` is the announced size, if any; `options.size_bytes` overrides it. `strategy_name` is for the
+    statistics; `"whole"` means that every read returns the whole resource. `fallbacks` are other forms of the
+    same read, tried in order if one is refused before its first byte. `server_name` is for error messages.
+    `last_received` returns the time on trio's clock of the newest byte of any answer to this stream's reads
+    (0.0: not known). The pages in flight and the ring (`options.capacity_bytes`) bound the memory.
 
-    Nothing is raised here for the server's faults: the stream's readers get them. Leaving the block, or
-    cancelling it, cancels every read in flight, and a blocked reader gets `ClosedError`. What
-    `read_range` raises that is no `PlayheadError` is a bug in it, and comes out in an exception group.
+    The server's faults are raised by the stream's reading methods, not here. Leaving the block, or cancelling
+    it, cancels every read in flight, and a blocked reader gets `ClosedError`. An error of `read_range` other
+    than `PlayheadError` is a bug in it, and is raised in an exception group.
     """
     driver = Driver(
-        read_range,
+        (RangeForm(name=strategy_name, read=read_range), *fallbacks),
         options=options,
         limits=limits,
         size_bytes=size_bytes if options.size_bytes is None else options.size_bytes,
-        strategy_name=strategy_name,
         server_name=server_name,
+        last_received=last_received,
     )
     stream = RangeStream(driver, limits=limits)
-    apart = _Apart()
+    block_error = _BlockError()
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(driver.run)
             try:
-                with apart:
+                with block_error:
                     yield stream
             finally:
                 nursery.cancel_scope.cancel()
     except BaseExceptionGroup:
-        apart.drop()  # `read_range` raised what it must not: the block's own error came of that
+        block_error.drop()  # caused by `read_range`, which raised what it must not
         raise
     finally:
-        apart.raise_again()
+        block_error.raise_again()

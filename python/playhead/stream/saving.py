@@ -1,4 +1,4 @@
-"""A file that appears under its name only when it is whole."""
+"""Files that appear under their names only when complete."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from playhead.errors import UsageError
 
 
 def is_device(path: Path) -> bool:
-    """Whether `path` is a device such as `/dev/null`, to be written to as it is.
+    """Return whether `path` is a device such as `/dev/null`, to be written to directly.
 
-    False for a regular file and for a name that is free: those get a new file, renamed when it is whole. A
-    rename would put a file in the place of anything else, of `/dev/null` for everybody: `UsageError`.
+    False for a regular file and for a free name: those get a new file, renamed when complete. Anything else
+    would be replaced by the rename, so it raises `UsageError`.
     """
     try:
         mode = path.stat().st_mode
@@ -27,17 +27,17 @@ def is_device(path: Path) -> bool:
         return False
     if stat.S_ISREG(mode) or stat.S_ISCHR(mode):
         return stat.S_ISCHR(mode)
-    kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, socket or disk"
-    raise UsageError(f"{path}: expected a file to write, found {kind}; give another name")
+    kind = "a directory" if stat.S_ISDIR(mode) else "a pipe, socket or disk"
+    raise UsageError(f"{path}: expected a file to write, got {kind}; choose another name")
 
 
 @asynccontextmanager
 async def whole_file(path: Path) -> AsyncIterator[BinaryIO]:
-    """A file to write, beside `path`, renamed to it when the block ends well and removed when it does not.
+    """Create a file next to `path`, renamed to it if the block succeeds and removed otherwise.
 
-    It is created anew and never through a link. Not synced to the disk: a power cut may lose it. A device
-    is written to as it is. Raises `OSError` where the folder can't be written, `UsageError` where `path` is
-    something that a file must not replace. Cancelled: the temporary file is gone.
+    It is always a new file, never written through a link. Not synced to the disk: a power cut may lose it. A
+    device is written to directly. Raises `OSError` if the directory cannot be written, and `UsageError` if
+    `path` is something that a file must not replace. Cancelled: the temporary file is removed.
     """
     if is_device(path):
         with await trio.to_thread.run_sync(_open_device, path) as device:
@@ -51,10 +51,10 @@ async def whole_file(path: Path) -> AsyncIterator[BinaryIO]:
         finally:
             file.close()
         partial.replace(path)
-    except BaseException as error:  # a cancellation too: whatever ends this leaves no file behind
+    except BaseException as error:  # a cancellation too: no file is left behind
         partial.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            error.filename = os.fspath(path)  # a full disk names none
+            error.filename = os.fspath(path)  # a full disk gives no name
         raise
 
 
@@ -63,7 +63,7 @@ def _open_device(path: Path) -> BinaryIO:
 
 
 def partial_beside(path: Path) -> Path:
-    """A new name in `path`'s folder, for what is not whole yet."""
+    """Return a new name in the directory of `path`, for an incomplete file."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
 
 

@@ -1,57 +1,96 @@
-"""Reading without the planner: one answer after the other, kept as text and fed as the reader advances.
+"""Sequential reading: one answer after the other, held undecoded and fed as the reader advances.
 
-For servers that ignore ranges, or whose pages do not fit the ring, and for the strategy `whole`. While one
-answer is fed the next is read, so two are held at most.
+For servers that ignore ranges, or whose own pages do not fit the ring, and for the strategy `whole`. While
+one answer is fed the next is read, so at most two are held. The reads are the planner's probes, so patience
+and retries are the same as for its pages.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import NoReturn
 
 import trio
 
-from playhead._core import Pipe
-from playhead.errors import PlayheadError
-from playhead.stream.answer import Answer
-from playhead.stream.inlet import Inlet
-from playhead.stream.patient import PatientReader
-from playhead.stream.statistics import EndedBy, Tally
+from playhead._core import Pipe, Planner
+from playhead.errors import ContradictionError, PlayheadError, ServerError
+from playhead.limits import KIB
+from playhead.stream.answer import Answer, EndedBy
+from playhead.stream.pages import SequentialPlan
+from playhead.stream.range_support import Accept, Discard, RangeSupport
+from playhead.stream.ring_writer import RingWriter
+
+REFUSAL_DELAYS_SECONDS = (1.0, 5.0, 15.0)
+"""Pauses before a refused read of a form that has delivered is repeated; as the planner's."""
+ROUND_SECONDS = 0.5
+TAIL_BYTES = 4 * KIB
+FALSE_CLAIMS = 3
+
+
+class RetryingReader:
+    """Sends one read at a time, and retries it until it is answered or finally refused.
+
+    `ask(start, end)` sends one probe, retried by the planner while the reader has patience, and raises its
+    refusal.
+    """
+
+    def __init__(self, ask: Callable[[int, int], Awaitable[Answer]]) -> None:
+        self._ask = ask
+        self._has_answer = False
+
+    async def read(self, start: int, end: int) -> Answer:
+        """Return the answer to `[start, end)`, of any length. Raises the server's refusal."""
+        for delay in (*REFUSAL_DELAYS_SECONDS, None):
+            try:
+                answer = await self._ask(start, end)
+            except ServerError:
+                if delay is None or not self._has_answer:
+                    raise
+                await trio.sleep(delay)
+            else:
+                self._has_answer = True
+                return answer
+        raise AssertionError("the last try returns or raises")
 
 
 class Sequential:
-    """Feeds the pipe from its tail to the end, and again from a new tail after each `restart`.
-
-    `page_bytes` is what is asked for at once; None: every answer is the whole resource, whatever is asked
-    for. `prove(offset, proof)` is told the end.
-    """
+    """Feeds the pipe from its tail to the end, and from the new tail after each `restart`."""
 
     def __init__(
         self,
+        plan: SequentialPlan,
         *,
         pipe: Pipe,
-        inlet: Inlet,
-        patient: PatientReader,
-        tally: Tally,
-        answers: Iterable[Answer],
-        page_bytes: int | None,
-        end: int | None,
-        prove: Callable[[int, EndedBy], None],
+        writer: RingWriter,
+        planner: Planner,
+        support: RangeSupport,
+        ask: Callable[[int, int], Awaitable[Answer]],
+        on_end: Callable[[], None],
     ) -> None:
+        """`on_end` is called when the pipe holds everything up to the end."""
         self._pipe = pipe
-        self._inlet = inlet
-        self._patient = patient
-        self._tally = tally
-        self._ready = deque(answers)
+        self._writer = writer
+        self._planner = planner
+        self._support = support
+        self._reader = RetryingReader(ask)
+        self._on_end = on_end
+        self._ready = deque(plan.answers)
         self._feeding: Answer | None = None
-        self._page_bytes = page_bytes
-        self._end = end
-        self._prove = prove
+        self._page_bytes = plan.page_bytes
+        self._largest_bytes = 0
+        self._short_end: int | None = None
+        """End of the newest page that was shorter than the largest."""
+        self._false_claims: dict[int, int] = {}
         self._scope = trio.CancelScope()
+        for answer in plan.answers:
+            self._note_length(answer)
+        if plan.page_bytes is None and plan.answers:
+            self._conclude(plan.answers[0].end, "whole")
 
     def restart(self) -> None:
-        """Go on from the pipe's tail, wherever a seek has put it."""
+        """Continue at the pipe's tail, after a seek."""
         self._scope.cancel()
 
     async def run(self) -> NoReturn:
@@ -59,8 +98,8 @@ class Sequential:
         while True:
             with trio.CancelScope() as self._scope:
                 await self._feed_all()
-                if not self._scope.cancel_called:  # a seek, just now: the tail is not the end
-                    self._inlet.close()
+                if not self._scope.cancel_called:  # after a seek the tail is not the end
+                    self._on_end()
                 await trio.sleep_forever()
 
     async def _feed_all(self) -> None:
@@ -72,10 +111,11 @@ class Sequential:
                 async for item in receive:
                     if isinstance(item, PlayheadError):
                         raise item
-                    self._feeding = item  # a seek inside it finds it here
+                    self._feeding = item  # for a seek inside it
+                    self._planner.on_fed(trio.current_time(), max(0, item.end - self._pipe.tail))
                     del item
-                    await self._inlet.feed(self._feeding)
-                    self._feeding = None  # let go as soon as it is fed
+                    await self._writer.feed(self._feeding)
+                    self._feeding = None  # released as soon as it is fed
             except PlayheadError as error:
                 failure = error
             nursery.cancel_scope.cancel()
@@ -89,7 +129,7 @@ class Sequential:
                 self._ready.appendleft(self._feeding)
                 self._feeding = None
             try:
-                while self._end is None or at < self._end:
+                while (end := self._planner.end) is None or at < end[0]:
                     answer = await self._next(at)
                     if answer is None:
                         return
@@ -100,22 +140,79 @@ class Sequential:
                 await send.send(error)
 
     async def _next(self, at: int) -> Answer | None:
-        """The answer that holds `at`; None: the end is there."""
-        while self._ready:
-            answer = self._ready.popleft()
+        """Return the answer that holds `at`; None if `at` is the end."""
+        while True:
+            while self._ready:
+                answer = self._ready.popleft()
+                if answer.offset <= at < answer.end:
+                    return answer
+            if self._page_bytes is None:
+                end = self._planner.end
+                answer = await self._reader.read(0, 1 if end is None else max(1, end[0]))
+                self._conclude(answer.end, "whole")
+            else:
+                answer = await self._page(at, self._page_bytes)
+                if answer.offset == at:
+                    self._note_length(answer)
+                if answer.claims_end is not None:
+                    await self._corroborate(answer, self._page_bytes)
             if answer.offset <= at < answer.end:
                 return answer
-        if self._page_bytes is None:
-            answer = await self._patient.read(0, max(1, self._end or 0))
-            self._conclude(answer.end, "whole")
-        else:
-            answer = await self._patient.read(at, at + self._page_bytes)
-            if answer.proof is not None:
-                self._conclude(answer.end, answer.proof)
-        if answer.n_bytes:
-            self._tally.pages += 1
-        return answer if answer.offset <= at < answer.end else None
+            if self._planner.end is not None:
+                return None
 
-    def _conclude(self, end: int, proof: EndedBy) -> None:
-        self._end = end
-        self._prove(end, proof)
+    async def _page(self, at: int, page_bytes: int) -> Answer:
+        while True:
+            answer = await self._reader.read(at, at + page_bytes)
+            if not answer.n_bytes:
+                return answer
+            verdict = self._support.judge(answer, end=at + page_bytes, total_bytes=self._planner.total)
+            if isinstance(verdict, Discard):
+                continue
+            if isinstance(verdict, Accept):
+                self._planner.seen_to(verdict.stop)
+                return replace(answer, offset=verdict.answer.offset)
+            # A question about so large a page is settled by reading it again, and by its neighbour.
+            again = await self._reader.read(at, at + page_bytes)
+            if again.blobs == answer.blobs:
+                return answer
+
+    def _note_length(self, answer: Answer) -> None:
+        if 0 < answer.n_bytes < self._largest_bytes:
+            self._short_end = answer.end
+        self._largest_bytes = max(self._largest_bytes, answer.n_bytes)
+
+    async def _corroborate(self, answer: Answer, page_bytes: int) -> None:
+        """Conclude that the resource ends with `answer`, or raise: a single answer proves no end."""
+        at, by = answer.end, answer.claims_end or "empty"
+        if self._planner.served_to > at:
+            self._false_claims[at] = self._false_claims.get(at, 0) + 1
+            if self._false_claims[at] >= FALSE_CLAIMS:
+                raise self._contradiction(at, self._planner.served_to - at, at)
+            return
+        total = self._planner.total
+        follows_short = total is None and by != "done" and at == self._short_end
+        rounds = 0 if at == total or follows_short else 2 if total is not None and total > at else 1
+        for number in range(rounds):
+            if number:
+                await trio.sleep(ROUND_SECONDS)
+            ranges = [(at, at + page_bytes)]
+            if total is not None and total > at:
+                ranges.append((max(at, total - TAIL_BYTES), total))
+            for start, end in ranges:
+                found = await self._reader.read(start, end)
+                if found.n_bytes and start == at:
+                    return  # it is read again and judged
+                if found.n_bytes:
+                    raise self._contradiction(at, found.n_bytes, start)
+        self._conclude(at, by)
+
+    def _contradiction(self, at: int, n_bytes: int, start: int) -> ContradictionError:
+        return ContradictionError(
+            f"expected the resource to end at byte {at}, as the server claimed, got {n_bytes} bytes at "
+            f"{start}: the server contradicts itself; try again, or report it to its author",
+            offset=at,
+        )
+
+    def _conclude(self, end: int, by: EndedBy) -> None:
+        self._planner.set_end(end, by)

@@ -1,33 +1,79 @@
-"""The two ends of a byte stream as other layers see them: what can be opened, and what can be read.
+"""Interfaces of a byte stream for other layers: something that can be opened, and a reader of its bytes.
 
-The player accepts anything that looks like this; it knows neither sessions nor planners.
+The player accepts any `Playable`; it knows neither sessions nor planners.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import AbstractAsyncContextManager
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from playhead.stream.options import StreamOptions, StreamStatistics
 
-@runtime_checkable
-class BlockingReader(Protocol):
-    """Bytes that a thread reads, in order, while they are still arriving."""
 
+class Demand(Enum):
+    """Urgency of a player's need for bytes. It decides when a stream loses patience with its server."""
+
+    WAITING = "waiting"
+    """The player has nothing left: silence until bytes arrive. The default."""
+    FED = "fed"
+    """Audio plays from what the player has decoded: the stream's patience does not run."""
+    PAUSED = "paused"
+    """The listener paused for as long as they like: patience does not run, and retries are rare."""
+
+
+class Reader(ABC):
+    """Bytes that a thread reads, in order, while they are still arriving.
+
+    `readinto` is all that a reader needs. The other methods describe a reader that can seek and that measures
+    its link; their defaults are those of a local file that is read once. All but `set_demand` may be called
+    from any thread.
+    """
+
+    seekable = False
+    """True if `seek_from_thread` works."""
+
+    @abstractmethod
     def readinto(self, buffer: Buffer, timeout: float | None = None) -> int:
-        """Block until at least one byte is there and give what is there (never waits to fill `buffer`).
+        """Block until at least one byte has arrived, and return what has (never waits to fill `buffer`).
 
-        Returns the number of bytes; 0 is the end, and nothing else is. Raises `TimeoutError` after
-        `timeout` seconds without a byte, and the stream's own error after the good bytes before it.
+        Returns the number of bytes; 0 means the end. Raises `TimeoutError` after `timeout` seconds without a
+        byte, and the stream's own error after the good bytes before it.
         """
-        ...
+
+    def seek_from_thread(self, offset: int) -> None:
+        """Continue at `offset`, counted from where the reader began. Only if `seekable`."""
+        raise NotImplementedError(f"{type(self).__name__} cannot seek")
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes that can be read without waiting."""
+        return 0
+
+    def can_play(self, in_hand_bytes: int, bytes_per_second: float) -> bool:
+        """Return whether audio may start, or resume, without a foreseeable stall.
+
+        `in_hand_bytes`: what is buffered here, and what was read but has not been heard.
+        `bytes_per_second`: how many of them one second of audio uses.
+        """
+        return True
+
+    def set_demand(self, demand: Demand) -> None:  # noqa: B027  # most readers have no use for it
+        """Report how urgently bytes are needed from now on. Called in the trio thread; idempotent."""
+
+    def statistics(self) -> StreamStatistics | None:
+        """Return a snapshot of the stream behind this reader; None if there is none, as for a local file."""
+        return None
 
 
 @runtime_checkable
-class Media(Protocol):
-    """Something that can be played: opened for each time it is."""
+class Playable(Protocol):
+    """Something that can be played. Each playing opens it anew."""
 
     @property
     def title(self) -> str: ...
@@ -38,15 +84,18 @@ class Media(Protocol):
     @property
     def size_bytes(self) -> int | None: ...
 
-    def open(self) -> AbstractAsyncContextManager[BlockingReader]:
-        """Start reading; leaving the context stops every read in flight and closes the reader."""
+    def open(self, options: StreamOptions | None = None) -> AbstractAsyncContextManager[Reader]:
+        """Start reading; leaving the context stops every read in flight and closes the reader.
+
+        `options` are for playables that are read as a stream; others ignore them.
+        """
         ...
 
 
-class MediaAround:
-    """What `inner` is, to everybody who asks; how it is opened is left to the class that extends this."""
+class PlayableWrapper:
+    """The properties of `inner`; a subclass adds `open`."""
 
-    def __init__(self, inner: Media) -> None:
+    def __init__(self, inner: Playable) -> None:
         self.inner = inner
 
     @property

@@ -1,15 +1,14 @@
-"""How a half-open range `[start, end)` of a resource is written into one `resources/read`.
+"""Range strategies: forms of a half-open range `[start, end)` in one `resources/read`.
 
-MCP has no ranged read of its own, so servers have grown four forms. They are tried in this order, unless
-the caller names one:
+MCP has no ranged read, so servers have developed four forms. They are tried in this order until one delivers
+a byte, unless the caller names one:
 
 1. `uri-template`: a listed template has `start` and `end`; it is expanded (RFC 6570).
-2. `arguments`: the link's URI, with `arguments: {url, start, end}` beside it. The form of links whose
-   description is a URL.
+2. `arguments`: the link's URI, with `arguments: {url, start, end}`. For links whose description is a URL.
 3. `meta`: a configured key of `_meta` holds `{start, end}`.
 4. `whole`: one plain read, no range.
 
-Pure: what a server offers is an argument, and nothing is asked here.
+Pure: the server's templates are an argument.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ RANGE_VARIABLES = frozenset({"start", "end"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceRequest:
-    """The parameters of one `resources/read`."""
+    """The parameters of a `resources/read`."""
 
     uri: str
     arguments: dict[str, object] | None = None
@@ -37,7 +36,7 @@ class ResourceRequest:
 
 
 class RangeStrategy(Protocol):
-    """One way to ask for a range."""
+    """A form in which ranges are requested."""
 
     @property
     def name(self) -> str:
@@ -45,7 +44,7 @@ class RangeStrategy(Protocol):
         ...
 
     def request(self, start: int, end: int) -> ResourceRequest:
-        """The read of `[start, end)`, in bytes from 0."""
+        """Return the read of `[start, end)`, in bytes from 0."""
         ...
 
 
@@ -53,7 +52,7 @@ class RangeStrategy(Protocol):
 class TemplateStrategy:
     """The range as two variables of a URI template.
 
-    Values are percent-encoded by RFC 6570, so that reserved characters of a URL inside a URL survive.
+    Values are percent-encoded by RFC 6570, so reserved characters of a URL inside a URL survive.
     """
 
     template: UriTemplate
@@ -67,7 +66,7 @@ class TemplateStrategy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgumentsStrategy:
-    """The range in `arguments` beside the URI; `url` is the link's description."""
+    """The range in `arguments`; `url` is the link's description."""
 
     uri: str
     url: str | None
@@ -109,7 +108,7 @@ class WholeStrategy:
 
 
 def is_url(text: str | None) -> bool:
-    """Whether a link's description is a URL that a server could read."""
+    """Return whether a link's description is a URL that a server could read."""
     if text is None or any(character.isspace() for character in text):
         return False
     try:
@@ -122,7 +121,7 @@ def is_url(text: str | None) -> bool:
 def _template_values(
     template: UriTemplate, *, uri: str, url: str | None, extra: Mapping[str, object]
 ) -> dict[str, str | Sequence[str]] | None:
-    """What the template's other variables are for this resource; None where it is another resource's."""
+    """Return the template's other variables for this resource; None if it is for another resource."""
     names = set(template.variable_names)
     if not names >= RANGE_VARIABLES:
         return None
@@ -135,7 +134,7 @@ def _template_values(
     if url is not None and "url" in names:
         values.setdefault("url", url)
     values.update({name: str(value) for name, value in extra.items() if name in names})
-    # An unknown query variable may stay away (RFC 6570, 2.3). A path without its part, or a reader of URLs
+    # An unknown query variable may be left out (RFC 6570, 2.3). A path without its part, or a URL reader
     # without a URL, is another resource.
     optional = set(template.query_variable_names) - {"url"}
     optional |= {variable.name for variable in template.variables if variable.operator in {"?", "&"}} - {
@@ -153,11 +152,57 @@ def _template_strategy(
         try:
             template = UriTemplate.parse(text)
         except InvalidUriTemplate:
-            continue  # listed for something else, in a form that nobody can expand
+            continue  # an invalid template, listed for something else
         values = _template_values(template, uri=uri, url=url, extra=extra)
         if values is not None:
             return TemplateStrategy(template=template, values=values)
     return None
+
+
+def candidate_strategies(
+    *,
+    uri: str,
+    description: str | None = None,
+    templates: Sequence[str] = (),
+    override: str | None = None,
+    extra_arguments: Mapping[str, object] | None = None,
+    meta_key: str | None = None,
+) -> tuple[RangeStrategy, ...]:
+    """Return the strategies for ranges of the resource `uri`, in the order in which they are tried.
+
+    `templates` are the server's listed URI templates; `description` is the link's, and counts if it is a URL.
+    `extra_arguments` are sent with every read (in the template's variables of the same name, else in
+    `arguments`), and make `arguments` a candidate. `meta_key` is the `_meta` key of servers that take the
+    range there. `whole` is the last resort. `override` names the only strategy.
+
+    Raises `UsageError` if `override` is unknown, if it is `uri-template` and no listed template fits the URI,
+    or if it is `meta` without a `meta_key`.
+    """
+    extra = dict(extra_arguments or {})
+    url = description if is_url(description) else None
+    if override is not None and override not in STRATEGY_NAMES:
+        raise UsageError(
+            f"range strategy: expected one of {', '.join(STRATEGY_NAMES)}, got {override!r}; "
+            "leave it out to let playhead choose"
+        )
+    template = _template_strategy(templates, uri=uri, url=url, extra=extra)
+    if override == "uri-template" and template is None:
+        listed = ", ".join(templates) or "none"
+        raise UsageError(
+            f"range strategy uri-template: no listed template with start and end fits {uri!r} "
+            f"(listed: {listed}); choose another strategy"
+        )
+    if override == "meta" and meta_key is None:
+        raise UsageError("range strategy meta: expected the name of the _meta key, got none; set meta_key")
+    candidates: list[RangeStrategy] = []
+    if template is not None:
+        candidates.append(template)
+    if override == "arguments" or url is not None or extra:
+        candidates.append(ArgumentsStrategy(uri=uri, url=url, extra=extra))
+    if meta_key is not None:
+        candidates.append(MetaStrategy(uri=uri, key=meta_key, extra=extra))
+    candidates.append(WholeStrategy(uri=uri, extra=extra))
+    return tuple(strategy for strategy in candidates if override in {None, strategy.name})
 
 
 def choose_strategy(
@@ -169,39 +214,12 @@ def choose_strategy(
     extra_arguments: Mapping[str, object] | None = None,
     meta_key: str | None = None,
 ) -> RangeStrategy:
-    """Choose how ranges of the resource `uri` are asked for.
-
-    `templates` are the server's listed URI templates; `description` is the link's, and counts where it is a
-    URL. `extra_arguments` go along with every read (into the template's variables of the same name, else
-    into `arguments`), and make `arguments` the choice where no template fits. `meta_key` is the `_meta` key
-    of servers that take the range there. `override` names a strategy.
-
-    Raises `UsageError` when `override` is unknown, when it is `uri-template` and no listed template fits
-    the URI, or when it is `meta` and no `meta_key` is given.
-    """
-    extra = dict(extra_arguments or {})
-    url = description if is_url(description) else None
-    if override is not None and override not in STRATEGY_NAMES:
-        raise UsageError(
-            f"range strategy: expected one of {', '.join(STRATEGY_NAMES)}, got {override!r}; "
-            "leave it out to let playhead choose"
-        )
-    if override in {None, "uri-template"}:
-        found = _template_strategy(templates, uri=uri, url=url, extra=extra)
-        if found is not None:
-            return found
-        if override is not None:
-            listed = ", ".join(templates) or "none"
-            raise UsageError(
-                f"range strategy uri-template: no listed template with start and end fits {uri!r} "
-                f"(listed: {listed}); choose another strategy"
-            )
-    if override == "arguments" or (override is None and (url is not None or extra)):
-        return ArgumentsStrategy(uri=uri, url=url, extra=extra)
-    if override == "meta" or (override is None and meta_key is not None):
-        if meta_key is None:
-            raise UsageError(
-                "range strategy meta: expected the name of the _meta key, got none; set meta_key"
-            )
-        return MetaStrategy(uri=uri, key=meta_key, extra=extra)
-    return WholeStrategy(uri=uri, extra=extra)
+    """Return the first of `candidate_strategies`, for a caller that does not negotiate."""
+    return candidate_strategies(
+        uri=uri,
+        description=description,
+        templates=templates,
+        override=override,
+        extra_arguments=extra_arguments,
+        meta_key=meta_key,
+    )[0]

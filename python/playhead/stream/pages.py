@@ -1,0 +1,354 @@
+"""Response handling: from the outcome of a read to bytes in the ring and a report to the planner.
+
+    outcome ──▶ measure ──▶ range_support.judge ──▶ RingWriter.store ──▶ planner.on_answer
+        └─ an error ──▶ classify ─────────────────────────────────────▶ planner.on_error
+
+An answer that cannot be judged yet (the one at offset 0 is missing, or a question about another is open) is
+held, and the planner does not ask for it again meanwhile. No more answers are held than reads are in flight.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, assert_never
+
+import trio
+
+from playhead._core import Pipe, Planner, Request
+from playhead.errors import (
+    Base64Error,
+    ContradictionError,
+    HttpRefusedError,
+    LimitError,
+    PlayheadError,
+    ProtocolError,
+    RangeNotHonouredError,
+    RangePastEndError,
+    ServerEndedError,
+    ServerError,
+    StreamBrokenError,
+    TransportError,
+)
+from playhead.limits import Limits
+from playhead.stream.answer import Answer, Page, measure
+from playhead.stream.negotiation import Refusal, is_refusal
+from playhead.stream.range_support import Accept, Ask, Discard, Ignored, OwnPage, RangeSupport, Verdict
+from playhead.stream.ring_writer import RingWriter
+
+RETRIED_STATUSES = frozenset({408, 425, 429})
+"""HTTP statuses that mean "try again" (RFC 9110, 8470, 6585), used as error codes by some servers."""
+REFUSALS = frozenset({-32700, -32600, -32601, -32602, -32002})
+"""JSON-RPC and MCP codes for a request that would be wrong again."""
+ERRORS_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadFailure:
+    """The meaning of an error for its read, in the planner's terms."""
+
+    kind: Literal["lost", "refused", "damaged", "final"]
+    code: int | None = None
+    retry_after_seconds: float | None = None
+
+
+def classify(error: PlayheadError) -> ReadFailure:
+    """Classify the error of a read. Reads are idempotent, so a server's own faults are retried, too."""
+    match error:
+        case ServerEndedError():
+            return ReadFailure(kind="final")
+        case TransportError():
+            return ReadFailure(kind="lost", retry_after_seconds=error.retry_after_seconds)
+        case HttpRefusedError():
+            return ReadFailure(kind="refused", code=error.status)
+        case ServerError():
+            is_status = 400 <= error.code < 500 and error.code not in RETRIED_STATUSES
+            is_refusal = error.code in REFUSALS or is_status
+            return ReadFailure(kind="refused" if is_refusal else "lost", code=error.code)
+        case Base64Error() | ProtocolError():
+            return ReadFailure(kind="damaged")
+        case _:
+            return ReadFailure(kind="final")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequentialPlan:
+    """Plan to read without the planner: the answers in hand, and the server's own page size."""
+
+    answers: tuple[Answer, ...] = ()
+    page_bytes: int | None = None
+    """None: every answer is the whole resource, whatever the range."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenQuestion:
+    """A read whose answer decides about another one."""
+
+    ask: Ask
+    request: Request
+    answer: Answer
+
+
+class ResponseHandler:
+    """Handles the outcomes of reads, and remembers what they show about the resource and its server."""
+
+    def __init__(
+        self,
+        *,
+        pipe: Pipe,
+        writer: RingWriter,
+        planner: Planner,
+        support: RangeSupport,
+        limits: Limits,
+        size_bytes: int | None,
+        server_name: str,
+        patience_seconds: float,
+    ) -> None:
+        self._pipe = pipe
+        self._writer = writer
+        self._planner = planner
+        self._support = support
+        self._limits = limits
+        self._size_bytes = size_bytes
+        self._server_name = server_name
+        self._patience_seconds = patience_seconds
+        self._question: OpenQuestion | None = None
+        self._held: list[tuple[Request, Answer]] = []
+        self._start = 0
+        self.on_probe: Callable[[Answer | PlayheadError], None] | None = None
+        """Receives the answers to the driver's own probes, if no question is open."""
+        self.has_bytes = False
+        """A byte of the resource has arrived and was judged."""
+        self.has_held = False
+        """An answer with bytes has arrived, maybe past an offset 0 that was refused."""
+        self.refusal: Refusal | None = None
+        """Set if the form of the reads was refused before the first byte."""
+        self.plan: SequentialPlan | None = None
+        """Set once the server cannot serve the planner's pages."""
+        self.errors: OrderedDict[int, PlayheadError] = OrderedDict()
+        """The newest errors by the offset of their read."""
+        self.last_error: PlayheadError | None = None
+        """The newest error."""
+        self._broken: PlayheadError | None = None
+        """Breaks the stream at once."""
+        self.mime_type: str | None = None
+
+    # --- outcomes ----------------------------------------------------------------------------------------
+
+    def done(self, request: Request, outcome: Page | PlayheadError, *, broke_off: bool = False) -> None:
+        """Handle the outcome of a read. `broke_off`: part of its answer had arrived."""
+        try:
+            answer = self._measured(request, outcome)
+        except RangeNotHonouredError as error:
+            self._broken = self._broken or error
+        except PlayheadError as error:
+            self._failed(request, error, broke_off=broke_off)
+        else:
+            if request.is_probe:
+                self.has_bytes = self.has_bytes or answer.n_bytes > 0
+                self._planner.on_answer(request.id, trio.current_time(), answer.n_bytes, answer.claims_end)
+                self._probed(answer)
+            else:
+                self._accept(request, answer)
+
+    def forget(self) -> None:
+        """Drop answers and questions of cancelled reads, after a seek or a change of form."""
+        self._held.clear()
+        self._question = None
+        self.refusal = None
+        self._planner.hold_pages(False)
+        self.errors.clear()
+
+    def start_at(self, offset: int) -> None:
+        """Continue at `offset`: past 0, answers are judged without the one at offset 0."""
+        self._start = offset
+
+    def _measured(self, request: Request, outcome: Page | PlayheadError) -> Answer:
+        if isinstance(outcome, RangePastEndError):
+            return Answer(offset=request.start, blobs=(), n_bytes=0, claims_end="416")
+        if isinstance(outcome, PlayheadError):
+            raise outcome
+        if outcome.text_items and "timeout" in outcome.text.lower():
+            raise TransportError(
+                f"read at byte {request.start}: expected bytes, got the text {outcome.text!r}"
+            )
+        answer = measure(
+            outcome,
+            offset=request.start,
+            size_bytes=self._size_bytes,
+            block_bytes=self._limits.block_bytes,
+            ranged=not (self.plan is not None and self.plan.page_bytes is None),
+        )
+        self.mime_type = self.mime_type or outcome.mime_type
+        if outcome.total_bytes is not None:
+            self._planner.set_total(outcome.total_bytes, exact=True)
+        return answer
+
+    def _failed(self, request: Request, error: PlayheadError, *, broke_off: bool) -> None:
+        self.last_error = error
+        failure = classify(error)
+        if request.start == self._start and not self.has_bytes and not request.is_probe and is_refusal(error):
+            self.refusal = self.refusal or Refusal(error=error)
+            return
+        self.errors[request.start] = error
+        self.errors.move_to_end(request.start)
+        if len(self.errors) > ERRORS_KEPT:
+            self.errors.popitem(last=False)
+        self._planner.on_error(
+            request.id,
+            trio.current_time(),
+            failure.kind,
+            code=failure.code,
+            retry_after_seconds=failure.retry_after_seconds,
+            broke_off=broke_off,
+        )
+        if request.is_probe and failure.kind != "lost":
+            self._probed(error)
+
+    def _accept(self, request: Request, answer: Answer) -> None:
+        if self.plan is not None:
+            return  # one of the planner's pages, which are given up
+        if not answer.n_bytes:
+            if request.start == self._start == 0 and not self.has_bytes:
+                self.refusal = self.refusal or Refusal(claims_end=answer.claims_end)
+                return
+            self._planner.on_answer(request.id, trio.current_time(), 0, answer.claims_end)
+        elif self._question is not None or self._waits_for_first(answer):
+            self.has_held = True
+            self._planner.hold(request.id)
+            self._held.append((request, answer))
+        else:
+            self._judge(request, answer)
+            if answer.offset == 0:
+                self._judge_held()
+
+    def _waits_for_first(self, answer: Answer) -> bool:
+        return answer.offset > self._start == 0 and not self._support.knows_first
+
+    def break_error(self) -> PlayheadError | None:
+        """Return the error that breaks the stream, if any."""
+        if self._broken is not None:
+            return self._broken
+        broken = self._planner.broken
+        if broken is None:
+            return None
+        offset, reason, amount = broken
+        server, patience = self._server_name, self._patience_seconds
+        last = self.last_error
+        because = f" (the last read failed: {last})" if last is not None else ""
+        error: PlayheadError
+        match reason:
+            case "refused":
+                return self.errors.get(offset) or last
+            case "contradiction":
+                return ContradictionError(
+                    f"{server}: claimed repeatedly that the resource ends at byte {offset}, and "
+                    "served bytes past it; the server contradicts itself: report it to its author",
+                    offset=offset,
+                )
+            case "stagnant":
+                return LimitError(
+                    f"{server}: expected new bytes from {offset} on, got {amount:g} answers in a row "
+                    "without one; report it to the server's author",
+                    limit="stagnant_pages",
+                    allowed=amount - 1,
+                    got=amount,
+                )
+            case "retry-after":
+                error = StreamBrokenError(
+                    f"{server}: expected bytes from {offset} on, got a request to wait {amount:.0f} s, "
+                    f"longer than the patience of {patience:g} s{because}; try again "
+                    "later, or raise StreamOptions.patience_seconds",
+                    offset=offset,
+                )
+            case _:
+                error = StreamBrokenError(
+                    f"{server}: expected bytes from {offset} on, got none while the reader waited "
+                    f"{patience:g} s{because}; check the server and the connection, or "
+                    "raise StreamOptions.patience_seconds",
+                    offset=offset,
+                )
+        error.__cause__ = last
+        return error
+
+    # --- judging -----------------------------------------------------------------------------------------
+
+    def _judge(self, request: Request, answer: Answer) -> None:
+        self.has_bytes = True
+        try:
+            verdict = self._support.judge(answer, end=request.end, total_bytes=self._planner.total)
+        except RangeNotHonouredError as error:
+            self._broken = self._broken or error
+            return
+        self._apply(request, answer, verdict)
+
+    def _judge_held(self) -> None:
+        held, self._held = sorted(self._held, key=lambda pair: pair[1].offset), []
+        for request, answer in held:
+            self._accept(request, answer)
+
+    def _apply(self, request: Request, answer: Answer, verdict: Verdict) -> None:
+        match verdict:
+            case Accept():
+                self._keep(request, verdict)
+            case Discard():
+                # Whatever its offset, the resource has that many bytes.
+                self._planner.seen_to(answer.n_bytes)
+                self._planner.on_error(request.id, trio.current_time(), "lost")
+            case OwnPage():
+                if 2 * verdict.page_bytes <= self._pipe.ahead_bytes:
+                    self._planner.set_page_bytes(verdict.page_bytes)
+                    self._keep(request, Accept(answer=answer, start=answer.offset, stop=request.end))
+                else:
+                    self.plan = SequentialPlan(answers=(answer,), page_bytes=verdict.page_bytes)
+            case Ignored():
+                self.plan = SequentialPlan(answers=(verdict.whole,))
+            case Ask():
+                self._planner.hold(request.id)
+                self._planner.hold_pages(True)
+                self._planner.probe(verdict.start, verdict.end)
+                self._question = OpenQuestion(ask=verdict, request=request, answer=answer)
+            case _:
+                assert_never(verdict)
+
+    def _probed(self, found: Answer | PlayheadError) -> None:
+        question, self._question = self._question, None
+        if question is None:
+            if self.on_probe is not None:
+                self.on_probe(found)
+            return
+        self._planner.hold_pages(False)
+        try:
+            verdict = self._support.resolve(
+                question.ask,
+                question.answer,
+                found if isinstance(found, Answer) else None,
+                end=question.request.end,
+            )
+        except RangeNotHonouredError as error:
+            self._broken = self._broken or error
+            return
+        if isinstance(verdict, OwnPage) and isinstance(found, Answer):
+            self._planner.seen_to(min(found.end, question.ask.end))
+        self._apply(question.request, question.answer, verdict)
+        if self.plan is None:
+            self._judge_held()
+
+    def _keep(self, request: Request, keep: Accept) -> None:
+        stop = min(keep.stop, request.end)
+        answer, n_bytes = keep.answer, stop - keep.start
+        if answer.offset == request.start and answer.n_bytes == n_bytes + 1:
+            n_bytes += 1  # an inclusive end: evidence of one more byte, which is read again
+        claims_end = answer.claims_end if stop == answer.end else None
+        now = trio.current_time()
+        try:
+            # Evidence of an end past the window is judged but not stored.
+            if stop <= self._pipe.head + self._pipe.ahead_bytes:
+                self._writer.store(answer, start=keep.start, stop=stop)
+        except ContradictionError as error:
+            self._broken = self._broken or error
+        except (Base64Error, LimitError) as error:
+            self._failed(request, error, broke_off=False)
+        else:
+            self._planner.on_answer(request.id, now, n_bytes, claims_end)

@@ -1,0 +1,330 @@
+"""Detect how a server handles ranges, answer by answer, for the life of a stream. Pure.
+
+A server, or a cache in front of it, may ignore ranges or have its own page size, always or sometimes. Three
+things show it:
+
+* the fingerprint, the first bytes of offset 0: an answer from further on that begins with it is suspect;
+* an answer's length: one longer than its range is clipped, read again, or examined;
+* one more read (`Ask`), if bytes and lengths have two explanations.
+
+A fingerprint that repeats itself within 1 KiB (silence, a test pattern) identifies nothing: then only lengths
+are judged, and a read far past any end exposes a server that ignores ranges. Ambiguity is
+`RangeNotHonouredError`: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from playhead.errors import RangeNotHonouredError
+from playhead.limits import KIB
+from playhead.stream.answer import Answer, leading
+
+FINGERPRINT_BYTES = 4 * KIB
+"""Two different pages of music never share this much; one block of most file systems."""
+PERIOD_BYTES = KIB
+"""A fingerprint with a shorter period does not identify its offset."""
+FIRST_KEPT_BYTES = 64 * KIB
+"""An answer at offset 0 up to this long is kept for comparison: several times a first page."""
+DISCARDS = 3
+"""Answers discarded at one offset before the stream breaks: one may be a cold cache, two its neighbour."""
+REMEMBERED_OFFSETS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accept:
+    """Bytes `[start, stop)` of `answer` belong to the resource."""
+
+    answer: Answer
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discard:
+    """The answer is not for its range: read the range again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPage:
+    """The server honours the start of a range, and has its own page size."""
+
+    page_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ignored:
+    """The server ignores ranges: `whole` is the resource."""
+
+    whole: Answer
+
+
+class Reason(Enum):
+    NEXT = "next"
+    """Read what follows an answer that is longer than its range."""
+    LAST = "last"
+    """Read the last byte of an answer at its offset: the whole resource, sent again, ends before it."""
+    SHIFTED = "shifted"
+    """Find out whether the file repeats itself, or the server."""
+    FAR = "far"
+    """Find out whether the server has bytes past the end of any resource."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """Read `[start, end)`, and pass its answer to `RangeSupport.resolve`."""
+
+    reason: Reason
+    start: int
+    end: int
+
+
+Verdict = Accept | Discard | OwnPage | Ignored | Ask
+
+
+class RangeSupport:
+    """Judges the answers of one stream by the earlier ones.
+
+    `far` is an offset past the end of any resource. `server_name` is for messages.
+    """
+
+    def __init__(self, *, far: int, server_name: str) -> None:
+        self._far = far
+        self._server_name = server_name
+        self._fingerprint: bytes | None = None
+        self._first: Answer | None = None
+        self._first_bytes = 0
+        self._own_page_bytes: int | None = None
+        self._excess_bytes: int | None = None
+        """The excess over its range of an answer that a question has settled."""
+        self._rest_end: int | None = None
+        """The end of the answers of a server that sends the rest, whatever the end of the range."""
+        self._repeats = False
+        """The file, not the server, repeats its beginning."""
+        self._far_is_empty = False
+        self._misplaced: tuple[int, int, bytes] | None = None
+        """The offset, length and beginning of the last answer whose bytes are not at its offset."""
+        self._discards: OrderedDict[int, int] = OrderedDict()
+        self.knows_first = False
+        """The answer at offset 0 has arrived."""
+        self.end_is_inclusive = False
+        """The server takes the end of a range as its last byte: request one less."""
+
+    def judge(self, answer: Answer, *, end: int, total_bytes: int | None) -> Verdict:
+        """Judge a non-empty answer to a read of `[answer.offset, end)`; `total_bytes` is the announced or
+        known size.
+
+        Raises `RangeNotHonouredError` if answers to one offset were discarded too often.
+        """
+        want = end - answer.offset
+        if answer.offset == 0 and not self.knows_first:
+            self._learn(answer)
+        if answer.offset > 0 and self._is_suspect(answer):
+            return self._judge_suspect(answer, end=end, total_bytes=total_bytes)
+        if answer.n_bytes > want:
+            return self._judge_longer(answer, want=want, total_bytes=total_bytes)
+        if self.end_is_inclusive and answer.n_bytes == want - 1:
+            self.end_is_inclusive = False  # it is not, after all: the missing byte is requested next
+        if self._fingerprint is None and answer.n_bytes == total_bytes and 0 < answer.offset < total_bytes:
+            return self._slice_of_whole(answer, end=end, total_bytes=total_bytes)
+        if self._is_first_again(answer) or self._starts_past_0(answer):
+            return self._ask(Reason.FAR, self._far)
+        is_short = answer.n_bytes < want or not self.knows_first
+        if self._could_be_whole(answer) and is_short and answer.end != self._rest_end:
+            return self._ask_last(answer)
+        return Accept(answer=answer, start=answer.offset, stop=answer.end)
+
+    def resolve(self, ask: Ask, answer: Answer, found: Answer | None, *, end: int) -> Verdict:
+        """Judge `answer`, to a read up to `end`, by the answer to `ask`: None if it was empty or an error.
+
+        Raises `RangeNotHonouredError` if it is still ambiguous.
+        """
+        keep = Accept(answer=answer, start=answer.offset, stop=min(answer.end, end))
+        if found is not None and not found.n_bytes:
+            found = None
+        match ask.reason:
+            case Reason.NEXT:
+                return self._resolve_next(answer, found, end=end)
+            case Reason.LAST:
+                return self._resolve_last(answer, found, keep)
+            case Reason.SHIFTED:
+                return self._resolve_shifted(answer, found, keep)
+            case Reason.FAR:
+                if found is None:
+                    self._far_is_empty = True
+                    is_clear = answer.end <= end and not self._could_be_whole(answer)
+                    return keep if is_clear else self._ask_last(answer)
+                is_whole = not self.knows_first or answer.n_bytes == self._first_bytes
+                if is_whole and answer.n_bytes == found.n_bytes:
+                    return Ignored(whole=_at_zero(answer))
+                raise self._unclear(answer, f"{found.n_bytes} bytes at {found.offset}, past any end")
+
+    # -----------------------------------------------------------------------------------------------------
+
+    def _learn(self, answer: Answer) -> None:
+        self.knows_first = True
+        self._first_bytes = answer.n_bytes
+        self._first = answer if answer.n_bytes <= FIRST_KEPT_BYTES else None
+        fingerprint = leading(answer, min(FINGERPRINT_BYTES, answer.n_bytes))
+        if not repeats_within(fingerprint, PERIOD_BYTES):
+            self._fingerprint = fingerprint
+
+    def _is_suspect(self, answer: Answer) -> bool:
+        fingerprint = self._fingerprint
+        return (
+            fingerprint is not None
+            and not self._repeats
+            and answer.n_bytes >= len(fingerprint)
+            and leading(answer, len(fingerprint)) == fingerprint
+        )
+
+    def _is_first_again(self, answer: Answer) -> bool:
+        """The same answer as at offset 0, without a fingerprint to explain it."""
+        return (
+            self._fingerprint is None
+            and not self._far_is_empty
+            and answer.offset >= self._first_bytes
+            and self._first is not None
+            and answer.n_bytes == self._first_bytes
+            and leading(answer, answer.n_bytes) == leading(self._first, self._first_bytes)
+        )
+
+    def _starts_past_0(self, answer: Answer) -> bool:
+        """The first answer of a stream that does not start at 0: ranges may not be honoured."""
+        return not self.knows_first and not self._far_is_empty and answer.offset > 0
+
+    def _is_misplaced_again(self, answer: Answer) -> bool:
+        """The same answer arrived for another offset, and its bytes were not there either."""
+        before = self._misplaced
+        self._misplaced = (answer.offset, answer.n_bytes, leading(answer, FINGERPRINT_BYTES))
+        return before is not None and before[0] != answer.offset and before[1:] == self._misplaced[1:]
+
+    def _begins_twice(self, answer: Answer) -> bool:
+        """The answer contains its beginning again: the file repeats itself."""
+        fingerprint = self._fingerprint
+        return fingerprint is not None and leading(answer, FIRST_KEPT_BYTES).find(fingerprint, 1) > 0
+
+    def _could_be_whole(self, answer: Answer) -> bool:
+        """Only lengths are judged, and a resource as long as this answer would reach past its offset."""
+        return (self._fingerprint is None or self._repeats) and 0 < answer.offset < answer.n_bytes
+
+    def _judge_suspect(self, answer: Answer, *, end: int, total_bytes: int | None) -> Verdict:
+        if answer.n_bytes == total_bytes and answer.offset < total_bytes:
+            return self._slice_of_whole(answer, end=end, total_bytes=total_bytes)
+        is_past_size = total_bytes is not None and answer.offset >= total_bytes
+        if answer.n_bytes > end - answer.offset and not is_past_size:
+            return self._discard(answer)
+        return self._ask(Reason.SHIFTED, answer.offset + 1)
+
+    def _slice_of_whole(self, answer: Answer, *, end: int, total_bytes: int) -> Verdict:
+        return Accept(answer=_at_zero(answer), start=answer.offset, stop=min(end, total_bytes))
+
+    def _judge_longer(self, answer: Answer, *, want: int, total_bytes: int | None) -> Verdict:
+        clipped = Accept(answer=answer, start=answer.offset, stop=answer.offset + want)
+        if answer.n_bytes == total_bytes and 0 < answer.offset < total_bytes:
+            return self._slice_of_whole(answer, end=answer.offset + want, total_bytes=total_bytes)
+        is_settled = (
+            answer.n_bytes == self._own_page_bytes
+            or answer.n_bytes - want == self._excess_bytes
+            or answer.end == self._rest_end
+        )
+        if is_settled:
+            return clipped
+        if self._is_first_again(answer):
+            return self._ask(Reason.FAR, self._far)
+        if answer.n_bytes == want + 1 and (self.knows_first or not self._could_be_whole(answer)):
+            self.end_is_inclusive = True
+            return clipped
+        return self._ask(Reason.NEXT, answer.end)
+
+    def _resolve_next(self, answer: Answer, found: Answer | None, *, end: int) -> Verdict:
+        if found is None:
+            if answer.offset == 0:
+                return Ignored(whole=answer)
+            return self._ask_last(answer)
+        if answer.offset == 0 and self._is_suspect(found) and not self._begins_twice(answer):
+            return Ignored(whole=answer)
+        compared = min(answer.n_bytes, found.n_bytes, FINGERPRINT_BYTES)
+        if leading(answer, compared) == leading(found, compared):
+            return self._ask(Reason.FAR, self._far)
+        return self._adopt(answer, end=end)
+
+    def _adopt(self, answer: Answer, *, end: int) -> OwnPage:
+        self._own_page_bytes, self._excess_bytes = answer.n_bytes, answer.end - end
+        self._repeats = self._repeats or self._begins_twice(answer)
+        return OwnPage(page_bytes=answer.n_bytes)
+
+    def _resolve_last(self, answer: Answer, found: Answer | None, keep: Accept) -> Verdict:
+        if found is None:
+            is_first = self.knows_first and answer.n_bytes == self._first_bytes
+            is_whole = is_first or self._is_misplaced_again(answer)
+            return Ignored(whole=_at_zero(answer)) if is_whole else self._discard(answer)
+        if found.n_bytes == answer.n_bytes and not self._far_is_empty:
+            return self._ask(Reason.FAR, self._far)
+        if found.n_bytes == answer.n_bytes and self.knows_first and answer.n_bytes != self._first_bytes:
+            return self._discard(answer)  # not a page of the server's own, so the whole resource again
+        self._repeats = self._repeats or self._is_suspect(answer)
+        if answer.end > keep.stop and self._far_is_empty:
+            return self._adopt(answer, end=keep.stop)
+        self._rest_end = answer.end
+        return keep
+
+    def _resolve_shifted(self, answer: Answer, found: Answer | None, keep: Accept) -> Verdict:
+        if found is None:
+            # The first answer again, and nothing where it would end if it were the whole: it is.
+            is_whole = answer.n_bytes == self._first_bytes == answer.offset + 1
+            return Ignored(whole=_at_zero(answer)) if is_whole else self._discard(answer)
+        compared = min(answer.n_bytes - 1, found.n_bytes)
+        if leading(answer, compared + 1)[1:] == leading(found, compared):
+            if answer.offset < answer.n_bytes:
+                return self._ask_last(answer)
+            self._repeats = True
+            return keep
+        if self._is_suspect(found) and answer.n_bytes == self._first_bytes == found.n_bytes:
+            return Ignored(whole=_at_zero(answer))
+        return self._discard(answer)
+
+    def _ask_last(self, answer: Answer) -> Ask:
+        return Ask(reason=Reason.LAST, start=answer.end - 1, end=answer.end)
+
+    def _ask(self, reason: Reason, start: int) -> Ask:
+        return Ask(reason=reason, start=start, end=start + FINGERPRINT_BYTES)
+
+    def _discard(self, answer: Answer) -> Discard:
+        count = self._discards.pop(answer.offset, 0) + 1
+        self._discards[answer.offset] = count
+        if len(self._discards) > REMEMBERED_OFFSETS:
+            self._discards.popitem(last=False)
+        if count >= DISCARDS:
+            raise self._unclear(answer, "the resource's beginning, every time")
+        return Discard()
+
+    def _unclear(self, answer: Answer, got: str) -> RangeNotHonouredError:
+        return RangeNotHonouredError(
+            f"{self._server_name}: expected the bytes from {answer.offset} on, got {answer.n_bytes} bytes, "
+            f"and {got}: its answers cannot be combined without guessing; read it with the strategy "
+            "'whole', or pass the resource's size",
+            offset=answer.offset,
+        )
+
+
+def repeats_within(data: bytes, period_bytes: int) -> bool:
+    """Return whether `data` has a period of at most `period_bytes` and half its length; one byte has."""
+    most = min(period_bytes, len(data) // 2)
+    if not most:
+        return True
+    # A period p shows as the beginning found again at p, going on to the end.
+    beginning = data[: min(16, len(data) - most)]
+    at = data.find(beginning, 1, most + len(beginning))
+    while 0 < at <= most:
+        if data[at:] == data[: len(data) - at]:
+            return True
+        at = data.find(beginning, at + 1, most + len(beginning))
+    return False
+
+
+def _at_zero(answer: Answer) -> Answer:
+    """Return the same bytes as the beginning of the resource."""
+    return replace(answer, offset=0)

@@ -1,0 +1,166 @@
+"""The ring writer: decodes answers into the ring, within the limits, and wakes readers.
+
+Everything runs in the trio thread between two checkpoints, except `feed`, which waits for room.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import trio
+
+from playhead._core import Pipe
+from playhead.errors import Base64Error, LimitError, PlayheadError, UsageError
+from playhead.limits import KIB
+from playhead.stream.answer import Answer, pieces
+
+SLICE_BYTES = 192 * KIB
+"""Oversized pages are decoded in slices of this size: 30 us of the trio thread each."""
+
+SMALL_RING_BYTES = 512 * KIB
+"""The ring of a stream that is opened when half of the budget is used: ten seconds at 320 kbit/s."""
+
+
+class RingBudget:
+    """Bounds the rings of all streams of a process together. Running streams keep theirs."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.taken_bytes = 0
+
+    def take(self, ring_bytes: int, *, allowed_bytes: int) -> int:
+        """Return the capacity of a new stream's ring: `ring_bytes` while more than half of the budget is
+        free, then `SMALL_RING_BYTES`. Return it with `release`.
+
+        Raises `UsageError` if that does not fit either.
+        """
+        with self._lock:
+            free = allowed_bytes - self.taken_bytes
+            granted = ring_bytes if 2 * free > allowed_bytes else min(ring_bytes, SMALL_RING_BYTES)
+            if granted > free:
+                raise UsageError(
+                    f"streams: expected at most {allowed_bytes} bytes for the rings of this process "
+                    f"(Limits.streams_bytes), got another stream with {self.taken_bytes} in use; close "
+                    "streams, or raise the limit"
+                )
+            self.taken_bytes += granted
+            return granted
+
+    def release(self, granted_bytes: int) -> None:
+        with self._lock:
+            self.taken_bytes -= granted_bytes
+
+
+RING_BUDGET = RingBudget()
+"""The budget of this process: memory is shared by all event loops. The only module state here."""
+
+
+class RingWriter:
+    """Writes answers into a pipe, and wakes tasks that wait for bytes, for room, or for the end."""
+
+    def __init__(self, pipe: Pipe, *, max_bytes: int) -> None:
+        self._pipe = pipe
+        self._max_bytes = max_bytes
+        self._arrived = trio.Event()
+        self._start = pipe.tail
+        self.first_byte_at: float | None = None
+        """When the first byte became readable, on trio's clock."""
+        self.news = trio.Event()
+        """Set when there is room, an answer, or a seek; replaced by the driver, which waits for it."""
+        self._room = trio.Event()
+
+    def store(self, answer: Answer, *, start: int | None = None, stop: int | None = None) -> None:
+        """Store the answer's bytes `[start, stop)`, by default all.
+
+        Raises `LimitError` for bytes past the limit, after storing those below it; `Base64Error` with the
+        offset of the blob; and `ContradictionError` if other bytes are already held.
+        """
+        start = answer.offset if start is None else start
+        stop = answer.end if stop is None else stop
+        cap = min(stop, self._max_bytes)
+        for offset, piece in pieces(answer, start, cap):
+            self._write(offset, piece)
+        if stop > cap:
+            raise LimitError(
+                f"stream: expected at most {self._max_bytes} bytes, got {stop} or more; raise "
+                "StreamOptions.max_bytes (Limits.stream_bytes) if the resource may be that long",
+                limit="stream_bytes",
+                allowed=self._max_bytes,
+                got=stop,
+            )
+
+    async def feed(self, answer: Answer) -> None:
+        """Store an answer of any size from the tail on, slice by slice as the reader makes room.
+
+        An answer that does not hold the tail (a seek went elsewhere) is skipped. Raises what `store` does.
+        Cancelled: the tail shows the progress.
+        """
+        pipe = self._pipe
+        slice_bytes = min(SLICE_BYTES, max(3, self._pipe.ahead_bytes // 4))
+        while answer.offset <= pipe.tail < answer.end:
+            at = pipe.tail
+            await self._wait_room(min(slice_bytes, answer.end - at))
+            if pipe.tail != at:
+                continue  # a seek has emptied the ring
+            stop = min(answer.end, at + slice_bytes)
+            if stop < answer.end:
+                # Cut where base64 can be cut, so that no slice is decoded twice.
+                stop -= (stop - answer.offset) % 3
+                stop = stop if stop > at else at + 1
+            self.store(answer, start=at, stop=stop)
+            await trio.lowlevel.checkpoint()
+
+    def _write(self, offset: int, piece: str | bytes) -> None:
+        before = self._pipe.tail
+        if isinstance(piece, bytes):
+            self._pipe.write(offset, piece)
+        else:
+            try:
+                self._pipe.write_base64(offset, piece)
+            except Base64Error as error:
+                raise Base64Error(
+                    f"page at byte {offset}: expected base64 (RFC 4648), got a bad {error.kind} at character "
+                    f"{error.index}, byte {offset + error.index // 4 * 3} of the resource; "
+                    "the server's encoding is broken: report it to its author",
+                    kind=error.kind,
+                    index=error.index,
+                    offset=offset,
+                ) from error
+        if self._pipe.tail > before:
+            if self.first_byte_at is None and self._pipe.tail > self._start:
+                self.first_byte_at = trio.current_time()
+            self._wake()
+
+    async def _wait_room(self, room_bytes: int) -> None:
+        pipe = self._pipe
+        low_bytes = self._pipe.ahead_bytes - room_bytes
+        while pipe.head + self._pipe.ahead_bytes - pipe.tail < room_bytes:
+            self._room = trio.Event()
+            if not pipe.arm(low_bytes):
+                await self._room.wait()
+
+    async def watch_room(self) -> None:
+        """Wait for the pipe's wakes until cancelled, without polling."""
+        while True:
+            await trio.lowlevel.wait_readable(self._pipe.fileno())
+            self._pipe.clear_wake()
+            self._room.set()
+            self.news.set()
+
+    def close(self) -> None:
+        """End the stream at the tail."""
+        self._pipe.close()
+        self._wake()
+
+    def abort(self, error: PlayheadError) -> None:
+        """Break the stream: readers get `error` after the bytes before it."""
+        self._pipe.abort(error)
+        self._wake()
+
+    def _wake(self) -> None:
+        self._arrived.set()
+        self._arrived = trio.Event()
+
+    async def wait_bytes(self) -> None:
+        """Wait for the next bytes, the end or the break. The caller has found nothing to read."""
+        await self._arrived.wait()

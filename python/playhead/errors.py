@@ -1,27 +1,28 @@
-"""One tree of errors, by whose fault it is.
+"""Errors, in one tree ordered by fault.
 
 * `UsageError`: you. The call, the argument or the configuration has to change.
-* `RemoteError`: the peer. It answered, and the answer is an error or cannot be right. Never retried.
-* `TransportError`: the world between. Nothing, or not all, arrived; reads are retried.
-* `PlaybackError`: the sound. The bytes are there and cannot be decoded or played.
-* `SavingError`: the disk. A result is there and could not be kept.
+* `RemoteError`: the peer. Its answer is an error or invalid. Never retried.
+* `TransportError`: the connection. Not all of the answer arrived; reads are retried.
+* `PlaybackError`: the audio. The bytes arrived and cannot be decoded or played.
+* `SavingError`: the disk. A result arrived and could not be saved.
 
-Every message says what was expected, what came, where, and what to do. The precedent for naming errors
-by fault is h11 (`LocalProtocolError`, `RemoteProtocolError`); Closed, Broken and Busy are trio's words.
+Every message says what was expected, what arrived instead, where, and what to do. The precedent for naming
+errors by fault is h11 (`LocalProtocolError`, `RemoteProtocolError`); Closed, Broken and Busy are trio's
+words.
 """
 
 from __future__ import annotations
 
 
 class PlayheadError(Exception):
-    """Base of everything this package raises on purpose."""
+    """Base of all errors that this package raises."""
 
 
 # --- you ---------------------------------------------------------------------------------------------
 
 
 class UsageError(PlayheadError):
-    """The caller asked for something that cannot be done as asked."""
+    """The call or its arguments are invalid."""
 
 
 class ConfigError(UsageError):
@@ -29,7 +30,7 @@ class ConfigError(UsageError):
 
 
 class HandlerError(UsageError):
-    """A tool's response handler raised (the cause), or returned something else than a `ToolResponse`.
+    """A tool's response handler raised (the cause), or returned something other than a `ToolResponse`.
 
     Attributes: `handler` (its name), `tool_id`.
     """
@@ -47,8 +48,8 @@ class HandlerLoadError(HandlerError, ConfigError):
 class RecordingError(UsageError):
     """A recording, or one line of it, can't be read.
 
-    Attributes: `line` (its number, from 1; None for a line by itself), `key` (`result.status`; empty where
-    the whole line is wrong).
+    Attributes: `line` (its number, from 1; None for a single line), `key` (`result.status`; empty if the
+    whole line is invalid).
     """
 
     def __init__(self, message: str, *, line: int | None = None, key: str = "") -> None:
@@ -58,7 +59,7 @@ class RecordingError(UsageError):
 
 
 class UnknownToolError(UsageError):
-    """No tool has this name. Attributes: `name` (as asked for), `near` (model names that come near it)."""
+    """No tool has this name. Attributes: `name` (as asked for), `near` (similar model names)."""
 
     def __init__(self, message: str, *, name: str, near: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -71,7 +72,7 @@ class ClosedError(UsageError):
 
 
 class BusyError(UsageError):
-    """Two tasks or threads use at once what only one may use (a pipe has a single reader)."""
+    """Two tasks or threads use something at once that only one may use (a pipe has a single reader)."""
 
 
 class WindowError(UsageError):
@@ -96,12 +97,12 @@ class BlockedAddressError(UsageError):
 
 
 class RemoteError(PlayheadError):
-    """The peer answered, and its answer is an error or cannot be right."""
+    """The peer's answer is an error or invalid."""
 
 
 class ServerError(RemoteError):
-    """A JSON-RPC error answer. Attributes: `code`, `data` (as the server sent it), `said` (its message
-    whole; the exception's own text quotes the beginning)."""
+    """A JSON-RPC error answer. Attributes: `code`, `data` (as the server sent it), `said` (its whole
+    message; the exception's own text quotes the beginning)."""
 
     def __init__(self, message: str, *, code: int, data: object = None, said: str = "") -> None:
         super().__init__(message)
@@ -111,23 +112,28 @@ class ServerError(RemoteError):
 
 
 class RangePastEndError(ServerError):
-    """The server says that the range asked for begins past the end (HTTP 416): a proof of the end."""
+    """The server says that the range starts past the end (HTTP 416): a claim of the end."""
 
 
 class ToolFailedError(RemoteError):
-    """A tool answered with `isError`; the message is the text it gave."""
+    """A tool returned `isError`; the message is its text."""
 
 
-class AccessDeniedError(RemoteError):
-    """HTTP 401 or 403: the server wants credentials, or other ones. Attribute: `status`."""
+class HttpRefusedError(RemoteError):
+    """An HTTP status of 300 to 499 that a repetition does not change (not 408, 425 or 429), in place of an
+    answer. Attribute: `status`."""
 
     def __init__(self, message: str, *, status: int) -> None:
         super().__init__(message)
         self.status = status
 
 
+class AccessDeniedError(HttpRefusedError):
+    """HTTP 401 or 403: the server wants credentials, or other ones."""
+
+
 class AuthorizationNeededError(AccessDeniedError):
-    """A person has to allow the access (again) in a browser. Connecting anew asks; nothing else does."""
+    """A person has to allow the access (again) in a browser. Only a new connection asks."""
 
 
 class ProtocolError(RemoteError):
@@ -164,7 +170,7 @@ class LimitError(RemoteError):
 
 
 class ContentError(RemoteError):
-    """The bytes of a resource cannot be right. Attribute: `offset`, in bytes of the resource."""
+    """The bytes of a resource are invalid. Attribute: `offset`, in bytes of the resource."""
 
     def __init__(self, message: str, *, offset: int) -> None:
         super().__init__(message)
@@ -174,8 +180,8 @@ class ContentError(RemoteError):
 class Base64Error(ContentError):
     """Base64 text that does not decode strictly (RFC 4648, section 4, padded).
 
-    Attributes: `kind` (`"byte"`, `"length"`, `"padding"` or `"last_symbol"`), `index` (where in the text),
-    `offset` (of the text's first byte in the resource; 0 where there is no resource).
+    Attributes: `kind` (`"byte"`, `"length"`, `"padding"` or `"last_symbol"`), `index` (in the text), `offset`
+    (of the text's first byte in the resource; 0 without a resource).
     """
 
     def __init__(self, message: str, *, kind: str, index: int, offset: int = 0) -> None:
@@ -189,18 +195,18 @@ class ContradictionError(ContentError):
 
 
 class TextContentError(ContentError):
-    """Text contents came where bytes were expected."""
+    """Text contents arrived where bytes were expected."""
 
 
 class RangeNotHonouredError(ContentError):
-    """A server's answers to ranges cannot be put together into one resource without guessing."""
+    """A server's answers to ranges cannot be combined into one resource without guessing."""
 
 
 class ModelError(RemoteError):
-    """A model's provider refused a request, or answered what cannot be right. Its messages hold no keys.
+    """A model's provider refused a request, or its answer is invalid. Its messages contain no keys.
 
-    Attributes: `provider`; `status` (HTTP; None where the fault is in the stream); `retry_after_seconds`
-    (what the provider asks to wait, where it does).
+    Attributes: `provider`; `status` (HTTP; None if the fault is in the stream); `retry_after_seconds` (the
+    wait that the provider asks for, if any).
     """
 
     def __init__(
@@ -217,11 +223,19 @@ class ModelError(RemoteError):
         self.retry_after_seconds = retry_after_seconds
 
 
-# --- the world between -------------------------------------------------------------------------------
+# --- the connection ----------------------------------------------------------------------------------
 
 
 class TransportError(PlayheadError):
-    """Nothing, or not all, arrived. Reads are retried; `tools/call` is not, unless it is idempotent."""
+    """Not all of the answer arrived. Reads are retried; `tools/call` is not, unless it is idempotent.
+
+    Attribute: `retry_after_seconds`, the wait that the server asked for before the next try, if any (HTTP's
+    `Retry-After`).
+    """
+
+    def __init__(self, message: str = "", *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class ConnectError(TransportError):
@@ -237,14 +251,14 @@ class UpgradeRefusedError(ConnectError):
 
 
 class ConnectionLostError(TransportError):
-    """The connection, or the server's process, ended while an answer was due."""
+    """The connection, or the server's process, ended while an answer was awaited."""
 
 
 class WebSocketClosedError(ConnectionLostError):
     """The WebSocket was closed.
 
-    Attributes: `code` (RFC 6455, section 7.4.1; 1005 where the peer gave none, 1006 where it ended without
-    a close frame, 1002 and 1007 where the peer broke the protocol and we closed), `reason` (the closing
+    Attributes: `code` (RFC 6455, section 7.4.1; 1005 if the peer gave none, 1006 if it ended without
+    a close frame, 1002 and 1007 if the peer broke the protocol and we closed), `reason` (the closing
     side's words, 123 bytes at most; they are foreign text).
     """
 
@@ -254,58 +268,66 @@ class WebSocketClosedError(ConnectionLostError):
         self.reason = reason
 
 
+class ServerEndedError(ConnectionLostError):
+    """The server's process has ended, and `restart` does not allow starting it again: retrying does not
+    help."""
+
+
 class SessionLostError(ConnectionLostError):
-    """The server no longer knows the session (HTTP 404, or JSON-RPC -32600 "Session not found")."""
+    """The server no longer knows the session: HTTP 404, HTTP 400 that names the session, or JSON-RPC -32600
+    "Session not found". The next request opens a new session."""
 
 
 class DeadlineError(TransportError):
-    """No byte came within the time allowed."""
+    """No byte arrived within the time allowed."""
 
 
 class HttpStatusError(TransportError):
-    """An HTTP status of 500 or above, or 429, in place of an answer. Attribute: `status`."""
+    """HTTP 408, 425, 429, or 500 and above in place of an answer: a later try may get one.
 
-    def __init__(self, message: str, *, status: int) -> None:
-        super().__init__(message)
+    Attributes: `status`, `retry_after_seconds`.
+    """
+
+    def __init__(self, message: str, *, status: int, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message, retry_after_seconds=retry_after_seconds)
         self.status = status
 
 
 class StreamBrokenError(TransportError):
-    """A page could not be had in any of the tries it was allowed; `__cause__` is the last failure.
+    """A stream's reader has lost its patience; `__cause__` is the error of the last failed read, if any.
 
-    Attributes: `offset` (first missing byte), `tries`.
+    Attribute: `offset` (first missing byte).
     """
 
-    def __init__(self, message: str, *, offset: int, tries: int) -> None:
+    def __init__(self, message: str, *, offset: int) -> None:
         super().__init__(message)
         self.offset = offset
-        self.tries = tries
 
 
-# --- the sound ---------------------------------------------------------------------------------------
+# --- the audio ---------------------------------------------------------------------------------------
 
 
 class PlaybackError(PlayheadError):
-    """The sound cannot be decoded or played."""
+    """The audio cannot be decoded or played."""
 
 
 class UnsupportedFormatError(PlaybackError):
-    """A format nobody here decodes; the message names it and the extra to install, where there is one."""
+    """A format without a decoder; the message names it and the extra to install, if any."""
 
 
 class DecodeError(PlaybackError):
-    """The decoder gave up on the bytes."""
+    """The decoder failed on damaged bytes."""
 
 
 class NoDeviceError(PlaybackError):
-    """There is no sound device to play on."""
+    """No sound device is available."""
 
 
 # --- the disk ----------------------------------------------------------------------------------------
 
 
 class SavingError(PlayheadError):
-    """A result could not be saved; nothing half stays behind. Attribute: `path` (the file or folder)."""
+    """A result could not be saved; no partial file is left. Attribute: `path` (the file or directory)."""
 
     def __init__(self, message: str, *, path: str) -> None:
         super().__init__(message)

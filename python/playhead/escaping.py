@@ -1,7 +1,8 @@
-"""Foreign text made safe to show: on a terminal, and in the files that a check of a server writes.
+"""Third-party text made safe to show: on a terminal, and in the reports of a check.
 
-A server's string may hold escape sequences that move the cursor, retitle the window, hide text or write
-right to left. `escape` shows them instead of sending them.
+A server's string may contain escape sequences that move the cursor or retitle the window, and characters that
+are invisible or reorder the surrounding text. `escape` makes all of these visible, so that a person who
+approves a call sees exactly what will run.
 """
 
 from __future__ import annotations
@@ -10,36 +11,57 @@ import unicodedata
 from typing import Final
 
 _KEPT: Final = frozenset("\n\t")
-_BIDI: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-_HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Controls (ESC, BEL, BS, CR, C1), lone surrogates, private use, unassigned, and the two line separators."""
+_HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Controls (ESC, BEL, BS, CR, C1), format characters (zero width, bidirectional, tags), lone surrogates,
+private use, unassigned, and the two line separators."""
+_BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+"""Letters and marks without a visible glyph."""
+_SELECTORS: Final = frozenset(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
+"""Variation selectors: any number of them can follow a character, invisibly, and spell a message."""
+_JOINER: Final = "\u200d"
+_PICTURE_SELECTORS: Final = frozenset("\ufe0e\ufe0f")
 
 
 def is_hidden(char: str) -> bool:
-    """Whether a character does something else than being seen: controls, bidi controls, lone surrogates."""
-    return char in _BIDI or unicodedata.category(char) in _HIDDEN_CATEGORIES
+    """Return True for a character that is invisible or controls the display."""
+    return char in _BLANK or char in _SELECTORS or unicodedata.category(char) in _HIDDEN_CATEGORIES
 
 
 def escape(text: str) -> str:
-    """Make a foreign string safe to print: a control becomes its visible `\\x1b` or `\\u202e` form.
+    """Make a third-party string safe to print: `\\x1b` for a control, `\\u{200B}` for what is invisible.
 
-    Newline and tab stay. Bidi controls are shown (they can reorder what a person reads); other format
-    characters, such as the joiner inside an emoji, stay.
+    Newline and tab stay, and so do the joiner and the selector inside an emoji.
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_shown(char) for char in text)
+    return "".join(
+        char if char in _KEPT or not is_hidden(char) or _in_emoji(text, index) else _shown(char)
+        for index, char in enumerate(text)
+    )
 
 
 def escape_line(text: str) -> str:
-    """Like `escape`, for a place that has one line: newlines and tabs are shown too."""
+    """Like `escape`, for one line: newlines and tabs are shown too."""
     return escape(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
+def _in_emoji(text: str, index: int) -> bool:
+    """Return True if the joiner or selector at `index` is part of an emoji: behind a picture, and a joiner
+    before another one."""
+    char, before = text[index], text[index - 1 : index]
+    if char in _PICTURE_SELECTORS:
+        return _is_picture(before)
+    if char != _JOINER:
+        return False
+    if before == "\ufe0f":
+        before = text[index - 2 : index - 1]
+    return _is_picture(before) and _is_picture(text[index + 1 : index + 2])
+
+
+def _is_picture(char: str) -> bool:
+    return bool(char) and char not in _BLANK and unicodedata.category(char) in {"So", "Sk"}
+
+
 def _shown(char: str) -> str:
-    if char in _KEPT or not is_hidden(char):
-        return char
     code = ord(char)
-    if code <= 0xFF:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{{{code:04X}}}"

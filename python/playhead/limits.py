@@ -1,4 +1,4 @@
-"""Every cap and default that bounds what a peer can cause, in one place.
+"""Limits and defaults that bound what a peer can cause.
 
 A value is checked before the bytes are decoded, and the error names the limit (`errors.LimitError.limit`
 is the field's name). Pass your own `Limits(...)` to `playhead.connect` to change one.
@@ -15,22 +15,26 @@ GIB = 1024 * MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one session allows its server. Sizes are bytes, times are seconds."""
+    """Limits of a session for its server. Sizes are bytes, times are seconds."""
 
     message_bytes: int = 64 * MIB
     """One JSON-RPC message: a line, a frame, an HTTP body or one SSE event."""
 
     block_bytes: int = 48 * MIB
-    """Decoded bytes of one content block or page: what 64 MiB of base64 can hold."""
+    """Decoded bytes of one content block or page: the content of 64 MiB of base64."""
 
     stream_bytes: int = 16 * GIB
     """Bytes of one stream: 100 hours of CD audio. An endless resource ends here, with an error."""
 
+    streams_bytes: int = 256 * MIB
+    """The rings of all streams of this process: 32 full ones of 4 MiB, and 256 more of 512 KiB."""
+
     saved_bytes: int = 2 * GIB
-    """One saved output. A longer stream plays on, and is not saved: an endless one must not fill the disk."""
+    """One saved output. A longer stream continues to play, and is not saved: an endless one must not fill the
+    disk."""
 
     record_bytes: int = 256 * KIB
-    """The record beside a saved output. Arguments that make it longer are left out of it."""
+    """The record of a saved output. Arguments that make it longer are left out."""
 
     json_depth: int = 128
     """Nesting of one message."""
@@ -39,10 +43,10 @@ class Limits:
     """Values of one message: 64 MiB of `[[],[],…` would become more than a gigabyte of Python lists."""
 
     server_requests: int = 1024
-    """Requests of a server that wait for our answer at once: each holds a task and a place in a queue."""
+    """Requests of a server that wait for our answer: each holds a task and a place in a queue."""
 
     input_rounds: int = 10
-    """How often a server may ask for the user's input in one call: what the other SDKs allow too."""
+    """Requests for the user's input in one call; the other SDKs allow as many."""
 
     result_items: int = 10_000
     """Content blocks of one result."""
@@ -51,43 +55,45 @@ class Limits:
     """Text for the model from one result: its head and tail. About 25,000 tokens of English."""
 
     sniffed_links: int = 8
-    """Links of one result whose first bytes are read because nothing says what they are. As many as a stream
-    has reads in flight."""
+    """Links of one result whose first bytes are read because their type is unknown. As many as a stream has
+    reads in flight."""
 
     sniff_seconds: float = 5.0
-    """How long a result waits for those bytes."""
+    """Time that a result waits for those bytes."""
 
     listed_items: int = 10_000
     """Tools, resources or templates of one listing."""
 
     listing_pages: int = 200
-    """Pages of one listing: a cursor that never ends is cut here."""
+    """Pages of one listing: an endless one is cut off here."""
 
     stagnant_pages: int = 8
-    """Pages in a row that bring no new byte."""
+    """Successful answers in a row without a new byte, each to a read sent after the previous one arrived."""
 
     stderr_bytes: int = 64 * KIB
-    """The newest bytes of a stdio server's stderr that are kept for error messages."""
+    """The newest bytes of a stdio server's stderr, saved for error messages."""
 
     connect_seconds: float = 10.0
     handshake_seconds: float = 10.0
     authorization_seconds: float = 300.0
-    """How long connecting waits for a person to allow the access in a browser: time to find a password."""
+    """Time for a person to allow the access in a browser: enough to find a password."""
 
     page_seconds: float = 30.0
-    """A page's deadline, from the last byte received where the transport sees bytes."""
+    """A page's deadline, from the last byte received if the transport sees bytes."""
 
     page_total_seconds: float = 600.0
-    """One read however steadily it drips: at the default, 48 MiB still come over 0.7 Mbit/s."""
+    """One answer, however steadily it drips: at the default, 48 MiB still arrive over 0.7 Mbit/s. The reads
+    of a stream are bounded by its patience (`StreamOptions.patience_seconds`) alone."""
 
     tool_seconds: float = 60.0
-    """A tool call's deadline; each progress notification starts it again."""
+    """A tool call's deadline; each progress notification restarts it."""
 
     tool_total_seconds: float = 600.0
-    """A tool call's deadline however much progress it reports."""
+    """A tool call's deadline, whatever progress it reports."""
 
     tool_use_chars: int = MIB
-    """One call that a model writes into its text (prompt mode), tags and all: room for a long file."""
+    """One call that a model writes into its text (prompt mode), including its tags: enough for a long
+    file."""
 
 
 DEFAULT_LIMITS = Limits()

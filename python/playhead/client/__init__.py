@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from playhead.client.calls import CallResult
+from playhead.client.call_results.call_result import CallResult
+from playhead.client.call_results.media import BytesMedia, ImageMedia, ResourceMedia
+from playhead.client.call_results.tee import NotSaved, Saved, SavingOutcome, TeeMedia
 from playhead.client.connect import Target, connect
-from playhead.client.elicitation import OnElicitation, Question, Reply
-from playhead.client.media import BytesMedia, ImageMedia, ResourceMedia
-from playhead.client.prompts import PromptMessage, PromptResult
-from playhead.client.session import Session
-from playhead.client.spool import NotSaved, Saved, SavingOutcome
-from playhead.client.statistics import SessionStatistics
-from playhead.client.tee import TeeMedia
+from playhead.client.session.elicitation import OnElicitation, Question, Reply
+from playhead.client.session.requests import PromptMessage, PromptResult
+from playhead.client.session.session import Session, SessionStatistics
 
 __all__ = [
     "BytesMedia",

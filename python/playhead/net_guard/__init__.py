@@ -1,17 +1,17 @@
-"""Which addresses may be reached when somebody else chose the URL (server-side request forgery).
+"""Guard against server-side request forgery: fetch URLs chosen by others from public addresses only.
 
 A tool argument, a link in a result or a redirect must not make this process read the private network. So:
 
-* only `http` and `https`, no user name, no control characters, no number that merely resolves to an address
-  (`127.1`, `0x7f000001`): `check_url`;
-* a name is resolved once, every address it resolves to must be global, and the connection goes to the
-  address that was checked, never to a second look-up (which a hostile name server could answer
-  differently): `_GuardedBackend`, the only way by which the guarded connection pool opens a socket;
+* URLs are `http` or `https`, without a user name, control characters, or a number that merely resolves to an
+  address (`127.1`, `0x7f000001`): `check_url`;
+* a name is resolved once, all of its addresses must be global, and the connection goes to the checked
+  address, never to a second lookup (which a hostile name server could answer differently): `_GuardedBackend`,
+  the only way for the guarded connection pool to open a socket;
 * a redirect is a new request through the same transport, so each hop is checked again;
-* an origin that the user allowed (scheme, host and port, exactly) is reached whatever its address.
+* an origin that the user allowed (exact scheme, host and port) is reached at any address.
 
-The Host header and the TLS server name keep the name from the URL. Proxies from the environment are not
-used: they would do the look-up in our place.
+The Host header and the TLS server name keep the name from the URL. Proxies from the environment are not used:
+they would resolve the name in our place.
 """
 
 from playhead.net_guard.addresses import why_not_global

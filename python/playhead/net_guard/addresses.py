@@ -1,4 +1,4 @@
-"""Which addresses may be connected to."""
+"""Check the addresses to connect to."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Address = IPv4Address | IPv6Address
 
 
 def why_not_global(address: Address) -> str | None:
-    """Says why an address may not be reached, or None where it may.
+    """The reason why an address may not be reached; None if it may.
 
-    An IPv6 address that stands for an IPv4 address (mapped, compatible, 6to4, NAT64, Teredo) is judged by
-    both: a gateway would carry the connection to the IPv4 address.
+    An IPv6 address that stands for an IPv4 address (mapped, compatible, 6to4, NAT64, Teredo) is checked as
+    both: a gateway would forward the connection to the IPv4 address.
     """
     if address.is_multicast:
         return "is a multicast address"
@@ -37,11 +37,11 @@ def why_not_global(address: Address) -> str | None:
 
 
 async def resolve(host: str, port: int) -> list[Address]:
-    """Looks a host up once and gives its addresses, all of them checked.
+    """Resolve a host once and return its addresses, all of them checked.
 
     Raises:
         BlockedAddressError: one of the addresses may not be reached. One is enough: a name that mixes
-            global and private addresses has no honest use here.
+            global and private addresses has no legitimate use here.
         OSError: the name does not resolve.
     """
     found = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
@@ -51,7 +51,7 @@ async def resolve(host: str, port: int) -> list[Address]:
             where = f"{host!r} resolves to {address}" if str(address) != host else str(address)
             raise BlockedAddressError(
                 f"will not connect to {where} (port {port}): it {reason}, and the URL was not chosen by you. "
-                f"Allow it with --allow-origin http://{_bracketed(host)}:{port} (or https://) if you trust it"
+                f"Allow the origin http://{_bracketed(host)}:{port} (or https://) if you trust it"
             )
     return addresses
 

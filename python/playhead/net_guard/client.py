@@ -1,4 +1,4 @@
-"""The HTTP client that cannot reach what may not be reached."""
+"""The guarded HTTP client and transport."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from playhead.net_guard.addresses import resolve
 from playhead.net_guard.urls import Origin, check_url
 
 REDIRECTS = 5
-"""Hops followed for one request; what browsers' fetch and curl allow (20, 50) is more than media need."""
+"""Redirects followed per request; the limits of browsers and curl (20, 50) exceed what media need."""
 
 KEEP_ALIVE_SECONDS = 300.0
-"""A page of music lasts 6 s and more: with httpx's 5 s each page would connect anew."""
+"""A page of music lasts 6 s and more: with httpx's default of 5 s each page would reconnect."""
 
 
 def guarded_client(
@@ -30,9 +30,9 @@ def guarded_client(
 ) -> httpx2.AsyncClient:
     """An HTTP client that reaches global addresses and the allowed origins, and nothing else.
 
-    It keeps connections for 300 s, follows at most 5 redirects (each hop is checked) and asks for no
-    compression, because ranges are of the bytes as stored. Use it as an async context manager: leaving it,
-    also by cancellation, closes its connections.
+    It reuses connections for 300 s, follows at most 5 redirects (each hop is checked) and requests no
+    compression, because ranges count stored bytes. Use it as an async context manager: leaving it, also by a
+    cancellation, closes its connections.
 
     Its requests raise:
         BlockedAddressError: the URL, a redirect or a resolved address may not be reached.
@@ -62,7 +62,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._allowed = _pool(httpcore2.TrioBackend(), ssl_context)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Sends one request. Raises as the client's docstring tells; cancelling it closes its connection."""
+        """Send one request. Raises as documented for the client; cancelling it closes its connection."""
         url = check_url(request.url)
         pool = self._allowed if Origin.of(url) in self._allow_origins else self._guarded
         assert isinstance(request.stream, httpx2.AsyncByteStream)
@@ -87,13 +87,13 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         )
 
     async def aclose(self) -> None:
-        """Closes every connection of both pools."""
+        """Close every connection of both pools."""
         await self._guarded.aclose()
         await self._allowed.aclose()
 
 
 class _GuardedBackend(httpcore2.AsyncNetworkBackend):
-    """Opens sockets to checked addresses only. It has no way to a Unix socket: the base class refuses."""
+    """Opens sockets to checked addresses only. The base class refuses Unix sockets."""
 
     def __init__(self) -> None:
         self._open = httpcore2.TrioBackend()
@@ -114,9 +114,9 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
             raise httpcore2.ConnectTimeout(f"{host!r} was not resolved within {timeout:g} s") from error
         except OSError as error:
             raise httpcore2.ConnectError(f"{host!r} does not resolve: {error}") from error
-        failure: Exception = httpcore2.ConnectError(f"{host!r} resolves to no address")
+        failure: Exception = httpcore2.ConnectError(f"{host!r} has no address")
         for tried, address in enumerate(addresses):
-            # An address that swallows packets must leave time for the others.
+            # An address that drops packets must leave time for the others.
             share = (deadline - trio.current_time()) / (len(addresses) - tried)
             try:
                 return await self._open.connect_tcp(
@@ -131,7 +131,7 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
 
 
 class _Body(httpx2.AsyncByteStream):
-    """A response's body, with httpcore2's errors told as httpx2's."""
+    """A response's body that raises httpcore2's errors as httpx2's."""
 
     def __init__(self, answer: httpcore2.Response) -> None:
         self._answer = answer
@@ -161,7 +161,7 @@ def _pool(
 
 @contextmanager
 def _naming(url: httpx2.URL) -> Iterator[None]:
-    # The backend sees a host and a port only; whoever reads the error wants the URL.
+    # The backend only sees a host and a port; readers of the error need the URL.
     try:
         yield
     except BlockedAddressError as error:

@@ -1,4 +1,4 @@
-"""Which URLs may be asked for at all, before any name is resolved."""
+"""Check URLs before any name is resolved, and keep their secrets out of logs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,41 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import httpx2
 
 from playhead.errors import BlockedAddressError, UsageError
+from playhead.redaction import redacted_url
+
+
+class RedactedURL(httpx2.URL):
+    """A URL that is requested in full and printed without its secrets (`redaction.redacted_url`).
+
+    httpx2 logs `str(request.url)` of every request at INFO, and many servers take a key in the query. The
+    request itself is made from the URL's parts, so only the printed form differs; no logger has to be
+    configured.
+    """
+
+    def __str__(self) -> str:
+        return redacted_url(str(httpx2.URL(self)))
+
+    def join(self, url: httpx2.URL | str) -> httpx2.URL:
+        """Resolve a redirect against the whole URL: httpx2 would take what is printed."""
+        return httpx2.URL(self).join(url)
+
+    def __repr__(self) -> str:
+        return f"RedactedURL({str(self)!r})"
+
+
+def redact_query(request: httpx2.Request, query: bytes = b"") -> None:
+    """Hide the query of `request`, and add `query` if it has none: the SDK gets the URL without it.
+
+    A redirect within the origin passes through here again and keeps the query.
+    """
+    parts: dict[str, Any] = {"query": request.url.query or query} if request.url.query or query else {}
+    request.url = RedactedURL(request.url, **parts)
+
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
@@ -22,7 +52,7 @@ _UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Scheme, host and port: what a user allows as one."""
+    """Scheme, host and port: the unit that a user allows."""
 
     scheme: str
     host: str
@@ -36,10 +66,10 @@ class Origin:
 
     @classmethod
     def parse(cls, text: str) -> Origin:
-        """Reads `http://host:port` (the port may be left out), as given to `--allow-origin`.
+        """Parse `http://host:port` (the port is optional), as a person writes an allowed origin.
 
         Raises:
-            UsageError: it is no such origin, or it has a path, a query or a fragment.
+            UsageError: `text` is not an origin, or has a path, a query or a fragment.
         """
         url = check_url(text)
         if url.raw_path not in (b"", b"/") or url.fragment:
@@ -52,12 +82,12 @@ class Origin:
 
 
 def parse_origins(texts: Iterable[str]) -> frozenset[Origin]:
-    """Reads several origins; see `Origin.parse`."""
+    """Parse several origins; see `Origin.parse`."""
     return frozenset(Origin.parse(text) for text in texts)
 
 
 def check_url(url: str | httpx2.URL) -> httpx2.URL:
-    """Parses a URL strictly; says nothing yet about the address behind its host.
+    """Parse a URL strictly. The address behind its host is not checked here.
 
     Raises:
         BlockedAddressError: not http or https, a user name, a control character or space, a missing or
@@ -65,33 +95,33 @@ def check_url(url: str | httpx2.URL) -> httpx2.URL:
     """
     text = str(url)
     if _UNPRINTABLE.search(text) or "\\" in text:
-        _refuse(text, "it holds a space, a backslash, a control or a non-ASCII character")
+        _refuse(text, "it contains a space, a backslash, a control character or a non-ASCII character")
     try:
         parsed = httpx2.URL(text)
     except httpx2.InvalidURL as error:
         _refuse(text, str(error))
     if parsed.scheme not in _DEFAULT_PORTS:
-        _refuse(text, f"only http and https may be fetched, not {parsed.scheme or 'a relative URL'!r}")
+        _refuse(text, f"expected http or https, got {parsed.scheme or 'a relative URL'!r}")
     if parsed.userinfo or "@" in text.split("//", 1)[-1].split("/", 1)[0]:
-        _refuse(text, "it holds a user name or password")
+        _refuse(text, "it contains a user name or password")
     if parsed.port is not None and not 0 < parsed.port < 65536:
-        _refuse(text, f"its port {parsed.port} is none")
+        _refuse(text, f"port {parsed.port} is out of range")
     host = parsed.raw_host.decode("ascii")  # `URL.host` would decode a punycode name
     if ":" in host:
         if not _is_literal(host) or "%" in host:
-            _refuse(text, f"its host {host!r} is no IPv6 address without a zone")
+            _refuse(text, f"its host {host!r} is not an IPv6 address without a zone")
     elif _NUMERIC.fullmatch(host):
         if not _is_literal(host):
-            _refuse(text, f"its host {host!r} is an address in disguise; write it as four decimal numbers")
+            _refuse(text, f"its host {host!r} is a disguised address; write it as four decimal numbers")
     elif not _NAME.fullmatch(host):
-        _refuse(text, f"its host {host!r} is no host name")
+        _refuse(text, f"its host {host!r} is not a valid host name")
     return parsed
 
 
 def _refuse(url: str, reason: str) -> NoReturn:
     raise BlockedAddressError(
         f"will not fetch {url[:200]!r}: {reason}. Expected an http or https URL of a public host, "
-        "or of an origin allowed with --allow-origin"
+        "or of an origin that you have allowed"
     )
 
 

@@ -1,8 +1,12 @@
-"""OAuth for servers over HTTP: the SDK's flows, tokens kept in a file, and a browser asked in good time."""
+"""OAuth for servers over HTTP: the SDK's flows, tokens in a file, and a person asked only while connecting.
+
+`build` is imported when a server's settings ask for OAuth: it loads the SDK's OAuth and its dependencies.
+"""
 
 from __future__ import annotations
 
-from playhead.client.oauth.build import ShowUrl, build_oauth
-from playhead.client.oauth.flow import OAuth
+from collections.abc import Awaitable, Callable
 
-__all__ = ["OAuth", "ShowUrl", "build_oauth"]
+ShowUrl = Callable[[str], Awaitable[None]]
+"""Leads the user's browser to a URL, or asks the user to open it. An exception ends the connection
+attempt."""

@@ -1,14 +1,20 @@
-"""From the settings of a servers file to an `OAuth`, and to the moment when a person is asked."""
+"""Build an `OAuth` from the settings of a servers file, and ask a person for access in a browser."""
 
 from __future__ import annotations
 
+import re
+import secrets
 import ssl
 import webbrowser
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
 
+import h11
 import httpx2
 import trio
 from mcp.client.auth import OAuthClientProvider
@@ -16,24 +22,137 @@ from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuth
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata
 from pydantic import AnyUrl, PrivateAttr
 
-from playhead.client.oauth.flow import OAuth, Server
-from playhead.client.oauth.redirect import Redirect, open_redirect
+from playhead.client.oauth import ShowUrl
+from playhead.client.oauth.flow import OAuth, ProtectedServer
 from playhead.client.oauth.tokens import FileTokens, token_file
-from playhead.client.transports.quiet_url import quiet
-from playhead.config.auth import AuthSettings, ClientCredentials, OAuthLogin
-from playhead.errors import AccessDeniedError, ConnectionLostError, DeadlineError
+from playhead.concurrency import unwrap_exception_group
+from playhead.config.servers import AuthSettings, ClientCredentials, OAuthLogin
+from playhead.errors import AccessDeniedError, ConnectionLostError, DeadlineError, UsageError
 from playhead.limits import Limits
+from playhead.net_guard.urls import redact_query
 
-ShowUrl = Callable[[str], Awaitable[None]]
-"""Leads the user's browser to a URL, or tells the user to. What it raises ends the connecting."""
+HOST: Final = "127.0.0.1"
+PATH: Final = "/callback"
+VISIT_SECONDS: Final = 10.0
+"""For one request to arrive: browsers open connections that they never use."""
+HEAD_BYTES: Final = 16 * 1024
+ERROR_CODE: Final = re.compile(r"[a-z_]{1,40}", re.ASCII)
+
+_PAGE: Final = "<!doctype html><meta charset=utf-8><title>playhead</title><p>{}"
+_HEADERS: Final = (
+    ("content-type", "text/html; charset=utf-8"),
+    ("cache-control", "no-store"),
+    ("referrer-policy", "no-referrer"),
+    ("connection", "close"),
+)
+
+
+Answer = AuthorizationCodeResult | AccessDeniedError
+
+
+class Redirect:
+    """The page on the loopback to which the browser returns (RFC 8252, 7.3). Made by `open_redirect`.
+
+    Any program or web page on this machine can send requests here. Those without the secret `state` of the
+    authorization request are refused and the wait goes on; nothing received is shown in the page.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://{HOST}:{port}{PATH}"
+        self._state: str | None = None
+        self._send, self._receive = trio.open_memory_channel[Answer](1)
+
+    def expect(self, authorization_url: str) -> None:
+        """Accept the answer to `authorization_url` and no other."""
+        (self._state,) = parse_qs(urlsplit(authorization_url).query)["state"]
+
+    async def wait(self) -> AuthorizationCodeResult:
+        """Wait for the code from the browser. Raises `AccessDeniedError` for a refusal."""
+        answer = await self._receive.receive()
+        if isinstance(answer, AccessDeniedError):
+            raise answer
+        return answer
+
+    def _judge(self, request: h11.Request) -> tuple[int, str, Answer | None]:
+        """The status and text for `request`, and its answer if it is the expected one."""
+        target = urlsplit(request.target.decode("ascii", "replace"))
+        if request.method != b"GET" or target.path != PATH:
+            return 404, "There is nothing here.", None
+        given = {name: values[0] for name, values in parse_qs(target.query).items()}
+        state = given.get("state", "")
+        if self._state is None or not secrets.compare_digest(state.encode(), self._state.encode()):
+            return 400, "This is not the answer that playhead is waiting for.", None
+        self._state = None
+        if "code" in given:
+            result = AuthorizationCodeResult(code=given["code"], state=state, iss=given.get("iss"))
+            return 200, "playhead has been allowed in. You can close this window.", result
+        code = given.get("error", "")
+        code = code if ERROR_CODE.fullmatch(code) else "no reason given"
+        refusal = AccessDeniedError(
+            f"access was denied in the browser ({code}); connect again to be asked again", status=401
+        )
+        return 200, "playhead has not been allowed in. You can close this window.", refusal
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
+        answer: Answer | None = None
+        with trio.move_on_after(VISIT_SECONDS):
+            try:
+                async with stream:
+                    while (event := connection.next_event()) is h11.NEED_DATA:
+                        connection.receive_data(await stream.receive_some())
+                    if isinstance(event, h11.Request):
+                        status, said, answer = self._judge(event)
+                        await stream.send_all(_page(connection, status, said))
+            except (h11.RemoteProtocolError, trio.BrokenResourceError):
+                # The client has left; its answer still counts.
+                pass
+        if answer is not None:
+            # After the page is sent: the waiting task may close everything at once.
+            self._send.send_nowait(answer)
+
+
+def _page(connection: h11.Connection, status: int, said: str) -> bytes:
+    body = _PAGE.format(said).encode()
+    head = h11.Response(status_code=status, headers=[*_HEADERS, ("content-length", str(len(body)))])
+    return b"".join(
+        connection.send(event) or b"" for event in (head, h11.Data(data=body), h11.EndOfMessage())
+    )
+
+
+@asynccontextmanager
+async def open_redirect(port: int, *, or_any: bool) -> AsyncIterator[Redirect]:
+    """Listen on the loopback until the context is left; on any free port for 0, and for a taken one if
+    `or_any`.
+
+    Raises `UsageError` if the port is taken.
+    """
+    try:
+        listeners = await trio.open_tcp_listeners(port, host=HOST)
+    except OSError as error:
+        if not or_any:
+            raise UsageError(
+                f"cannot listen on {HOST}:{port} for the browser's answer ({error.strerror or error});"
+                " choose another auth.redirect_port"
+            ) from None
+        listeners = await trio.open_tcp_listeners(0, host=HOST)
+    redirect = Redirect(listeners[0].socket.getsockname()[1])
+    with unwrap_exception_group():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(
+                partial(trio.serve_listeners, redirect._serve, listeners, handler_nursery=nursery)
+            )
+            yield redirect
+            nursery.cancel_scope.cancel()
+
 
 GRANTS = ["authorization_code", "refresh_token"]
 
 
-class _Metadata(OAuthClientMetadata):
-    """What a client says of itself, with the scopes that the user chose, if any.
+class _ChosenScopes(OAuthClientMetadata):
+    """Client metadata that keeps the scopes that the user chose, if any.
 
-    The SDK puts the scopes that the server names in place of those it was given.
+    The SDK replaces configured scopes by those that the server names.
     """
 
     _chosen: bool = PrivateAttr(default=False)
@@ -48,23 +167,23 @@ class _Metadata(OAuthClientMetadata):
 
 
 async def open_browser(url: str) -> None:
-    """Lead the user's own browser to `url`. Raises `AccessDeniedError` where there is none."""
+    """Open `url` in the user's browser. Raises `AccessDeniedError` if none could be opened."""
     if not await trio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True):
         raise AccessDeniedError(
-            "the server wants you to allow the access in a browser, and none could be opened; pass"
-            " playhead.connect(show_url=…) and open the URL it is given",
+            "the server needs your permission in a browser, and none could be opened; pass"
+            " playhead.connect(show_url=…) and open the URL that it receives",
             status=401,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Access:
-    """What an endpoint's requests and its connecting need."""
+class EndpointCredentials:
+    """The credentials of an endpoint: for its requests, and for connecting to it."""
 
     auth: OAuth
     authorize: Callable[[], Awaitable[None]] | None
-    """Asks the person; `None` where nobody is to be asked. Raises `AccessDeniedError`, `UsageError` (the port
-    is taken) or `TransportError`. Cancelling it closes the port; nothing is kept."""
+    """Asks the person; `None` if nobody has to be asked. Raises `AccessDeniedError`, `UsageError` (the port
+    is taken) or `TransportError`. Cancelling it closes the port; nothing is saved."""
 
 
 def build_oauth(
@@ -73,18 +192,18 @@ def build_oauth(
     url: str,
     place: str,
     headers: Mapping[str, str],
-    verify: ssl.SSLContext | bool,
+    verify: ssl.SSLContext,
     allow_origins: tuple[str, ...],
     limits: Limits,
     show_url: ShowUrl | None,
-) -> Access:
-    """An `OAuth` for the server at `url` (`place` in messages), with its tokens in the user's folder.
+) -> EndpointCredentials:
+    """An `OAuth` for the server at `url` (`place` in messages), with its tokens in the user's directory.
 
-    `show_url` leads the person to the page where the access is allowed (default: opens a browser).
+    `show_url` leads the person to the page that grants access (default: opens a browser).
     """
     parsed = httpx2.URL(url)
     origin = str(parsed.copy_with(userinfo=b"", raw_path=b"/", fragment=None))
-    server = Server(
+    server = ProtectedServer(
         url=parsed,
         place=place,
         verify=verify,
@@ -114,25 +233,25 @@ def build_oauth(
         if settings.scopes is not None:
             provider.context.client_metadata = _metadata(provider.context.client_metadata, settings.scopes)
         tokens.serve(provider.context)
-        return Access(auth=OAuth(provider, tokens, server, needs_person=False), authorize=None)
+        return EndpointCredentials(auth=OAuth(provider, tokens, server, needs_person=False), authorize=None)
     login = _Login(settings, server, path, headers=headers, show_url=show_url or open_browser)
-    return Access(auth=login.auth, authorize=login.authorize)
+    return EndpointCredentials(auth=login.auth, authorize=login.authorize)
 
 
-def _metadata(given: OAuthClientMetadata, scopes: tuple[str, ...] | None) -> _Metadata:
-    metadata = _Metadata.model_validate(given.model_dump())
+def _metadata(given: OAuthClientMetadata, scopes: tuple[str, ...] | None) -> _ChosenScopes:
+    metadata = _ChosenScopes.model_validate(given.model_dump())
     if scopes is not None:
         metadata.choose(scopes)
     return metadata
 
 
 class _Login:
-    """One server's authorization by a person."""
+    """The authorization of one server by a person."""
 
     def __init__(
         self,
         settings: OAuthLogin,
-        server: Server,
+        server: ProtectedServer,
         path: Path,
         *,
         headers: Mapping[str, str],
@@ -143,7 +262,7 @@ class _Login:
         self._headers = headers
         self._show_url = show_url
         self._redirect: Redirect | None = None
-        # Known by its port only when somebody listens there.
+        # The port is known only while we listen.
         nowhere = OAuthClientMetadata(
             redirect_uris=[AnyUrl("http://127.0.0.1/callback")],
             client_name=settings.client_name,
@@ -163,41 +282,41 @@ class _Login:
         self.auth = OAuth(self._provider, self._tokens, server, needs_person=True)
 
     async def authorize(self) -> None:
-        """Ask the person, and keep the tokens. See `Access.authorize`."""
+        """Ask the person and save the tokens. See `EndpointCredentials.authorize`."""
         seconds = self._server.limits.authorization_seconds
         with trio.move_on_after(seconds):
             port = self._settings.redirect_port or await self._earlier_port()
             async with open_redirect(port, or_any=self._settings.redirect_port is None) as redirect:
-                await self._come_back_to(redirect)
+                await self._use_redirect(redirect)
                 self._redirect, self.auth.person_is_there = redirect, True
                 try:
-                    await self._knock()
+                    await self._provoke_refusal()
                 finally:
                     self._redirect, self.auth.person_is_there = None, False
             return
         raise DeadlineError(
-            f"nobody allowed the access to {self._server.place} in {seconds:g} s; connect again to be asked"
-            " again (Limits.authorization_seconds)"
+            f"nobody granted access to {self._server.place} in {seconds:g} s (Limits.authorization_seconds);"
+            " connect again to be asked again"
         )
 
     async def _earlier_port(self) -> int:
-        """The port that the client was registered with, where there is one: servers compare redirect URLs."""
+        """The port that the client was registered with, or 0: servers compare redirect URLs."""
         client = (await self._tokens.load()).client
         uris = (client.redirect_uris or []) if client is not None else []
         return (uris[0].port or 0) if uris else 0
 
-    async def _come_back_to(self, redirect: Redirect) -> None:
+    async def _use_redirect(self, redirect: Redirect) -> None:
         context = self._provider.context
         context.client_metadata.redirect_uris = [AnyUrl(redirect.url)]
         client = (await self._tokens.load()).client
         if client is not None and AnyUrl(redirect.url) not in (client.redirect_uris or []):
             await self._tokens.forget_client()
 
-    async def _knock(self) -> None:
-        """Send the server something that it refuses without a token; `OAuth` does the rest.
+    async def _provoke_refusal(self) -> None:
+        """Send a request that the server refuses without a token; `OAuth` does the rest.
 
-        Where it has refused a request already, that is answered instead: some servers let everybody in, and
-        refuse what comes after, or want more to be allowed for one tool.
+        A request that was refused earlier is settled instead: some servers let everybody connect and refuse
+        what follows, or need more scopes for one tool.
         """
         message = {"jsonrpc": "2.0", "id": "authorization", "method": "ping"}
         accepted = {"accept": "application/json, text/event-stream"}
@@ -205,7 +324,7 @@ class _Login:
             request = client.build_request(
                 "POST", self._server.url, json=message, headers={**self._headers, **accepted}
             )
-            quiet(request, b"")
+            redact_query(request)
             if await self.auth.answer_challenge(request):
                 return
             try:
@@ -217,14 +336,14 @@ class _Login:
             await response.aclose()
         if response.status_code == 401:
             raise AccessDeniedError(
-                f"{self._server.place} refuses the token that its authorization server gave; check"
+                f"{self._server.place} refused the token that its authorization server issued; check"
                 " auth.scopes",
                 status=401,
             )
 
     async def _show(self, url: str) -> None:
         assert self._redirect is not None
-        # Before a person types a password there.
+        # Checked before a person types a password there.
         self.auth.check_issuer()
         self._redirect.expect(url)
         await self._show_url(url)
@@ -235,7 +354,7 @@ class _Login:
 
 
 def _registered(settings: OAuthLogin, metadata: OAuthClientMetadata) -> OAuthClientInformationFull | None:
-    """The client that the user registered by hand."""
+    """The client that the user registered by hand, if any."""
     if settings.client_id is None:
         return None
     return OAuthClientInformationFull(

@@ -1,19 +1,32 @@
-"""The SDK's OAuth flows, made fit for many requests at once.
+"""Run the SDK's OAuth flows apart from the requests that need their tokens.
 
-The SDK's providers hold a lock from before a request until its whole answer has been read: reads in flight
-would wait for each other, and answers would get past every limit. So a request only takes the token with it,
-and the SDK's flow runs apart from it, one at a time, and only to get a token.
+A person is asked only while `connect` waits for it (`OAuth.answer_challenge`), never in the middle of a
+stream: there, a token that can't be refreshed any more is an `AuthorizationNeededError`.
 
-A person is asked only while `connect` waits for it (`OAuth.ask`), never in the middle of a stream: there, a
-token that can't be refreshed any more is an `AuthorizationNeededError`.
+Steps of the SDK (2.3) that are staged anew here, with the behaviour that would retire each:
+
+* `OAuth.async_auth_flow`: the SDK's providers hold a lock from before a request until its whole answer has
+  been read, so that reads in flight would wait for each other. Until they hold it for the token only.
+* `OAuth._refresh`: the SDK refreshes only what has expired by its own clock. Until a refresh can be asked
+  for.
+* `OAuth.answer_challenge`: the SDK forgets a refusal that no person could answer at the time, and never
+  registers a client again for more scopes. Until it does both.
+* `MetadataRequests`: the SDK sends metadata and token requests through the client of the MCP request, past
+  any address check and limit. Until it takes a second client for them.
+* `filter_log`: the SDK logs a failed flow with a traceback that quotes token answers. Until it doesn't.
+* `build._ChosenScopes`: the SDK replaces configured scopes by those that the server names. Until it keeps
+  them.
+* `FileTokens`: the SDK's storage has no place for a token's expiry and issuer. Until it has.
 """
 
 from __future__ import annotations
 
+import logging
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection, Iterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
@@ -22,42 +35,152 @@ import trio
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrationError, OAuthTokenError
 from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth, issuers_match
 
-from playhead.client.oauth.quiet import quiet_flow
-from playhead.client.oauth.side import ANSWER_BYTES, SideRequests, open_side
 from playhead.client.oauth.tokens import Challenge, FileTokens
-from playhead.errors import AccessDeniedError, AuthorizationNeededError, LimitError
-from playhead.limits import Limits
+from playhead.client.transports.http import read_at_most
+from playhead.errors import (
+    AccessDeniedError,
+    AuthorizationNeededError,
+    ConnectionLostError,
+    DeadlineError,
+    LimitError,
+)
+from playhead.limits import KIB, Limits
+from playhead.net_guard import GuardedTransport, Origin, parse_origins
+
+SDK_LOGGER: Final = "mcp.client.auth.oauth2"
+_OURS: Final[ContextVar[bool]] = ContextVar("playhead_oauth_flow", default=False)
+
+
+class _WithoutTracebacks(logging.Filter):
+    """Drops records with an exception that are logged inside one of our flows; all other records pass."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not record.exc_info or not _OURS.get()
+
+
+@contextmanager
+def filter_log() -> Iterator[None]:
+    """Keep this task's failed OAuth flow out of the log: the failure is raised as our own error, with a
+    reason. The filter is removed afterwards."""
+    logger, without = logging.getLogger(SDK_LOGGER), _WithoutTracebacks()
+    token = _OURS.set(True)
+    logger.addFilter(without)
+    try:
+        yield
+    finally:
+        logger.removeFilter(without)
+        _OURS.reset(token)
+
+
+ANSWER_BYTES = 256 * KIB
+"""Authorization server metadata with every optional field is a few KiB."""
+
+FRAMING = (b"content-length", b"transfer-encoding")
+
+
+class MetadataRequests:
+    """The requests of a flow for metadata, registration and tokens. Made by `open_metadata_requests`.
+
+    Their URLs are chosen by the server, so those that lead away from its own origin go through the guarded
+    client (`playhead.net_guard`): a server must not make this machine read its private network.
+    """
+
+    def __init__(self, own: httpx2.AsyncClient, guarded: httpx2.AsyncClient, *, origin: str, limits: Limits):
+        self._own = own
+        self._guarded = guarded
+        self._origin = origin
+        self._limits = limits
+
+    async def send(self, request: httpx2.Request) -> httpx2.Response:
+        """Send `request` and read the whole answer. Redirects are not followed here.
+
+        Raises `TransportError` if no answer arrived, `LimitError` for a body of more than 256 KiB, and
+        `BlockedAddressError` for a private address that the user did not allow.
+        """
+        limits = self._limits
+        request.headers["accept-encoding"] = "identity"
+        timeout = httpx2.Timeout(limits.page_seconds, connect=limits.connect_seconds)
+        request.extensions = {**request.extensions, "timeout": timeout.as_dict()}
+        client = self._own if origin_of(request.url) == self._origin else self._guarded
+        place = request.url.copy_with(userinfo=b"", query=None, fragment=None)
+        with trio.move_on_after(limits.page_seconds):
+            try:
+                response = await client.send(request, stream=True, auth=None, follow_redirects=False)
+                try:
+                    body = await read_at_most(response, ANSWER_BYTES, touched=lambda: None)
+                finally:
+                    await response.aclose()
+            except httpx2.RequestError as error:
+                raise ConnectionLostError(
+                    f"no answer from {place}, which authorization needs ({type(error).__name__})"
+                ) from None
+            headers = [(name, value) for name, value in response.headers.raw if name.lower() not in FRAMING]
+            whole = httpx2.Response(response.status_code, headers=headers, content=body, request=request)
+            # The client has resolved the redirect; the SDK follows it within the origin.
+            whole.next_request = response.next_request
+            return whole
+        raise DeadlineError(
+            f"{place}, which authorization needs, did not answer in {limits.page_seconds:g} s"
+        )
+
+
+def origin_of(url: httpx2.URL) -> str:
+    """`scheme://host:port` of `url`, for comparison."""
+    port = url.port or {"http": 80, "https": 443}.get(url.scheme)
+    return f"{url.scheme}://{url.host}:{port}"
+
+
+@asynccontextmanager
+async def open_metadata_requests(
+    url: httpx2.URL, *, verify: ssl.SSLContext, allow_origins: Collection[str], limits: Limits
+) -> AsyncIterator[MetadataRequests]:
+    """The clients of one flow for the server at `url`, whose own origin is reached as configured."""
+    allowed: frozenset[Origin] = parse_origins(allow_origins)
+    async with AsyncExitStack() as stack:
+        own = await stack.enter_async_context(httpx2.AsyncClient(verify=verify))
+        guarded = await stack.enter_async_context(
+            httpx2.AsyncClient(
+                transport=GuardedTransport(allow_origins=allowed, ssl_context=verify), trust_env=False
+            )
+        )
+        yield MetadataRequests(own, guarded, origin=origin_of(url), limits=limits)
+
 
 EXPIRY_MARGIN_SECONDS: Final = 10.0
-"""A token that is about to expire would do so on its way, and fail a page for nothing."""
+"""A token about to expire would do so on its way, and fail a page for nothing."""
 
 CHALLENGE_CHARS: Final = 4096
-"""Of a `WWW-Authenticate` that is kept: a URL and some scopes."""
+"""Saved of a `WWW-Authenticate` header: a URL and some scopes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Server:
-    """The server that tokens are for, and what may be done to get them."""
+class ProtectedServer:
+    """The server that the tokens are for, and the rules for getting them."""
 
     url: httpx2.URL
     place: str
-    """`url` without anything secret, for messages."""
-    verify: ssl.SSLContext | bool
+    """`url` for messages, without secrets."""
+    verify: ssl.SSLContext
     allow_origins: tuple[str, ...]
     limits: Limits
     scopes_are_fixed: bool
-    """Whether the user chose the scopes: then no others are ever asked for."""
+    """True if the user chose the scopes: no others are ever requested."""
     secret_goes_to: str | None
-    """The one issuer that a client secret may be sent to; `None` where there is no secret."""
+    """The only issuer that the client secret may be sent to; `None` without a secret."""
 
 
 class OAuth(httpx2.Auth):
-    """Puts a token on each request, and gets one when there is none or the server refuses it."""
+    """Puts a token on each request, and gets one if there is none or the server refuses it."""
 
     requires_response_body = False
 
     def __init__(
-        self, provider: OAuthClientProvider, tokens: FileTokens, server: Server, *, needs_person: bool
+        self,
+        provider: OAuthClientProvider,
+        tokens: FileTokens,
+        server: ProtectedServer,
+        *,
+        needs_person: bool,
     ) -> None:
         self._provider = provider
         self._context = provider.context
@@ -65,12 +188,12 @@ class OAuth(httpx2.Auth):
         self._server = server
         self._needs_person = needs_person
         self.person_is_there = False
-        """Whether a browser may be opened now (`build.Login` sets it)."""
+        """True while a browser may be opened; set by `build._Login`."""
         self._restored = False
         self._refused: str | None = None
         self._challenge: Challenge | None = None
-        """What a person is to be asked for."""
-        self._turn = trio.Lock()
+        """The refusal that a person has to settle."""
+        self._flow_lock = trio.Lock()
 
     def __repr__(self) -> str:
         return f"OAuth({self._server.place!r})"
@@ -78,13 +201,14 @@ class OAuth(httpx2.Auth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """`httpx2.Auth`'s. Raises `AccessDeniedError`, and what `SideRequests.send` does."""
+        """The interface of `httpx2.Auth`. Raises `AccessDeniedError`, and what `MetadataRequests.send`
+        raises."""
         used = await self._ready(request)
         _put(request, used)
         response = yield request
         if response.status_code not in (401, 403):
             return
-        # httpx2 reads it before it sends the next request.
+        # httpx2 reads it before it sends another request.
         response.stream = _AtMost(response.stream)
         if response.status_code == 403:
             token = await self._widened(request, response)
@@ -97,7 +221,7 @@ class OAuth(httpx2.Auth):
             yield request
 
     def _token(self) -> str | None:
-        """The token in hand, if it is still good as far as is known."""
+        """The current token, unless it is known to be expired or refused."""
         context = self._context
         expires_at = context.token_expiry_time
         if context.current_tokens is None or (
@@ -111,7 +235,7 @@ class OAuth(httpx2.Auth):
         token = self._token()
         if token is not None or (self._restored and self._context.current_tokens is None):
             return token
-        async with self._turn:
+        async with self._flow_lock:
             if self._token() is None:
                 challenge = await self._tokens.restore()
                 if challenge is not None and not self._restored and self._needs_person:
@@ -123,11 +247,11 @@ class OAuth(httpx2.Auth):
             return self._token()
 
     async def _renewed(self, request: httpx2.Request, refused: httpx2.Response) -> str | None:
-        """A token that was not refused yet; `None` where the flow ends without one."""
-        async with self._turn:
+        """A token that has not been refused; `None` if the flow ends without one."""
+        async with self._flow_lock:
             if (token := self._token()) is not None:
                 return token
-            # Another process may have refreshed it, and spent the refresh token that is known here.
+            # Another process may have refreshed it and spent the refresh token known here.
             await self._tokens.restore()
             if (token := self._token()) is not None:
                 return token
@@ -141,8 +265,8 @@ class OAuth(httpx2.Auth):
             return self._token()
 
     async def _widened(self, request: httpx2.Request, refused: httpx2.Response) -> str | None:
-        """A token that allows more; `None` where there is nothing more to ask for."""
-        async with self._turn:
+        """A token with more scopes; `None` if there is nothing more to ask for."""
+        async with self._flow_lock:
             if self._server.scopes_are_fixed or not self._wants_more(refused):
                 return None
             if self._needs_person and not self.person_is_there:
@@ -151,7 +275,7 @@ class OAuth(httpx2.Auth):
             return self._token()
 
     def _wants_more(self, refused: httpx2.Response) -> bool:
-        """Whether asking for the scope that `refused` names can change anything."""
+        """True if `refused` names a scope that was not granted."""
         tokens = self._context.current_tokens
         granted = (tokens.scope if tokens is not None else None) or ""
         wanted = extract_scope_from_www_auth(refused) or ""
@@ -159,70 +283,70 @@ class OAuth(httpx2.Auth):
         return insufficient and not set(wanted.split()) <= set(granted.split())
 
     async def _leave_to_person(self, refused: httpx2.Response) -> NoReturn:
-        """Keep the refusal for the next connecting, which asks."""
+        """Save the refusal for the next connection attempt, which asks a person."""
         header = refused.headers.get("www-authenticate", "")[:CHALLENGE_CHARS]
         self._challenge = Challenge(status=refused.status_code, header=header)
-        await self._tokens.keep_challenge(self._challenge)
+        await self._tokens.save_challenge(self._challenge)
         raise self._asking(self._challenge)
 
     def _asking(self, challenge: Challenge) -> AuthorizationNeededError:
-        more = " more than before" if challenge.status == 403 else " the access"
+        wanted = "additional access" if challenge.status == 403 else "access"
         return AuthorizationNeededError(
-            f"{self._server.place} wants to know that you allow{more}: connect (again) to be asked in a"
+            f"{self._server.place} needs your permission for {wanted}; connect again to grant it in a"
             " browser",
             status=challenge.status,
         )
 
     async def answer_challenge(self, request: httpx2.Request) -> bool:
-        """Have the person asked for what was refused before; false where nothing was. Whoever says no goes
-        on with what was allowed before, until the server refuses that again."""
-        async with self._turn:
+        """Ask the person about a saved refusal; False if there is none. After a "no" the session goes on with
+        the earlier access, until the server refuses that again."""
+        async with self._flow_lock:
             challenge, self._challenge = self._challenge, None
             if challenge is None:
                 return False
-            await self._tokens.keep_challenge(None)
+            await self._tokens.save_challenge(None)
             headers = {"www-authenticate": challenge.header}
             refused = httpx2.Response(challenge.status, headers=headers, request=request)
             wanted = set((extract_scope_from_www_auth(refused) or "").split())
             client = self._context.client_info
             if client is not None and client.scope is not None and not wanted <= set(client.scope.split()):
-                # It was registered for less, and authorization servers hold it to that.
+                # It was registered for fewer scopes, and authorization servers enforce that.
                 await self._tokens.forget_client()
             await self._drive(request, refused)
             return True
 
     async def _refresh(self, request: httpx2.Request) -> None:
-        # The SDK refreshes what has expired by its own reckoning; one second into the epoch has.
+        # One second into the epoch has expired.
         self._context.token_expiry_time = 1.0
         await self._drive(request, None)
 
     async def _drive(self, request: httpx2.Request, refused: httpx2.Response | None) -> None:
-        """Run the SDK's flow up to where it would send `request`; `refused` leads it on once from there."""
+        """Run the SDK's flow until it would send `request`; with `refused`, answer that once and go on."""
         server = self._server
         async with (
-            open_side(
+            open_metadata_requests(
                 server.url, verify=server.verify, allow_origins=server.allow_origins, limits=server.limits
-            ) as side,
+            ) as metadata,
             aclosing(self._provider.async_auth_flow(request)) as flow,
         ):
             asked = await self._step(anext(flow))
             while asked is not None:
                 if asked is not request:
-                    answer = await self._ask_aside(side, asked)
+                    answer = await self._send_aside(metadata, asked)
                 elif refused is None:
                     return
                 else:
                     answer, refused = refused, None
                 asked = await self._step(flow.asend(answer))
 
-    async def _ask_aside(self, side: SideRequests, asked: httpx2.Request) -> httpx2.Response:
+    async def _send_aside(self, metadata: MetadataRequests, asked: httpx2.Request) -> httpx2.Response:
         if asked.method == "POST":
             self.check_issuer()
-        return await side.send(asked)
+        return await metadata.send(asked)
 
     async def _step(self, step: Awaitable[httpx2.Request]) -> httpx2.Request | None:
         try:
-            with quiet_flow():
+            with filter_log():
                 return await step
         except StopAsyncIteration:
             return None
@@ -230,13 +354,11 @@ class OAuth(httpx2.Auth):
             self.check_issuer()
             raise self._denied(_reason(error)) from None
         except ValueError:
-            # pydantic's: metadata that is none. Its text quotes what came.
-            raise self._denied(
-                "what the server or its authorization server sent can't be understood"
-            ) from None
+            # pydantic's, for invalid metadata. Its text quotes what was received.
+            raise self._denied("the server or its authorization server sent invalid OAuth data") from None
 
     def check_issuer(self) -> None:
-        """Raise `AccessDeniedError` where the server names another authorization server than the one that the
+        """Raise `AccessDeniedError` if the server names an authorization server other than the one that the
         client secret belongs to."""
         expected, context = self._server.secret_goes_to, self._context
         if expected is None:
@@ -246,8 +368,8 @@ class OAuth(httpx2.Auth):
         )
         if named is not None and not issuers_match(named, expected):
             raise self._denied(
-                f"it names {named[:200]} as its authorization server, but the client secret is only sent to"
-                f" {expected}; if that is where your client is registered, set auth.issuer to it"
+                f"it names {named[:200]} as its authorization server, but the client secret is sent to"
+                f" {expected} only; if your client is registered there, set auth.issuer to it"
             )
 
     def _denied(self, why: str) -> AccessDeniedError:
@@ -255,14 +377,19 @@ class OAuth(httpx2.Auth):
 
 
 def _reason(error: OAuthFlowError) -> str:
-    """Why, and what to do. Not the error's own text, which can hold what the authorization server sent."""
+    """The reason and the remedy. Not the error's own text, which may quote the authorization server."""
     match error:
         case OAuthRegistrationError():
-            return "its authorization server registers no clients; register one there and set auth.client_id"
+            return (
+                "its authorization server registers no clients by itself; register one and set auth.client_id"
+            )
         case OAuthTokenError():
-            return "its authorization server gave no token; check auth.client_id, client_secret and scopes"
+            return (
+                "its authorization server gave no token; check auth.client_id, auth.client_secret and"
+                " auth.scopes"
+            )
         case _:
-            return "its OAuth metadata is missing or contradicts itself; is this server protected by OAuth?"
+            return "its OAuth metadata is missing or inconsistent; is this server protected by OAuth?"
 
 
 def _put(request: httpx2.Request, token: str | None) -> None:
@@ -271,7 +398,7 @@ def _put(request: httpx2.Request, token: str | None) -> None:
 
 
 class _AtMost(httpx2.AsyncByteStream):
-    """The body of a refusal, which nobody reads for its own sake."""
+    """The body of a refusal, with a limit: it is read only to free the connection."""
 
     def __init__(self, inner: httpx2.SyncByteStream | httpx2.AsyncByteStream) -> None:
         assert isinstance(inner, httpx2.AsyncByteStream)
@@ -283,7 +410,7 @@ class _AtMost(httpx2.AsyncByteStream):
             got += len(chunk)
             if got > ANSWER_BYTES:
                 raise LimitError(
-                    f"an HTTP 401 with a body of more than {ANSWER_BYTES} bytes",
+                    f"expected the body of an HTTP 401 to have at most {ANSWER_BYTES} bytes, got more",
                     limit="message_bytes",
                     allowed=ANSWER_BYTES,
                     got=got,

@@ -1,8 +1,8 @@
-"""OAuth tokens in a file of the user's own: one a server, mode 0600, replaced whole.
+"""OAuth tokens in a file of the user: one per server, mode 0600, replaced atomically.
 
-Beside the tokens it keeps what the SDK forgets between runs and needs for a refresh: when the token expires,
-and which authorization server it came from. Without these a later run sends an expired token, and then a
-refresh token to an endpoint it has to guess.
+The file also saves what the SDK forgets between runs and needs for a refresh: the expiry of the token and its
+authorization server. Without these a later run sends an expired token, and then a refresh token to an
+endpoint that it has to guess.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ class Challenge(BaseModel):
     """Its `WWW-Authenticate`."""
 
 
-class Kept(BaseModel):
-    """The file's content."""
+class SavedTokens(BaseModel):
+    """The content of the file."""
 
     tokens: OAuthToken | None = None
     expires_at: float | None = None
-    """Seconds since the epoch; `None`: the server didn't say."""
+    """Seconds since the epoch; `None` if the server did not say."""
     client: OAuthClientInformationFull | None = None
     authorization_server: str | None = None
     metadata: OAuthMetadata | None = None
     resource: ProtectedResourceMetadata | None = None
     challenge: Challenge | None = None
-    """What the server refused in the middle of a session, until a person was asked."""
+    """A refusal in the middle of a session, until a person has been asked."""
 
 
-def token_file(folder: Path, *, url: str, account: str) -> Path:
-    """The file for `url` and the account used there. Its name tells neither."""
-    return folder / f"{sha256(f'{account} {url}'.encode()).hexdigest()[:32]}.json"
+def token_file(directory: Path, *, url: str, account: str) -> Path:
+    """The file for `url` and the account used there. Its name reveals neither."""
+    return directory / f"{sha256(f'{account} {url}'.encode()).hexdigest()[:32]}.json"
 
 
 class FileTokens:
-    """The SDK's `TokenStorage` over one file. Raises `ConfigError` where the file can't be used."""
+    """The SDK's `TokenStorage` in one file. Raises `ConfigError` if the file can't be read or written."""
 
     def __init__(self, path: Path, *, client: OAuthClientInformationFull | None = None) -> None:
         self._path = path
@@ -66,17 +66,17 @@ class FileTokens:
         return f"FileTokens({str(self._path)!r})"
 
     def serve(self, context: OAuthContext) -> None:
-        """Save from `context`, the provider's, whenever the provider saves something."""
+        """Save from the provider's `context` whenever the provider saves something."""
         self._context = context
 
-    async def load(self) -> Kept:
-        """What the file holds; nothing where there is none."""
+    async def load(self) -> SavedTokens:
+        """The content of the file; empty without a file."""
         return await trio.to_thread.run_sync(self._read)
 
     async def restore(self) -> Challenge | None:
-        """Put what the file holds into the provider's context: another process may have refreshed it.
+        """Load the file into the provider's context: another process may have refreshed the token.
 
-        Gives what a person is still to be asked for.
+        Returns the refusal that a person still has to settle, if any.
         """
         kept = await self.load()
         context = self._context
@@ -90,13 +90,13 @@ class FileTokens:
         context.protected_resource_metadata = kept.resource
         return kept.challenge
 
-    async def keep_challenge(self, challenge: Challenge | None) -> None:
-        """Have a person asked at the next connecting; `None`: they have been."""
+    async def save_challenge(self, challenge: Challenge | None) -> None:
+        """Have a person asked at the next connection attempt; `None` if they have been asked."""
         kept = (await self.load()).model_copy(update={"challenge": challenge})
         await trio.to_thread.run_sync(self._write, kept.model_dump_json(exclude_none=True))
 
     async def forget_client(self) -> None:
-        """Drop the dynamically registered client, if it is one, so that another is registered."""
+        """Drop a dynamically registered client, so that another is registered."""
         if self._registered is not None:
             return
         context = self._context
@@ -124,30 +124,30 @@ class FileTokens:
     async def _save(self) -> None:
         context = self._context
         assert context is not None
-        kept = Kept(
+        kept = SavedTokens(
             tokens=context.current_tokens,
             expires_at=context.token_expiry_time,
-            # A client from the servers file stays there: its secret isn't copied.
+            # A client from the servers file stays there: its secret is not copied.
             client=context.client_info if self._registered is None else None,
             authorization_server=context.auth_server_url,
             metadata=context.oauth_metadata,
             resource=context.protected_resource_metadata,
         )
         text = kept.model_dump_json(exclude_none=True)
-        # Not to be cancelled half-way: a refresh token that was rotated and not kept is lost.
+        # Not to be cancelled half-way: a refresh token that was rotated and not saved is lost.
         await trio.to_thread.run_sync(self._write, text, abandon_on_cancel=False)
 
-    def _read(self) -> Kept:
+    def _read(self) -> SavedTokens:
         try:
-            return Kept.model_validate(json.loads(self._path.read_text(encoding="utf-8")))
+            return SavedTokens.model_validate(json.loads(self._path.read_text(encoding="utf-8")))
         except FileNotFoundError:
-            return Kept()
+            return SavedTokens()
         except OSError as error:
-            raise ConfigError(f"{self._path}: can't be read ({error.strerror})") from None
+            raise ConfigError(f"{self._path}: cannot read the OAuth tokens ({error.strerror})") from None
         except (ValidationError, ValueError):
-            # Not the text of the error: it quotes the tokens.
+            # Not the error's own text: it quotes the tokens.
             raise ConfigError(
-                f"{self._path}: expected OAuth tokens, came something else; delete the file to log in again"
+                f"{self._path}: expected OAuth tokens, got something else; delete the file to log in again"
             ) from None
 
     def _write(self, text: str) -> None:
@@ -163,4 +163,4 @@ class FileTokens:
         except OSError as error:
             with suppress(OSError):
                 temporary.unlink()
-            raise ConfigError(f"{self._path}: can't be written ({error.strerror})") from None
+            raise ConfigError(f"{self._path}: cannot save the OAuth tokens ({error.strerror})") from None

@@ -1,41 +1,39 @@
-"""Streamable HTTP: the SDK's transport over an HTTP client that keeps failures where they belong.
+"""Streamable HTTP: the SDK's transport over an HTTP client in which a request fails alone.
 
 The SDK runs every POST as a task of one group, so an exception from one of them cancels the whole client.
-`OneRequestClient` therefore turns whatever goes wrong with a request into an HTTP response with a JSON-RPC
-error in it, and tells the observer the real reason. Redirects, sessions, eras and event streams stay the
-SDK's.
+`FailureIsolatingClient` therefore turns any failure of a request into an HTTP response with a JSON-RPC error,
+and reports the real reason to the observer. Redirects, sessions, protocol versions and event streams remain
+with the SDK.
 
-What else is set, and why:
+Settings and their reasons:
 
 * HTTP/1.1 only: with HTTP/2, batches of eight pages stalled 14 s in 2 of 60 runs;
-* connections are kept 300 s: a page lasts 6.4 s at 128 kbit/s; after the default of 5 s each would reconnect;
+* connections are reused for 300 s: a page lasts 6.4 s at 128 kbit/s, and with the default of 5 s each page
+  would reconnect;
 * `accept-encoding: identity`: base64 of compressed audio does not compress further, and a limit on the bytes
-  that come in is then a limit on the bytes held;
-* no read timeout: deadlines are the session's, and run from the last byte of each answer.
+  received is then a limit on the bytes held;
+* no timeout for reading or for a free connection: deadlines belong to the session and run from the last byte
+  of each answer.
 """
 
 from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+import sys
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import httpx2
 import trio
-from mcp.client.auth import OAuthFlowError
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._stream_protocols import ReadStream, WriteStream
-from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, RequestId
 
-from playhead.client.groups import bare
-from playhead.client.transports.http_answers import check_answer, check_status, place_of
-from playhead.client.transports.http_body import WatchedBody, read_at_most
-from playhead.client.transports.quiet_url import quiet
-from playhead.client.transports.tls_errors import tls_reason
+from playhead.client.transports.http_errors import check_answer, check_status, place_of, tls_reason
+from playhead.concurrency import unwrap_exception_group
 from playhead.errors import (
     AccessDeniedError,
     ConnectionLostError,
@@ -44,28 +42,155 @@ from playhead.errors import (
     ProtocolError,
     SessionLostError,
 )
+from playhead.jsonrpc.framing import EventValues
 from playhead.limits import KIB, Limits
+from playhead.net_guard.urls import redact_query
+from playhead.sdk_internals import ReadStream, WriteStream
+
+DRAIN_BYTES: Final = 64 * KIB
+DRAIN_SECONDS: Final = 0.5
+"""Only the closing chunk follows the answer. A server that keeps the stream open costs a connection."""
+
+
+async def read_at_most(response: httpx2.Response, allowed: int, *, touched: Callable[[], None]) -> bytes:
+    """Read the whole body. Raises `LimitError` once more than `allowed` bytes are announced or received."""
+    announced = response.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > allowed:
+        raise _too_big(allowed, int(announced))
+    chunks: list[bytes] = []
+    got = 0
+    async with aclosing(_chunks_of(response)) as arriving:
+        async for chunk in arriving:
+            touched()
+            got += len(chunk)
+            if got > allowed:
+                raise _too_big(allowed, got)
+            chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _chunks_of(response: httpx2.Response) -> AsyncGenerator[bytes]:
+    # A generator: it must be closed if it is left early.
+    return response.aiter_raw()
+
+
+def _too_big(allowed: int, got: int) -> LimitError:
+    return LimitError(
+        f"expected an HTTP answer of at most {allowed} bytes, got at least {got}; ask for smaller pages, or"
+        " raise Limits.message_bytes",
+        limit="message_bytes",
+        allowed=allowed,
+        got=got,
+    )
+
+
+class WatchedBody(httpx2.AsyncByteStream):
+    """The bytes of an event stream on their way to the SDK, which closes it at the answer.
+
+    Closing there leaves the last chunk unread and the connection unusable: one TCP connection per page
+    (605 reads: 609 connections). So `aclose` first reads the little that is left.
+    """
+
+    def __init__(
+        self,
+        response: httpx2.Response,
+        *,
+        touched: Callable[[], None],
+        broken: Callable[[PlayheadError], None],
+        closed: Callable[[], None],
+        place: str,
+        limits: Limits,
+        drains: bool = True,
+    ) -> None:
+        """`drains`: the stream ends by itself soon after it was left."""
+        self._response = response
+        self._chunks = _chunks_of(response)
+        self._touched = touched
+        self._broken = broken
+        self._closed = closed
+        self._place = place
+        self._values = EventValues()
+        self._allowed_values = limits.json_values
+        self._over = not drains
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._chunks:
+                self._touched()
+                self._values.feed(chunk)
+                if self._values.most > self._allowed_values:
+                    self._over = True
+                    self._broken(self._too_many())
+                    # The SDK's own error for an unusable event: it gives up the stream.
+                    raise httpx2.SSEError("an event holds too many values")
+                yield chunk
+        except httpx2.TransportError as error:
+            self._over = True
+            self._broken(
+                ConnectionLostError(
+                    f"the event stream from {self._place} broke before the answer ({type(error).__name__})"
+                )
+            )
+            raise
+        self._over = True
+        self._broken(ConnectionLostError(f"the event stream from {self._place} ended without an answer"))
+
+    async def aclose(self) -> None:
+        try:
+            if not self._over:
+                await self._drain()
+        finally:
+            self._closed()
+            await self._chunks.aclose()
+            await self._response.aclose()
+
+    def _too_many(self) -> LimitError:
+        return LimitError(
+            f"expected an event of at most {self._allowed_values} values from {self._place} (limit"
+            f" json_values), got {self._values.most} or more; ask for smaller pages, or raise the limit",
+            limit="json_values",
+            allowed=self._allowed_values,
+            got=self._values.most,
+        )
+
+    async def abandon(self) -> None:
+        """Close the connection under a waiting reader, for whom the stream breaks off."""
+        self._over = True  # there is nothing to drain
+        await self._response.aclose()
+
+    async def _drain(self) -> None:
+        left = DRAIN_BYTES
+        with trio.move_on_after(DRAIN_SECONDS):
+            try:
+                async for chunk in self._chunks:
+                    left -= len(chunk)
+                    if left < 0:
+                        return
+            except httpx2.TransportError:
+                # The answer has been read; only the connection is lost.
+                return
+
 
 KEEP_ALIVE_SECONDS: Final = 300.0
 CONNECTIONS: Final = 64
-"""Reads in flight are at most 16; the rest is for hedges, cancellations and the server's own stream."""
+"""At most 16 reads are in flight; the rest is for hedges, cancellations and the server's own stream."""
 COURTESY_SECONDS: Final = 2.0
-"""For what nobody waits for: a cancellation, the goodbye. A silent server must not hold up the close."""
-HEARING_SECONDS: Final = 1.0
-"""How long the first call waits for the server's own stream. It was asked for with the handshake, so that a
-server that has one has answered by then; one that answers only with its first event costs this, once."""
+"""For requests that nobody waits for (cancellation, DELETE): a silent server must not delay the close."""
+STREAM_SECONDS: Final = 1.0
+"""Limit of the first call's wait for the server's own stream. It was requested after the handshake, so a
+server that has one has answered by now; one that answers only with its first event costs this once."""
 ERROR_BODY_BYTES: Final = 64 * KIB
 
 
 class Observer(Protocol):
-    """Who is told about each request's answer (client.link.Link)."""
+    """Notified about the answer to each request (`session.response_tap.ResponseTap`)."""
 
     def touch(self, request_id: RequestId) -> None: ...
     def fail(self, request_id: RequestId, error: PlayheadError) -> None: ...
 
 
-class NobodyWatching:
-    """The observer of a transport that is used by itself."""
+class NullObserver:
+    """The observer of a transport used on its own."""
 
     def touch(self, request_id: RequestId) -> None: ...
     def fail(self, request_id: RequestId, error: PlayheadError) -> None: ...
@@ -73,16 +198,16 @@ class NobodyWatching:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpOptions:
-    """How to reach an endpoint. Nothing in here is ever shown."""
+    """Settings of an endpoint. None of them is ever shown."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     auth: httpx2.Auth | None = field(default=None, repr=False)
-    """Any `httpx2.Auth`: the SDK's OAuth providers are ones."""
+    """Any `httpx2.Auth`, such as the SDK's OAuth providers."""
     verify: ssl.SSLContext | bool = True
-    """TLS: `False` accepts any certificate; a context carries own authorities and a client certificate."""
-    hears_questions: bool = False
-    """Whether the first call waits, `HEARING_SECONDS` at most, until the server's own stream is open. What a
-    server asks before that, it asks nobody: some drop it, and the call waits for an answer in vain."""
+    """TLS: `False` accepts any certificate; a context has its own authorities and client certificate."""
+    wait_for_stream: bool = False
+    """Make the first call wait, at most `STREAM_SECONDS`, until the server's own stream is open. Without it
+    some servers drop their questions to the user, and the call waits for an answer in vain."""
 
 
 @asynccontextmanager
@@ -92,27 +217,27 @@ async def http_transport(
     limits: Limits,
     options: HttpOptions | None = None,
     observer: Observer | None = None,
-) -> AsyncIterator[tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]]:
-    """Message streams to the Streamable HTTP endpoint at `url`.
+) -> AsyncIterator[tuple[ReadStream, WriteStream]]:
+    """Open message streams to the Streamable HTTP endpoint at `url`.
 
-    Nothing is sent before the first message. A failed request fails alone: its JSON-RPC id gets an error
-    and `observer.fail` the reason. Leaving the context says goodbye to the server (2 s at most) and closes
-    all connections; when cancelled it only closes them.
+    Nothing is sent before the first message. A failed request fails alone: its JSON-RPC id gets an error and
+    `observer.fail` the reason. Leaving the context ends the session on the server (2 s at most) and closes
+    all connections; cancelled, it only closes them.
     """
     options = options or HttpOptions()
     parsed = httpx2.URL(url)
     auth = options.auth
     if auth is None and parsed.userinfo:
-        # Out of the URL, so that no log line of the HTTP libraries can show it.
+        # Removed from the URL, so that the HTTP libraries cannot log it.
         auth = httpx2.BasicAuth(parsed.username, parsed.password)
-    # The query may be a key: the SDK, which logs its endpoint, is given the URL without.
+    # The query may be a key: the SDK, which logs its endpoint, gets the URL without it.
     endpoint = str(parsed.copy_with(userinfo=b"", query=None, fragment=None))
-    # The SDK's and trio's groups wrap what the body raises; the body's own error must come out as it is.
-    with bare(deep=True):
+    # The groups of the SDK and trio wrap what the body raises; its own error must be raised as it is.
+    with unwrap_exception_group(deep=True):
         async with trio.open_nursery() as nursery:
-            client = OneRequestClient(
+            client = FailureIsolatingClient(
                 limits=limits,
-                observer=observer or NobodyWatching(),
+                observer=observer or NullObserver(),
                 nursery=nursery,
                 options=options,
                 auth=auth,
@@ -128,11 +253,11 @@ async def http_transport(
             nursery.cancel_scope.cancel()
 
 
-class OneRequestClient(httpx2.AsyncClient):
-    """An HTTP client whose `send` gives a response whatever happens.
+class FailureIsolatingClient(httpx2.AsyncClient):
+    """An HTTP client whose `send` returns a response whatever happens.
 
-    Responses that are JSON are read whole here, so that a connection that breaks in the middle of a body
-    is noticed here too, and not inside the SDK.
+    JSON responses are read whole here, so that a connection that breaks in the middle of a body is noticed
+    here and not inside the SDK.
     """
 
     def __init__(
@@ -150,7 +275,7 @@ class OneRequestClient(httpx2.AsyncClient):
             headers={**options.headers, "accept-encoding": "identity"},
             verify=options.verify,
             http2=False,
-            timeout=httpx2.Timeout(limits.page_seconds, connect=limits.connect_seconds, read=None),
+            timeout=httpx2.Timeout(limits.page_seconds, connect=limits.connect_seconds, read=None, pool=None),
             limits=httpx2.Limits(
                 max_connections=CONNECTIONS,
                 max_keepalive_connections=CONNECTIONS,
@@ -161,62 +286,62 @@ class OneRequestClient(httpx2.AsyncClient):
         self._observer = observer
         self._nursery = nursery
         self._query = query
-        self._due: dict[RequestId, Due] = {}
-        self._hears_questions = options.hears_questions
-        self._hearing: trio.Event | None = None
-        """Set once the server's own stream is open, or known not to be; None where there will be none."""
+        self._due: dict[RequestId, AnswerDue] = {}
+        self._wait_for_stream = options.wait_for_stream
+        self._stream_open: trio.Event | None = None
+        """Set once the server's own stream is open or refused; None if it will not be opened."""
 
     async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
-        quiet(request, self._query)
-        await request.aread()  # the body of a redirected request is a stream of the first one's
-        call = Call.of(request)
+        redact_query(request, self._query)
+        await request.aread()  # a redirected request reads its body from the first one
+        call = PostedMessage.of(request)
         if call.method == "notifications/cancelled":
-            # The SDK awaits notifications in its write loop: a server that is slow to take this one would
-            # hold up every request after it.
+            # The SDK awaits notifications in its write loop: a server slow to accept this one would delay
+            # every request after it.
             self._nursery.start_soon(self._cancel, request, how, call.cancels)
             return httpx2.Response(202, request=request)
         if call.request_id is None and request.method != "GET":
             request.extensions = {**request.extensions, "timeout": _bounded(COURTESY_SECONDS * 5)}
         if request.method == "DELETE":
             request.extensions = {**request.extensions, "timeout": _bounded(COURTESY_SECONDS)}
-        if call.method == "tools/call" and self._hearing is not None:
-            with trio.move_on_after(HEARING_SECONDS):
-                await self._hearing.wait()
-            self._hearing.set()
+        if call.method == "tools/call" and self._stream_open is not None:
+            with trio.move_on_after(STREAM_SECONDS):
+                await self._stream_open.wait()
+            self._stream_open.set()
         try:
             if call.request_id is not None:
                 return await self._answered(request, how, call, call.request_id)
             response = await super().send(request, **how)
             if request.method == "GET" and response.status_code < 300:
-                return self._listening(response)
+                return self._own_stream(response)
             if request.method == "POST" and response.next_request is None:
                 response = await _read_off(response)
-        except (httpx2.RequestError, OAuthFlowError, OSError, PlayheadError) as error:
+        except (httpx2.RequestError, _oauth_error(), OSError, PlayheadError) as error:
             return self._failed(request, call, _as_ours(error, request))
         finally:
-            if request.method == "GET" and self._hearing is not None:
-                self._hearing.set()
+            if request.method == "GET" and self._stream_open is not None:
+                self._stream_open.set()
         return response
 
     async def _answered(
-        self, request: httpx2.Request, how: dict[str, Any], call: Call, request_id: RequestId
+        self, request: httpx2.Request, how: dict[str, Any], call: PostedMessage, request_id: RequestId
     ) -> httpx2.Response:
-        due = self._due[request_id] = Due()
+        due = self._due[request_id] = AnswerDue()
         response: httpx2.Response | None = None
         try:
             with due.scope:
                 arriving = await super().send(request, **how)
                 self._observer.touch(request_id)
                 if call.method == "initialize" and "mcp-session-id" in arriving.headers:
-                    # The SDK asks for the server's own stream next, and only in a session.
-                    self._hearing = trio.Event() if self._hears_questions else None
+                    # The SDK requests the server's own stream next, and only in a session.
+                    self._stream_open = trio.Event() if self._wait_for_stream else None
                 response = await self._answer(arriving, call, request_id, due)
         finally:
             if due.body is None:
                 self._forget(request_id)
         if response is None:
             raise ConnectionLostError(
-                f"{call.method} was cancelled, and {place_of(str(request.url))} kept silent"
+                f"{call.method} was cancelled, and {place_of(str(request.url))} sent no answer"
             )
         return response
 
@@ -228,15 +353,15 @@ class OneRequestClient(httpx2.AsyncClient):
     async def _cancel(
         self, request: httpx2.Request, how: dict[str, Any], request_id: RequestId | None
     ) -> None:
-        """Tell the server, and close what it does not end by itself.
+        """Send the cancellation, and close the request's connection if the server does not end its answer.
 
         Revisions with a handshake leave the POST of a cancelled request open: a server that loses 64 answers
-        would have taken all the connections there are.
+        would use up all connections.
         """
         request.extensions = {**request.extensions, "timeout": _bounded(COURTESY_SECONDS)}
         with trio.move_on_after(COURTESY_SECONDS):
-            # Nobody waits for it: the request it cancels has been given up already.
-            with suppress(httpx2.RequestError, OAuthFlowError, OSError, LimitError):
+            # Nobody waits for it: the request that it cancels has been given up already.
+            with suppress(httpx2.RequestError, _oauth_error(), OSError, LimitError):
                 await _read_off(await super().send(request, **how))
         due = self._due.get(request_id) if request_id is not None else None
         if due is None:
@@ -249,9 +374,9 @@ class OneRequestClient(httpx2.AsyncClient):
             await due.body.abandon()
 
     async def _answer(
-        self, response: httpx2.Response, call: Call, request_id: RequestId, due: Due
+        self, response: httpx2.Response, call: PostedMessage, request_id: RequestId, due: AnswerDue
     ) -> httpx2.Response:
-        """The response as the SDK may have it. Raises what is wrong with it."""
+        """The response in a form for the SDK. Raises the error that it stands for, if any."""
         if response.next_request is not None:
             return response
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -271,11 +396,12 @@ class OneRequestClient(httpx2.AsyncClient):
         finally:
             await response.aclose()
         if response.status_code >= 300:
-            check_status(response, content)
+            check_status(response, content, now=time.time())
+            kind = "application/json"  # checked; the SDK takes an error from no other content type
         elif kind != "application/json":
             raise ProtocolError(
                 f"{place_of(str(response.request.url))} answered {call.method} with HTTP"
-                f" {response.status_code} and {kind or 'no content type'} in place of JSON: is it an MCP"
+                f" {response.status_code} and {kind or 'no content type'} instead of JSON: is it an MCP"
                 " endpoint?"
             )
         else:
@@ -285,14 +411,16 @@ class OneRequestClient(httpx2.AsyncClient):
         headers = [
             (name, value)
             for name, value in response.headers.raw
-            if name.lower() not in (b"content-length", b"transfer-encoding", b"content-encoding")
+            if name.lower()
+            not in (b"content-type", b"content-length", b"transfer-encoding", b"content-encoding")
         ]
+        headers.append((b"content-type", kind.encode()))
         return httpx2.Response(
             response.status_code, headers=headers, content=content, request=response.request
         )
 
-    def _listening(self, response: httpx2.Response) -> httpx2.Response:
-        """The server's own stream of events, which no request waits for."""
+    def _own_stream(self, response: httpx2.Response) -> httpx2.Response:
+        """The server's own event stream, which no request waits for."""
         body = WatchedBody(
             response,
             touched=lambda: None,
@@ -304,7 +432,7 @@ class OneRequestClient(httpx2.AsyncClient):
         )
         return _with_body(response, body)
 
-    def _failed(self, request: httpx2.Request, call: Call, error: PlayheadError) -> httpx2.Response:
+    def _failed(self, request: httpx2.Request, call: PostedMessage, error: PlayheadError) -> httpx2.Response:
         if call.request_id is not None:
             self._observer.fail(call.request_id, error)
         code = INVALID_REQUEST if isinstance(error, SessionLostError) else INTERNAL_ERROR
@@ -317,8 +445,8 @@ class OneRequestClient(httpx2.AsyncClient):
 
 
 @dataclass(slots=True, eq=False)
-class Due:
-    """An answer that has not come whole."""
+class AnswerDue:
+    """An answer that is not complete yet."""
 
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     """Around the request until there is a response for the SDK."""
@@ -328,16 +456,16 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """What a POST carries: the method, and the id where an answer is due."""
+class PostedMessage:
+    """The method of a POSTed message, and its id if an answer is due."""
 
     method: str
     request_id: RequestId | None
     cancels: RequestId | None = None
-    """The request that a `notifications/cancelled` is about."""
+    """The id that a `notifications/cancelled` names."""
 
     @classmethod
-    def of(cls, request: httpx2.Request) -> Call:
+    def of(cls, request: httpx2.Request) -> PostedMessage:
         if request.method != "POST":
             return cls(request.method, None)
         message = json.loads(request.content)
@@ -356,12 +484,21 @@ def _with_body(response: httpx2.Response, body: WatchedBody) -> httpx2.Response:
 
 
 async def _read_off(response: httpx2.Response) -> httpx2.Response:
-    """The answer to a notification. The SDK doesn't read it, and an unread answer costs its connection."""
+    """Read the answer to a notification. The SDK does not, and an unread answer costs its connection."""
     try:
         await read_at_most(response, ERROR_BODY_BYTES, touched=lambda: None)
     finally:
         await response.aclose()
     return httpx2.Response(response.status_code, request=response.request)
+
+
+def _oauth_error() -> type[Exception]:
+    """The SDK's `OAuthFlowError`; a class that nobody raises as long as the SDK's OAuth is not loaded."""
+    module = sys.modules.get("mcp.client.auth")
+    return _NoOAuthError if module is None else module.OAuthFlowError
+
+
+class _NoOAuthError(Exception): ...
 
 
 def _bounded(seconds: float) -> dict[str, float | None]:
@@ -372,18 +509,22 @@ def _as_ours(error: Exception, request: httpx2.Request) -> PlayheadError:
     place = place_of(str(request.url))
     if isinstance(error, PlayheadError):
         return error
-    if isinstance(error, OAuthFlowError):
-        # The flow's own words can hold what the authorization server sent; the kind is enough.
+    if isinstance(error, _oauth_error()):
+        # The flow's own text may quote the authorization server; its type is enough.
         return AccessDeniedError(f"authorization for {place} failed: {type(error).__name__}", status=401)
-    # No text of the libraries': an illegal header is quoted there with its value.
+    # Not the library's text: it quotes an illegal header with its value.
     kind = type(error).__name__
     if (reason := tls_reason(error)) is not None:
         return ConnectionLostError(f"no connection to {place}: {reason}")
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
-        return ConnectionLostError(f"no connection to {place} ({kind}): is the server running there?")
-    # Since TLS 1.3 a refused client certificate shows at the first read, often without a word.
+        return ConnectionLostError(
+            f"no connection to {place} ({kind}); check that the server is running there"
+        )
+    # Since TLS 1.3 a refused client certificate shows at the first read, often without a reason.
     hint = "; does the server want a client certificate (tls.certificate)?" if _read_on_tls(error) else ""
-    return ConnectionLostError(f"the connection to {place} failed before the answer was whole ({kind}){hint}")
+    return ConnectionLostError(
+        f"the connection to {place} failed before the answer was complete ({kind}){hint}"
+    )
 
 
 def _read_on_tls(error: Exception) -> bool:

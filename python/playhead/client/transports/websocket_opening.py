@@ -1,9 +1,10 @@
-"""From a URL to an open WebSocket: TCP, TLS, and the upgrade of RFC 6455, section 4.1."""
+"""Open a WebSocket: TCP, TLS, and the upgrade of RFC 6455, section 4.1."""
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from http.client import responses
 
 import h11
@@ -13,35 +14,74 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, RejectConnection, Request
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from playhead.client.transports.http_answers import place_of
-from playhead.client.transports.tls_errors import tls_reason
+from playhead.client.transports.http_errors import place_of, tls_reason
 from playhead.errors import AccessDeniedError, ConfigError, ConnectError, UpgradeRefusedError, UsageError
+from playhead.jsonrpc.inbox import InboxStatistics
 from playhead.limits import KIB
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebSocketOptions:
+    """Settings of a WebSocket endpoint. None of them is ever shown."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sent with the upgrade. Servers that guard against web pages may require an `Origin`."""
+    auth: httpx2.Auth | None = field(default=None, repr=False)
+    """Any `httpx2.Auth` that needs no second request; one that contacts another server is a `ConfigError`."""
+    verify: ssl.SSLContext | bool = True
+    """TLS: `False` accepts any certificate; a context has its own authorities and client certificate."""
+    subprotocols: tuple[str, ...] = ("mcp",)
+    """Offered, not required: existing servers choose none."""
+    ping_seconds: float = 20.0
+    """Silence after which the server is pinged: less than the 30 to 60 s after which proxies drop a silent
+    connection."""
+    pong_seconds: float = 60.0
+    """Silence allowed after a ping, by default as long as a tool call. Servers that answer in series answer
+    no ping while a tool runs, and must not be cut off before the call's own deadline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebSocketStatistics:
+    """The bytes and messages of one WebSocket transport so far."""
+
+    sent_bytes: int
+    """Including frame headers."""
+    sent_messages: int
+    pings: int
+    """Pings sent."""
+    binary_messages: int
+    """Binary messages, which are ignored."""
+    subprotocol: str | None
+    """The server's choice."""
+    received: InboxStatistics
+
+
 RECEIVE_BYTES = 256 * KIB
-"""One read of the socket. A page of 1 MiB in one frame costs 1.1 ms so, 1.8 ms with 64 KiB, 5.2 with 4."""
+"""The largest read of the socket. A page of 1 MiB in one frame takes 1.1 ms; 1.8 with 64 KiB, 5.2 with 4."""
 
 _OF_THE_HANDSHAKE = ("host", "connection", "upgrade")
 
 
 async def open_stream(url: httpx2.URL, *, verify: ssl.SSLContext | bool) -> trio.abc.Stream:
-    """A connection to where `url` leads, with TLS where it is `wss`.
+    """Connect to `url`, with TLS for `wss`.
 
-    Raises `ConnectError`, with the reason where TLS failed. Cancelled, it leaves nothing open.
+    Raises `ConnectError`, with the reason of a TLS failure. Cancelled, it leaves nothing open.
     """
     secure = url.scheme == "wss"
     place = place_of(str(url))
     try:
         plain = await trio.open_tcp_stream(url.host, url.port or (443 if secure else 80))
-    except (OSError, UnicodeError) as error:  # a part of the name is too long for DNS
-        raise ConnectError(f"no connection to {place} ({error}): is the server running there?") from error
+    except (OSError, UnicodeError) as error:  # UnicodeError: a label of the name is too long for DNS
+        raise ConnectError(
+            f"no connection to {place} ({error}); check that the server is running there"
+        ) from error
     if not secure:
         return plain
     context = verify if isinstance(verify, ssl.SSLContext) else httpx2.create_ssl_context(verify=verify)
     stream = trio.SSLStream(plain, context, server_hostname=url.host, https_compatible=True)
     try:
         await stream.do_handshake()
-    except BaseException as error:  # cancelled, too: a socket that nobody has would stay open
+    except BaseException as error:  # cancelled too: the socket would stay open
         await trio.aclose_forcefully(stream)
         if isinstance(error, trio.BrokenResourceError):
             reason = tls_reason(error) or "it ended the connection in the TLS handshake"
@@ -58,16 +98,15 @@ async def upgrade(
     auth: httpx2.Auth | None,
     subprotocols: tuple[str, ...],
 ) -> tuple[WSConnection, str | None]:
-    """Ask for a WebSocket on `stream`; gives it, and the subprotocol, once the server has agreed.
+    """Upgrade `stream` to a WebSocket. Returns it with the subprotocol that the server chose, if any.
 
-    A subprotocol is offered, not demanded: a server may choose none. Raises `AccessDeniedError` for HTTP 401
-    and 403, `UpgradeRefusedError` for any other HTTP answer, `ConnectError` for what is no answer, and
-    `UsageError` for headers that can't be sent.
+    Raises `AccessDeniedError` for HTTP 401 and 403, `UpgradeRefusedError` for any other HTTP status,
+    `ConnectError` without a valid answer, and `UsageError` for headers that can't be sent.
     """
     place = place_of(str(url))
     connection = WSConnection(ConnectionType.CLIENT)
     sent = httpx2.Headers(headers)
-    if auth is not None:  # in place of a header of that name, as over HTTP
+    if auth is not None:  # replacing a header of that name, as over HTTP
         sent.update(await _credentials(auth, url, place))
     for name in sent:
         if name.lower() in _OF_THE_HANDSHAKE or name.lower().startswith("sec-websocket-"):
@@ -81,8 +120,8 @@ async def upgrade(
     try:
         opening = connection.send(request)
     except (LocalProtocolError, h11.LocalProtocolError):
-        # Not the library's words: they quote the value.
-        raise UsageError(f"expected headers that HTTP allows for {place}, got one that it doesn't") from None
+        # Not the library's text: it quotes the value.
+        raise UsageError(f"expected valid HTTP headers for {place}, got an invalid name or value") from None
     try:
         await stream.send_all(opening)
         while chunk := await stream.receive_some(RECEIVE_BYTES):
@@ -90,39 +129,40 @@ async def upgrade(
             for event in connection.events():
                 match event:
                     case AcceptConnection():
-                        # Frames that came with it stay in there, unparsed.
+                        # Frames that arrived with it stay in `connection`, unparsed.
                         return connection, event.subprotocol
                     case RejectConnection():
                         raise _refused(event.status_code, place)
                     case _:
                         break
     except trio.BrokenResourceError:
-        pass  # said below, as when it ends without a word
+        pass  # reported below, like an end without an answer
     except RemoteProtocolError as error:
         raise ConnectError(
-            f"expected {place} to open a WebSocket, got an answer that is none: is it a WebSocket endpoint?"
+            f"{place} did not accept the WebSocket upgrade (invalid answer): is it a WebSocket endpoint?"
         ) from error
     secure = url.scheme == "wss"
-    hint = "does the server want a client certificate (tls.certificate)?" if secure else "does it want wss:?"
-    raise ConnectError(f"{place} ended the connection before it answered the request for a WebSocket; {hint}")
+    hint = "does it require a client certificate (tls.certificate)?" if secure else "does it require wss:?"
+    raise ConnectError(f"{place} ended the connection before it answered the WebSocket upgrade; {hint}")
 
 
 def _refused(status: int, place: str) -> AccessDeniedError | UpgradeRefusedError:
     said = f"HTTP {status} {responses.get(status, '')}".rstrip()
     if status in (401, 403):
         return AccessDeniedError(
-            f"{place} refused access with {said}: give (other) credentials under `headers` or `auth`; some"
-            " servers want an `Origin` among the headers, and some answer a wrong path like this",
+            f"{place} refused access with {said}: set valid credentials under `headers` or `auth`; some"
+            " servers require an `Origin` header, and some answer a wrong path like this",
             status=status,
         )
     return UpgradeRefusedError(
-        f"expected {place} to open a WebSocket, got {said}: is the path right, and does it speak WebSocket?",
+        f"{place} did not accept the WebSocket upgrade ({said}): is the path correct, and does it speak"
+        " WebSocket?",
         status=status,
     )
 
 
 async def _credentials(auth: httpx2.Auth, url: httpx2.URL, place: str) -> dict[str, str]:
-    """The headers that `auth` puts on its first request. There is one request here, and no second."""
+    """The headers that `auth` adds to its first request, the only one here."""
     over_http = url.copy_with(scheme="https" if url.scheme == "wss" else "http", userinfo=b"")
     bare = httpx2.Request("GET", over_http)
     before = set(bare.headers.raw)
@@ -133,8 +173,8 @@ async def _credentials(auth: httpx2.Auth, url: httpx2.URL, place: str) -> dict[s
         await flow.aclose()
     if request.url != over_http:
         raise ConfigError(
-            f"{place}: this `auth` has to ask another server first, and that is not done for a WebSocket;"
-            " give a bearer token, or a header"
+            f"{place}: expected `auth` to need no other server for a WebSocket; set a bearer token or a"
+            " header"
         )
     return {
         name.decode("ascii"): value.decode("latin-1")

@@ -1,0 +1,366 @@
+"""The result of a tool call: its raw blocks, the plan for them, and the contents that can be opened.
+
+`results.classify` decides once what to do with a result; everything here is a view of that plan. Views are
+computed on access, since most callers need one or two of them.
+
+Links whose labels don't say whether they are audio are sniffed: one small read of their first bytes. A result
+costs at most `Limits.sniffed_links` reads, two at a time, and `Limits.sniff_seconds` in total. A read that
+fails decides nothing: the link stays a link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, assert_never
+
+import trio
+from mcp_types import (
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+)
+
+from playhead.client.call_results.media import BytesMedia, ImageMedia, ResourceMedia, Streams
+from playhead.concurrency import unwrap_exception_group
+from playhead.content import ABSENT, Block, Finding, parse_blocks
+from playhead.content.audio import SNIFF_BYTES, AudioFormat, sniff
+from playhead.errors import PlayheadError
+from playhead.limits import KIB, Limits
+from playhead.results.classify import classify
+from playhead.results.plan import (
+    KeepReference,
+    Part,
+    Plan,
+    PlaySound,
+    Policy,
+    ReportUnknown,
+    Respond,
+    SendText,
+    ShowImage,
+    TurnDecision,
+)
+from playhead.results.responses import ErrorResponse, ResponseRegistry
+from playhead.results.routing import ModelText, text_for_model
+from playhead.stream.options import StreamOptions
+
+PAGE_BYTES: Final = 4 * KIB
+"""Requested size. `SNIFF_BYTES` would do, but a server may round a range or refuse an odd one."""
+CONCURRENT_READS: Final = 2
+"""A server that ignores ranges answers each read with its whole resource, up to `Limits.message_bytes`."""
+UTF16_MARK: Final = b"\xff\xfe"
+"""Resembles an MPEG frame (Layer I, with a checksum), but is far more often text."""
+AUDIO_BRANDS: Final = frozenset({b"M4A ", b"M4B "})
+"""Brands of `ftyp` files (ISO 14496-12, 4.3) that hold audio only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SniffedLinks:
+    """The findings about links from their first bytes, by block index."""
+
+    sound: Mapping[int, bool]
+    failed: Mapping[int, str]
+    """The reason why a link could not be sniffed."""
+
+
+def is_playable_audio(head: bytes) -> bool:
+    """True if a resource that begins with `head` should be played without being asked for.
+
+    Matroska and MP4, except for the audio-only brands of MP4, are as often films as music; their labels alone
+    play nothing either (`content.audio.is_audio`).
+    """
+    found = sniff(head)
+    match found:
+        case None | AudioFormat.TEXT | AudioFormat.WEBM:
+            return False
+        case AudioFormat.MP4:
+            return head[8:12] in AUDIO_BRANDS
+        case _:
+            return not head.startswith(UTF16_MARK)
+
+
+async def sniff_links(
+    blocks: Sequence[Block], plan: Plan, *, streams: Streams, options: StreamOptions, limits: Limits
+) -> SniffedLinks:
+    """Read the first bytes of the links that `plan` leaves unsettled. Never raises; cancelling ends every
+    read.
+
+    `options` are the session's own, adapted here to small reads.
+    """
+    sound: dict[int, bool] = {}
+    failed: dict[int, str] = {}
+    deadline = trio.current_time() + limits.sniff_seconds
+    at_once = trio.CapacityLimiter(CONCURRENT_READS)
+    small = replace(
+        options,
+        page_bytes=PAGE_BYTES,
+        capacity_bytes=PAGE_BYTES,
+        in_flight=1,
+        profile="save",
+        patience_seconds=limits.sniff_seconds,
+        size_bytes=None,
+        max_bytes=None,
+    )
+
+    async def one(index: int, link: ResourceLink) -> None:
+        failed[index] = (
+            f"its first bytes did not arrive within {limits.sniff_seconds:g} s (Limits.sniff_seconds)"
+        )
+        with trio.CancelScope(deadline=deadline):
+            async with at_once:
+                try:
+                    sound[index] = is_playable_audio(await _head(streams, link, small))
+                    del failed[index]
+                except PlayheadError as error:
+                    failed[index] = f"its first bytes could not be read: {error}"
+
+    with unwrap_exception_group():
+        async with trio.open_nursery() as nursery:
+            for count, index in enumerate(plan.unsettled):
+                link = blocks[index].content
+                assert isinstance(link, ResourceLink), "only links are unsettled"
+                if count < limits.sniffed_links:
+                    nursery.start_soon(one, index, link)
+                else:
+                    failed[index] = (
+                        f"only the first {limits.sniffed_links} such links of a result are read"
+                        " (Limits.sniffed_links)"
+                    )
+    return SniffedLinks(sound=sound, failed=failed)
+
+
+async def _head(streams: Streams, link: ResourceLink, options: StreamOptions) -> bytes:
+    head = bytearray()
+    async with streams.open(link, options=options) as stream:
+        while len(head) < SNIFF_BYTES:
+            chunk = await stream.receive_some(SNIFF_BYTES - len(head))
+            if not chunk:
+                break
+            head += chunk
+    return bytes(head)
+
+
+def with_reasons(plan: Plan, failed: Mapping[int, str]) -> Plan:
+    """`plan`, with the reason for each link that could not be sniffed."""
+    if not failed:
+        return plan
+    return replace(
+        plan,
+        dispositions=tuple(
+            replace(item, reason=f"{item.reason}; {failed[item.index]}")
+            if isinstance(item, KeepReference) and item.index in failed
+            else item
+            for item in plan.dispositions
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallResult:
+    """The result of a tool call. Its media can be opened as long as the session is open."""
+
+    raw: Mapping[str, Any]
+    """The raw result."""
+    blocks: tuple[Block, ...]
+    is_error: bool
+    plan: Plan
+    """The disposition of each block, in order."""
+    streams: Streams = field(repr=False, compare=False)
+    limits: Limits = field(repr=False, compare=False)
+    _model_text: ModelText | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def turn(self) -> TurnDecision:
+        """The decision whether a model is called again after this result, with its reason."""
+        return self.plan.turn
+
+    @property
+    def text(self) -> str:
+        """The text blocks, one per line, without structured responses: see `plan`, `errors`, `model_text`."""
+        return "\n".join(
+            item.text
+            for item in self.plan.dispositions
+            if isinstance(item, SendText)
+            and item.block is not None
+            and isinstance(item.block.content, TextContent)
+        )
+
+    @property
+    def text_for_model(self) -> str:
+        """The text for a model: all text, and a short line instead of each media item; never base64. Cut to
+        its head and tail at `Limits.model_text_chars` (100,000)."""
+        return self.model_text.text
+
+    @property
+    def model_text(self) -> ModelText:
+        """`text_for_model`, with a handle to the full text if it was cut. Made once."""
+        if self._model_text is None:
+            made = text_for_model(self.plan, limit_chars=self.limits.model_text_chars)
+            object.__setattr__(self, "_model_text", made)  # frozen to its users
+            return made
+        return self._model_text
+
+    @property
+    def media(self) -> tuple[ResourceMedia | BytesMedia, ...]:
+        """The playable items, in order: links, audio blocks, blobs, and those of structured responses."""
+        return tuple(self._playable(item) for item in self.plan.parts() if isinstance(item, PlaySound))
+
+    @property
+    def links(self) -> tuple[ResourceMedia, ...]:
+        """All links to resources, in order, audio or not. A `data:` link is in `media` only."""
+        return tuple(item for item in self.resources if isinstance(item, ResourceMedia))
+
+    @property
+    def resources(self) -> tuple[ResourceMedia | BytesMedia, ...]:
+        """Everything that can be opened, in order: `media`, and all other links and blobs."""
+        return tuple(found for item in self.plan.parts() if (found := self._opened(item)) is not None)
+
+    @property
+    def images(self) -> tuple[ImageMedia, ...]:
+        """The images, in order, including those that can't be shown: their `data()` raises the reason."""
+        return tuple(found for item in self.plan.parts() if (found := self._image(item)) is not None)
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """The tool's own error messages: the text of an `isError` result, and error responses."""
+        found: list[str] = []
+        for item in self.plan.dispositions:
+            if isinstance(item, Respond):
+                failed = self.is_error or isinstance(item.response, ErrorResponse)
+                found += [part.text for part in item.parts if failed and isinstance(part, SendText)]
+            elif isinstance(item, SendText) and item.is_error:
+                found.append(item.text)
+        return tuple(found)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The faults of the blocks."""
+        return self.plan.findings
+
+    # --- from a disposition to what can be opened --------------------------------------------------------
+
+    def _playable(self, sound: PlaySound) -> ResourceMedia | BytesMedia:
+        if sound.base64 is not None:  # a `data:` link too: it holds its bytes, and no server has them
+            return self._embedded(
+                sound.title or sound.uri or "audio", sound.base64, sound.mime_type, sound.uri
+            )
+        if sound.block is not None and isinstance(sound.block.content, ResourceLink):
+            return linked(sound.block.content, streams=self.streams)
+        uri = sound.uri or ""
+        return ResourceMedia(
+            uri=uri,
+            title=sound.title or uri,
+            mime_type=sound.mime_type,
+            size_bytes=sound.size_bytes,
+            streams=self.streams,
+        )
+
+    def _opened(self, item: Part | ReportUnknown) -> ResourceMedia | BytesMedia | None:
+        match item:
+            case PlaySound():
+                return self._playable(item)
+            case KeepReference() | ShowImage() | SendText() | ReportUnknown():
+                content = item.block.content if item.block is not None else None
+            case _:
+                assert_never(item)
+        match content:
+            case ResourceLink():
+                return linked(content, streams=self.streams)
+            case AudioContent(data=data, mime_type=mime_type):
+                return self._embedded("audio", data, mime_type)
+            case EmbeddedResource(resource=BlobResourceContents() as inner):
+                return self._embedded(inner.uri, inner.blob, inner.mime_type, inner.uri)
+            case _:
+                return None
+
+    def _image(self, item: Part | ReportUnknown) -> ImageMedia | None:
+        if isinstance(item, ShowImage):
+            mime_type, data = item.mime_type, item.base64
+        elif item.block is not None and isinstance(item.block.content, ImageContent):
+            mime_type, data = item.block.content.mime_type, item.block.content.data
+        else:
+            return None
+        return ImageMedia(mime_type=mime_type, base64=data, block_bytes=self.limits.block_bytes)
+
+    def _embedded(self, title: str, data: str, mime_type: str | None, uri: str | None = None) -> BytesMedia:
+        return BytesMedia(
+            title=title,
+            mime_type=mime_type,
+            base64=data,
+            block_bytes=self.limits.block_bytes,
+            uri=uri,
+        )
+
+
+def linked(link: ResourceLink, *, streams: Streams) -> ResourceMedia:
+    """The resource that `link` leads to."""
+    return ResourceMedia(
+        uri=link.uri,
+        title=link.title or link.name,
+        description=link.description,
+        mime_type=link.mime_type,
+        size_bytes=link.size,
+        streams=streams,
+    )
+
+
+def as_media(what: ResourceLink | ResourceMedia | str, *, streams: Streams) -> ResourceMedia:
+    """Make a playable resource of a link or a URI; a URI is its own title."""
+    match what:
+        case ResourceMedia():
+            return what
+        case str():
+            return ResourceMedia(uri=what, title=what, streams=streams)
+        case ResourceLink():
+            return linked(what, streams=streams)
+        case _:
+            assert_never(what)
+
+
+async def classify_result(
+    raw: Mapping[str, Any],
+    *,
+    policy: Policy,
+    registry: ResponseRegistry,
+    output_schema: object,
+    streams: Streams,
+    options: StreamOptions,
+    limits: Limits,
+    server: str,
+) -> CallResult:
+    """Classify the raw result; links without telling labels are sniffed first.
+
+    `options` are the defaults for streams. Deviations from `output_schema`, the tool's own if it has one, are
+    findings. Raises what `parse_blocks` raises; a link that can't be read is not an error. Cancelling ends
+    every read.
+    """
+    blocks = parse_blocks(raw, limits=limits, server=server)
+    is_error = raw.get("isError") is True
+
+    def plan_with(sniffed: Mapping[int, bool]) -> Plan:
+        return classify(
+            blocks,
+            is_error=is_error,
+            structured=raw.get("structuredContent", ABSENT),
+            policy=policy,
+            registry=registry,
+            sniffed=sniffed,
+            limits=limits,
+        )
+
+    plan = plan_with({})
+    if plan.unsettled:  # never if the policy forbids sniffing
+        sniffed_links = await sniff_links(blocks, plan, streams=streams, options=options, limits=limits)
+        plan = with_reasons(plan_with(sniffed_links.sound), sniffed_links.failed)
+    if output_schema is not None:
+        # Imported when first needed: jsonschema takes a while, and most tools have no outputSchema.
+        from playhead.content.validation import check_structured_content
+
+        found = await trio.to_thread.run_sync(
+            check_structured_content, raw, output_schema, abandon_on_cancel=True
+        )
+        plan = replace(plan, findings=(*plan.findings, *found))
+    return CallResult(raw=raw, blocks=blocks, is_error=is_error, plan=plan, streams=streams, limits=limits)

@@ -1,0 +1,200 @@
+"""The tools of all servers, with the names under which a model is offered them.
+
+A tool's key is the pair `(server, tool)`. Its *id* `server__tool` is for people and configuration files, and
+is never split: a tool's name may contain `__`, so the tool `c` of a server `a__b` and the tool `b__c` of a
+server `a` have the same id. Its *model name* is accepted by every provider: 1 to 64 characters of
+`[A-Za-z0-9_-]`, the first one a letter or `_`, unique among all tools. These are the strictest rules of any
+provider (OpenAI: `^[a-zA-Z0-9_-]{1,64}$`; Gemini: first a letter or `_`).
+
+The model name is the id if that is allowed and can mean only this tool; else a readable part of it and a hash
+of the key. It depends on the names in the servers file and on the tool itself, not on the order in which
+servers answer or on which are connected, so that a model's history stays valid after a reconnection.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Final
+
+from mcp_types import Tool
+
+from playhead.config.servers import ServerConfig
+from playhead.config.tools import Resolution, ToolConfigs, create_tool_id
+from playhead.errors import UnknownToolError, UsageError
+
+MODEL_NAME_CHARS: Final = 64
+HASH_DIGITS: Final = 10
+"""40 bits: among 10,000 tools with equal readable parts, two collide once in 20,000 times; the later key then
+gets another hash."""
+
+ToolKey = tuple[str, str]
+"""`(server, tool)`, as written in the servers file and in the server's listing."""
+
+_ALLOWED: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def model_name(server: str, tool: str, *, servers: Iterable[str] = (), salt: int = 0) -> str:
+    """The name under which a model is offered `tool` of `server`.
+
+    `servers` are all names in the servers file: the id may belong to another one too. `salt` selects another
+    name for a key whose name is taken.
+    """
+    whole = create_tool_id(server, tool)
+    owners = {name for name in servers if whole.startswith(create_tool_id(name, ""))} | {server}
+    looks_hashed = re.search(rf"_[0-9a-f]{{{HASH_DIGITS}}}\Z", whole) is not None
+    if salt == 0 and _ALLOWED.fullmatch(whole) and len(owners) == 1 and not looks_hashed:
+        return whole
+    return _readable(whole) + "_" + _hash(server, tool, salt)
+
+
+def _readable(whole: str) -> str:
+    readable = _FOREIGN.sub("_", whole)
+    if not _ALLOWED.match(readable):
+        readable = f"_{readable}"
+    return readable[: MODEL_NAME_CHARS - HASH_DIGITS - 1]
+
+
+def _hash(server: str, tool: str, salt: int) -> str:
+    # The length distinguishes ("ab", "c") and ("a", "bc"). JSON may contain lone surrogates; they have bytes
+    # too.
+    key = f"{salt}:{len(server)}:{server}{tool}".encode("utf-8", "surrogatepass")
+    return hashlib.sha256(key).hexdigest()[:HASH_DIGITS]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolNames:
+    """The names of a set of tools, in both directions. Made by `name_tools`."""
+
+    names: Mapping[ToolKey, str] = field(default_factory=dict)
+    keys: Mapping[str, ToolKey] = field(default_factory=dict)
+    """Model name → key."""
+    by_id: Mapping[str, tuple[ToolKey, ...]] = field(default_factory=dict)
+    """All keys with an id: more than one only if a server's name begins with another's and `__`."""
+
+
+def name_tools(tools: Iterable[ToolKey], *, servers: Iterable[str] = ()) -> ToolNames:
+    """Name every tool of `tools` (a repeated key is one tool), independently of their order.
+
+    `servers` as in `model_name`; the servers of `tools` are added.
+    """
+    every = sorted(set(tools))
+    known = frozenset(servers) | {server for server, _ in every}
+    names: dict[ToolKey, str] = {}
+    keys: dict[str, ToolKey] = {}
+    by_id: dict[str, tuple[ToolKey, ...]] = {}
+    for key in every:
+        salt = 0
+        while (name := model_name(*key, servers=known, salt=salt)) in keys:
+            salt += 1
+        names[key], keys[name] = name, key
+        by_id[create_tool_id(*key)] = (*by_id.get(create_tool_id(*key), ()), key)
+    return ToolNames(names=names, keys=keys, by_id=by_id)
+
+
+NEAR_NAMES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubTool:
+    """A tool of one of the servers."""
+
+    model_name: str
+    """The name under which it is offered to a model."""
+    tool_id: str
+    """`server__tool`, for people and configuration files."""
+    server: str
+    tool: Tool
+    """As the server lists it. Its text is the server's and not trusted."""
+    description: str | None
+    """For the model: the configuration's, else the server's."""
+    resolution: Resolution = field(repr=False)
+    """Its configuration, without any call's override."""
+
+    @property
+    def input_schema(self) -> Mapping[str, Any]:
+        return self.tool.input_schema
+
+    @property
+    def system_prompt(self) -> str | None:
+        """Added to the model's system prompt while this tool is offered."""
+        return None if self.resolution.config is None else self.resolution.config.system_prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """The result of `Hub.discover_and_register_all_tools`."""
+
+    tools: tuple[HubTool, ...]
+    configured: int
+    """The number of tools with a configuration, in whatever layer."""
+    failed: Mapping[str, str]
+    """Connected servers whose tools can't be listed, with the reason."""
+
+
+class Catalog:
+    """All known tools. Immutable; a new catalog is made when a list changes."""
+
+    def __init__(self, tools: Iterable[HubTool] = (), names: ToolNames | None = None) -> None:
+        self.tools = tuple(tools)
+        self._by_key: dict[ToolKey, HubTool] = {(tool.server, tool.tool.name): tool for tool in self.tools}
+        self._names = names or ToolNames()
+
+    def find(self, what: str | ToolKey) -> HubTool | None:
+        """The tool for a model name, else an id, or a key; None if it is unknown.
+
+        Raises `UsageError` for an id that several tools share.
+        """
+        if not isinstance(what, str):
+            return self._by_key.get(what)
+        key = self._names.keys.get(what)
+        if key is not None:
+            return self._by_key[key]
+        keys = self._names.by_id.get(what, ())
+        if len(keys) > 1:
+            several = " or ".join(f"{self._by_key[key].model_name} (server {key[0]!r})" for key in keys)
+            raise UsageError(f"the id {what!r} belongs to several tools; use one of {several}")
+        return self._by_key[keys[0]] if keys else None
+
+    def unknown(self, what: str | ToolKey) -> UnknownToolError:
+        """The error for a tool that `find` doesn't find, with similar names."""
+        name = what if isinstance(what, str) else f"{what[1]} of server {what[0]}"
+        known = {tool.model_name: tool for tool in self.tools}
+        known |= {tool.tool_id: tool for tool in self.tools}
+        by_tool = {tool.tool.name: tool for tool in self.tools}
+        wanted = what if isinstance(what, str) else what[1]
+        close = [known[found] for found in get_close_matches(wanted, known, n=NEAR_NAMES)]
+        close += [by_tool[found] for found in get_close_matches(wanted, by_tool, n=NEAR_NAMES)]
+        near = tuple(dict.fromkeys(tool.model_name for tool in close))[:NEAR_NAMES]
+        hint = f"did you mean {', '.join(near)}?" if near else f"{len(self.tools)} tools are known"
+        return UnknownToolError(f"unknown tool {name!r}; {hint}", name=name, near=near)
+
+
+def catalog_of(
+    listed: Mapping[str, Iterable[Tool]],
+    *,
+    servers: Mapping[str, ServerConfig | None],
+    configs: ToolConfigs,
+) -> Catalog:
+    """The catalog of the listed tools; `servers` are all servers, connected or not."""
+    found = {(server, tool.name): tool for server, tools in listed.items() for tool in tools}
+    names = name_tools(found, servers=servers)
+    tools = []
+    for (server, name), tool in found.items():
+        resolution = configs.resolve(server, name, server_config=servers.get(server))
+        config = resolution.config
+        tools.append(
+            HubTool(
+                model_name=names.names[server, name],
+                tool_id=resolution.tool_id,
+                server=server,
+                tool=tool,
+                description=(config.description if config is not None else None) or tool.description,
+                resolution=resolution,
+            )
+        )
+    return Catalog(tools, names)

@@ -1,0 +1,1 @@
+"""One session with one server: connections, requests, tool calls and streams."""

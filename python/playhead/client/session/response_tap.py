@@ -1,0 +1,316 @@
+"""The seam between a transport and the SDK's session, where raw answers are taken out.
+
+The SDK validates every result as a whole: one unknown block, and the answer to a tool call is lost. Here the
+answer to each of our requests is stored in its `PendingRequest` as received, and the SDK gets a small valid
+stand-in: it keeps ids, protocol versions and cancellation, and we keep the bytes. The pending request travels
+from the caller to the outgoing message in a context variable, because the SDK sends in the caller's task and
+chooses the id itself.
+
+It also shows where an error comes from: `answer_error` was sent by the peer, `failure` was reported by our
+transport, and any other error was made up by the SDK.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import trio
+from anyio import EndOfStream
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
+
+from playhead.errors import ConnectionLostError, LimitError, PlayheadError
+from playhead.jsonrpc.faults import PastRequests, ProtocolFaults
+from playhead.limits import Limits
+from playhead.sdk_internals import ReadStream, WriteStream, coerce_request_id
+
+
+class Arrivals:
+    """The time of the newest byte of any answer to one stream's reads. Times are trio's; 0.0 is never.
+
+    A stream's patience stands still while an answer is arriving. HTTP knows the bytes of each answer; a pipe
+    or a WebSocket only knows that some awaited answer is arriving, and counts for every read in flight on it.
+    """
+
+    def __init__(self) -> None:
+        self._newest = 0.0
+        self._in_flight: set[Callable[[], float]] = set()
+
+    @contextmanager
+    def watching(self, last_received: Callable[[], float]) -> Iterator[None]:
+        """Include the times of `last_received` while the body, one read, runs."""
+        self._in_flight.add(last_received)
+        try:
+            yield
+        finally:
+            self._in_flight.discard(last_received)
+            self.note(last_received())
+
+    def note(self, at: float) -> None:
+        """A byte arrived at `at`."""
+        self._newest = max(self._newest, at)
+
+    def last_received(self) -> float:
+        return max((self._newest, *(each() for each in self._in_flight)))
+
+
+@dataclass(slots=True)
+class PendingRequest:
+    """One of our requests and its outcome."""
+
+    method: str
+    take: bool = True
+    """True to withhold the result from the SDK; False for the handshake, which the SDK reads itself."""
+    request_id: RequestId | None = None
+    touched: float = 0.0
+    """Time of the last byte of its answer, on trio's clock; 0.0 if the transport can't tell."""
+    result: dict[str, Any] | None = None
+    answered: bool = False
+    answer_error: ErrorData | None = None
+    failure: PlayheadError | None = None
+
+
+CURRENT_REQUEST: Final[ContextVar[PendingRequest | None]] = ContextVar(
+    "playhead_pending_request", default=None
+)
+
+HANDSHAKES: Final = frozenset({"initialize", "server/discover"})
+
+STAND_IN: Final[dict[str, Any]] = {
+    # The required fields of every method's result, in every revision; unknown keys are ignored.
+    "content": [],
+    "contents": [],
+    "tools": [],
+    "resources": [],
+    "resourceTemplates": [],
+    "prompts": [],
+    "messages": [],
+    "completion": {"values": []},
+    "supportedVersions": [],
+    "protocolVersion": "",
+    "capabilities": {},
+    "serverInfo": {"name": "", "version": ""},
+    "resultType": "complete",
+    "ttlMs": 0,
+    "cacheScope": "private",
+}
+
+
+def depth_of(value: object, limit: int) -> int:
+    """The nesting depth of lists and objects in `value`; stops counting one past `limit`."""
+    depth = 0
+    level: list[object] = [value]
+    while depth <= limit:
+        inner: list[object] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner.extend(item.values())
+            elif isinstance(item, list):
+                inner.extend(item)
+        containers = [item for item in inner if isinstance(item, dict | list)]
+        depth += 1
+        if not containers:
+            return depth
+        level = list(containers)
+    return depth
+
+
+class ResponseTap:
+    """The requests in flight on one connection, and the event of its end."""
+
+    def __init__(
+        self, limits: Limits, *, on_notification: Callable[[str], None] = lambda _method: None
+    ) -> None:
+        """`on_notification` is called with the method of each notification received, and must not wait."""
+        self._limits = limits
+        self._on_notification = on_notification
+        self._pending: dict[RequestId, PendingRequest] = {}
+        self._past = PastRequests()
+        self.handshake: dict[str, Any] | None = None
+        """The raw result of the handshake; None before it, or without one."""
+        self._asked = 0
+        """Requests of the server without an answer. Counted, not told apart: a server may use one id for all
+        of them, and each costs the SDK a task until the transport has taken its answer."""
+        self.ended = trio.Event()
+        """Set when the peer has ended the connection, or its owner leaves it."""
+
+    @contextmanager
+    def pending(self, method: str, *, take: bool = True) -> Iterator[PendingRequest]:
+        """Track what this task sends inside the context: one request, or the few of a handshake."""
+        pending = PendingRequest(method, take)
+        token = CURRENT_REQUEST.set(pending)
+        try:
+            yield pending
+        finally:
+            CURRENT_REQUEST.reset(token)
+            self._forget(pending)
+
+    def touch(self, request_id: RequestId) -> None:
+        """A byte of the answer to `request_id` has arrived. Called by transports that can tell."""
+        pending = self._pending.get(request_id)
+        if pending is not None:
+            pending.touched = trio.current_time()
+
+    def fail(self, request_id: RequestId, error: PlayheadError) -> None:
+        """The transport reports why `request_id` gets no answer. The first reason counts."""
+        pending = self._pending.get(request_id)
+        if pending is not None and pending.failure is None:
+            pending.failure = error
+
+    def sent(self, message: SessionMessage) -> None:
+        """The transport has accepted `message`."""
+        if isinstance(message.message, JSONRPCResponse | JSONRPCError):
+            self._asked = max(self._asked - 1, 0)
+
+    def issued(self, message: SessionMessage) -> None:
+        pending = CURRENT_REQUEST.get()
+        request = message.message
+        if pending is not None and isinstance(request, JSONRPCRequest):
+            if pending.request_id is not None:
+                self._forget(pending)
+                pending.answer_error = pending.failure = None
+                pending.answered = False
+            pending.request_id = request.id
+            self._pending[request.id] = pending
+        if isinstance(request, JSONRPCRequest):
+            self._past.sent(str(request.id))
+
+    def faults(self) -> ProtocolFaults:
+        """Unclaimed answers. Only transports that pass them on show any: stdio drops them unread."""
+        return self._past.faults()
+
+    def _forget(self, pending: PendingRequest) -> None:
+        if pending.request_id is not None and self._pending.pop(pending.request_id, None) is not None:
+            self._past.over(str(pending.request_id), answered=pending.answered)
+
+    def arrived(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+        """Take the answer to one of our requests out of `item`; pass everything else through."""
+        if not isinstance(item, SessionMessage):
+            return item
+        message = item.message
+        if isinstance(message, JSONRPCRequest):
+            self._note_asked()
+        if isinstance(message, JSONRPCNotification):
+            self._on_notification(message.method)
+        if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
+            return item
+        pending = self._pending.get(coerce_request_id(message.id))
+        if pending is None:
+            self._past.unclaimed(str(message.id), is_result=isinstance(message, JSONRPCResponse))
+            return item
+        if pending.answered:
+            self._past.repeated += 1
+        self._past.retyped += type(message.id) is not type(pending.request_id)
+        pending.answered = True
+        pending.touched = trio.current_time()
+        if isinstance(message, JSONRPCError):
+            if isinstance(message.error.data, PlayheadError):
+                # Put there by our own stdio transport: no peer can send an exception object.
+                pending.failure = message.error.data
+                if isinstance(pending.failure, ConnectionLostError):
+                    # Known before the stream ends: the next request must not be sent to a dead process.
+                    self.ended.set()
+            else:
+                pending.answer_error = message.error
+            return item
+        if not pending.take:
+            if pending.method in HANDSHAKES:
+                self.handshake = message.result
+            return item
+        limit = self._limits.json_depth
+        if depth_of(message.result, limit) > limit:
+            pending.failure = LimitError(
+                f"expected an answer to {pending.method} nested at most {limit} levels deep, got more; raise"
+                " Limits.json_depth if you trust this server",
+                limit="json_depth",
+                allowed=limit,
+                got=limit + 1,
+            )
+        else:
+            pending.result = message.result
+        return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=message.id, result=dict(STAND_IN)))
+
+    def _note_asked(self) -> None:
+        self._asked += 1
+        allowed = self._limits.server_requests
+        if self._asked <= allowed:
+            return
+        error = LimitError(
+            f"expected at most {allowed} server requests in flight (limit server_requests), got one more;"
+            " a server must read the answers to its requests",
+            limit="server_requests",
+            allowed=allowed,
+            got=self._asked,
+        )
+        for pending in self._pending.values():
+            pending.failure = pending.failure or error
+        self.ended.set()
+
+
+class TappedReader:
+    """A transport's read stream, without the answers that the tap takes out."""
+
+    def __init__(self, inner: ReadStream, tap: ResponseTap) -> None:
+        self._inner = inner
+        self._tap = tap
+
+    async def receive(self) -> SessionMessage | Exception:
+        if self._tap.ended.is_set():
+            raise EndOfStream  # given up: what still arrives is not read, so that it cannot pile up
+        try:
+            item = await self._inner.receive()
+        except EndOfStream:
+            self._tap.ended.set()
+            raise
+        return self._tap.arrived(item)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_details: object) -> None:
+        await self.aclose()
+
+
+class TappedWriter:
+    """A transport's write stream that notes the id that the SDK gave to each pending request."""
+
+    def __init__(self, inner: WriteStream, tap: ResponseTap) -> None:
+        self._inner = inner
+        self._tap = tap
+
+    async def send(self, item: SessionMessage, /) -> None:
+        self._tap.issued(item)
+        await self._inner.send(item)
+        self._tap.sent(item)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_details: object) -> None:
+        await self.aclose()

@@ -1,0 +1,441 @@
+"""A session with one MCP server: tools, prompts, resources, and streams of their ranges.
+
+Everything goes through `Connection.request`: our own request, our own lenient reading of the answer, and a
+deadline from the last byte. Reads may be retried, by the stream's planner, which sees `TransportError`; calls
+of tools are in tool_calls.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import trio
+from mcp_types import (
+    Implementation,
+    ListPromptsRequest,
+    ListResourcesRequest,
+    ListResourceTemplatesRequest,
+    ListToolsRequest,
+    Prompt,
+    Request,
+    Resource,
+    ResourceLink,
+    ResourceTemplate,
+    ServerCapabilities,
+    Tool,
+)
+
+from playhead.client.call_results.call_result import CallResult, as_media, classify_result
+from playhead.client.call_results.media import ResourceMedia
+from playhead.client.session.connection import Connection
+from playhead.client.session.elicitation import Elicitor
+from playhead.client.session.list_changed import ToolListChanges
+from playhead.client.session.requests import (
+    ListingRequest,
+    ModelT,
+    PromptResult,
+    RangedReadRequest,
+    RawRequest,
+    list_all,
+    page_from,
+    prompt_from,
+    prompt_request,
+    read_request,
+)
+from playhead.client.session.response_tap import Arrivals
+from playhead.client.session.streams import (
+    RangeSource,
+    Templates,
+    is_web_link,
+    open_web_source,
+    range_strategies,
+    stream_options,
+)
+from playhead.client.session.supervisor import Supervisor
+from playhead.client.session.tool_calls import ToolCaller
+from playhead.config.servers import ServerConfig
+from playhead.errors import (
+    SessionLostError,
+    UsageError,
+)
+from playhead.jsonrpc.faults import ProtocolFaults
+from playhead.limits import Limits
+from playhead.results.plan import Policy
+from playhead.results.responses import DEFAULT_REGISTRY, ResponseRegistry
+from playhead.sdk_internals import ProgressFnT
+from playhead.stream.answer import Page
+from playhead.stream.negotiation import RangeForm
+from playhead.stream.options import StreamOptions
+from playhead.stream.reader import RangeStream, open_stream
+from playhead.stream.strategies import RangeStrategy, ResourceRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStatistics:
+    """A snapshot of the counts of a session."""
+
+    requests: int
+    reconnects: int
+
+
+class Session:
+    """A session made by `connect`; usable inside its context, from any number of tasks at once."""
+
+    def __init__(
+        self,
+        *,
+        supervisor: Supervisor,
+        connection: Connection,
+        name: str,
+        config: ServerConfig,
+        limits: Limits,
+        changes: ToolListChanges,
+        policy: Policy,
+        elicitor: Elicitor | None = None,
+    ) -> None:
+        self._supervisor = supervisor
+        self._first = connection.session
+        self.handshake: Mapping[str, Any] | None = connection.handshake
+        """The raw result of `initialize` or `server/discover`; None if the revision was given."""
+        self._config = config
+        self._limits = limits
+        self._changes = changes
+        self.policy = policy
+        """The default policy for classifying results."""
+        self.name = name
+        """The server in messages: its name in the servers file, and its address."""
+        self._requests = 0
+        self._templates = Templates()
+        self._caller = ToolCaller(
+            server=self,
+            send=self._request,
+            learn_headers=self._learn_headers,
+            elicitor=elicitor,
+            config=config,
+            limits=limits,
+        )
+
+    # --- identity ----------------------------------------------------------------------------------
+
+    @property
+    def server_info(self) -> Implementation | None:
+        """The server's own name and version; optional since revision 2026-07-28."""
+        return self._first.server_info
+
+    @property
+    def protocol_version(self) -> str:
+        return self._first.protocol_version or ""
+
+    @property
+    def capabilities(self) -> ServerCapabilities:
+        return self._first.server_capabilities or ServerCapabilities()
+
+    def statistics(self) -> SessionStatistics:
+        return SessionStatistics(requests=self._requests, reconnects=self._supervisor.reconnects)
+
+    def protocol_faults(self) -> ProtocolFaults:
+        """Protocol faults of the server so far, on all connections."""
+        return self._supervisor.fault_log.faults()
+
+    # --- liveness ----------------------------------------------------------------------------------
+
+    async def wait_lost(self) -> str:
+        """Wait until the connection has ended by itself. Returns the reason if known (exit status, stderr).
+
+        A server over HTTP is lost only when a request doesn't reach it: no connection is held in between.
+        Cancelling changes nothing.
+        """
+        return await self._supervisor.wait_lost()
+
+    async def wait_live(self) -> None:
+        """Wait until there is a connection again; the next request makes one. Cancelling changes nothing."""
+        await self._supervisor.wait_live()
+
+    # --- listings ----------------------------------------------------------------------------------
+
+    async def list_tools(self) -> list[Tool]:
+        """List all tools, all pages. Invalid items are left out.
+
+        Raises `LimitError` past `Limits.listed_items` or `Limits.listing_pages`, and what `call_tool` raises.
+        """
+        found = await self._list(ListToolsRequest, "tools", Tool)
+        return await self.learn_tools(found)
+
+    async def learn_tools(self, tools: list[Tool]) -> list[Tool]:
+        """Take `tools` as the server's, as if `list_tools` had returned them. Returns those that can be
+        called."""
+        found = (await self._supervisor.connection()).usable(tools)
+        self._caller.listed(found)
+        return found
+
+    async def list_resources(self) -> list[Resource]:
+        """List all resources, all pages; see `list_tools`."""
+        return await self._list(ListResourcesRequest, "resources", Resource)
+
+    async def list_resource_templates(self) -> list[ResourceTemplate]:
+        """List all resource templates, all pages; see `list_tools`."""
+        return await self._list(ListResourceTemplatesRequest, "resourceTemplates", ResourceTemplate)
+
+    async def list_prompts(self) -> list[Prompt]:
+        """List all prompts, all pages; see `list_tools`."""
+        return await self._list(ListPromptsRequest, "prompts", Prompt)
+
+    async def _list(self, kind: ListingRequest, key: str, model: type[ModelT]) -> list[ModelT]:
+        async def ask(request: Request[Any, Any]) -> dict[str, Any]:
+            return await self._request(
+                request, silent_seconds=self._limits.page_seconds, total_seconds=self._limits.tool_seconds
+            )
+
+        return await list_all(ask, kind, key=key, model=model, limits=self._limits, server=self.name)
+
+    def tool_list_changes(self) -> trio.MemoryReceiveChannel[None]:
+        """A channel that receives an item when the tools may have changed: time to `list_tools` again.
+
+        It holds one item, which stands for all changes since the last one was received. A renewed connection
+        sends an item too, since nobody knows what was missed. Each call makes a new channel; it ends with the
+        session, and closing it earlier costs nothing. Since revision 2026-07-28 the first call starts a
+        subscription with the server, in the background. Servers without notifications send nothing.
+        """
+        return self._changes.subscribe()
+
+    # --- tools -------------------------------------------------------------------------------------
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - limits silence, which no cancel scope does
+        on_progress: ProgressFnT | None = None,
+        policy: Policy | None = None,
+        registry: ResponseRegistry | None = None,
+    ) -> CallResult:
+        """Call a tool and classify its result; every block is preserved, valid or not.
+
+        Links whose labels don't say whether they are audio are sniffed: at most `Limits.sniffed_links` (8)
+        small reads, for at most `Limits.sniff_seconds` (5 s); `policy.sniff_links` turns this off. `policy`
+        replaces the session's (`connect`'s, with the server's own `trust_structured`), `registry` the four
+        types of structured response.
+
+        `timeout` is in seconds from the last byte or progress (default: the server's own setting, then
+        `Limits.tool_seconds`, 60 s); `Limits.tool_total_seconds` (10 min) ends the call despite progress.
+        `on_progress` is awaited with the newest report each time it returns, in a task of this call; an
+        exception of it ends the call. A result with `isError` is a result. A tool that can only run as a task
+        runs as one. `tools/list` is sent in two cases only: before the first call to a server that offers
+        tasks, and if a server of the newest revision refuses the call because of missing headers (-32020),
+        which the tool's schema names. Deviations from the tool's `outputSchema`, known once the tools were
+        listed, are among the result's findings.
+
+        Raises `UsageError`, before anything is sent, for a tool outside the servers file's `allowed_tools`
+        and for `arguments` that are not a mapping with string keys; `DeadlineError`, `ConnectionLostError`,
+        `HttpStatusError` or `SessionLostError` if no answer arrived (the tool may have run); `ServerError`
+        for a JSON-RPC error; `ProtocolError` or `LimitError` for an unusable answer. Cancelling sends
+        `notifications/cancelled`.
+        """
+        result = await self._caller.call(name, arguments, seconds=timeout, on_progress=on_progress)
+        return await classify_result(
+            result,
+            policy=policy or self.policy,
+            registry=registry or DEFAULT_REGISTRY,
+            output_schema=self._caller.output_schema(name),
+            streams=self,
+            options=self.default_options(),
+            limits=self._limits,
+            server=self.name,
+        )
+
+    # --- prompts -----------------------------------------------------------------------------------
+
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as in call_tool
+    ) -> PromptResult:
+        """Get the messages of a prompt, with `arguments` filled in by the server; all blocks are preserved.
+
+        `timeout` is in seconds from the last byte (default `Limits.page_seconds`, 30 s);
+        `Limits.page_total_seconds` (10 min) ends an answer that drips for ever. Raises `ServerError` for an
+        unknown prompt or a missing argument, and otherwise what `call_tool` raises for answers. Cancelling
+        sends `notifications/cancelled`.
+        """
+        silent_seconds = self._limits.page_seconds if timeout is None else timeout
+        result = await self._request(
+            prompt_request(name, arguments),
+            silent_seconds=silent_seconds,
+            total_seconds=max(self._limits.page_total_seconds, silent_seconds),
+        )
+        return prompt_from(result, limits=self._limits, server=self.name)
+
+    # --- resources ---------------------------------------------------------------------------------
+
+    async def read_resource(
+        self,
+        uri: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as in call_tool
+    ) -> Page:
+        """Read a resource without a range; see `read_range`. Text contents are only counted."""
+        return await self._read(read_request(uri, None, None), timeout)
+
+    async def read_range(
+        self,
+        request: ResourceRequest,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as in call_tool
+        arrivals: Arrivals | None = None,
+    ) -> Page:
+        """Send one `resources/read`. The page's blobs stay base64 text.
+
+        `timeout` is in seconds from the last byte received (default `Limits.page_seconds`, 30 s);
+        `Limits.page_total_seconds` (10 min) ends a read that drips for ever, unless it is a stream's. Raises
+        `RangePastEndError` if the server says that the range is past the end, `TransportError` if the answer
+        is missing or incomplete (a retry may help; a lost session has been renewed already), and any other
+        `RemoteError` as the server's answer. Cancelling cancels the request on the wire. `arrivals` is
+        notified of the bytes of the answer.
+        """
+        asked = read_request(request.uri, request.arguments, request.meta)
+        return await self._read(asked, timeout, arrivals)
+
+    async def _read(
+        self, request: RangedReadRequest, seconds: float | None, arrivals: Arrivals | None = None
+    ) -> Page:
+        silent_seconds = self._limits.page_seconds if seconds is None else seconds
+        # A stream's patience decides about its reads: as long as bytes of an answer arrive, its reader waits.
+        total_seconds = max(self._limits.page_total_seconds, silent_seconds) if arrivals is None else math.inf
+        result = await self._request(
+            request, silent_seconds=silent_seconds, total_seconds=total_seconds, arrivals=arrivals
+        )
+        return page_from(result, limits=self._limits, server=self.name)
+
+    def media(self, what: ResourceLink | ResourceMedia | str) -> ResourceMedia:
+        """Make a playable item of a link of a result or a URI of this server."""
+        return as_media(what, streams=self)
+
+    @asynccontextmanager
+    async def open(
+        self, what: ResourceMedia | ResourceLink | str, *, options: StreamOptions | None = None
+    ) -> AsyncIterator[RangeStream]:
+        """Open a stream of the resource, read in ranges; leaving the context cancels every read in flight.
+
+        The form of a ranged read is `options.strategy`, else the server's `range_strategy`, else the first
+        working form of those that the server's templates, the link's description and the configuration offer
+        (stream.strategies). A link to the web that the server does not list is read from its origin with HTTP
+        Range, from global addresses and `allow_origins` only. Raises `UsageError` if the requested strategy
+        does not fit, and `BlockedAddressError` for a link that may not be followed.
+        """
+        media = self.media(what)
+        options = options or self.default_options()
+        strategies = await range_strategies(media, options, config=self._config, templates=self._templates)
+        arrivals = Arrivals()
+
+        async def read(strategy: RangeStrategy, start: int, end: int) -> Page:
+            request = strategy.request(start, end)
+            return await self.read_range(request, timeout=options.timeout, arrivals=arrivals)
+
+        async with AsyncExitStack() as stack:
+            source = RangeSource(
+                forms=tuple(RangeForm(name=each.name, read=partial(read, each)) for each in strategies),
+                server=self.name,
+                last_received=arrivals.last_received,
+            )
+            override = options.strategy or self._config.range_strategy
+            if is_web_link(media.uri, strategies[0], override) and not await self._lists(media.uri):
+                source = await stack.enter_async_context(
+                    open_web_source(
+                        media.uri,
+                        limits=replace(self._limits, page_seconds=options.timeout),
+                        allow_origins=self._config.allow_origins,
+                    )
+                )
+            yield await stack.enter_async_context(
+                open_stream(
+                    source.forms[0].read,
+                    options=options,
+                    limits=self._limits,
+                    size_bytes=media.size_bytes,
+                    strategy_name=source.forms[0].name,
+                    fallbacks=source.forms[1:],
+                    server_name=source.server,
+                    last_received=source.last_received,
+                )
+            )
+
+    def _may_have_resources(self) -> bool:
+        # Empty capabilities mean nothing: a server connected without a handshake has them.
+        return self.capabilities.resources is not None or not self.capabilities.model_fields_set
+
+    async def _lists(self, uri: str) -> bool:
+        """True if the server lists `uri` as a resource; asked once for each link to the web."""
+        if not self._may_have_resources():
+            return False
+        return any(resource.uri == uri for resource in await self.list_resources())
+
+    def default_options(self) -> StreamOptions:
+        """The default options of streams: the server's settings over the general defaults."""
+        return stream_options(self._config, self._limits)
+
+    async def learn_templates(self) -> None:
+        """List the templates once, in the background, for the streams opened later.
+
+        A server that declares its capabilities without resources isn't asked.
+        """
+        await self._templates.learn(self.list_resource_templates if self._may_have_resources() else None)
+
+    async def _learn_headers(self) -> None:
+        connection = await self._supervisor.connection()
+        await connection.learn_headers(self._limits)
+
+    # --- other requests ----------------------------------------------------------------------------
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as in call_tool
+    ) -> dict[str, Any]:
+        """Send any request and return its raw, unvalidated result: for methods without a function here.
+
+        `params` are sent as they are, including nulls. `timeout` is in seconds from the last byte or progress
+        (default `Limits.tool_seconds`); `Limits.tool_total_seconds` ends it in any case. Raises as
+        `call_tool`, but never `UsageError` for the method. Cancelling sends `notifications/cancelled`.
+        """
+        silent_seconds = self._limits.tool_seconds if timeout is None else timeout
+        return await self._request(
+            RawRequest.of(method, params),
+            silent_seconds=silent_seconds,
+            total_seconds=max(self._limits.tool_total_seconds, silent_seconds),
+        )
+
+    async def _request(
+        self,
+        request: Request[Any, Any],
+        *,
+        silent_seconds: float,
+        total_seconds: float,
+        on_progress: ProgressFnT | None = None,
+        arrivals: Arrivals | None = None,
+    ) -> dict[str, Any]:
+        if not silent_seconds > 0:
+            raise UsageError(f"expected a timeout above 0 seconds, got {silent_seconds}")
+        connection = await self._supervisor.connection()
+        self._requests += 1
+        try:
+            return await connection.request(
+                request,
+                silent_seconds=silent_seconds,
+                total_seconds=total_seconds,
+                on_progress=on_progress,
+                arrivals=arrivals,
+            )
+        except SessionLostError:
+            # Renewed before the caller sees the error, once for all callers: a retry finds a session.
+            await self._supervisor.renew(connection)
+            raise

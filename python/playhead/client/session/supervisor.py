@@ -1,0 +1,200 @@
+"""Replace lost connections, once for all callers and within the `restart` setting.
+
+A lost HTTP session is renewed once for all requests that noticed (single flight); their pages are then
+retried by the planner. A server process that ended is started again at the next request, if its `restart`
+setting allows. Nothing here repeats a request: that is its caller's decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import trio
+
+from playhead.client.session.connection import Connection, TransportFactory, connect_error, hold_open
+from playhead.client.session.elicitation import Elicitor
+from playhead.client.session.list_changed import ToolListChanges
+from playhead.errors import (
+    AuthorizationNeededError,
+    ClosedError,
+    ConnectError,
+    ConnectionLostError,
+    PlayheadError,
+    ServerEndedError,
+    WebSocketClosedError,
+)
+from playhead.jsonrpc.faults import FaultLog
+from playhead.limits import Limits
+
+
+@dataclass(slots=True, eq=False)
+class _Renewal:
+    """One attempt at a new connection, and its outcome."""
+
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    over: trio.Event = field(default_factory=trio.Event)
+    connection: Connection | None = None
+    error: ConnectError | None = None
+
+
+class Supervisor:
+    """Owns the current connection of a session, inside the session's nursery."""
+
+    def __init__(
+        self,
+        factory: TransportFactory,
+        *,
+        nursery: trio.Nursery,
+        limits: Limits,
+        mode: str,
+        restart: str,
+        changes: ToolListChanges,
+        elicitor: Elicitor | None = None,
+    ) -> None:
+        self._factory = factory
+        self._nursery = nursery
+        self._limits = limits
+        self._mode = mode
+        self._restart = restart
+        self._changes = changes
+        self._elicitor = elicitor
+        self._current: Connection | None = None
+        self._renewal: _Renewal | None = None
+        self._renewed = trio.Event()
+        self._closed = False
+        self.reconnects = 0
+        self.fault_log = FaultLog()
+
+    async def connect(self) -> Connection:
+        """Make the first connection. Raises `ConnectError`.
+
+        A server that ends on `server/discover` is connected to once more with the old handshake: some old
+        servers exit on an unknown method, or close the WebSocket. If a person has to grant access, that
+        happens here, outside the handshake's time, and only here.
+        """
+        try:
+            self._current = await self._open()
+        except ConnectError as error:
+            if self._factory.authorize is not None and isinstance(error.__cause__, AuthorizationNeededError):
+                await self._authorize(self._factory.authorize)
+                self._current = await self._open()
+                return self._current
+            lost = ConnectionLostError if self._factory.is_process else WebSocketClosedError
+            if self._mode != "auto" or not isinstance(error.__cause__, lost):
+                raise
+            self._mode = "legacy"
+            self._current = await self._open()
+        return self._current
+
+    async def _authorize(self, authorize: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await authorize()
+        except PlayheadError as error:
+            raise connect_error(error, self._factory.server) from error
+
+    async def _open(self) -> Connection:
+        async def run(*, task_status: trio.TaskStatus[Connection]) -> None:
+            await hold_open(
+                self._factory,
+                limits=self._limits,
+                mode=self._mode,
+                changes=self._changes,
+                elicitor=self._elicitor,
+                fault_log=self.fault_log,
+                renewed=self.reconnects > 0,
+                task_status=task_status,
+            )
+
+        connection: Connection = await self._nursery.start(run)
+        return connection
+
+    async def connection(self) -> Connection:
+        """The live connection; a dead one is replaced first, if `restart` allows.
+
+        Raises `ClosedError` after `close`, `ConnectionLostError` if no (further) restart is allowed, and
+        `ConnectError` if the attempt fails.
+        """
+        if self._closed:
+            raise self._was_closed()
+        current = self._current
+        if current is not None and not current.ended:
+            return current
+        return await self.renew(current)
+
+    async def wait_lost(self) -> str:
+        """Wait until the current connection has ended by itself. Returns the reason if known."""
+        while True:
+            current = self._current
+            if current is None:
+                await self._renewed.wait()
+                continue
+            reason = await current.wait_ended()
+            if self._closed:
+                await trio.sleep_forever()  # left, not lost
+            if self._current is current:
+                return reason
+
+    async def wait_live(self) -> None:
+        """Wait until there is a live connection."""
+        await trio.lowlevel.checkpoint()
+        while self._current is None or self._current.ended:
+            await self._renewed.wait()
+
+    async def renew(self, broken: Connection | None) -> Connection:
+        """Replace `broken`, unless another caller already has: all waiters get the same new connection.
+
+        The attempt belongs to the session, not to its first caller: a page whose deadline passes while a
+        server starts must neither stop the start nor use up the only restart. Raises as `connection`.
+        """
+        if self._closed:
+            raise self._was_closed()
+        current = self._current
+        if current is not None and current is not broken and not current.ended:
+            return current
+        if self._renewal is None:
+            if self._factory.is_process and (
+                self._restart == "never" or (self._restart == "once" and self.reconnects > 0)
+            ):
+                raise ServerEndedError(
+                    f"{self._factory.server} has ended and is not restarted (restart = {self._restart!r})"
+                )
+            self.reconnects += 1
+            self._renewal = _Renewal()
+            self._nursery.start_soon(self._renew, self._renewal, current)
+        renewal = self._renewal
+        await renewal.over.wait()
+        if renewal.error is not None:
+            wait = renewal.error.retry_after_seconds
+            raise ConnectError(str(renewal.error), retry_after_seconds=wait) from renewal.error
+        if renewal.connection is None:
+            raise self._was_closed()
+        return renewal.connection
+
+    async def _renew(self, renewal: _Renewal, broken: Connection | None) -> None:
+        if broken is not None and self._factory.is_process:
+            broken.leave()
+        try:
+            with renewal.scope:
+                self._current = renewal.connection = await self._open()
+                self._renewed.set()
+                self._renewed = trio.Event()
+                if broken is not None:
+                    # Only now: requests in flight still learn from it that the session is gone.
+                    broken.leave()
+        except PlayheadError as error:
+            renewal.error = connect_error(error, self._factory.server)
+        finally:
+            self._renewal = None
+            renewal.over.set()
+
+    def _was_closed(self) -> ClosedError:
+        return ClosedError(f"the session with {self._factory.server} was closed")
+
+    def close(self) -> None:
+        """Leave the connection; later requests raise `ClosedError`. Idempotent."""
+        self._closed = True
+        if self._renewal is not None:
+            self._renewal.scope.cancel()
+        if self._current is not None:
+            self._current.leave()

@@ -1,0 +1,110 @@
+"""Map the failures of a request to the one error that its caller sees.
+
+Only errors that our own side made up are `TransportError`s. A code sent by the peer is its answer, whatever
+the number: a server that sends -32001 has answered, it has not timed out.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    REQUEST_TIMEOUT,
+    ErrorData,
+)
+
+from playhead.errors import (
+    ConnectionLostError,
+    DeadlineError,
+    LimitError,
+    PlayheadError,
+    ProtocolError,
+    RangePastEndError,
+    ServerError,
+    SessionLostError,
+)
+
+PAST_END = re.compile(r"\b416\b|range not satisfiable|not satisfiable", re.IGNORECASE)
+EVENT_LIMIT = re.compile(r"^SSE stream failed: Server-sent event exceeded the (\d+) byte limit")
+"""The SDK's wording. A peer that sends the same text gets the same error, and gains nothing."""
+LOST_SESSION = re.compile(
+    r"\bno valid session\b|\b(?:invalid|unknown|expired)(?: or expired)? (?:mcp[ -])?session\b"
+    r"|\bsession(?:[ -]id)? (?:(?:was|is|has) )?(?:not found|not valid|invalid|unknown|expired|terminated)\b"
+    r"|\b(?:server|session) (?:is )?not initialized\b|\bcould not find session\b",
+    re.IGNORECASE,
+)
+"""Texts of servers with HTTP 400 for an unknown session: the TypeScript SDK's examples ("No valid session ID
+provided", "Server not initialized"), mcp-go ("Invalid session ID"), and similar ones."""
+_SESSION_NOT_FOUND = "session not found"
+_OTHER_CODES = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS, -32002})
+"""Codes of errors about the request itself: a resource may be named "no valid session"."""
+QUOTED_CHARS = 500
+"""Characters of a peer's own text to quote in a message."""
+
+
+def quoted(text: str) -> str:
+    return text if len(text) <= QUOTED_CHARS else text[:QUOTED_CHARS] + "…"
+
+
+def names_lost_session(code: int | None, said: str, *, status: int) -> bool:
+    """True if an error answer says that the server does not know the session of the request.
+
+    `code` is None for a body without a JSON-RPC error, `status` the HTTP status (200 on other transports).
+    """
+    if code in _OTHER_CODES:
+        return False
+    if code == INVALID_REQUEST and _SESSION_NOT_FOUND in said.lower():
+        return True
+    if status == 404:
+        return "session" in said.lower()
+    return status == 400 and LOST_SESSION.search(quoted(said)) is not None
+
+
+def from_answer(error: ErrorData, *, method: str, server: str) -> PlayheadError:
+    """The error for a JSON-RPC error answer from the peer."""
+    said = quoted(error.message)
+    if error.code == PARSE_ERROR and said.startswith("Failed to parse"):
+        # The SDK's text for a body or event that is not JSON-RPC.
+        return ProtocolError(f"{server} answered {method} with something that is not JSON-RPC: {said}")
+    if error.code == CONNECTION_CLOSED and (cut := EVENT_LIMIT.search(said)) is not None:
+        allowed = int(cut.group(1))
+        return LimitError(
+            f"expected {server} to answer {method} with an event of at most {allowed} bytes, got more; ask"
+            " for smaller pages, or raise Limits.message_bytes",
+            limit="message_bytes",
+            allowed=allowed,
+            got=allowed + 1,
+        )
+    kind = RangePastEndError if method == "resources/read" and PAST_END.search(said) else ServerError
+    return kind(
+        f"{server} answered {method} with error {error.code}: {said}",
+        code=error.code,
+        data=error.data,
+        said=error.message,
+    )
+
+
+def lost_session(error: ErrorData, *, server: str) -> SessionLostError | None:
+    """The error for an answer that says that the session is unknown; None for any other.
+
+    Only for requests after the handshake: before it, a server may answer an unknown method in the same words.
+    """
+    said = quoted(error.message)
+    if not names_lost_session(error.code, said, status=200):
+        return None
+    return SessionLostError(f"{server} no longer knows the session (error {error.code}: {said})")
+
+
+def from_sdk(error: MCPError, *, method: str, server: str, diagnosis: str) -> PlayheadError:
+    """The error for a failure that the SDK made up."""
+    if error.code == REQUEST_TIMEOUT:
+        return DeadlineError(f"{server} did not answer {method} in time")
+    if error.code == CONNECTION_CLOSED:
+        return ConnectionLostError(f"the connection to {server} ended before it answered {method}{diagnosis}")
+    return ProtocolError(f"{method} to {server} failed with {error.code}: {quoted(error.message)}")

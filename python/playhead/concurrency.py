@@ -1,0 +1,166 @@
+"""Helpers for trio: exception groups unwrapped, a broadcast that drops the oldest, contexts used once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from types import TracebackType
+from typing import Generic, TypeVar
+
+import trio
+
+from playhead.errors import ClosedError
+
+T = TypeVar("T")
+
+
+def iter_leaves(group: BaseException) -> Iterator[BaseException]:
+    """The exceptions inside `group`, however deeply nested; `group` itself if it is not a group."""
+    if isinstance(group, BaseExceptionGroup):
+        for inner in group.exceptions:
+            yield from iter_leaves(inner)
+    else:
+        yield group
+
+
+@contextmanager
+def unwrap_exception_group(*, deep: bool = False) -> Iterator[None]:
+    """Raise the only exception of a nursery's group as it is. Put it around the nursery.
+
+    Several exceptions stay a group, and so does a group that the body itself raised. With `deep`, for
+    nurseries inside a library, a single exception is raised from any depth. Ctrl-C precedes everything else,
+    from any depth: it may strike in any task, and callers expect no group.
+    """
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        for leaf in iter_leaves(group):
+            if isinstance(leaf, KeyboardInterrupt):
+                raise leaf from group
+        found = list(iter_leaves(group)) if deep else group.exceptions
+        if len(found) != 1:
+            raise
+        raise found[0] from found[0].__cause__
+
+
+class Broadcast(Generic[T]):
+    """Send every item to every subscriber without waiting for any of them.
+
+    A subscriber that falls `capacity` items behind loses the oldest: the newest is what it needs to catch up.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._channels: list[tuple[trio.MemorySendChannel[T], trio.MemoryReceiveChannel[T]]] = []
+        self._closed = False
+
+    def subscribe(self) -> trio.MemoryReceiveChannel[T]:
+        """A channel of the items from now on. Close it when done; it ends when the broadcast is closed."""
+        send, receive = trio.open_memory_channel[T](self._capacity)
+        if self._closed:
+            send.close()
+        else:
+            # Our clone of the receiving end is what drops the oldest item.
+            self._channels.append((send, receive.clone()))
+        return receive
+
+    def send(self, item: T) -> None:
+        for channel in list(self._channels):
+            send, ours = channel
+            if ours.statistics().open_receive_channels == 1:  # the subscriber has closed its end
+                self._channels.remove(channel)
+                send.close()
+                ours.close()
+                continue
+            try:
+                send.send_nowait(item)
+            except trio.WouldBlock:
+                ours.receive_nowait()
+                send.send_nowait(item)
+
+    def close(self) -> None:
+        """End the channels: subscribers receive what is waiting, then the end. Idempotent."""
+        self._closed = True
+        for send, ours in self._channels:
+            send.close()
+            ours.close()
+        self._channels.clear()
+
+
+class SingleUse(Generic[T]):
+    """A context manager that can be entered once, and that knows whether it is left by a cancellation."""
+
+    def __init__(self, open_it: Callable[[], AbstractAsyncContextManager[T]], *, again: str) -> None:
+        """`again` is the message of the `ClosedError` for entering a second time."""
+        self._open = open_it
+        self._again = again
+        self._manager: AbstractAsyncContextManager[T] | None = None
+        self.quick = False
+        """Set when the context is left by a cancellation or Ctrl-C: closing then waits for nothing."""
+
+    async def enter(self) -> T:
+        """Enter the context. Raises `ClosedError` the second time, else what opening raises."""
+        if self._manager is not None:
+            raise ClosedError(self._again)
+        self._manager = self._open()
+        return await self._manager.__aenter__()
+
+    async def leave(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """Leave the context, with `quick` set first."""
+        assert self._manager is not None
+        # Cancelled, KeyboardInterrupt and groups with one of them are not `Exception`: a person is waiting.
+        self.quick = error is not None and not isinstance(error, Exception)
+        return await self._manager.__aexit__(kind, error, trace)
+
+
+JOIN_SECONDS = 0.05
+"""Limit for a cancelled caller to wait for its thread: half of what `Player.stop` may take. A thread that was
+woken ends in far less; one that ignores its wake-up is left to end by itself."""
+
+
+async def run_thread(
+    work: Callable[[], T],
+    *,
+    wake: Callable[[], None],
+    ended: trio.Event | None = None,
+    join_seconds: float = JOIN_SECONDS,
+) -> T:
+    """Run `work` in a thread. Cancelled: call `wake`, which makes `work` end soon, and wait for that.
+
+    `ended` is set when the thread has ended, for a caller that passes `join_seconds=0` because the thread
+    needs more than `wake` to end. The thread counts against no limit: trio's default of 40 is meant for short
+    work, and each playing item holds a thread for as long as it plays.
+    """
+    thread_ended = trio.Event() if ended is None else ended
+    token = trio.lowlevel.current_trio_token()
+
+    def run() -> T:
+        try:
+            return work()
+        finally:
+            # RunFinishedError: trio ended first, and nobody waits.
+            with suppress(trio.RunFinishedError):
+                token.run_sync_soon(thread_ended.set)
+
+    try:
+        await trio.lowlevel.checkpoint_if_cancelled()
+    except trio.Cancelled:
+        thread_ended.set()  # it never began
+        raise
+    try:
+        return await trio.to_thread.run_sync(
+            run, abandon_on_cancel=True, limiter=trio.CapacityLimiter(math.inf)
+        )
+    except trio.Cancelled:
+        wake()
+        await join(thread_ended, join_seconds)
+        raise
+
+
+async def join(ended: trio.Event, seconds: float = JOIN_SECONDS) -> None:
+    """Wait for a woken thread, even if cancelled, but no longer than `seconds`."""
+    with trio.CancelScope(shield=True), trio.move_on_after(seconds):
+        await ended.wait()

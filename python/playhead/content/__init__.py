@@ -1,13 +1,11 @@
-"""What a tool result is made of: its blocks, over the SDK's types, with what came kept beside them."""
+"""Content of a tool result: blocks typed with the SDK's models, alongside the raw objects."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from playhead.content.absent import ABSENT, Absent
-from playhead.content.findings import Finding
-from playhead.content.revisions import LATEST, REVISIONS
+from playhead.content.findings import ABSENT, Absent, Finding
 
 if TYPE_CHECKING:
     from playhead.content.blocks import KNOWN, Block, TypedContent, UnknownBlock, parse_block, parse_blocks
@@ -21,8 +19,8 @@ if TYPE_CHECKING:
         create_tool_response,
         dump,
     )
-    from playhead.content.downgrades import downgrade, downgrade_raw
     from playhead.content.http import tool_response_from_http
+    from playhead.content.revisions import LATEST, REVISIONS, downgrade, downgrade_raw
     from playhead.content.validation import validate_tool_response
 
 __all__ = [
@@ -63,12 +61,12 @@ _NAMES: Final = {
         "create_tool_response",
         "dump",
     ),
-    "downgrades": ("downgrade", "downgrade_raw"),
+    "revisions": ("LATEST", "REVISIONS", "downgrade", "downgrade_raw"),
     "http": ("tool_response_from_http",),
     "validation": ("validate_tool_response",),
 }
 _HOMES: Final = {name: f"playhead.content.{home}" for home, names in _NAMES.items() for name in names}
-"""Imported when first asked for: the SDK's types take a while, and the player needs only `content.audio`."""
+"""Imported lazily: the SDK's types are slow to import, and the player needs only `content.audio`."""
 
 
 def __getattr__(name: str) -> object:

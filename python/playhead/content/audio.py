@@ -1,6 +1,6 @@
-"""Which audio format something is in: what its first bytes say, its MIME type, or its name.
+"""Detection of audio formats by first bytes, MIME type or name.
 
-Pure tables. The classifier asks them whether a link is sound, the player which decoder a stream needs.
+Pure tables. The classifier uses them to detect audio links, the player to choose a decoder.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import enum
 from urllib.parse import urlsplit
 
 SNIFF_BYTES = 64
-"""Enough for an Ogg page header and the codec's name in the first packet (28 + 8)."""
+"""Covers an Ogg page header and the codec name in the first packet (28 + 8 bytes)."""
 
 
 class AudioFormat(enum.Enum):
-    """What a stream is, as a listener would name it."""
+    """Audio formats, by the names listeners use."""
 
     MP3 = "MP3"
     FLAC = "FLAC"
@@ -80,7 +80,7 @@ _OGG_CODECS = (
 
 
 def sniff(head: bytes) -> AudioFormat | None:
-    """What the first bytes say, or None where they say nothing. Wants `SNIFF_BYTES`, or the whole."""
+    """Detect the format from the first bytes, or return None. Pass `SNIFF_BYTES`, or all data if shorter."""
     if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
         return AudioFormat.WAV
     if head[:4] == b"fLaC":
@@ -88,7 +88,7 @@ def sniff(head: bytes) -> AudioFormat | None:
     if head[:4] == b"OggS":
         return next((found for name, found in _OGG_CODECS if name in head), AudioFormat.OGG)
     if head[:3] == b"ID3":
-        # A tag says nothing of what follows it; FLAC and AAC behind one are rare, and dr_mp3 refuses them.
+        # A tag does not identify what follows; FLAC and AAC after one are rare, and dr_mp3 rejects them.
         return AudioFormat.MP3
     if head[4:8] == b"ftyp":
         return AudioFormat.MP4
@@ -104,12 +104,12 @@ def sniff(head: bytes) -> AudioFormat | None:
 
 
 def format_of_mime(mime_type: str | None) -> AudioFormat | None:
-    """What a MIME type says; case and parameters do not matter."""
+    """Return the format for a MIME type, ignoring case and parameters, or None if unknown."""
     return _MIME.get(split_mime(mime_type)[0]) if mime_type else None
 
 
 def format_of_uri(uri: str | None) -> AudioFormat | None:
-    """What the suffix of a URI's path says."""
+    """Return the format for the suffix of a URI's path, or None if unknown."""
     return _SUFFIX.get(_suffix(uri))
 
 
@@ -120,33 +120,33 @@ def _suffix(uri: str | None) -> str:
         return ""
     path = parts.path
     if not path and parts.scheme not in ("http", "https"):
-        path = parts.netloc  # `resource://song.mp3`: a name, where the web has a host
-    # Not by PurePosixPath: that takes half as long as all the rest of classifying a block.
+        path = parts.netloc  # `resource://song.mp3`: a name in place of the host
+    # PurePosixPath would take half as long as the rest of classifying a block.
     stem, dot, end = path.rstrip("/").rpartition("/")[2].rpartition(".")
     return f"{dot}{end.lower()}" if stem and end else ""
 
 
 def split_mime(mime_type: str) -> tuple[str, dict[str, str]]:
-    """`type/subtype` in lower case, and the parameters."""
+    """Split a MIME type into `type/subtype`, in lower case, and its parameters."""
     kind, *rest = mime_type.split(";")
     pairs = (parameter.partition("=") for parameter in rest)
     return kind.strip().lower(), {name.strip().lower(): value.strip(' \t"') for name, _, value in pairs}
 
 
 def has_signature(head: bytes) -> bool:
-    """Whether `head` begins with a real signature, rather than with a frame's eleven set bits."""
+    """Return True for a real signature, False for text or a mere frame sync (eleven set bits)."""
     return _sniff_sync(head) is None and sniff(head) is not AudioFormat.TEXT
 
 
 def _is_text(head: bytes) -> bool:
-    """Printable ASCII throughout, which no audio signature is, or UTF-16/UTF-8 with a mark."""
+    """Return True for printable ASCII, which no audio signature is, or for UTF-8 with a byte order mark."""
     if head[:3] == b"\xef\xbb\xbf":
         return True
     return len(head) >= 4 and all(byte in b"\t\n\r" or 0x20 <= byte < 0x7F for byte in head)
 
 
 def _sniff_sync(head: bytes) -> AudioFormat | None:
-    """MPEG audio's frame header (ISO 11172-3, 2.4.1.3), told from ADTS by its layer bits."""
+    """Detect an MPEG audio frame header (ISO 11172-3, 2.4.1.3); its layer bits distinguish it from ADTS."""
     if len(head) < 4 or head[0] != 0xFF or head[1] & 0xE0 != 0xE0:
         return None
     if head[1] & 0xF6 == 0xF0:
@@ -159,17 +159,17 @@ def _sniff_sync(head: bytes) -> AudioFormat | None:
 
 
 _ALSO_FILMS = frozenset({".mp4", ".webm"})
-"""Containers that hold a film as often as sound; their name alone plays nothing by itself."""
+"""Containers used for video as often as audio; the suffix alone is not enough to play them."""
 _SUFFIX_CHARS = 5
-"""Of the name of a file type: `.xhtml`, `.jpeg`. What is longer, or has no letter, is part of a title."""
+"""Longest file type suffix: `.xhtml`, `.jpeg`. Anything longer or without letters belongs to a title."""
 _SAYS_NOTHING = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/binary"})
 
 
 def is_audio(mime_type: str | None, uri: str | None) -> bool | None:
-    """Whether the labels say sound: the MIME type, else the URI's suffix. None where neither says anything.
+    """Return True if the MIME type, else the URI's suffix, names audio; None if both are inconclusive.
 
-    `application/octet-stream` says nothing. `application/ogg` is taken for sound (RFC 3534 used it
-    for Vorbis, before RFC 5334 named `audio/ogg`).
+    `application/octet-stream` is inconclusive. `application/ogg` counts as audio (RFC 3534 used it for
+    Vorbis, before RFC 5334 registered `audio/ogg`).
     """
     kind = (mime_type or "").partition(";")[0].strip().lower()
     if kind not in _SAYS_NOTHING:
@@ -181,6 +181,6 @@ def is_audio(mime_type: str | None, uri: str | None) -> bool | None:
 
 
 def _names_a_type(suffix: str) -> bool:
-    """`Mr.%20Brightside`, `feat. Drake` and `track.42` have a dot and no type."""
+    """Return True for a plausible file type, unlike the dots in `Mr.%20Brightside` and `track.42`."""
     name = suffix[1:]
     return len(name) <= _SUFFIX_CHARS and name.isascii() and name.isalnum() and not name.isdigit()

@@ -1,10 +1,10 @@
-"""Content blocks: every one kept as it came, beside a typed view of what is understood.
+"""Content blocks: the raw object alongside a typed view.
 
-Blocks are parsed one by one, over the SDK's own types. One of a known type with a wrong or missing field is
-still that block where what matters is there: the field is left out (or, for a link without a name, taken from
-its URI), and a finding says so. One that is unknown, or without what matters, fails nothing either: it stands
-in its place as an `UnknownBlock`. Dumping gives the raw objects back, unchanged: the SDK's types drop unknown
-fields and turn `priority: 1` into `1.0`.
+Blocks are parsed one at a time with the SDK's types. An invalid optional field is dropped with a finding, and
+the block keeps its type as long as the essential fields are valid; a link without a name is named after its
+URI. A block of an unknown type, or without an essential field, becomes an `UnknownBlock` and does not fail
+the result. Dumping returns the raw objects unchanged, because the SDK's types drop unknown fields and turn
+`priority: 1` into `1.0`.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ _NEEDED: Final[Mapping[str, frozenset[str]]] = {
     "resource_link": frozenset({"type", "uri"}),
     "resource": frozenset({"type", "resource"}),
 }
-"""What a block can't be understood without."""
+"""Essential fields of a block."""
 _LISTS: Final = ("annotations", "icons")
-"""The fields that hold lists of checked values; nobody needs them to understand a block."""
+"""Fields that hold lists of validated values; none is essential."""
 
 MOST_BYTES: Final = 2**53 - 1
-"""The greatest size of a link: whole numbers above it are not the same in every JSON parser (RFC 8259, 6)."""
+"""Largest size of a link: JSON parsers disagree about larger integers (RFC 8259, section 6)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownBlock:
-    """A block of a type nobody here knows, or of a known type without what it must hold."""
+    """A block of an unknown type, or of a known type without an essential field."""
 
     kind: str
     reason: str
@@ -65,19 +65,19 @@ class UnknownBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One content block: the object as it came, and what it was understood as."""
+    """One content block: the object received, and its typed view."""
 
     raw: Any
-    """As it came: an object, unless the server sent something else in its place."""
+    """As received: an object, unless the server sent something else."""
     content: TypedContent | UnknownBlock
     findings: tuple[Finding, ...] = field(default=())
-    """What was wrong with it. Paths begin at the block: `$.name`."""
+    """Findings about the block, with paths relative to it: `$.name`."""
 
 
 def parse_block(raw: object) -> Block:
-    """`raw` as a block; never raises."""
+    """Parse `raw` as a block; never raises."""
     if not isinstance(raw, dict):
-        reason = f"expected an object, came {kind_of(raw)}"
+        reason = f"expected an object, got {kind_of(raw)}"
         return Block(raw=raw, content=UnknownBlock(kind="", reason=reason))
     named = raw.get("type")
     kind = named if isinstance(named, str) else ""
@@ -92,20 +92,20 @@ def parse_block(raw: object) -> Block:
 
 
 def _validated(model: type[TypedContent], raw: Mapping[str, Any]) -> TypedContent:
-    # Of a union of models mypy keeps only their base.
+    # mypy reduces a union of models to their base class.
     content: Any = model.model_validate(raw, by_name=False)
     return content  # type: ignore[no-any-return]
 
 
 def _mended(kind: str, model: type[TypedContent], raw: Mapping[str, Any], error: ValidationError) -> Block:
-    """The block without its wrong fields."""
+    """Parse the block without its invalid fields."""
     kept = dict(raw)
     findings: tuple[Finding, ...] = ()
     if (count := error.error_count()) > MAX_FINDINGS:
-        # Only lists have so many faults. To name them all takes seconds for a message full of them.
+        # Only lists have this many errors, and listing them all takes seconds for a large message.
         fewer = {key: value for key, value in raw.items() if key not in _LISTS}
-        expected = f"at most {MAX_FINDINGS} wrong values in one block"
-        many = Finding(path="$", expected=expected, came=f"{count}; {' and '.join(_LISTS)} are left out")
+        expected = f"at most {MAX_FINDINGS} invalid values in one block"
+        many = Finding(path="$", expected=expected, came=f"{count}; {' and '.join(_LISTS)} are ignored")
         rest = parse_block(fewer)
         return Block(raw=raw, content=rest.content, findings=(many, *rest.findings))
     if kind == "resource" and isinstance(contents := raw.get("resource"), dict):
@@ -115,7 +115,7 @@ def _mended(kind: str, model: type[TypedContent], raw: Mapping[str, Any], error:
     for item in _errors(error):
         if kind == "resource" and item["loc"][0] == "resource":
             if inside:
-                continue  # found already; the SDK names each member of its union, as text and as a blob
+                continue  # already found; the SDK reports errors for both members of its union, text and blob
             item["loc"] = ("resource",)
         finding = _finding("$", raw, item)
         found.setdefault(finding.path, finding)
@@ -132,12 +132,12 @@ def _mended(kind: str, model: type[TypedContent], raw: Mapping[str, Any], error:
         except ValidationError:
             pass
     first = findings[0]
-    reason = f"{first.path}: expected {first.expected}, came {first.came}"
+    reason = f"{first.path}: expected {first.expected}, got {first.came}"
     return Block(raw=raw, content=UnknownBlock(kind=kind, reason=reason), findings=findings)
 
 
 def _with_possible_size(block: Block) -> Block:
-    """The block, without a size that nothing has: what counts with it later holds 64 bits, and no sign."""
+    """Drop a negative or too large size, because the code that uses it later has unsigned 64-bit integers."""
     link = block.content
     if not isinstance(link, ResourceLink) or link.size is None or 0 <= link.size <= MOST_BYTES:
         return block
@@ -147,7 +147,7 @@ def _with_possible_size(block: Block) -> Block:
 
 
 def _mended_contents(raw: dict[str, Any]) -> tuple[dict[str, Any], tuple[Finding, ...]]:
-    """Embedded contents without what is wrong among their optional fields."""
+    """Drop the invalid fields of embedded contents."""
     blob = "blob" in raw and "text" not in raw
     model: type[ResourceContents] = BlobResourceContents if blob else TextResourceContents
     try:
@@ -169,7 +169,7 @@ def _finding(path: str, raw: Mapping[str, Any], item: ErrorDetails) -> Finding:
     for key in item["loc"]:
         where = step(where, key)
     if item["type"] == "missing":
-        return Finding(path=where, expected="this field, which is required", came="nothing")
+        return Finding(path=where, expected="this required field", came="nothing")
     is_object = item["type"] in ("dict_type", "model_type")
     expected = "an object" if is_object else item["msg"].removeprefix("Input should be ")
     return Finding(path=where, expected=expected, came=kind_of(_at(raw, item["loc"])))
@@ -188,8 +188,10 @@ def _at(raw: object, path: tuple[int | str, ...]) -> object:
 
 
 def parse_blocks(result: Mapping[str, Any], *, limits: Limits, server: str) -> tuple[Block, ...]:
-    """The blocks of a `tools/call` result. Raises `ProtocolError` without a list, `LimitError` past
-    `Limits.result_items`."""
+    """Parse the blocks of a `tools/call` result.
+
+    Raises `ProtocolError` if `content` is not a list, `LimitError` past `Limits.result_items`.
+    """
     kind = result.get("resultType")
     if kind == "input_required":
         raise ProtocolError(f"{server} asks for input in the middle of a call, which was not offered to it")

@@ -1,7 +1,7 @@
-"""Tool results to send: the SDK's own types, checked where they are made.
+"""Builders of tool results: the SDK's types, validated on construction.
 
-What is absent is left out of the dumped JSON, never null. What cannot be right is a `UsageError` that says
-what was expected, what came and in which argument, before any client sees it.
+Absent fields are omitted from the dumped JSON, never null. An invalid argument raises `UsageError` with its
+name, the expected value and the actual one, before any client sees the result.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from playhead.content.absent import ABSENT, Absent
 from playhead.content.audio import is_audio
 from playhead.content.blocks import Block, TypedContent
-from playhead.content.findings import kind_of
+from playhead.content.findings import ABSENT, Absent, kind_of
 from playhead.content.formats import base64_problem, meta_key_problem, mime_problem, time_problem, uri_problem
 from playhead.errors import UsageError
 
@@ -42,9 +41,9 @@ def create_annotations(
     priority: float | None = None,
     last_modified: datetime | str | None = None,
 ) -> Annotations:
-    """Whom a block is for, how much it matters (0 to 1), and when it was changed.
+    """Build annotations: the audience of a block, its priority (0 to 1), and its last change.
 
-    `last_modified` is a datetime with a time zone, or ISO 8601 text. Raises `UsageError` otherwise.
+    `last_modified` is a timezone-aware datetime or an ISO 8601 string. Raises `UsageError` for anything else.
     """
     roles = None if audience is None else list(audience)
     for role in roles or ():
@@ -66,7 +65,7 @@ def create_annotations(
 def create_text_content(
     text: str, *, annotations: Annotations | None = None, meta: Mapping[str, object] | None = None
 ) -> TextContent:
-    """A text block. Raises `UsageError` for text that no UTF-8 message can hold."""
+    """Build a text block. Raises `UsageError` for text that cannot be encoded as UTF-8."""
     return TextContent(text=_text("text", text), annotations=_noted(annotations), _meta=_meta("meta", meta))
 
 
@@ -77,9 +76,9 @@ def create_image_content(
     annotations: Annotations | None = None,
     meta: Mapping[str, object] | None = None,
 ) -> ImageContent:
-    """An image. `data` is the bytes, or their base64 (RFC 4648, padded), which is checked.
+    """Build an image block. `data` is bytes, or base64 (RFC 4648, padded), which is validated.
 
-    Raises `UsageError` for other base64, and for a MIME type that is no `image/…`.
+    Raises `UsageError` for invalid base64, and for a MIME type other than `image/…`.
     """
     if not _mime("mime_type", mime_type).lower().startswith("image/"):
         raise _wrong("mime_type", "an image/… type", repr(mime_type))
@@ -98,9 +97,9 @@ def create_audio_content(
     annotations: Annotations | None = None,
     meta: Mapping[str, object] | None = None,
 ) -> AudioContent:
-    """Sound. `data` is the bytes, or their base64 (RFC 4648, padded), which is checked.
+    """Build an audio block. `data` is bytes, or base64 (RFC 4648, padded), which is validated.
 
-    Raises `UsageError` for other base64, and for a MIME type that is not sound.
+    Raises `UsageError` for invalid base64, and for a MIME type that is not audio.
     """
     if not is_audio(_mime("mime_type", mime_type), None):
         raise _wrong("mime_type", "an audio/… type, or application/ogg", repr(mime_type))
@@ -124,10 +123,10 @@ def create_resource_link(
     annotations: Annotations | None = None,
     meta: Mapping[str, object] | None = None,
 ) -> ResourceLink:
-    """A link to a resource that the client reads when it wants to; `size_bytes` is its decoded size.
+    """Build a link to a resource that the client reads on demand; `size_bytes` is its decoded size.
 
-    Raises `UsageError` for a URI that is none (RFC 3986; other characters are percent-encoded), a MIME type
-    that is none, or a negative size.
+    Raises `UsageError` for an invalid URI (RFC 3986; percent-encode other characters), an invalid MIME type,
+    or a negative size.
     """
     if size_bytes is not None and _is_a(int, "size_bytes", size_bytes) < 0:
         raise _wrong("size_bytes", "0 or more", str(size_bytes))
@@ -154,10 +153,10 @@ def create_embedded_resource(
     annotations: Annotations | None = None,
     meta: Mapping[str, object] | None = None,
 ) -> EmbeddedResource:
-    """A resource with its contents: either `text`, or `blob` as bytes or checked base64.
+    """Build an embedded resource with either `text`, or `blob` as bytes or base64, which is validated.
 
-    `resource_meta` is the `_meta` of the contents, `meta` that of the block. Raises `UsageError` for both or
-    neither of text and blob, and as the other builders do.
+    `resource_meta` is the `_meta` of the contents, `meta` that of the block. Raises `UsageError` if both or
+    neither of `text` and `blob` are given, and for the same reasons as the other builders.
     """
     if (text is None) == (blob is None):
         raise _wrong("text and blob", "exactly one of them", "neither" if text is None else "both")
@@ -179,11 +178,11 @@ def create_tool_response(
     is_error: bool = False,
     meta: Mapping[str, object] | None = None,
 ) -> CallToolResult:
-    """The whole result of a tool call.
+    """Build the complete result of a tool call.
 
-    `structured_content` is any JSON value (before 2026-07-28 only an object); where there is no other content
-    its JSON is added as a text block, as the specification asks for clients that do not read it.
-    Raises `UsageError` for what is no block, and for values that JSON does not have (NaN, bytes, cycles).
+    `structured_content` is any JSON value (before 2026-07-28 only an object). Without other content its JSON
+    is added as a text block, as the specification recommends for clients that do not read it. Raises
+    `UsageError` for anything but blocks, and for values that JSON cannot represent (NaN, bytes, cycles).
     """
     if isinstance(content, str | bytes | Mapping) or not isinstance(content, Iterable):
         raise _wrong("content", "a list of blocks (create_text_content makes one)", kind_of(content))
@@ -202,9 +201,10 @@ def create_tool_response(
 
 
 def dump(value: CallToolResult | TypedContent | Block) -> dict[str, Any]:
-    """The JSON object to send: wire names, what is absent left out. A parsed `Block` gives back what came.
+    """Return the JSON to send, with wire names and without absent fields; for a `Block`, the raw object.
 
-    `structuredContent: null` stays where it was set, and nulls inside `_meta` and structured content do.
+    `structuredContent: null` is preserved if set explicitly, as are nulls inside `_meta` and structured
+    content.
     """
     if isinstance(value, Block):
         raw: dict[str, Any] = value.raw
@@ -216,7 +216,7 @@ def dump(value: CallToolResult | TypedContent | Block) -> dict[str, Any]:
 
 
 def _wrong(where: str, expected: str, came: str) -> UsageError:
-    return UsageError(f"{where}: expected {expected}, came {came}")
+    return UsageError(f"{where}: expected {expected}, got {came}")
 
 
 def _is_a(kind: type[_Typed], where: str, value: object) -> _Typed:
@@ -234,7 +234,9 @@ def _text(where: str, text: str) -> str:
     try:
         _is_a(str, where, text).encode()
     except UnicodeEncodeError as error:
-        raise _wrong(where, "text that UTF-8 can hold", f"a lone surrogate at {error.start}") from None
+        raise _wrong(
+            where, "text that can be encoded as UTF-8", f"a lone surrogate at {error.start}"
+        ) from None
     return text
 
 
@@ -242,9 +244,9 @@ def _base64(where: str, data: object) -> str:
     if isinstance(data, bytes | bytearray | memoryview):
         return b64encode(data).decode("ascii")
     if not isinstance(data, str):
-        raise _wrong(where, "bytes, or base64 text", type(data).__name__)
+        raise _wrong(where, "bytes or a base64 string", type(data).__name__)
     if problem := base64_problem(data):
-        raise _wrong(where, "base64 (RFC 4648, padded, no white space)", problem)
+        raise _wrong(where, "base64 (RFC 4648, padded, no whitespace)", problem)
     return data
 
 
@@ -256,13 +258,13 @@ def _mime(where: str, text: str) -> str:
 
 def _uri(where: str, text: str) -> str:
     if problem := uri_problem(_is_a(str, where, text)):
-        raise _wrong(where, "an absolute URI, other characters percent-encoded (RFC 3986)", problem)
+        raise _wrong(where, "an absolute URI, percent-encoded (RFC 3986)", problem)
     return text
 
 
 def _noted(annotations: Annotations | None) -> Annotations | None:
     if annotations is not None and not isinstance(annotations, Annotations):
-        raise _wrong("annotations", "what create_annotations made", type(annotations).__name__)
+        raise _wrong("annotations", "Annotations (create_annotations makes them)", type(annotations).__name__)
     return annotations
 
 
@@ -273,7 +275,7 @@ def _meta(where: str, meta: Mapping[str, object] | None) -> dict[str, Any] | Non
         raise _wrong(where, "a mapping", type(meta).__name__)
     for key in meta:
         if problem := meta_key_problem(_is_a(str, where, key)):
-            raise _wrong(where, "keys as the specification has them (prefix.label/name)", problem)
+            raise _wrong(where, "keys as the specification defines them (prefix.label/name)", problem)
     _json(where, dict(meta))
     return dict(meta)
 
@@ -283,5 +285,5 @@ def _json(where: str, value: object) -> str:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise _wrong(where, "a JSON value", f"one that JSON has no form for ({error})") from None
+        raise _wrong(where, "a JSON value", f"one that JSON cannot represent ({error})") from None
     return text

@@ -1,7 +1,8 @@
-"""What is wrong with a piece of JSON, and where."""
+"""Defects in JSON data, with their paths."""
 
 from __future__ import annotations
 
+import enum
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -11,20 +12,20 @@ _WORD: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is not as it should be."""
+    """One defect: its path, the expected value and the actual one."""
 
     path: str
     """A JSON path: `$.content[2].name`."""
     expected: str
     came: str
-    """What came in its place, described; a long or binary value is not quoted."""
+    """Description of the actual value; long or binary values are not quoted."""
 
     def __str__(self) -> str:
-        return f"{self.path}: expected {self.expected}, came {self.came}"
+        return f"{self.path}: expected {self.expected}, got {self.came}"
 
 
 def kind_of(value: object) -> str:
-    """The JSON name of a value's type, as messages say it."""
+    """Name the JSON type of a value, with its article, for messages."""
     match value:
         case None:
             return "null"
@@ -43,18 +44,18 @@ def kind_of(value: object) -> str:
 
 
 MAX_FINDINGS: Final = 100
-"""Of one result: who has a hundred things to mend reads no further, and a hostile result has millions."""
+"""Maximum per result: nobody reads past a hundred defects, and a hostile result has millions."""
 
 
 class Notes:
-    """Findings while they are collected; their number is bounded, and the last one says so."""
+    """Bounded collector of findings; the last finding reports that more were omitted."""
 
     def __init__(self) -> None:
         self._found: list[Finding] = []
 
     @property
     def full(self) -> bool:
-        """Nothing more is taken: whoever walks through a result can stop."""
+        """True if further findings are discarded, so that a check can stop early."""
         return len(self._found) > MAX_FINDINGS
 
     def add(self, path: str, *, expected: str, came: str) -> None:
@@ -72,10 +73,19 @@ class Notes:
 
 
 def step(path: str, key: object) -> str:
-    """`path` and one more key or index. A key that is no plain word is quoted, and cut where it is long."""
+    """Append a key or index to `path`. A key other than a plain word is quoted, and truncated if long."""
     if isinstance(key, int):
         return f"{path}[{key}]"
     word = str(key)
     if len(word) <= 60 and _WORD.fullmatch(word):
         return f"{path}.{word}"
     return f"{path}[{word[:60]!a}{'…' if len(word) > 60 else ''}]"
+
+
+class Absent(enum.Enum):
+    """Sentinel for a missing value, distinct from null: `structuredContent` may be null since 2026-07-28."""
+
+    ABSENT = "absent"
+
+
+ABSENT: Final = Absent.ABSENT

@@ -1,7 +1,7 @@
-"""The syntax of the strings in a block: base64, MIME types, URIs, times, `_meta` keys.
+"""Syntax of the strings in a block: base64, MIME types, URIs, times, `_meta` keys.
 
-Each function says what is wrong, or None. Nothing binary is quoted. Every expression here is linear in what
-it reads: the strings come from a server.
+Each `…_problem` function describes the defect, or returns None. Binary data is never quoted. Every expression
+runs in linear time, because the strings are sent by a server.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from playhead._core import decode_base64
+from playhead.content.audio import SNIFF_BYTES
 from playhead.errors import Base64Error
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -23,25 +24,25 @@ _MIME: Final = re.compile(
 _URI: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]++|%[0-9A-Fa-f]{2})*+"
 )
-"""RFC 3986: a scheme, then the characters a URI may have. Possessive: a minute less for one of 60 MiB."""
+"""RFC 3986: a scheme, then the characters allowed in a URI. Possessive, which saves a minute on 60 MiB."""
 _META_LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _META_KEY: Final = re.compile(
     rf"(?:{_META_LABEL}(?:\.{_META_LABEL})*/)?(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?"
 )
 """MCP, "General fields: _meta": an optional prefix of labels, a slash, a name that may be empty."""
 _LONG = 8192
-"""A MIME type, time or key of more characters is wrong whatever it holds."""
+"""A longer MIME type or key is always invalid."""
 
 _BASE64_KINDS = {
-    "byte": "a character that base64 does not have",
-    "length": "a length that is no multiple of four",
+    "byte": "a character outside the base64 alphabet",
+    "length": "a length other than a multiple of four",
     "padding": "wrong padding",
-    "last_symbol": "bits set behind the last byte",
+    "last_symbol": "non-zero trailing bits",
 }
 
 
 def base64_problem(text: str) -> str | None:
-    """Strict: RFC 4648, section 4, padded, no white space."""
+    """Validate base64 strictly: RFC 4648, section 4, padded, no whitespace."""
     try:
         decode_base64(text)
     except Base64Error as error:
@@ -66,7 +67,7 @@ def uri_problem(text: str) -> str | None:
 
 
 def time_problem(text: str) -> str | None:
-    """ISO 8601, a date or a date with a time; a time zone may be missing."""
+    """Validate an ISO 8601 date, or date and time; the time zone is optional."""
     if len(text) > 64 or not text.isascii() or (len(text) > 10 and "T" not in text):
         return quoted(text)
     try:
@@ -83,10 +84,31 @@ def meta_key_problem(key: str) -> str | None:
 
 
 def quoted(text: str) -> str:
-    """A string as a finding shows it: short, in ASCII, so that it cannot drive a terminal."""
+    """Quote a string for a finding: short and ASCII, so that it cannot inject terminal sequences."""
     return ascii(text) if len(text) <= 80 else f"{text[:60]!a}… ({len(text)} characters)"
 
 
 def number(value: float) -> str:
-    """A number as a finding shows it: an integer of more than 4300 digits has no decimal form in Python."""
+    """Format a number for a finding. Python refuses to print an integer of more than 4300 digits."""
     return "a huge number" if abs(value) >= 10**39 else repr(value)
+
+
+_HEAD_CHARS: Final = (SNIFF_BYTES + 2) // 3 * 4
+
+
+def decoded_bytes(base64: str) -> int:
+    """Return the number of bytes that base64 decodes to, padded or not.
+
+    For invalid base64 the result is never less than the bytes that could be decoded, and only an empty string
+    gives 0, so that the decoder sees the whole string and rejects it.
+    """
+    symbols = len(base64) - base64.endswith("=") - base64.endswith("==")
+    return max(symbols * 3 // 4 + (symbols % 4 == 1), min(len(base64), 1))
+
+
+def head_of_base64(base64: str) -> bytes:
+    """Decode enough bytes to detect a format; return no bytes if they do not decode."""
+    try:
+        return decode_base64(base64[:_HEAD_CHARS])
+    except (Base64Error, UnicodeEncodeError):
+        return b""

@@ -1,4 +1,4 @@
-"""An HTTP answer as a tool result: the block that fits the body, and what was asked in `_meta`."""
+"""Conversion of an HTTP response to a tool result: a block for the body, and request details in `_meta`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from urllib.parse import urlsplit, urlunsplit
 
 from mcp_types import CallToolResult
 
-from playhead.content.absent import ABSENT, Absent
 from playhead.content.audio import is_audio, split_mime
 from playhead.content.blocks import TypedContent
 from playhead.content.builders import (
@@ -21,6 +20,7 @@ from playhead.content.builders import (
     create_text_content,
     create_tool_response,
 )
+from playhead.content.findings import ABSENT, Absent
 from playhead.content.formats import mime_problem, uri_problem
 from playhead.errors import UsageError
 
@@ -43,11 +43,11 @@ _TEXT: Final = frozenset(
         "application/yaml",
     }
 )
-"""Text that is not called `text/…`."""
+"""Text types outside `text/…`."""
 _NO_CHARSETS: Final = frozenset(
     {"idna", "mbcs", "oem", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"}
 )
-"""Python's codecs that no HTTP answer means; punycode takes time quadratic in the body."""
+"""Python codecs that are never HTTP charsets; punycode takes time quadratic in the body."""
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -64,15 +64,15 @@ def tool_response_from_http(
     *,
     now: Callable[[], float] = time.time,
 ) -> CallToolResult:
-    """A tool result for an HTTP answer that was read whole.
+    """Convert a complete HTTP response to a tool result.
 
-    Text becomes a text block (its charset honoured, wrong bytes replaced), JSON a text block and, if it is an
-    object, `structuredContent`; images and sound their blocks; anything else an embedded blob under the URL.
-    An empty body becomes one line that says so, because some models refuse an empty result.
-    `_meta` holds `httpStatus`, `method` in upper case, `url` without user and password, and `timestamp`
-    (`now()` in whole unix seconds). `isError` is set outside 200–299.
+    Text becomes a text block (decoded by its charset, invalid bytes replaced). JSON becomes a text block and,
+    if it is an object, also `structuredContent`. Images and audio become image and audio blocks, anything
+    else an embedded blob under the URL. An empty body becomes one line of text, because some models reject an
+    empty result. `_meta` holds `httpStatus`, `method` in upper case, `url` without user and password, and
+    `timestamp` (`now()` in whole Unix seconds). `isError` is set outside 200–299.
 
-    Raises `UsageError` for a status outside 100–599, a method that is no text, or a URL that is no URI.
+    Raises `UsageError` for a status outside 100–599, an invalid method, or an invalid URL.
     """
     _check(status, method, url)
     shown = _without_user(url)
@@ -87,12 +87,12 @@ def tool_response_from_http(
 
 def _check(status: object, method: object, url: object) -> None:
     if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599:
-        raise UsageError(f"status: expected an HTTP status from 100 to 599, came {status!r:.40}")
+        raise UsageError(f"status: expected an HTTP status from 100 to 599, got {status!r:.40}")
     if not isinstance(method, str) or not method.isalpha() or not method.isascii():
-        raise UsageError(f"method: expected an HTTP method such as GET, came {method!r:.40}")
+        raise UsageError(f"method: expected an HTTP method such as GET, got {method!r:.40}")
     problem = uri_problem(url) if isinstance(url, str) else type(url).__name__
     if problem:
-        raise UsageError(f"url: expected an absolute URI (RFC 3986), came {problem}")
+        raise UsageError(f"url: expected an absolute URI (RFC 3986), got {problem}")
 
 
 def _block(status: int, url: str, label: str, body: bytes) -> tuple[TypedContent, object | Absent]:
@@ -121,19 +121,19 @@ def _block(status: int, url: str, label: str, body: bytes) -> tuple[TypedContent
 
 
 def _decoded(body: bytes, charset: str | None) -> str:
-    """The text of a body: by its mark, else its charset, else UTF-8, else Windows-1252 as browsers do."""
+    """Decode a body by byte order mark, else charset, else UTF-8, else Windows-1252 as browsers do."""
     name = next((codec for mark, codec in _MARKS if body.startswith(mark)), None) or _charset(charset)
     try:
         text = body.decode(name or "utf-8", "replace" if name else "strict")
     except UnicodeError:
         text = body.decode("cp1252", "replace")
-    # UTF-7 and the like can spell lone surrogates, which no message can hold.
+    # UTF-7 and similar codecs can produce lone surrogates, which UTF-8 cannot encode.
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _charset(name: str | None) -> str | None:
     try:
-        # A name that is unknown, or of a codec from bytes to bytes, fails here: nothing is inflated.
+        # An unknown name or a bytes-to-bytes codec fails here, so nothing is decompressed.
         b"x".decode(name or "", "replace")
         found = codecs.lookup(name or "").name
     except (LookupError, ValueError):
@@ -158,7 +158,7 @@ def _object_in(text: str) -> object | Absent:
 
 
 def _can_be_sent(value: object) -> bool:
-    """JSON may spell what a message cannot hold: `1e999`, or half of a surrogate pair."""
+    """Return False for JSON that a message cannot represent: `1e999`, or a lone surrogate."""
     try:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
@@ -167,7 +167,7 @@ def _can_be_sent(value: object) -> bool:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _without_user(url: str) -> str:

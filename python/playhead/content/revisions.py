@@ -1,24 +1,27 @@
-"""What a tool result may hold in each revision of the protocol.
-
-Sources: the published schema of each revision, and the changelogs between them. A table, no decisions: the
-validator and the downgrade read the same rows, so that what one finds is what the other rewrites.
-"""
+"""Features of each protocol revision, and conversion of results for older clients."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from mcp_types import CallToolResult
+
+from playhead.content.builders import dump
+from playhead.content.findings import kind_of
+from playhead.content.formats import number, quoted
 from playhead.errors import UsageError
 
 REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
-"""Oldest first: their order is the order of their dates."""
+"""Oldest first, so that revisions compare as strings."""
 LATEST: Final = REVISIONS[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
-    """What one revision has."""
+    """Features of one revision."""
 
     revision: str
     audio: bool
@@ -30,7 +33,7 @@ class Features:
     structured_any: bool
     """`structuredContent` of any type (2026-07-28)."""
     block_meta: bool
-    """`_meta` on blocks and embedded contents (2025-06-18); a result may always carry one."""
+    """`_meta` on blocks and embedded contents (2025-06-18); every revision allows it on a result."""
     last_modified: bool
     """`annotations.lastModified` (2025-06-18)."""
     icons: bool
@@ -40,7 +43,7 @@ class Features:
 
     @property
     def block_types(self) -> tuple[str, ...]:
-        """The types a block may have."""
+        """The block types that the revision defines."""
         return (
             "text",
             "image",
@@ -51,11 +54,9 @@ class Features:
 
 
 def features_of(revision: str) -> Features:
-    """What `revision` has. Raises `UsageError` for one that is none of `REVISIONS`."""
+    """Return the features of `revision`. Raises `UsageError` if it is not in `REVISIONS`."""
     if revision not in REVISIONS:
-        raise UsageError(
-            f"expected a protocol revision, one of {', '.join(REVISIONS)}; came {revision!r:.40}"
-        )
+        raise UsageError(f"expected a protocol revision, one of {', '.join(REVISIONS)}; got {revision!r:.40}")
     return Features(
         revision=revision,
         audio=revision >= "2025-03-26",
@@ -67,3 +68,116 @@ def features_of(revision: str) -> Features:
         icons=revision >= "2025-11-25",
         result_type=revision >= "2026-07-28",
     )
+
+
+def downgrade(response: CallToolResult, revision: str) -> CallToolResult:
+    """Convert `response` for a client of `revision`; the newest revision changes nothing.
+
+    Raises `UsageError` for an unknown revision.
+    """
+    return CallToolResult.model_validate(downgrade_raw(dump(response), revision))
+
+
+def downgrade_raw(raw: Mapping[str, Any], revision: str) -> dict[str, Any]:
+    """Convert a result given as JSON, such as in a proxy; unknown fields are preserved.
+
+    `raw` is not modified, but the returned object shares parts with it. Invalid data stays invalid: see
+    `validate_tool_response`. Raises `UsageError` for an unknown revision.
+    """
+    features = features_of(revision)
+    result = dict(raw)
+    if isinstance(blocks := result.get("content"), list):
+        result["content"] = [_block(block, index, features) for index, block in enumerate(blocks)]
+    if "structuredContent" in result:
+        structured = result["structuredContent"]
+        if not features.structured or not (features.structured_any or isinstance(structured, dict)):
+            del result["structuredContent"]
+            _add_text(result, structured)
+    return result
+
+
+def _block(block: object, index: int, features: Features) -> object:
+    if not isinstance(block, dict):
+        return _note(f"[A block that is {kind_of(block)} was omitted]", {}, features)
+    kind = block.get("type")
+    if kind in features.block_types:
+        return _older(block, features)
+    if kind == "resource_link":
+        return _note(_link_line(block), block, features)
+    if kind == "audio":
+        contents = {"uri": f"tool-result:/audio/{index}", "blob": block.get("data")}
+        if "mimeType" in block:
+            contents["mimeType"] = block["mimeType"]
+        return _kept(block, {"type": "resource", "resource": contents}, features)
+    name = quoted(kind) if isinstance(kind, str) else kind_of(kind)
+    return _note(
+        f"[A block of type {name} was omitted: {features.revision} does not define it]", block, features
+    )
+
+
+def _note(text: str, block: Mapping[str, object], features: Features) -> dict[str, object]:
+    return _kept(block, {"type": "text", "text": text}, features)
+
+
+def _kept(block: Mapping[str, object], new: dict[str, object], features: Features) -> dict[str, object]:
+    """Copy `annotations` and `_meta` from `block` to `new`."""
+    for key in ("annotations", "_meta"):
+        if key in block:
+            new[key] = block[key]
+    return _older(new, features)
+
+
+def _older(block: Mapping[str, object], features: Features) -> dict[str, object]:
+    new = dict(block)
+    if not features.block_meta:
+        new.pop("_meta", None)
+        if isinstance(contents := new.get("resource"), dict):
+            new["resource"] = {key: value for key, value in contents.items() if key != "_meta"}
+    if not features.icons and new.get("type") == "resource_link":
+        new.pop("icons", None)
+    if not features.last_modified and isinstance(notes := new.get("annotations"), dict):
+        new["annotations"] = {key: value for key, value in notes.items() if key != "lastModified"}
+    return new
+
+
+def _link_line(link: Mapping[str, object]) -> str:
+    """Format a link as `Title: URI (type, size)`, with its description on the next line."""
+    words = {key: value for key, value in link.items() if isinstance(value, str)}
+    name, uri = words.get("title") or words.get("name") or "Resource", words.get("uri", "")
+    size = link.get("size")
+    facts = [words["mimeType"]] if "mimeType" in words else []
+    if isinstance(size, int | float) and not isinstance(size, bool):
+        facts.append(f"{number(size)} bytes")
+    line = f"{name}: {uri}" + (f" ({', '.join(facts)})" if facts else "")
+    return f"{line}\n{words['description']}" if "description" in words else line
+
+
+def _add_text(result: dict[str, Any], structured: object) -> None:
+    """Append the JSON of `structured` as a text block, unless a block already contains it."""
+    blocks = result.get("content")
+    blocks = list(blocks) if isinstance(blocks, list) else []
+    wanted = _canonical(structured)
+    if wanted is None:
+        text = "[Structured content was omitted: it is nested too deeply]"
+    else:
+        text = json.dumps(structured, ensure_ascii=False)
+        if any(_says(block, wanted) for block in blocks):
+            return
+    result["content"] = [*blocks, {"type": "text", "text": text}]
+
+
+def _says(block: object, wanted: str) -> bool:
+    text = block.get("text") if isinstance(block, dict) and block.get("type") == "text" else None
+    if not isinstance(text, str):
+        return False
+    try:
+        return _canonical(json.loads(text)) == wanted
+    except (ValueError, RecursionError):
+        return False
+
+
+def _canonical(value: object) -> str | None:
+    try:
+        return json.dumps(value, sort_keys=True)
+    except RecursionError:
+        return None

@@ -1,31 +1,169 @@
-"""Whether a tool result is what a revision of the protocol allows: every departure, with its place.
+"""Validation of tool results against a protocol revision: every defect, with its path.
 
-Nothing is raised for what a server sent, nothing binary is quoted, and the findings are bounded
-(`findings.MAX_FINDINGS`; the last one says when there were more). Stricter than the published schemas in what
-their text asks for: base64, MIME types, times, `_meta` keys, and the revision each block came with.
+Server data never raises, binary data is never quoted, and the findings are bounded (`findings.MAX_FINDINGS`;
+the last one reports any omission). Stricter than the published schemas where the text of the specification
+is: base64, MIME types, times, `_meta` keys, and the revision that introduced each block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from playhead.content.findings import Finding, Notes, kind_of, step
-from playhead.content.formats import meta_key_problem, number, quoted
-from playhead.content.revisions import LATEST, Features, features_of
-from playhead.content.validation_fields import (
-    ANNOTATIONS,
-    BLOB_CONTENTS,
-    BLOCKS,
-    COMMON,
-    ICON,
-    SERVER_INFO,
-    SIZE,
-    TEXT_CONTENTS,
-    Field,
-    check_fields,
-    check_value,
+from playhead.content.formats import (
+    base64_problem,
+    meta_key_problem,
+    mime_problem,
+    number,
+    quoted,
+    time_problem,
+    uri_problem,
 )
+from playhead.content.revisions import LATEST, Features, features_of
 from playhead.content.validation_schema import check_output
+
+Kind = Literal["string", "integer", "number", "boolean", "object", "array"]
+
+_ARTICLE: Final[Mapping[Kind, str]] = {
+    "string": "a string",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "a boolean",
+    "object": "an object",
+    "array": "an array",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field: its name, its JSON type, and the syntax of its string."""
+
+    name: str
+    kind: Kind = "string"
+    required: bool = False
+    expected: str = ""
+    problem: Callable[[str], str | None] | None = None
+    """Return the defect of a string, or None."""
+
+
+def _text(name: str, *, required: bool = False) -> Field:
+    return Field(name=name, required=required)
+
+
+def _mime(*, required: bool = False) -> Field:
+    return Field(name="mimeType", required=required, expected="a MIME type (RFC 6838)", problem=mime_problem)
+
+
+def _uri(name: str, *, required: bool = False) -> Field:
+    return Field(name=name, required=required, expected="a URI (RFC 3986)", problem=uri_problem)
+
+
+def _base64(name: str) -> Field:
+    return Field(
+        name=name,
+        required=True,
+        expected="base64 (RFC 4648, padded, no whitespace)",
+        problem=base64_problem,
+    )
+
+
+_TYPE: Final = _text("type", required=True)
+BLOCKS: Final[Mapping[str, tuple[Field, ...]]] = {
+    "text": (_TYPE, _text("text", required=True)),
+    "image": (_TYPE, _base64("data"), _mime(required=True)),
+    "audio": (_TYPE, _base64("data"), _mime(required=True)),
+    "resource_link": (
+        _TYPE,
+        _uri("uri", required=True),
+        _text("name", required=True),
+        _text("title"),
+        _text("description"),
+        _mime(),
+        Field(name="size", kind="integer"),
+        Field(name="icons", kind="array"),
+    ),
+    "resource": (_TYPE, Field(name="resource", kind="object", required=True)),
+}
+COMMON: Final = (Field(name="annotations", kind="object"), Field(name="_meta", kind="object"))
+"""Optional fields of every block."""
+TEXT_CONTENTS: Final = (_uri("uri", required=True), _mime(), _text("text", required=True))
+BLOB_CONTENTS: Final = (_uri("uri", required=True), _mime(), _base64("blob"))
+ANNOTATIONS: Final = (
+    Field(name="audience", kind="array"),
+    Field(name="priority", kind="number"),
+    Field(name="lastModified", expected="an ISO 8601 time", problem=time_problem),
+)
+
+
+def _size_problem(text: str) -> str | None:
+    width, x, height = text.partition("x")
+    digits = width.isascii() and width.isdigit() and height.isascii() and height.isdigit()
+    return None if text == "any" or (x and digits) else quoted(text)
+
+
+SIZE: Final = Field(name="", expected="WxH, such as 48x48, or any", problem=_size_problem)
+
+
+def _theme_problem(text: str) -> str | None:
+    return None if text in ("light", "dark") else quoted(text)
+
+
+ICON: Final = (
+    _uri("src", required=True),
+    _mime(),
+    Field(name="sizes", kind="array"),
+    Field(name="theme", expected="light or dark", problem=_theme_problem),
+)
+SERVER_INFO: Final = (
+    _text("name", required=True),
+    _text("version", required=True),
+    _text("title"),
+    _text("description"),
+    _uri("websiteUrl"),
+    Field(name="icons", kind="array"),
+)
+"""`Implementation`: the description of the server in a result's `_meta` (2026-07-28)."""
+
+
+def check_fields(notes: Notes, path: str, raw: Mapping[str, object], fields: tuple[Field, ...]) -> None:
+    """Add a finding for each missing or invalid field. Unknown fields are allowed everywhere."""
+    for field in fields:
+        if field.name in raw:
+            check_value(notes, step(path, field.name), raw[field.name], field)
+        elif field.required:
+            notes.add(step(path, field.name), expected=_expected(field), came="nothing")
+
+
+def check_value(notes: Notes, path: str, value: object, field: Field) -> None:
+    if not _is(field.kind, value):
+        notes.add(path, expected=_expected(field), came=kind_of(value))
+    elif isinstance(value, str) and field.problem is not None and (problem := field.problem(value)):
+        notes.add(path, expected=field.expected, came=problem)
+
+
+def _expected(field: Field) -> str:
+    return field.expected or _ARTICLE[field.kind]
+
+
+def _is(kind: Kind, value: object) -> bool:
+    match kind:
+        case "string":
+            return isinstance(value, str)
+        case "boolean":
+            return isinstance(value, bool)
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "integer":
+            # JSON has one kind of number: 3.0 is an integer (JSON Schema, validation, 6.1.1).
+            whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+            return whole and not isinstance(value, bool)
+        case "object":
+            return isinstance(value, dict)
+        case "array":
+            return isinstance(value, list)
+
 
 _RESULT = (Field(name="isError", kind="boolean"), Field(name="_meta", kind="object"))
 _RESULT_TYPE = Field(name="resultType", required=True, expected="resultType, such as complete")
@@ -36,14 +174,14 @@ _NO_META = "no _meta here: only results, blocks and embedded contents carry one"
 def validate_tool_response(
     raw: object, revision: str = LATEST, *, output_schema: object = None
 ) -> list[Finding]:
-    """What is wrong with the result of a `tools/call`, as it came off the wire; empty where nothing is.
+    """Return the defects of a raw `tools/call` result; empty if valid.
 
-    `output_schema` is the tool's `outputSchema`, where it has one: `structuredContent` is held against it
-    unless the result is an error. The schema is as hostile as the result: nothing is fetched for it, and one
-    that is wrong or takes too long is a finding. At most a few seconds of CPU for the largest of messages;
-    reads no clock but to stop a regular expression that does not end.
+    `output_schema` is the tool's `outputSchema`, if any; `structuredContent` is validated against it unless
+    the result is an error. The schema is as untrusted as the result: nothing is fetched for it, and an
+    invalid or slow one is a finding. The largest messages take at most a few seconds of CPU time. The clock
+    is read only to stop a runaway regular expression.
 
-    Raises `UsageError` for an unknown revision, and nothing for what came.
+    Raises `UsageError` for an unknown revision, and never because of server data.
     """
     features = features_of(revision)
     notes = Notes()
@@ -156,7 +294,7 @@ def _check_block_meta(notes: Notes, path: str, raw: dict[str, object], features:
 
 def _check_meta(notes: Notes, path: str, raw: dict[str, object], features: Features) -> None:
     meta = raw.get("_meta")
-    if not isinstance(meta, dict) or not features.block_meta:  # older revisions say nothing of its keys
+    if not isinstance(meta, dict) or not features.block_meta:  # older revisions do not define its keys
         return
     for key in meta:
         if notes.full:
@@ -199,12 +337,14 @@ def _check_output(notes: Notes, raw: Mapping[str, object], output_schema: object
     if "structuredContent" in raw:
         check_output(notes, path, raw["structuredContent"], output_schema)
     else:
-        notes.add(path, expected="what the tool's outputSchema describes", came="nothing")
+        notes.add(path, expected="content that matches the tool's outputSchema", came="nothing")
 
 
 def check_structured_content(raw: Mapping[str, object], output_schema: object) -> list[Finding]:
-    """Only what `validate_tool_response` says of a result's `structuredContent` and the tool's schema. May
-    take a second for a hostile schema: call it in a thread."""
+    """Return only those findings of `validate_tool_response` that concern `structuredContent` and the schema.
+
+    May take a second for a hostile schema: call it in a thread.
+    """
     notes = Notes()
     _check_output(notes, raw, output_schema)
     return notes.all()

@@ -1,9 +1,9 @@
-"""`structuredContent` against a tool's `outputSchema`, when both come from a hostile server.
+"""Validation of `structuredContent` against a tool's `outputSchema`, both from an untrusted server.
 
-`jsonschema` does the work; around it stand bounds that it lacks:
-* nothing is fetched: a `$ref` leads into the schema itself or to a published dialect, or nowhere;
-* every keyword evaluated costs steps, so that references which double at each level end;
-* regular expressions run under `regex`, which can give up; `jsonschema`'s own uses of `re` are replaced;
+`jsonschema` does the work. This module adds the bounds it lacks:
+* nothing is fetched: a `$ref` resolves within the schema or to a published dialect, or fails;
+* every keyword evaluated costs steps, which stops references that double at each level;
+* regular expressions run under `regex`, which supports timeouts, in place of `re` in `jsonschema`;
 * deep recursion is a finding.
 """
 
@@ -11,26 +11,194 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Final
 
+import regex
 from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import ValidationError
-from jsonschema.validators import validator_for
+from jsonschema.validators import extend, validator_for
 from jsonschema_specifications import REGISTRY
 from referencing.exceptions import Unresolvable
 
 from playhead.content.findings import Notes, kind_of, step
 from playhead.content.formats import number, quoted, time_problem, uri_problem
-from playhead.content.validation_keywords import BoundError, Budget, bounded
+
+MAX_STEPS: Final = 200_000
+"""Keywords evaluated, weighted by the size of their operands: about two seconds."""
+MAX_PATTERN: Final = 2_000
+"""Maximum length of a regular expression in characters."""
+MAX_LEVELS: Final = 200
+"""Nesting of keywords, at three frames each; Python allows a thousand. Running out of frames inside a Rust
+library (`rpds`, used by jsonschema) panics, which error handlers do not catch."""
+PATTERN_SECONDS: Final = 1.0
+"""Total for all regular expressions of one check; a reasonable one takes microseconds."""
+
+_Keyword = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
+
+
+class BoundError(Exception):
+    """A bound was reached; the message names it. Never leaves this package."""
+
+
+class Budget:
+    """Remaining budget of one check."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._steps = MAX_STEPS
+        self._levels = 0
+        self._seconds = PATTERN_SECONDS
+        self._compiled: dict[str, Any] = {}
+
+    def spend(self, steps: int) -> None:
+        self._steps -= steps
+        if self._steps < 0:
+            raise BoundError(f"one that needs more than {MAX_STEPS:,} steps for this content")
+
+    @contextmanager
+    def level(self) -> Iterator[None]:
+        """Count one more level of nesting while the context is open."""
+        if self._levels >= MAX_LEVELS:
+            raise RecursionError
+        self._levels += 1
+        try:
+            yield
+        finally:
+            self._levels -= 1
+
+    def matches(self, pattern: str, text: str) -> bool:
+        if self._seconds <= 0:
+            raise BoundError("regular expressions that take too long")
+        began = self._clock()
+        try:
+            return self._pattern(pattern).search(text, timeout=self._seconds) is not None
+        except TimeoutError:
+            raise BoundError("a regular expression that takes too long") from None
+        finally:
+            self._seconds -= self._clock() - began
+
+    def _pattern(self, pattern: str) -> Any:
+        if (known := self._compiled.get(pattern)) is None:
+            if len(pattern) > MAX_PATTERN:
+                raise BoundError(f"a regular expression of more than {MAX_PATTERN:,} characters")
+            try:
+                known = self._compiled[pattern] = regex.compile(pattern, cache_pattern=False)
+            except regex.error:
+                raise BoundError(f"the invalid regular expression {quoted(pattern)}") from None
+        return known
+
+
+def bounded(dialect: Any, budget: Budget, root: object) -> Any:
+    """Extend `dialect` so that keywords spend the budget and regular expressions time out."""
+    own: dict[str, _Keyword] = dict(dialect.VALIDATORS)
+    own |= {"pattern": _pattern_keyword(budget), "patternProperties": _pattern_properties(budget)}
+    if "additionalProperties" in own:
+        own["additionalProperties"] = _additional_properties(budget)
+    if "unevaluatedProperties" in own:
+        own["unevaluatedProperties"] = _unevaluated(own["unevaluatedProperties"], root)
+    if "uniqueItems" in own:
+        own["uniqueItems"] = _unique_items(own["uniqueItems"], budget)
+    return extend(dialect, validators={name: _paid(keyword, budget) for name, keyword in own.items()})
+
+
+def _paid(keyword: _Keyword, budget: Budget) -> _Keyword:
+    def check(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        weight = len(wanted) if isinstance(wanted, dict | list) else 0
+        if isinstance(instance, dict | list):
+            weight += len(instance) // 8
+        budget.spend(1 + weight // 4)
+        with budget.level():
+            yield from keyword(validator, wanted, instance, schema) or ()
+
+    return check
+
+
+def _pattern_keyword(budget: Budget) -> _Keyword:
+    def check(validator: Any, pattern: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        if isinstance(instance, str) and not budget.matches(pattern, instance):
+            yield ValidationError("the pattern does not match")
+
+    return check
+
+
+def _pattern_properties(budget: Budget) -> _Keyword:
+    def check(validator: Any, patterns: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        if not isinstance(instance, dict):
+            return
+        for pattern, subschema in patterns.items():
+            budget.spend(len(instance))
+            for key, value in instance.items():
+                if budget.matches(pattern, key):
+                    yield from validator.descend(value, subschema, path=key, schema_path=pattern)
+
+    return check
+
+
+def _additional_properties(budget: Budget) -> _Keyword:
+    def check(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        if not isinstance(instance, dict):
+            return
+        patterns = schema.get("patternProperties", {})
+        budget.spend(len(instance) * (1 + len(patterns)))
+        known = schema.get("properties", {})
+        for key, value in instance.items():
+            if key in known or any(budget.matches(pattern, key) for pattern in patterns):
+                continue
+            if wanted is False:
+                yield ValidationError(f"no property {quoted(key)}")
+            else:
+                yield from validator.descend(value, wanted, path=key)
+
+    return check
+
+
+def _unevaluated(keyword: _Keyword, root: object) -> _Keyword:
+    def check(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        # Here jsonschema runs patterns of siblings and references under `re`, which has no timeout.
+        if isinstance(instance, dict) and _mentions(root, "patternProperties"):
+            raise BoundError("unevaluatedProperties together with patternProperties")
+        try:
+            yield from keyword(validator, wanted, instance, schema) or ()
+        except BaseException as error:
+            # It follows references without counting levels, and a Rust panic is not an `Exception`.
+            if type(error).__name__ == "PanicException":
+                raise RecursionError from None
+            raise
+
+    return check
+
+
+def _mentions(root: object, name: str) -> bool:
+    left = [root]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            if name in value:
+                return True
+            left.extend(value.values())
+        elif isinstance(value, list):
+            left.extend(value)
+    return False
+
+
+def _unique_items(keyword: _Keyword, budget: Budget) -> _Keyword:
+    def check(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        if isinstance(instance, list) and any(isinstance(item, dict | list) for item in instance):
+            budget.spend(len(instance) ** 2 // 2)  # unsortable items are compared pairwise
+        yield from keyword(validator, wanted, instance, schema) or ()
+
+    return check
+
 
 MAX_SCHEMA_VALUES: Final = 5_000
-"""Of one outputSchema; the largest seen in the wild have some hundreds."""
+"""Maximum values in an outputSchema; the largest in the wild have a few hundred."""
 _WHERE: Final = "outputSchema"
 
 
 class _SchemaError(Exception):
-    """The schema is none: where, and what stands there."""
+    """The schema is invalid: the path, and the value found there."""
 
     def __init__(self, path: str, came: str) -> None:
         super().__init__(path)
@@ -41,9 +209,9 @@ class _SchemaError(Exception):
 def check_output(
     notes: Notes, path: str, value: object, schema: object, *, clock: Callable[[], float] = time.monotonic
 ) -> None:
-    """Adds what `schema` does not allow in `value`, or one finding that says why that cannot be told.
+    """Add a finding for each violation of `schema` in `value`, or one that explains why the check failed.
 
-    Paths that begin with `outputSchema` lie in the schema. `clock` bounds the regular expressions only.
+    Paths that begin with `outputSchema` refer to the schema. `clock` bounds only the regular expressions.
     """
     if not isinstance(schema, dict | bool):
         notes.add(_WHERE, expected="a JSON Schema: an object or a boolean", came=kind_of(schema))
@@ -60,17 +228,17 @@ def check_output(
         notes.add(_WHERE, expected="a schema that can be checked within bounds", came=str(error))
     except Unresolvable as error:
         came = f"a reference to {quoted(str(error.ref))}; nothing is fetched"
-        notes.add(_WHERE, expected="references into the schema itself", came=came)
+        notes.add(_WHERE, expected="references within the schema", came=came)
     except RecursionError:
-        notes.add(_WHERE, expected="a schema that ends", came="one nested too deep, or without end")
+        notes.add(_WHERE, expected="a finite schema", came="one nested too deeply, or recursive")
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # jsonschema and referencing trust a schema's identifiers and numbers more than its metaschema does.
+        # jsonschema and referencing assume more about identifiers and numbers than the metaschema requires.
         came = f"one that jsonschema cannot use ({type(error).__name__})"
         notes.add(_WHERE, expected="a JSON Schema that can be used", came=came)
 
 
 def _check_size(schema: object) -> None:
-    """Counts without recursion."""
+    """Count the values of the schema, without recursion."""
     left, seen = [schema], 0
     while left:
         value = left.pop()
@@ -91,7 +259,7 @@ def _errors(value: object, schema: dict[str, Any] | bool, budget: Budget) -> Ite
 
 def _dialect(schema: dict[str, Any] | bool) -> Any:
     if isinstance(schema, dict) and isinstance(schema.get("$schema"), str):
-        # An unknown dialect is read as the one that MCP names for a schema that says nothing.
+        # For an unknown dialect, use the default that MCP defines for a schema without `$schema`.
         return validator_for(schema, default=Draft202012Validator)
     return Draft202012Validator
 
@@ -102,8 +270,10 @@ def _check_schema(schema: dict[str, Any] | bool, checker: Any) -> None:
 
 
 class SchemaReader:
-    """One schema held against many values, which share the bounds that `check_output` has for one. A hostile
-    schema may take seconds: to be used in a thread."""
+    """Validates many values against one schema, sharing the bounds of a single `check_output`.
+
+    A hostile schema may take seconds: use it in a thread.
+    """
 
     def __init__(self, schema: object, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._schema = schema
@@ -112,11 +282,10 @@ class SchemaReader:
         check_output(notes, "$", {}, schema, clock=clock)
         wrong = [finding for finding in notes.all() if finding.path.startswith(_WHERE)]
         self.problem = str(wrong[0]) if wrong else None
-        """Why it can't be used: it is no JSON Schema, too large, leads out of itself. None where it can."""
+        """Reason why the schema is unusable (not a JSON Schema, too large, external references), or None."""
 
     def allows(self, value: object) -> bool | None:
-        """Whether `value` conforms. None where a bound is reached, and ever after; and where the schema can't
-        be used."""
+        """Return True if `value` conforms; None if the schema is unusable, or once a bound is reached."""
         schema = self._schema
         if self.problem is not None or not isinstance(schema, dict | bool):
             return None
@@ -134,11 +303,11 @@ class SchemaReader:
             TypeError,
             ValueError,
         ):
-            return None  # as in `check_output`, which has a word for each
+            return None  # as in `check_output`, which reports each separately
 
 
 _BUILT_IN: Final = ("date", "email", "ipv4", "ipv6", "uuid")
-"""Formats that jsonschema checks in linear time without further packages."""
+"""Formats that jsonschema checks in linear time without extra packages."""
 
 
 def _formats() -> FormatChecker:
@@ -153,7 +322,7 @@ def _formats() -> FormatChecker:
 
 
 def _date_time(text: str) -> str | None:
-    """RFC 3339 wants what ISO 8601 leaves open: the time, and its zone."""
+    """Validate an RFC 3339 time, which requires the time of day and zone that ISO 8601 leaves optional."""
     if len(text) < 20 or not (text[-1] in "zZ" or text[-6] in "+-"):
         return quoted(text)
     return time_problem(text.upper())

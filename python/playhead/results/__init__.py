@@ -1,1 +1,1 @@
-"""What a tool result means: what goes to the model, the user and the player, and whether the turn ends."""
+"""Interpretation of tool results: content for the model, the user and the player, and when the turn ends."""

@@ -1,18 +1,18 @@
-"""What a tool result means, decided without doing anything: no I/O, no clock, no state.
+"""Classification of a tool result, without side effects: no I/O, no clock, no state.
 
-| block | goes |
+| block | destination |
 |---|---|
-| text | to the model, and to the user where its audience says so |
-| text that is a structured response, of a trusted tool | in its place: what it stands for |
-| audio, blob with an audio type | to the player |
-| link with an audio type: by MIME, else by suffix, else by its first bytes | to the player, in ranges |
-| other link or blob | nowhere: kept to be read |
-| image | to the user, and to a model that can see |
-| embedded text | to the model |
+| text | the model, and the user if its audience includes them |
+| text holding a structured response from a trusted tool | replaced by the content of the response |
+| audio, blob with an audio type | the player |
+| link with an audio type: by MIME type, else suffix, else first bytes | the player, in ranges |
+| other link or blob | none: kept as a reference for the caller to read |
+| image | the user, and a vision model |
+| embedded text | the model |
 | anything else | reported |
 
-In an error result nothing plays. A block whose base64 is broken or too large is kept, with a finding, so that
-nobody waits for sound that cannot come. Findings never stop a block from being classified.
+An error result plays nothing. A block whose base64 is invalid or too large becomes a reference with a
+finding, so that nobody waits for audio that cannot arrive. Findings never stop a block from being classified.
 """
 
 from __future__ import annotations
@@ -23,17 +23,92 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
+from pydantic_core import from_json
+
 from playhead.content import ABSENT, Block
 from playhead.content.blocks import UnknownBlock
 from playhead.content.findings import Finding, kind_of
 from playhead.errors import ResponseError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.results.parts import PartMaker
-from playhead.results.plan import Disposition, Plan, ReportUnknown, Respond, SendText
-from playhead.results.policy import DEFAULT_POLICY, Policy
-from playhead.results.recognition import recognise
+from playhead.results.plan import (
+    DEFAULT_POLICY,
+    Disposition,
+    Plan,
+    Policy,
+    ReportUnknown,
+    Respond,
+    SendText,
+    decide,
+)
 from playhead.results.responses import DEFAULT_REGISTRY, ResponseRegistry, StructuredResponse
-from playhead.results.turn import decide
+from playhead.results.responses.registry import common_keys
+
+_JSON_SPACE: Final = " \t\r\n"
+
+
+def recognise(
+    text: str, registry: ResponseRegistry, limits: Limits
+) -> StructuredResponse | ResponseError | None:
+    """Parse `text` as a structured response. Return None for any other text, an error for a near miss.
+
+    A response is a JSON object with a registered `type`, a boolean `success` and a string `tool_name`. A near
+    miss has the type and one of the other two, or all three and an invalid field.
+
+    Text is parsed only if it starts with `{`, ends with `}`, and stays within the limits of a message
+    (`Limits.message_bytes`, `Limits.json_values`): the check of the message counted the whole string as a
+    single value. The parser rejects more than 200 levels.
+    """
+    bare = text.strip(_JSON_SPACE)
+    if not (bare.startswith("{") and bare.endswith("}")) or len(bare) > limits.message_bytes:
+        return None
+    if len(bare) > limits.json_values and sum(map(bare.count, ",[{")) > limits.json_values:
+        return None
+    if not _names_a_response(bare):
+        return None
+    try:
+        raw = from_json(bare.encode(), allow_inf_nan=False)
+    except ValueError:
+        return None
+    found = common_keys(raw)
+    name, success, tool = found.get("type"), found.get("success"), found.get("tool_name")
+    reader = registry.reader(name) if isinstance(name, str) else None
+    if reader is None:
+        return None
+    match isinstance(success, bool), isinstance(tool, str):
+        case True, True:
+            pass
+        case True, False:
+            return _wrong("tool_name", "a string", tool, there="tool_name" in found)
+        case False, True:
+            return _wrong("success", "a boolean", success, there="success" in found)
+        case _:
+            return None
+    try:
+        return reader(raw)
+    except ResponseError as error:
+        return error
+
+
+def _names_a_response(text: str) -> bool:
+    """Return True if `text` may contain `success` or `tool_name`, in any case and possibly escaped.
+
+    Most JSON is parsed by its consumer, so this check avoids parsing it here as well.
+    """
+    folded = text.lower()
+    return "success" in folded or "tool_name" in folded or "\\u" in text
+
+
+def _wrong(key: str, expected: str, value: object, *, there: bool) -> ResponseError:
+    came = kind_of(value) if there else "nothing"
+    return ResponseError(
+        f"expected {expected} at $.{key} of a structured response, got {came}",
+        code="INVALID_FIELD",
+        path=f"$.{key}",
+        expected=expected,
+        came=came,
+    )
+
 
 STRUCTURED_INDEX: Final = -1
 """The index of the disposition of `structuredContent`."""
@@ -50,19 +125,19 @@ def classify(
     sniffed: Mapping[int, bool] = _NOTHING,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Plan:
-    """The plan for a result. Never raises for what a server sent.
+    """Plan the handling of a result. Never raises because of server data.
 
     Args:
-        blocks: Of the result, in order (`playhead.content.parse_blocks`).
+        blocks: Blocks of the result, in order (`playhead.content.parse_blocks`).
         is_error: The result's `isError`.
-        structured: Its `structuredContent`, `playhead.content.ABSENT` where it has none (null is a value);
-            goes to the model as compact JSON where no block gives it text.
-        policy: What is trusted and what ends the turn.
-        registry: Which types of structured response there are.
-        sniffed: Whether a link's first bytes are sound, by block index: what was found out about the links in
-            `Plan.unsettled` of an earlier plan. Until then such a link is kept as a reference.
-        limits: `block_bytes` bounds what may be played or shown, `message_bytes` and `json_values` which
-            texts are looked at as structured responses.
+        structured: Its `structuredContent`, or `playhead.content.ABSENT` if missing (null is a value). Sent
+            to the model as compact JSON if no block gives the model text.
+        policy: Trust in structured responses, and the conditions that end the turn.
+        registry: Known types of structured response.
+        sniffed: Result of sniffing the links in `Plan.unsettled` of an earlier plan, by block index: True if
+            the first bytes are audio. Until sniffed, such a link is kept as a reference.
+        limits: `block_bytes` bounds the data to play or show; `message_bytes` and `json_values` bound the
+            text parsed as a structured response.
     """
     maker = PartMaker(is_error=is_error, policy=policy, sniffed=sniffed, limits=limits)
     dispositions: list[Disposition] = []
@@ -101,7 +176,7 @@ def _respond(index: int, block: Block, response: StructuredResponse, maker: Part
     return Respond(
         index=index,
         block=block,
-        reason=f"a structured response of type {response.type!r}, of a tool that is trusted",
+        reason=f"a structured response of type {response.type!r} from a trusted tool",
         response=response,
         parts=tuple(maker.part(index, None, each, failed=failed) for each in response.content()),
     )
@@ -118,13 +193,15 @@ def _structured(structured: object, maker: PartMaker) -> SendText:
     except (TypeError, ValueError, RecursionError):
         came = kind_of(structured)
         maker.findings.append(
-            Finding(path="$.structuredContent", expected="what JSON can hold", came=f"{came} that it can't")
+            Finding(
+                path="$.structuredContent", expected="a JSON value", came=f"{came} that JSON cannot represent"
+            )
         )
-        text = "[structuredContent that can't be written as JSON]"
+        text = "[structuredContent that cannot be encoded as JSON]"
     return SendText(
         index=STRUCTURED_INDEX,
         block=None,
-        reason="structuredContent, as no block gives the model text",
+        reason="structuredContent, because no block gives the model text",
         text=text,
         to_user=False,
         is_error=maker.is_error,

@@ -1,4 +1,4 @@
-"""Where one content block goes, whether it came as such or stands for a structured response."""
+"""Routing of one content block, or one part of a structured response."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ from playhead._core import decode_base64
 from playhead.content import Block, TypedContent
 from playhead.content.audio import AudioFormat, has_signature, is_audio, sniff, split_mime
 from playhead.content.findings import Finding
+from playhead.content.formats import decoded_bytes, head_of_base64
 from playhead.errors import Base64Error
 from playhead.limits import Limits
-from playhead.results.plan import KeepReference, Part, PlaySound, SendText, ShowImage
-from playhead.results.policy import Policy
-from playhead.results.sizes import decoded_bytes, head_of_base64
+from playhead.results.plan import KeepReference, Part, PlaySound, Policy, SendText, ShowImage
 
-_SILENT: Final = "sound, but an error result plays nothing"
+_SILENT: Final = "audio, not played because the result is an error"
 _FILMS: Final = frozenset({AudioFormat.MP4, AudioFormat.WEBM})
-"""Containers that hold a film as often as sound: a signature alone plays nothing."""
+"""Containers used for video as often as audio: a signature alone is not enough to play them."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PartMaker:
-    """Makes the parts of one plan; collects what was found out on the way."""
+    """Build the parts of one plan, and collect findings and unsettled links."""
 
     is_error: bool
     policy: Policy
@@ -40,9 +39,9 @@ class PartMaker:
     unsettled: list[int] = field(default_factory=list)
 
     def part(self, index: int, block: Block | None, content: TypedContent, *, failed: bool = False) -> Part:
-        """Where `content` goes. `block` is None for a part of a structured response; `failed` for one that
-        reports a failure."""
-        # By `type`, not by class: to pydantic, not being of a class takes a microsecond to say.
+        """Route `content`. `block` is None for a part of a structured response, and `failed` is True if
+        that response reports a failure."""
+        # By `type`, not class: a negative isinstance check takes pydantic a microsecond.
         if content.type == "text":
             return self._text(index, block, content.text, content.annotations, failed=failed)
         if content.type == "audio":
@@ -126,7 +125,7 @@ class PartMaker:
             sound = _sounds(head_of_base64(blob))
         fault = self._fault(index, block, "resource.blob", blob)
         if fault is not None or not sound or self.is_error:
-            reason = fault or (_SILENT if sound else "a blob that isn't sound")
+            reason = fault or (_SILENT if sound else "a blob that is not audio")
             return _kept(index, block, reason, title=title, mime_type=mime_type, uri=uri, size_bytes=size)
         return PlaySound(
             index=index,
@@ -145,12 +144,12 @@ class PartMaker:
         if uri[:5].lower() == "data:":
             return self._inline(index, block, link, title)
         sound = is_audio(mime_type, uri)
-        reason = "a link that isn't sound"
+        reason = "a link that is not audio"
         if sound is None and block is not None:
             sound = self.sniffed.get(index)
             if sound is None and self.policy.sniff_links and not self.is_error:
                 self.unsettled.append(index)
-                reason = "a link whose labels don't say whether it is sound"
+                reason = "a link whose type and suffix are unknown"
         if sound and not self.is_error:
             return PlaySound(
                 index=index,
@@ -168,37 +167,39 @@ class PartMaker:
         return _kept(index, block, reason, title=title, mime_type=mime_type, uri=uri, size_bytes=link.size)
 
     def _inline(self, index: int, block: Block | None, link: ResourceLink, title: str) -> Part:
-        """A link that holds its bytes itself (RFC 2397): there is nothing to read, or to sniff."""
+        """Route a `data:` URI (RFC 2397), which needs no read or sniffing."""
         header, _, data = link.uri[5:].partition(",")
         mime_type = link.mime_type or split_mime(header)[0]
         if is_audio(mime_type, None) and header.lower().endswith(";base64"):
             return self._sound(index, block, data, mime_type, title=title, key="uri")
-        reason = "a link that holds its data itself"
+        reason = "a link with inline data"
         return _kept(
             index, block, reason, title=title, mime_type=mime_type, uri=link.uri, size_bytes=link.size
         )
 
     def _fault(self, index: int, block: Block | None, key: str, data: str) -> str | None:
-        """What is wrong with base64, which a finding then says too. Decoding it is the check: that takes a
-        few microseconds for 100 KiB, and the bytes are let go."""
+        """Return the defect of base64 data, and record it as a finding; None if valid.
+
+        The check decodes the data, a few microseconds for 100 KiB, and discards the bytes.
+        """
         size = decoded_bytes(data)
         if size > self.limits.block_bytes:
             allowed = self.limits.block_bytes
             expected = f"base64 of at most {allowed} bytes (Limits.block_bytes)"
             self._find(index, block, key, expected=expected, came=f"{size} bytes")
-            return f"its {size} bytes are more than the {allowed} of Limits.block_bytes"
+            return f"its {size} bytes exceed Limits.block_bytes ({allowed})"
         if not data:
             self._find(index, block, key, expected="base64", came="an empty string")
             return "it holds no bytes"
         try:
             decode_base64(data)
         except Base64Error as error:
-            self._find(index, block, key, expected="base64", came=f"another character at {error.index}")
-            return f"its base64 is broken at character {error.index}"
+            self._find(index, block, key, expected="base64", came=f"an invalid character at {error.index}")
+            return f"invalid base64 at character {error.index}"
         return None
 
     def _find(self, index: int, block: Block | None, key: str, *, expected: str, came: str) -> None:
-        # A structured response holds its blocks in its text.
+        # The blocks of a structured response are inside its text.
         path = f"$.content[{index}].{key if block is not None else 'text'}"
         self.findings.append(Finding(path=path, expected=expected, came=came))
 
@@ -229,5 +230,5 @@ def _sounds(head: bytes) -> bool:
 
 
 def _last_segment(uri: str) -> str:
-    """A name for what has none. A `data:` URI has no name in it."""
+    """Name a resource after its URI. A `data:` URI contains no name."""
     return "" if uri[:5].lower() == "data:" else uri.rsplit("/", 1)[-1]

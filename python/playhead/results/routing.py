@@ -1,8 +1,8 @@
-"""The text that a model gets for a result.
+"""Text of a result for the model.
 
-Text as it came, in the blocks' order; media as one short line in square brackets that says what it is, its
-title, type and size, and what becomes of it. What the server chose to call it stands in quotes, so that a
-title cannot be taken for a line of ours. Never base64, never a `data:` URI (`redaction` says what counts).
+Text blocks are passed on in order. Media becomes one short line in square brackets with its kind, title,
+type, size and what happens to it. Titles and names from the server are quoted, so that they cannot pass for a
+line written here. Base64 and `data:` URIs never appear (`inline_data` defines them).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from mcp_types import ImageContent, ResourceLink
 
 from playhead.content.blocks import UnknownBlock
 from playhead.errors import UsageError
+from playhead.results.inline_data import URI_RUN, label, without_inline_data
 from playhead.results.plan import (
     Disposition,
     KeepReference,
@@ -26,59 +27,59 @@ from playhead.results.plan import (
     SendText,
     ShowImage,
 )
-from playhead.results.redaction import URI_RUN, label, without_inline_data
 
 _TITLE_CHARS: Final = 200
 _URI_CHARS: Final = 500
 _TYPE_CHARS: Final = 100
 _MIME: Final = re.compile(r"[\w.+-]{1,50}/[\w.+-]{1,50}", re.ASCII)
 _HEAD_SHARE: Final = 2 / 3
-"""Of a text that is cut: beginnings say what something is, ends how it came out."""
+"""Share of truncated text kept from the start: beginnings identify the subject, ends hold the outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelText:
-    """What the model gets."""
+    """Text for the model, truncated and in full."""
 
     text: str
-    """At most the limit's characters: the head and the tail where it was cut."""
+    """At most `limit_chars` characters: head and tail if truncated."""
     whole: str
-    """All of it, without base64 too; the same object as `text` where nothing was cut."""
+    """The full text, also without base64; the same object as `text` if not truncated."""
     cut: bool
 
 
 def text_for_model(
     plan: Plan, *, limit_chars: int, handle: str | None = None, playing: bool = True
 ) -> ModelText:
-    """`plan` as text for the model; never empty or blank.
+    """Render `plan` as text for the model; never empty or blank.
 
     Args:
-        plan: What `classify` gave.
-        limit_chars: The most characters of `text` (`Limits.model_text_chars`).
-        handle: Where the whole is, in words for the model ("saved as notes.txt"); said where text is cut.
-        playing: Whether what can be played is being played; the lines say it.
+        plan: Plan returned by `classify`.
+        limit_chars: Maximum length of `text` (`Limits.model_text_chars`).
+        handle: Location of the full text, in words for the model ("saved as notes.txt"); included in the
+            truncation mark.
+        playing: True if playable audio is being played; the lines say so.
 
     Raises:
-        UsageError: `limit_chars` has no room for the mark of a cut and a little text (yours).
+        UsageError: `limit_chars` is too small for the truncation mark and some text.
     """
     lines = [line for each in plan.dispositions for line in _lines(each, playing=playing)]
     if plan.is_error and not any(isinstance(each, SendText | Respond) for each in plan.dispositions):
         lines.insert(0, "Error: the tool failed and gave no reason")
-    # Blank text counts as none: some providers refuse a message without a visible character.
+    # Blank text counts as empty: some providers reject a message without a visible character.
     whole = "\n".join(lines)
     if not whole.strip():
-        whole = "[the tool answered without content]"
+        whole = "[the tool returned no content]"
     if len(whole) <= limit_chars:
         return ModelText(text=whole, whole=whole, cut=False)
     return ModelText(text=_cut(whole, limit_chars, handle), whole=whole, cut=True)
 
 
 def _cut(whole: str, limit_chars: int, handle: str | None) -> str:
-    where = f"; the whole is {handle}" if handle else ""
-    # The count has at most as many digits as the whole has: its mark bounds every mark.
+    where = f"; the full text is {handle}" if handle else ""
+    # The omitted count never has more digits than the full length, so this mark is the longest possible.
     room = limit_chars - len(_mark(len(whole), where))
     if room < 2:
-        raise UsageError(f"limit_chars={limit_chars} has no room for the mark of a cut: allow 200 or more")
+        raise UsageError(f"limit_chars={limit_chars} is too small for the truncation mark; use 200 or more")
     head = int(room * _HEAD_SHARE)
     tail = room - head
     return f"{whole[:head]}{_mark(len(whole) - room, where)}{whole[-tail:]}"
@@ -124,7 +125,7 @@ def _reference(kept: KeepReference) -> str:
     )
     if kept.uri is None:
         return _line(what, kept.title, kept.mime_type, kept.size_bytes, kept.reason)
-    # A title that is the end of its URI says nothing.
+    # A title that repeats the end of the URI adds nothing.
     title = "" if kept.uri.endswith(kept.title) else kept.title
     return _line(what, title, kept.mime_type, kept.size_bytes, f"{kept.reason}; at {_uri(kept.uri)}")
 
@@ -146,19 +147,19 @@ def _line(what: str, title: str, mime_type: str | None, size_bytes: int | None, 
 
 
 def _bare(mime_type: str) -> str:
-    """A MIME type needs no quotes, unless it isn't one."""
+    """Format a MIME type: bare if valid, quoted otherwise."""
     kind = mime_type.partition(";")[0].strip()
     return kind if _MIME.fullmatch(kind) else label(mime_type, _TYPE_CHARS)
 
 
 def _uri(uri: str) -> str:
     if uri[:5].lower() == "data:":
-        return "a URI that holds its data itself"
+        return "an inline data URI"
     return label(uri, _URI_CHARS, run_chars=URI_RUN)
 
 
 def _size(size_bytes: int) -> str:
-    """Decimal units, as players and file managers name them."""
+    """Format a size in decimal units, as players and file managers do."""
     for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size_bytes >= scale:
             return f"{size_bytes / scale:.1f} {unit}"

@@ -1,21 +1,23 @@
-"""Structured responses: what a tool may answer as JSON in a text block, to steer the turn or bring sound.
+"""Structured responses: JSON in a text block with which a tool can end the turn or deliver audio.
 
-`base` has what every response has, `types` the four, `constructors` makes them, `wire` writes them, `reading`
-reads them, and `registry` says which types there are.
+`types` defines the base class, the four types and their constructors, `registry` parses them, and `go_json`
+encodes them.
 """
 
 from __future__ import annotations
 
-from playhead.results.responses.base import StructuredResponse
-from playhead.results.responses.constructors import (
+from playhead.results.responses.registry import DEFAULT_REGISTRY, ResponseRegistry, parse_response
+from playhead.results.responses.types import (
+    ActionResponse,
+    AudioResponse,
+    ContentResponse,
+    ErrorResponse,
+    StructuredResponse,
     action_response,
     audio_response,
     content_response,
     error_response,
 )
-from playhead.results.responses.reading import parse_response
-from playhead.results.responses.registry import DEFAULT_REGISTRY, ResponseRegistry
-from playhead.results.responses.types import ActionResponse, AudioResponse, ContentResponse, ErrorResponse
 
 __all__ = [
     "DEFAULT_REGISTRY",

@@ -1,17 +1,84 @@
-"""The four types of structured response."""
+"""The built-in types of structured response, their base class and their constructors."""
 
 from __future__ import annotations
 
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import ClassVar, Final
 
 from mcp_types import AudioContent, TextContent
 
 from playhead.content import TypedContent
 from playhead.content.audio import AudioFormat, sniff
-from playhead.results.responses.base import StructuredResponse
-from playhead.results.sizes import head_of_base64
+from playhead.content.formats import head_of_base64
+from playhead.results.responses.go_json import dump
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StructuredResponse(ABC):
+    """Base class of response types: a frozen dataclass that sets `type` and implements `content()`.
+
+    The fields are the keys of the JSON, in order. A field that defaults to None is omitted while it is None;
+    all others are always present. See `ResponseRegistry.with_type` to register and parse your own type.
+    """
+
+    type: ClassVar[str]
+    """The wire name, case-sensitive."""
+
+    success: bool
+    timestamp: int
+    """Unix seconds."""
+    tool_name: str
+    extra: Mapping[str, object] = field(default_factory=dict)
+    """Unknown keys, as received; encoded after the known ones."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """True if the response ends the turn."""
+        return False
+
+    @property
+    def stops_model(self) -> bool:
+        """True if the model must not be called again: the response is terminal or silences the model."""
+        return self.is_terminal
+
+    @property
+    def action_name(self) -> str | None:
+        """The action performed, or None for types without one."""
+        return None
+
+    @abstractmethod
+    def content(self) -> tuple[TypedContent, ...]:
+        """Return the content blocks that represent the response, in order."""
+
+    def to_json(self, *, compat: bool = False) -> str:
+        """Encode as compact JSON: `type`, the common keys, the type's own keys, then unknown keys as is.
+
+        Args:
+            compat: Match the reference system (Go's encoding/json) byte for byte: escape `<`, `>`, `&`,
+                U+2028 and U+2029, sort `metadata` by key, omit empty optional values. The exceptions are
+                floats, which stay Python's (`1.0`, `1e-05`; Go writes `1`, `0.00001`), lone surrogates, which
+                Go cannot represent, and keys inside `data` and `details`, which keep their order. Off by
+                default, because every JSON parser reads both forms.
+
+        Raises:
+            UsageError: A field or an extra contains a value that JSON cannot represent.
+        """
+        wire: dict[str, object] = {"type": self.type}
+        for each in fields(self):
+            if each.name == "extra":
+                continue
+            value = getattr(self, each.name)
+            if each.default is None and (value is None or (compat and value in ("", {}))):
+                continue
+            if isinstance(value, Mapping):
+                value = dict(sorted(value.items())) if compat and each.name == "metadata" else dict(value)
+            wire[each.name] = value
+        wire |= {key: value for key, value in self.extra.items() if key not in wire}
+        return dump(wire, compat=compat)
+
 
 _MIME: Final[Mapping[AudioFormat, str]] = {
     AudioFormat.MP3: "audio/mpeg",
@@ -28,12 +95,12 @@ _MIME: Final[Mapping[AudioFormat, str]] = {
     AudioFormat.MIDI: "audio/midi",
 }
 UNKNOWN_MIME: Final = "application/octet-stream"
-"""An audio response names no type, and the first bytes may not tell it either."""
+"""Fallback: an audio response carries no MIME type, and its first bytes may not identify one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResponse(StructuredResponse):
-    """Something was done; its flags say whether the model is still to speak."""
+    """An action was performed; the flags control whether the model speaks next."""
 
     type: ClassVar[str] = "action"
 
@@ -66,12 +133,12 @@ class ActionResponse(StructuredResponse):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioResponse(StructuredResponse):
-    """Sound with its title."""
+    """Audio with its title."""
 
     type: ClassVar[str] = "audio"
 
     data: str | None
-    """Base64; None (JSON null) where the sound comes another way."""
+    """Base64; None (JSON null) if the audio is delivered another way."""
     music_name: str
     action: str = ""
     status: str = ""
@@ -87,7 +154,7 @@ class AudioResponse(StructuredResponse):
         return self.action
 
     def content(self) -> tuple[TypedContent, ...]:
-        """The title, then the sound if there is any; its MIME type is told from its first bytes."""
+        """Return the title, then the audio if any, with a MIME type detected from its first bytes."""
         title = TextContent(type="text", text=self.music_name)
         if not self.data:
             return (title,)
@@ -98,7 +165,7 @@ class AudioResponse(StructuredResponse):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentResponse(StructuredResponse):
-    """Data for a program, with a message that says what it is."""
+    """Data for a program, with a message that describes it."""
 
     type: ClassVar[str] = "content"
 
@@ -107,13 +174,13 @@ class ContentResponse(StructuredResponse):
     message: str
 
     def content(self) -> tuple[TypedContent, ...]:
-        """The message; the data is for the program."""
+        """Return the message only; the data is for the program."""
         return (TextContent(type="text", text=self.message),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorResponse(StructuredResponse):
-    """What went wrong, and what may help."""
+    """An error, with an optional suggestion."""
 
     type: ClassVar[str] = "error"
 
@@ -125,3 +192,92 @@ class ErrorResponse(StructuredResponse):
 
     def content(self) -> tuple[TypedContent, ...]:
         return (TextContent(type="text", text=self.error),)
+
+
+def action_response(
+    tool: str,
+    action: str,
+    message: str,
+    status: str,
+    *,
+    terminal: bool = False,
+    metadata: Mapping[str, str] | None = None,
+    user_state: str = "",
+    instruction: str | None = None,
+    timestamp: int | None = None,
+) -> ActionResponse:
+    """Report a successful action. `terminal` sets all three flags (`final_action`, `no_further_response` and
+    `silence_llm`); by default none is set and the model speaks next."""
+    return ActionResponse(
+        success=True,
+        timestamp=_stamp(timestamp),
+        tool_name=tool,
+        action=action,
+        message=message,
+        status=status,
+        metadata=metadata,
+        final_action=terminal,
+        no_further_response=terminal,
+        silence_llm=terminal,
+        user_state=user_state,
+        instruction=instruction,
+    )
+
+
+def audio_response(
+    tool: str,
+    action: str,
+    status: str,
+    *,
+    terminal: bool = False,
+    data: str | None = None,
+    music_name: str = "",
+    metadata: Mapping[str, str] | None = None,
+    timestamp: int | None = None,
+) -> AudioResponse:
+    """Return audio. `terminal` sets only `final_action`; `data` is base64 (RFC 4648, section 4, padded)."""
+    return AudioResponse(
+        success=True,
+        timestamp=_stamp(timestamp),
+        tool_name=tool,
+        data=data,
+        music_name=music_name,
+        action=action,
+        status=status,
+        metadata=metadata,
+        final_action=terminal,
+    )
+
+
+def content_response(
+    tool: str, data: object, message: str, *, timestamp: int | None = None
+) -> ContentResponse:
+    """Return data (any JSON value) with a message."""
+    return ContentResponse(
+        success=True, timestamp=_stamp(timestamp), tool_name=tool, data=data, message=message
+    )
+
+
+def error_response(
+    tool: str,
+    error: str,
+    code: str | None = None,
+    suggestion: str | None = None,
+    *,
+    details: object | None = None,
+    timestamp: int | None = None,
+) -> ErrorResponse:
+    """Report a failure: `success` is false."""
+    return ErrorResponse(
+        success=False,
+        timestamp=_stamp(timestamp),
+        tool_name=tool,
+        error=error,
+        error_code=code,
+        details=details,
+        suggestion=suggestion,
+    )
+
+
+def _stamp(timestamp: int | None) -> int:
+    return int(time.time()) if timestamp is None else timestamp

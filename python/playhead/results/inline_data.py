@@ -1,13 +1,12 @@
-"""Foreign text made fit for a model: without inline data, and labels kept to one line.
+"""Sanitize untrusted text for a model: strip inline data, and reduce labels to one line.
 
-What counts as inline data: a `data:` URI of any length; a JSON string under a key like `data`, `blob` or
-`base64` that is 64 base64 characters or more from quote to quote; and elsewhere a run of 512 or more, in one
-piece or wrapped into lines. Not so hexadecimal digits, which are hashes and calldata, nor, in a bare run,
-letters of one case alone, which are sequences: what is not mixed is text to its reader. Nor short words
-between `-`, `_` and `/`, which are paths and names.
+Inline data is a `data:` URI of any length; a JSON string of 64 or more base64 characters under a key such as
+`data`, `blob` or `base64`; or, elsewhere, a run of 512 or more, in one piece or wrapped. Hexadecimal digits
+are not inline data, because they are hashes and calldata. Nor are bare runs of letters in a single case
+(sequences), or short words separated by `-`, `_` and `/` (paths and names).
 
-Every pattern passes over a text once, and only over one with a sign of what it looks for: the signs take a
-tenth of the time.
+Each pattern scans the text once, and only after a cheaper check, which takes a tenth of the time, finds a
+hint of a match.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ import unicodedata
 from typing import Final
 
 _KEYED_CHARS: Final = 64
-"""48 bytes: no sound or image is shorter, hardly any name is longer."""
+"""48 bytes: audio and images are never shorter, names are rarely longer."""
 _RUN_CHARS: Final = 512
-"""384 bytes. Identifiers, paths and tokens stay below."""
+"""384 bytes. Identifiers, paths and tokens are shorter."""
 _LABEL_RUN: Final = 64
 _LINE_CHARS: Final = 60
-"""Wrapped base64 has lines of 64 or 76."""
+"""Wrapped base64 has lines of 64 or 76 characters."""
 _ALPHABET: Final = frozenset(f"{string.ascii_letters}{string.digits}+/_-\\")
-"""Both alphabets of RFC 4648, and the backslash of escapes in JSON."""
+"""Both alphabets of RFC 4648, and the backslash of JSON escapes."""
 URI_RUN: Final = _RUN_CHARS
-"""A path without dots is as long as a run of base64."""
+"""A path without dots can be as long as a run of base64."""
 
 _DATA_URI: Final = re.compile(
     r"""data:(?:[\w.+-]{1,100}\\?/[\w.+-]{1,100})?(?:;[^,;\s"'<>]{1,100}){0,4};base64,"""
@@ -41,13 +40,13 @@ _PLAIN_DATA_URI: Final = re.compile(
     r"""(?:;[^,;\s"'<>]{1,100}){0,4},[^\s"'<>)\]}]*""",
     re.IGNORECASE,
 )
-"""Without `;base64`, only of a registered type: `{data:n/100,labels:o}` is JavaScript."""
+"""Without `;base64`, only registered types match: `{data:n/100,labels:o}` is JavaScript."""
 _KEYED: Final = re.compile(
     r'((?:data|blob|base64|b64)\\{0,9}"\s{0,9}:\s{0,9}\\{0,9}")'
     r'((?:[A-Za-z0-9+/_=-]|\\{1,9}(?:[/nr]|u00[0-9a-f]{2}))*+)(?=\\{0,9}"|\Z)',
     re.IGNORECASE,
 )
-"""From quote to quote: a path or a token goes on behind a dot. .NET writes `+` as an escape."""
+"""Matches from quote to quote, because a path or token continues after a dot. .NET escapes `+`."""
 _RUN: Final = re.compile(
     r"(?<![A-Za-z0-9+/_\\-])[A-Za-z0-9+/_\\-]{60,}+(?:\s{1,32}[A-Za-z0-9+/_\\-]{60,}+)*+"
     r"(?:[ \t]{0,32}\r?\n[ \t]{0,32}[A-Za-z0-9+/_-]{1,76}+(?==|[\s\"']*\Z|[ \t\"']*\r?\n))?={0,2}"
@@ -59,12 +58,12 @@ _KINDS: Final = (re.compile("[A-Z]"), re.compile("[a-z]"), re.compile("[0-9]"))
 _BETWEEN_WORDS: Final = re.compile(r"[-_/\\\s]+")
 _WORD_CHARS: Final = 24
 _TURNS: Final = re.compile(r"(?<=[a-z])[A-Z]|(?<=[A-Za-z])[0-9]|(?<=[0-9])[A-Za-z]")
-"""Where letters turn to capitals or digits: 45 of 100 places in base64 of noise, a few in words."""
+"""Transitions between lower case, upper case and digits: 45% of positions in random base64, few in words."""
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def without_inline_data(text: str, *, run_chars: int = _RUN_CHARS) -> str:
-    """`text` with inline data replaced by words that say how much it was, and fit to be sent as UTF-8."""
+    """Replace inline data with a note of its length, and lone surrogates with U+FFFD."""
     if not text.isascii():
         text = _LONE_SURROGATE.sub("\ufffd", text)
 
@@ -83,11 +82,11 @@ def without_inline_data(text: str, *, run_chars: int = _RUN_CHARS) -> str:
 
 
 def label(text: str, limit_chars: int, *, run_chars: int = _LABEL_RUN) -> str:
-    """A server's title or name as data: one line in double quotes, bounded, without controls or base64.
+    """Quote a server's title or name as one bounded line, without control characters or base64.
 
-    Quotes and backslashes inside are escaped, so that no title can end the line that it stands in.
+    Quotes and backslashes are escaped, so that a title cannot end the line it appears in.
     """
-    # Cut twice: the first bounds the work on a title of megabytes.
+    # Truncated twice: the first cut bounds the work on a title of megabytes.
     kept = without_inline_data(text, run_chars=run_chars)[: 4 * limit_chars]
     line = " ".join("".join(map(_printable, kept)).split())
     if len(line) > limit_chars:
@@ -97,7 +96,7 @@ def label(text: str, limit_chars: int, *, run_chars: int = _LABEL_RUN) -> str:
 
 
 def _printable(char: str) -> str:
-    return " " if unicodedata.category(char)[0] == "C" else char  # `split` has the spaces
+    return " " if unicodedata.category(char)[0] == "C" else char  # `split` collapses the spaces
 
 
 def _keyed(found: re.Match[str]) -> str:
@@ -112,7 +111,7 @@ def _is_mixed(run: str) -> bool:
 
 
 def _is_words(run: str) -> bool:
-    """Short words, mostly in small letters: a path, a name, or a list of them."""
+    """Return True for short, mostly lower-case words: a path, a name, or a list of them."""
     words = [word for word in _BETWEEN_WORDS.split(run) if word]
     if max(map(len, words), default=0) > _WORD_CHARS:
         return False

@@ -1,7 +1,7 @@
-"""The JSON of a structured response, as text.
+"""Encode a structured response as Go's encoding/json does.
 
-Compact, and in UTF-8 rather than escapes. In the compatible mode it is what Go's encoding/json writes by
-default: `<`, `>`, `&`, U+2028 and U+2029 are escaped, so that the JSON can stand inside HTML and JavaScript.
+The output is compact, with non-ASCII characters unescaped. In compat mode it matches the default of Go's
+encoding/json, which escapes `<`, `>`, `&`, U+2028 and U+2029 so that the JSON is safe in HTML and JavaScript.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def dump(value: Mapping[str, object], *, compat: bool) -> str:
-    """`value` as compact JSON, keys in their order.
+    """Encode `value` as compact JSON, keeping the order of keys.
 
     Raises:
-        UsageError: It holds what JSON has no form for: NaN, a cycle, an object of your own (yours).
+        UsageError: It contains a value that JSON cannot represent: NaN, a cycle, a custom object.
     """
     try:
         text = json.dumps(
             value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=to_jsonable_python
         )
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"expected values that JSON can hold, came others: {error}") from error
-    # All of these can only stand inside a JSON string, where an escape means the same.
+        raise UsageError(f"expected values that JSON can represent: {error}") from error
+    # All of these occur only inside JSON strings, where an escape is equivalent.
     text = _LONE_SURROGATE.sub(_escape, text)
     return _ESCAPED_BY_GO.sub(_escape, text) if compat else text
 

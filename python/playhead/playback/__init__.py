@@ -1,13 +1,13 @@
-"""From bytes to sound: what a stream is, its PCM, and where the PCM goes.
+"""Playback: identify a stream, decode it to PCM, and play the PCM.
 
-The way of a sound, one thread and one pipe at a time:
+Data flow, one thread and one pipe at a time:
 
-    media.open() -> BlockingReader -> DecoderSource -> a decoder   (the decoder's thread)
+    media.open() -> Reader -> DecoderSource -> a decoder   (the decoder's thread)
                                                           |  PCM pipe, about 0.4 s
                                                           v
-                                                       PcmFeed -> a sink  (a device's callback, or a thread)
+                                                       PcmBuffer -> a sink  (a device's callback, or a thread)
 
-The player (trio) starts, watches and stops them; nothing on this way waits for it.
+The player (trio) starts, watches and stops them; nothing on this path waits for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Local files as media: the same decoder and sinks as for a stream."""
+"""Local files as playables: the same decoder and sinks as for a stream."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, BinaryIO
 import trio
 
 from playhead.errors import ClosedError, UsageError
-from playhead.stream.source import BlockingReader
+from playhead.stream.source import Reader
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from playhead.stream.options import StreamOptions
+
 
 class FileMedia:
-    """A regular file. Its format is found by its first bytes, then by its name."""
+    """A regular file, identified by its first bytes, then by its name."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
@@ -41,13 +43,13 @@ class FileMedia:
     def size_bytes(self) -> int | None:
         return None
 
-    def open(self) -> AbstractAsyncContextManager[BlockingReader]:
-        """Raises `OSError` where the file cannot be opened and `UsageError` where it is not a regular one."""
+    def open(self, options: StreamOptions | None = None) -> AbstractAsyncContextManager[Reader]:
+        """Raises `UsageError` if the file is missing, cannot be read, or is not a regular file."""
         return _open_file(self.path)
 
 
 @asynccontextmanager
-async def _open_file(path: Path) -> AsyncIterator[BlockingReader]:
+async def _open_file(path: Path) -> AsyncIterator[Reader]:
     reader = await trio.to_thread.run_sync(_FileReader, path)
     try:
         yield reader
@@ -55,14 +57,21 @@ async def _open_file(path: Path) -> AsyncIterator[BlockingReader]:
         reader.close()
 
 
-class _FileReader:
-    """Reads for one thread and is closed by another: never in the middle of a read."""
+class _FileReader(Reader):
+    """A reader that another thread may close, never in the middle of a read."""
 
     def __init__(self, path: Path) -> None:
-        # A pipe or a device could block the opening itself; what it is can be asked without.
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise UsageError(f"expected a regular file to play, but {path} is not one")
-        self._file: BinaryIO = path.open("rb", buffering=0)
+        try:
+            # Opening a pipe or a device could block; asking for its kind does not.
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise UsageError(
+                    f"expected a regular file to play, got {path}; pass the path of an audio file"
+                )
+            self._file: BinaryIO = path.open("rb", buffering=0)
+        except OSError as error:
+            raise UsageError(
+                f"expected a readable file, got {path} ({error.strerror}); check the path and its permissions"
+            ) from error
         self._lock = threading.Lock()
 
     def readinto(self, buffer: Buffer, timeout: float | None = None) -> int:

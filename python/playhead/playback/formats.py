@@ -1,9 +1,9 @@
-"""Which format a stream is in, from its first bytes, then its MIME type, then its name.
+"""Formats of streams, identified by the first bytes, then the MIME type, then the name.
 
-Pure: bytes and strings in, a value or `UnsupportedFormatError` out. Servers mislabel media, so what the
-bytes say with a real signature wins; MPEG audio without a tag has only eleven set bits for a signature,
-so a MIME type that says raw PCM is believed before it. Text is recognised to refuse an error page that
-came in place of music; it is never handed to a decoder, which would search it for a frame.
+Pure: bytes and strings in, a value or `UnsupportedFormatError` out. Servers mislabel media, so a real
+signature wins. MPEG audio without a tag has a signature of only eleven set bits, so a MIME type of raw PCM
+overrides it. Text is recognised in order to refuse an error page in place of music; a decoder would search it
+for a frame.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from playhead.content.audio import (
 from playhead.errors import UnsupportedFormatError
 
 DECODED = frozenset({AudioFormat.MP3, AudioFormat.FLAC, AudioFormat.WAV, AudioFormat.VORBIS, AudioFormat.PCM})
-"""What this installation turns into sound."""
+"""Formats that this installation decodes."""
 
 PLANNED = frozenset(
     {AudioFormat.OPUS, AudioFormat.OGG_FLAC, AudioFormat.AAC, AudioFormat.MP4, AudioFormat.WEBM}
 )
-"""What PyAV decodes: the extra `formats`, once it exists."""
+"""Formats that PyAV decodes: a future extra `formats`."""
 
 PIECE_FRAMES = 4096
-"""Most frames that a decoder gives at once: 85 ms at 48 kHz."""
+"""Most frames of one piece from a decoder: 85 ms at 48 kHz."""
 _MAX_RATE_HZ = 768_000
 _MAX_CHANNELS = 32
 
@@ -60,20 +60,20 @@ class RawPcm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identified:
-    """A format that is decoded here. `raw` is set for raw PCM only."""
+    """A format with a decoder. `raw` is set for raw PCM only."""
 
     format: AudioFormat
     raw: RawPcm | None = None
 
 
 def identify(head: bytes, *, mime_type: str | None, uri: str | None) -> Identified:
-    """The format of a stream that begins with `head` (`SNIFF_BYTES` of it, or the whole if it is shorter).
+    """Identify a stream by `head`, its first `SNIFF_BYTES`, or the whole stream if it is shorter.
 
-    Raises `UnsupportedFormatError` where nobody here decodes it: an empty stream, text, a known format
-    without a decoder, or bytes and labels that say nothing.
+    Raises `UnsupportedFormatError` without a decoder for it: an empty stream, text, a known format that is
+    not decoded, or unknown bytes and labels.
     """
     if not head:
-        raise UnsupportedFormatError("expected audio, but the stream is empty (0 bytes): nothing to play")
+        raise UnsupportedFormatError("expected audio, got an empty stream (0 bytes)")
     label = format_of_mime(mime_type)
     found = sniff(head)
     if label is AudioFormat.PCM and (found is None or not has_signature(head)):
@@ -84,25 +84,25 @@ def identify(head: bytes, *, mime_type: str | None, uri: str | None) -> Identifi
     label = label or format_of_uri(uri)
     if label is None or label is AudioFormat.PCM:
         raise UnsupportedFormatError(
-            f"the stream is in no audio format known here: it begins with {head[:8].hex(' ')}, its type is "
-            f"{mime_type!r}. {_DECODED_TEXT}"
+            f"expected a known audio format, got a stream that begins with {head[:8].hex(' ')} and has the "
+            f"type {mime_type!r}. {_DECODED_TEXT}"
         )
     _require_decoder(label, mime_type)
     if label is not AudioFormat.MP3:
-        # Every other format has a signature, and it is not there.
+        # Every other format has a signature, which is missing.
         raise UnsupportedFormatError(
-            f"expected {label.value} ({mime_type or uri}), but the stream begins with {head[:8].hex(' ')}, "
-            f"which is not {label.value}: the server mislabels or damages it"
+            f"expected {label.value} ({mime_type or uri}), got a stream that begins with "
+            f"{head[:8].hex(' ')}, which is not {label.value}: the server mislabels or damages it"
         )
     return Identified(format=label)
 
 
 def parse_raw_pcm(mime_type: str) -> RawPcm:
-    """The parameters of `audio/L16;rate=16000;channels=1` or `audio/pcm;rate=...`.
+    """Parse the parameters of `audio/L16;rate=16000;channels=1` or `audio/pcm;rate=...`.
 
-    `channels` is 1 by default (RFC 3551, section 4.5.11). Raises `UnsupportedFormatError` where the rate
-    is missing (RFC 2586 requires it; a guess would play at the wrong speed) or out of 1..768000, or the
-    channels are out of 1..32.
+    `channels` is 1 by default (RFC 3551, section 4.5.11). Raises `UnsupportedFormatError` if the rate is
+    missing (RFC 2586 requires it; a guess would play at the wrong speed) or outside 1..768000, or if the
+    channels are outside 1..32.
     """
     kind, parameters = split_mime(mime_type)
     try:
@@ -112,8 +112,8 @@ def parse_raw_pcm(mime_type: str) -> RawPcm:
         rate_hz = channels = 0
     if not (0 < rate_hz <= _MAX_RATE_HZ and 0 < channels <= _MAX_CHANNELS):
         raise UnsupportedFormatError(
-            f"raw PCM needs its rate in the MIME type, as in audio/L16;rate=16000;channels=1 (rate 1 to "
-            f"{_MAX_RATE_HZ}, channels 1 to {_MAX_CHANNELS}); the server said {mime_type!r}"
+            f"raw PCM: expected its rate in the MIME type, as in audio/L16;rate=16000;channels=1 (rate 1 to "
+            f"{_MAX_RATE_HZ}, channels 1 to {_MAX_CHANNELS}), got {mime_type!r}"
         )
     return RawPcm(format=PcmFormat(rate_hz=rate_hz, channels=channels), big_endian=kind == "audio/l16")
 

@@ -1,4 +1,9 @@
-"""One media while it plays: its reader, its decoder's thread, its feed, and how it ended."""
+"""An item: one playing of a playable, with its reader, decoder thread, PCM buffer and outcome.
+
+UPCOMING ──begin──▶ CURRENT ──over──▶ ENDED, or FAILED
+   │                   └──stop──▶ STOPPING ──over──▶ STOPPED
+   └──stop──▶ WITHDRAWN
+"""
 
 from __future__ import annotations
 
@@ -9,207 +14,258 @@ from functools import partial
 
 import trio
 
+from playhead.concurrency import join, run_thread
 from playhead.errors import PlayheadError
 from playhead.playback.decoder import PcmDecoder
-from playhead.playback.feed import PcmFeed
-from playhead.playback.pump import Pump
+from playhead.playback.decoder_thread import DecoderThread
+from playhead.playback.pcm_buffer import PcmBuffer
 from playhead.playback.sinks import Sink
 from playhead.playback.state import ItemEnd, ItemError, ItemStart, PlayerEvent
-from playhead.playback.threads import join, run_thread
-from playhead.stream.source import BlockingReader, Media
+from playhead.stream.source import Demand, Playable, Reader
 
 ITEM_ERRORS = (PlayheadError, OSError, trio.BrokenResourceError, trio.ClosedResourceError)
-"""What makes an item fail. Anything else that a media or a sink raises is a bug and ends the player.
+"""Errors that make an item fail. Anything else that a playable or a sink raises is a bug and ends the player.
 (`TimeoutError` is an `OSError`.)"""
 
 
-class Outcome(Enum):
-    ACTIVE = "active"
-    ENDED = "ended"
+class ItemPhase(Enum):
+    UPCOMING = "upcoming"
+    """Read and decoded, but neither heard nor reported: it has not started."""
+    CURRENT = "current"
+    STOPPING = "stopping"
+    """A call ended it: it is silent, though its network reads may still hang."""
     STOPPED = "stopped"
+    ENDED = "ended"
     FAILED = "failed"
+    """It ended with `error`."""
+    WITHDRAWN = "withdrawn"
+    """It was stopped before its start: nothing is reported."""
+
+
+class _Event(Enum):
+    BEGIN = "it starts"
+    STOP = "a call stops it"
+    END = "it is over"
+    FAIL = "it is over with an error"
+
+
+_AFTER = {
+    (ItemPhase.UPCOMING, _Event.BEGIN): ItemPhase.CURRENT,
+    (ItemPhase.UPCOMING, _Event.STOP): ItemPhase.WITHDRAWN,
+    (ItemPhase.CURRENT, _Event.STOP): ItemPhase.STOPPING,
+    (ItemPhase.CURRENT, _Event.END): ItemPhase.ENDED,
+    (ItemPhase.CURRENT, _Event.FAIL): ItemPhase.FAILED,
+    (ItemPhase.STOPPING, _Event.END): ItemPhase.STOPPED,
+}
+"""The phase after an event. Pairs that are not listed change nothing."""
+
+_SILENCED = frozenset({ItemPhase.STOPPING, ItemPhase.STOPPED, ItemPhase.WITHDRAWN})
 
 
 class Item:
-    """One playing of one media; `run` is its task, everything else is called from other tasks."""
+    """One playing of one playable. `run` is its task; everything else is called from other tasks."""
 
     def __init__(
         self,
-        media: Media,
+        media: Playable,
         *,
         sink: Sink,
         sink_lock: trio.Lock,
-        gate_bytes: int,
         gain: float,
         index: int,
-        tell: Callable[[PlayerEvent], None],
+        publish: Callable[[PlayerEvent], None],
         on_change: Callable[[], None],
         on_decoded: Callable[[], None],
         on_finished: Callable[[Item], None],
     ) -> None:
-        """`on_decoded`: nothing more is read for it, though its last sound is still to come. `on_finished`:
-        it is over, and its media is closed. Both are called in the trio thread."""
+        """`on_decoded`: everything is read, though its last audio has not played yet. `on_finished`: it is
+        over, and its playable is closed. Both are called in the trio thread."""
         self.media = media
         self.index = index
-        self.feed: PcmFeed | None = None
+        self.buffer: PcmBuffer | None = None
         self.duration_seconds: float | None = None
+        self.phase = ItemPhase.UPCOMING
         self.error: Exception | None = None
-        self.outcome = Outcome.ACTIVE
+        """The first failure, also while the audio before it still plays."""
+        self.decoded = False
+        """Everything is read, though its last audio may not have played yet; `error` is known."""
         self.paused = False
+        """The listener paused it, in any phase."""
         self.finished = trio.Event()
         self._started_at = time.perf_counter()
         self._sink = sink
         self._sink_lock = sink_lock
-        self._gate_bytes = gate_bytes
         self._gain = gain
-        self._tell = tell
+        self._publish = publish
         self._on_change = on_change
         self._on_decoded = on_decoded
         self._on_finished = on_finished
-        self.decoded = False
-        self.stopping = False
-        self._turn = trio.Event()
+        self._reader: Reader | None = None
+        self._start = trio.Event()
         self._scope = trio.CancelScope()
-        self._understood = trio.Event()
+        self._identified = trio.Event()
         self._decoder_ended: trio.Event | None = None
         self._token = trio.lowlevel.current_trio_token()
 
-    # --- what other tasks do -------------------------------------------------------------------------
+    # --- called from other tasks ---------------------------------------------------------------------
 
     def begin(self) -> None:
-        """It is its turn: until then it is read and decoded, and neither sounds nor tells anything."""
-        if not self._turn.is_set():
+        """Start: until then it is read and decoded, and neither heard nor reported."""
+        if self._move(_Event.BEGIN):
             self._started_at = time.perf_counter()
-            self._turn.set()
+            self._start.set()
 
     def stop(self) -> None:
-        """Silence now; `finished` is set soon after."""
-        self.stopping = True
-        self._close_feed()
+        """Silence it now; `finished` is set soon after."""
+        self._move(_Event.STOP)
+        self._close_buffer()
         self._scope.cancel()
 
     def set_paused(self, paused: bool, /) -> None:
         self.paused = paused
-        if self.feed is not None:
-            self.feed.set_paused(paused)
+        if self.buffer is not None:
+            self.buffer.set_paused(paused)
+        self._report_demand()
 
     def set_gain(self, gain: float) -> None:
         self._gain = gain
-        if self.feed is not None:
-            self.feed.set_gain(gain)
+        if self.buffer is not None:
+            self.buffer.set_gain(gain)
 
     @property
     def frames(self) -> int:
-        return 0 if self.feed is None else self.feed.frames
+        return 0 if self.buffer is None else self.buffer.frames
+
+    @property
+    def is_over(self) -> bool:
+        """It ended or failed by itself."""
+        return self.phase in (ItemPhase.ENDED, ItemPhase.FAILED)
 
     @property
     def first_audio_seconds(self) -> float | None:
-        if self.feed is None or self.feed.first_sound_at is None:
+        if self.buffer is None or self.buffer.first_audio_at is None:
             return None
-        return self.feed.first_sound_at - self._started_at
+        return self.buffer.first_audio_at - self._started_at
 
-    # --- its task ------------------------------------------------------------------------------------
+    # --- the task ------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Play to the end, a failure or `stop()`. Raises nothing that belongs to the item."""
+        """Play to the end, a failure or `stop()`. Raises no error of the item."""
         try:
             with self._scope:
                 try:
                     await self._play()
-                except ITEM_ERRORS as error:  # from opening or closing the media
+                except ITEM_ERRORS as error:  # from opening or closing the playable
                     self._fail(error)
-                await self._turn.wait()  # what failed early is told in its turn
-                self.outcome = Outcome.ENDED
+                await self._start.wait()  # an early failure is reported after the start
+                self._move(_Event.END if self.error is None else _Event.FAIL)
         finally:
-            self._close_feed()
+            self._close_buffer()
             self._conclude()
 
     async def _play(self) -> None:
         try:
             async with self.media.open() as reader, trio.open_nursery() as nursery:
+                self._reader = reader
+                self._report_demand()
                 self._decoder_ended = trio.Event()
                 nursery.start_soon(self._decode, reader, self._decoder_ended)
-                await self._understood.wait()
-                if self.feed is not None:
-                    await self._sound(self.feed)
-                    nursery.cancel_scope.cancel()  # a sink that failed leaves a decoder behind
+                await self._identified.wait()
+                if self.buffer is not None:
+                    await self._emit(self.buffer)
+                    nursery.cancel_scope.cancel()  # after a failed sink the decoder still runs
         finally:
-            # A thread that waits for bytes wakes only when the reader is closed: after the context.
+            self._reader = None
+            # A thread that waits for bytes wakes when the reader is closed: after the context.
             if self._decoder_ended is not None:
                 await join(self._decoder_ended)
 
-    async def _decode(self, reader: BlockingReader, ended: trio.Event) -> None:
-        pump = Pump(self.media, reader, gate_bytes=self._gate_bytes)
+    async def _decode(self, reader: Reader, ended: trio.Event) -> None:
+        thread = DecoderThread(self.media, reader)
         try:
             await run_thread(
-                partial(pump.run, self._make_feed),
-                wake=self._close_feed,
+                partial(thread.run, self._make_buffer),
+                wake=self._close_buffer,
                 ended=ended,
                 join_seconds=0,
             )
         except ITEM_ERRORS as error:
             self._fail(error)
         finally:
-            self._understood.set()
+            self._identified.set()
         self.decoded = True
         self._on_decoded()
 
-    async def _sound(self, feed: PcmFeed) -> None:
-        await self._turn.wait()
-        self._tell(
+    async def _emit(self, buffer: PcmBuffer) -> None:
+        await self._start.wait()
+        self._publish(
             ItemStart(
                 index=self.index,
                 title=self.media.title,
                 uri=self.media.uri,
-                format=feed.format,
+                format=buffer.format,
                 duration_seconds=self.duration_seconds,
             )
         )
         try:
             async with self._sink_lock:
-                await self._sink.play(feed)
-            if feed.failure is not None:  # a callback cannot raise it: the sound just ends early
-                self._fail(feed.failure)
+                await self._sink.play(buffer)
+            if buffer.failure is not None:  # a callback cannot raise it: the audio ends early
+                self._fail(buffer.failure)
         except ITEM_ERRORS as error:
             self._fail(error)
-            self._close_feed()
+            self._close_buffer()
 
-    def _make_feed(self, decoder: PcmDecoder) -> PcmFeed:
-        """In the decoder's thread, once the stream is understood."""
-        feed = PcmFeed(decoder.format, token=self._token, gain=self._gain, on_change=self._on_change)
+    def _make_buffer(self, decoder: PcmDecoder) -> PcmBuffer:
+        """Make the buffer, in the decoder's thread, once the stream is identified."""
+        buffer = PcmBuffer(decoder.format, token=self._token, gain=self._gain, on_change=self._changed)
         self.duration_seconds = decoder.duration_seconds
-        self.feed = feed
-        # Whoever called between the two lines before and here saw no feed: say it again.
-        self._token.run_sync_soon(self._introduce)
-        if self.stopping:
-            feed.close()
-        return feed
+        self.buffer = buffer
+        # A call just before this line saw no buffer, so its effect is repeated.
+        self._token.run_sync_soon(self._update_buffer)
+        if self.phase in _SILENCED:
+            buffer.close()
+        return buffer
 
-    def _introduce(self) -> None:
+    def _update_buffer(self) -> None:
         self.set_gain(self._gain)
         self.set_paused(self.paused)
-        self._understood.set()
+        self._identified.set()
 
-    def _close_feed(self) -> None:
-        if self.feed is not None:
-            self.feed.close()
+    def _close_buffer(self) -> None:
+        if self.buffer is not None:
+            self.buffer.close()
+
+    def _changed(self) -> None:
+        self._report_demand()
+        self._on_change()
+
+    def _report_demand(self) -> None:
+        if self._reader is None:
+            return
+        if self.buffer is not None:
+            self._reader.set_demand(self.buffer.demand)
+        else:
+            self._reader.set_demand(Demand.PAUSED if self.paused else Demand.WAITING)
+
+    def _move(self, event: _Event) -> bool:
+        """Change the phase as the table says. Returns whether it did."""
+        before, self.phase = self.phase, _AFTER.get((self.phase, event), self.phase)
+        return self.phase is not before
 
     def _fail(self, error: Exception) -> None:
-        if self.error is None and not self.stopping:
+        if self.error is None and self.phase not in _SILENCED:
             self.error = error
 
     def _conclude(self) -> None:
+        self._move(_Event.STOP)  # cancelled from outside
+        self._move(_Event.END)
         index, title = self.index, self.media.title
-        if self.error is not None:
-            self.outcome = Outcome.FAILED
-        elif self.outcome is Outcome.ACTIVE:
-            self.outcome = Outcome.STOPPED
-        if not self._turn.is_set():
-            pass  # stopped before anybody heard of it
-        elif self.error is not None:
-            self._tell(ItemError(index=index, title=title, frames=self.frames, error=self.error))
-        else:
-            stopped = self.outcome is Outcome.STOPPED
-            self._tell(ItemEnd(index=index, title=title, frames=self.frames, stopped=stopped))
+        if self.phase is ItemPhase.FAILED:
+            assert self.error is not None
+            self._publish(ItemError(index=index, title=title, frames=self.frames, error=self.error))
+        elif self.phase is not ItemPhase.WITHDRAWN:
+            stopped = self.phase is ItemPhase.STOPPED
+            self._publish(ItemEnd(index=index, title=title, frames=self.frames, stopped=stopped))
         self.finished.set()
         self._on_finished(self)

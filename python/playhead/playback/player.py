@@ -1,4 +1,4 @@
-"""The player: a queue of media, its state, and its events."""
+"""The player: a queue of playables, its state, and its events."""
 
 from __future__ import annotations
 
@@ -9,30 +9,55 @@ from typing import Self
 
 import trio
 
+from playhead.concurrency import Broadcast
 from playhead.errors import ClosedError, UsageError
-from playhead.playback.events import EventHub
-from playhead.playback.item import Outcome
-from playhead.playback.lineup import Lineup
-from playhead.playback.pump import GATE_BYTES
+from playhead.playback.controller import PlaybackController
+from playhead.playback.item import ItemPhase
+from playhead.playback.pcm_buffer import BufferPhase
 from playhead.playback.queue import as_items
 from playhead.playback.sinks import Sink
 from playhead.playback.state import PlayerEvent, PlayerState, StateChange, Status
-from playhead.stream.source import Media
+from playhead.stream.source import Playable
+
+EVENT_CAPACITY = 64
+"""Events that a listener may fall behind. An item has about six."""
+
+_ITEM_STATUS = {
+    ItemPhase.UPCOMING: Status.BUFFERING,
+    ItemPhase.STOPPING: Status.STOPPED,
+    ItemPhase.STOPPED: Status.STOPPED,
+    ItemPhase.WITHDRAWN: Status.STOPPED,
+    ItemPhase.ENDED: Status.IDLE,
+    ItemPhase.FAILED: Status.ERROR,
+}
+_BUFFER_STATUS = {
+    BufferPhase.FILLING: Status.BUFFERING,
+    BufferPhase.READY: Status.BUFFERING,
+    BufferPhase.PLAYING: Status.PLAYING,
+    BufferPhase.DRAINING: Status.PLAYING,
+    BufferPhase.DRY: Status.BUFFERING,
+    BufferPhase.ENDED: Status.PLAYING,
+    BufferPhase.CLOSED: Status.PLAYING,
+}
+"""The status of the current item, unless it is paused. The last frames are still heard after the sink took
+them."""
 
 
 class Player:
-    """Plays a queue of media through `sink`. Use it as an async context manager, once: leaving it stops.
+    """Plays a queue through `sink`. Use it as an async context manager, once: leaving it stops.
 
         async with Player(DeviceSink()) as player:
             await player.play(result.media)
             await player.wait_finished()
 
-    `gate_bytes` (24 KiB) is what must be in hand before the first sound: more starts later and stutters
-    less. `volume` is 0 to 100, see `set_volume`. An item that fails is over and the queue goes on, unless
-    `stop_on_error`: then nothing plays until `next`, `previous`, `enqueue` or `play`.
+    Audio starts once enough is in hand: half a second, or more from a link that is hardly faster than the
+    music. After running dry it continues once a second or more is in hand.
 
-    Any number of tasks may call it. `play`, `enqueue`, `next` and `previous` take turns, and one that is
-    still waiting when `stop` is called does nothing more; everything else acts at once. Closed, they raise
+    `volume` is 0 to 100, see `set_volume`. After a failed item the queue continues, unless `stop_on_error`:
+    then nothing plays until `next`, `previous`, `enqueue` or `play`.
+
+    Any number of tasks may call it. `play`, `enqueue`, `next` and `previous` run one at a time, and one that
+    still waits when `stop` is called does nothing; everything else acts immediately. After closing they raise
     `ClosedError`.
     """
 
@@ -41,30 +66,30 @@ class Player:
         sink: Sink,
         *,
         volume: int = 100,
-        gate_bytes: int = GATE_BYTES,
         stop_on_error: bool = False,
     ) -> None:
-        self._hub = EventHub()
+        self._events = Broadcast[PlayerEvent](EVENT_CAPACITY)
         self._volume = volume
-        self._lineup = Lineup(
+        self._controller = PlaybackController(
             sink,
-            gate_bytes=gate_bytes,
             gain=gain_of(volume),
             stop_on_error=stop_on_error,
-            tell=self._hub.tell,
+            publish=self._events.send,
             on_change=self._refresh,
         )
         self._lock = trio.Lock()
         self._stops = 0
-        self._told = Status.IDLE
+        self._published_status = Status.IDLE
         self._stack = AsyncExitStack()
         self._entered = False
 
     async def __aenter__(self) -> Self:
         if self._entered:
-            raise UsageError("this player was opened before, and plays only once: make another `Player(...)`")
+            raise UsageError(
+                "expected a new player, got one that was opened before: create another `Player(...)`"
+            )
         self._entered = True
-        self._lineup.nursery = await self._stack.enter_async_context(trio.open_nursery())
+        self._controller.nursery = await self._stack.enter_async_context(trio.open_nursery())
         return self
 
     async def __aexit__(
@@ -73,8 +98,8 @@ class Player:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        nursery, self._lineup.nursery = self._lineup.nursery, None
-        self._lineup.silence()
+        nursery, self._controller.nursery = self._controller.nursery, None
+        self._controller.silence()
         if nursery is not None:
             nursery.cancel_scope.cancel()
         try:
@@ -82,196 +107,195 @@ class Player:
                 isinstance(error, BaseExceptionGroup) and error.subgroup(trio.Cancelled) is not None
             ):
                 return await self._stack.__aexit__(kind, error, traceback)
-            # The block's own error goes on as it is, not wrapped in the nursery's group.
+            # The block's own error is raised as it is, not wrapped in the nursery's group.
             await self._stack.__aexit__(None, None, None)
             return None
         finally:
-            self._hub.close()
+            self._events.close()
 
-    # --- what to do ----------------------------------------------------------------------------------
+    # --- commands ------------------------------------------------------------------------------------
 
-    async def play(self, media: Media | Iterable[Media]) -> None:
-        """Stop what plays and play `media`, one or several in order, in place of the queue.
+    async def play(self, media: Playable | Iterable[Playable]) -> None:
+        """Stop the current item, replace the queue with `media`, one or several in order, and play it.
 
-        Returns when it is accepted, before anything was read. What goes wrong with an item is told by
-        `wait_finished`, by an `ItemError` and in the snapshot. Without any media it is the same as `stop`.
+        Returns once it is accepted, before anything was read. Errors of an item are raised by
+        `wait_finished`, and reported by an `ItemError` and in the snapshot. Without any media it is the same
+        as `stop`.
 
-        Raises `UsageError` for what is no media (and changes nothing), for more than `queue.QUEUE_ITEMS`, and
-        `ClosedError` outside the player's context. Cancelled while the old item stops: that one is over, the
-        queue is the old one, and nothing plays.
+        Raises `UsageError` for anything but playables, or for more than `queue.QUEUE_ITEMS` (and changes
+        nothing), and `ClosedError` outside the player's context. Cancelled while the old item stops: that
+        item is over, the queue is unchanged, and nothing plays.
         """
         items = as_items(media, call="play")
-        async with self._turn() as go_on:
-            await self._lineup.halt()
+        async with self._serialized() as go_on:
+            await self._controller.halt()
             if go_on():
-                self._lineup.queue.replace(items)
-                self._lineup.begin()
+                self._controller.queue.replace(items)
+                self._controller.begin()
 
-    async def enqueue(self, media: Media | Iterable[Media]) -> None:
-        """Put `media`, one or several, at the end of the queue.
+    async def enqueue(self, media: Playable | Iterable[Playable]) -> None:
+        """Append `media`, one or several, to the queue.
 
-        Where nothing plays (nothing did yet, the queue is over, was stopped or ended by an error), it begins
-        to: with the first item that has not had its turn.
+        If nothing plays (nothing did yet, or the queue is over, was stopped or ended by an error), it starts
+        with the first item that has not been played.
 
-        The queue holds `queue.QUEUE_ITEMS` (10,000); the oldest that were played make room, and indexes
-        count from what is left. Raises `UsageError` for what is no media or where there is no room (and
+        The queue holds `queue.QUEUE_ITEMS` (10,000); the oldest played items make room, and indexes count
+        from the oldest that is left. Raises `UsageError` for anything but playables, or without room (and
         changes nothing), and `ClosedError` outside the player's context. Cancelled: nothing was enqueued.
         """
         items = as_items(media, call="enqueue")
-        async with self._turn() as go_on:
+        async with self._serialized() as go_on:
             if go_on():
-                self._lineup.append(items)
-                if self._lineup.active:
-                    self._lineup.open_upcoming()
+                self._controller.append(items)
+                if self._controller.active:
+                    self._controller.open_upcoming()
                 else:
-                    self._lineup.begin()
+                    self._controller.begin()
 
     async def next(self) -> None:
-        """Go to the next item, and play it even if this one was paused. At the last item: stop that one.
+        """Go to the next item, and play it even if this one was paused. At the last item: stop it.
 
-        The queue is kept either way: `previous` leads back. Nothing in the queue, or over: does nothing.
+        The queue stays: `previous` leads back. Does nothing if the queue is empty or over.
         Cancelled while the item stops: that one is over, and nothing plays.
         """
-        async with self._turn() as go_on:
-            await self._lineup.halt(keep_upcoming=True)
-            if go_on() and self._lineup.queue.forward():
-                self._lineup.start()
+        async with self._serialized() as go_on:
+            await self._controller.halt(keep_upcoming=True)
+            if go_on() and self._controller.queue.forward():
+                self._controller.start()
 
     async def previous(self) -> None:
-        """Play the item before. More than three seconds into an item, or at the first: its start instead.
+        """Play the previous item; more than three seconds into an item, or at the first one, restart it
+        instead.
 
-        The rule is that of Android's media3 and most players. Where the queue is over, its last item counts
-        as the current one. Nothing in the queue: does nothing. Cancelled: as `next`.
+        This is the rule of Android's media3 and most players. If the queue is over, its last item counts as
+        the current one. Does nothing if the queue is empty. Cancelled: as `next`.
         """
-        async with self._turn() as go_on:
-            await self._lineup.halt()
+        async with self._serialized() as go_on:
+            await self._controller.halt()
             position = self.snapshot().position_seconds
-            if go_on() and self._lineup.queue.back(position_seconds=position):
-                self._lineup.start()
+            if go_on() and self._controller.queue.back(position_seconds=position):
+                self._controller.start()
 
     async def stop(self) -> None:
-        """Silence, an end to reading, and an empty queue. Returns within 100 ms, whatever the network does.
+        """Stop playing and reading, and empty the queue. Returns within 100 ms, whatever the network does.
 
-        The queue is emptied as by mpv's `stop`, so that what is enqueued later is what is heard next. Nothing
-        playing: empties the queue. Cancelled: the item stops all the same.
+        The queue is emptied as by mpv's `stop`, so that the next enqueued item is heard next. Cancelled: the
+        item stops all the same.
         """
         self._stops += 1
-        self._lineup.queue.replace(())
-        await self._lineup.halt()
+        self._controller.queue.replace(())
+        await self._controller.halt()
 
     def pause(self) -> None:
-        """Hold the playhead; reading goes on until the buffers are full. Nothing playing: does nothing."""
+        """Hold the playhead; reading continues until the buffers are full. Does nothing if nothing plays."""
         self._set_paused(True)
 
     def resume(self) -> None:
-        """Go on where `pause` held. Not paused: does nothing."""
+        """Continue after `pause`. Does nothing if not paused."""
         self._set_paused(False)
 
     def set_volume(self, volume: int) -> None:
-        """0 (silent) to 100 (the samples unchanged, bit for bit), for this item and the next ones.
+        """Set the volume of this item and the next ones, from 0 (silent) to 100 (samples unchanged, bit for
+        bit).
 
-        The loudness heard follows the number: the gain is its cube, as in PulseAudio (50 is -18 dB). Raises
-        `UsageError` outside 0 to 100.
+        The perceived loudness follows the number: the gain is its cube, as in PulseAudio (50 is -18 dB).
+        Raises `UsageError` for anything but an integer from 0 to 100.
         """
-        self._lineup.set_gain(gain_of(volume))
+        self._controller.set_gain(gain_of(volume))
         self._volume = volume
-        self._hub.tell(StateChange(state=self.snapshot()))
+        self._events.send(StateChange(state=self.snapshot()))
 
-    # --- what is ---------------------------------------------------------------------------------------
+    # --- state -----------------------------------------------------------------------------------------
 
     async def wait_finished(self) -> None:
-        """Until the queue is over: nothing plays any more.
+        """Wait until the queue is over and nothing plays.
 
-        Then raises the first failure of an item since the queue began to play (by `play`, or by the `enqueue`
-        that found it at rest): each of them was told by an `ItemError`. Queues that `play` replaced meanwhile
-        do not count. Returns at once where nothing was played.
+        Then raises the first error of an item since the queue started (by `play`, or by an `enqueue` while
+        nothing played); each was reported by an `ItemError`. Queues that `play` replaced meanwhile do not
+        count. Returns immediately if nothing was played.
         """
-        while (item := self._lineup.item) is not None:
+        while (item := self._controller.item) is not None:
             await item.finished.wait()
-            async with self._lock:  # a `play` that has just stopped it is about to put another in its place
-                if item is self._lineup.item:
+            async with self._lock:  # a `play` that has just stopped it is about to replace it
+                if item is self._controller.item:
                     break
-        if self._lineup.first_error is not None:
-            raise self._lineup.first_error
+        if self._controller.first_error is not None:
+            raise self._controller.first_error
 
     def events(self) -> trio.MemoryReceiveChannel[PlayerEvent]:
-        """A channel of what happens from now on; each call makes one, and it ends with the player.
+        """Return a channel of the events from now on; it ends with the player.
 
-        It holds 64 events. A listener that is slower loses the oldest, and never delays the sound.
+        It holds 64 events. A slower listener loses the oldest, and never delays the audio.
         """
-        return self._hub.listen()
+        return self._events.subscribe()
 
     def snapshot(self) -> PlayerState:
-        """The state at this moment."""
-        item = self._lineup.item
+        """Return the current state."""
+        item = self._controller.item
         if item is None:
             return PlayerState(
-                volume=self._volume, index=self._lineup.queue.index, queue_length=len(self._lineup.queue)
+                volume=self._volume,
+                index=self._controller.queue.index,
+                queue_length=len(self._controller.queue),
             )
-        feed = item.feed
+        buffer = item.buffer
         return PlayerState(
             status=self._status(),
             title=item.media.title,
-            format=None if feed is None else feed.format,
+            format=None if buffer is None else buffer.format,
             frames=item.frames,
-            position_seconds=0.0 if feed is None else item.frames / feed.format.rate_hz,
+            position_seconds=0.0 if buffer is None else item.frames / buffer.format.rate_hz,
             duration_seconds=item.duration_seconds,
-            buffered_seconds=0.0 if feed is None or feed.closed else feed.buffered_seconds,
-            underruns=0 if feed is None else feed.underruns,
+            buffered_seconds=0.0 if buffer is None or buffer.closed else buffer.buffered_seconds,
+            underruns=0 if buffer is None else buffer.underruns,
             first_audio_seconds=item.first_audio_seconds,
             volume=self._volume,
-            last_error=self._lineup.last_error,
-            index=self._lineup.queue.index,
-            queue_length=len(self._lineup.queue),
+            last_error=self._controller.last_error,
+            index=self._controller.queue.index,
+            queue_length=len(self._controller.queue),
         )
 
     # ---------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[Callable[[], bool]]:
-        """One call at a time. It asks before it acts whether it still may: not after a `stop` that came later
-        than the call. Raises `ClosedError` where the player is not open, or is closed meanwhile."""
+    async def _serialized(self) -> AsyncIterator[Callable[[], bool]]:
+        """Run one call at a time. The call checks before it acts that no later `stop` has overtaken it.
+        Raises `ClosedError` if the player is not open, or was closed meanwhile."""
         stops = self._stops
 
         def go_on() -> bool:
-            if self._lineup.nursery is None:
-                raise ClosedError("this player is not open: use it inside `async with Player(...)`")
+            if self._controller.nursery is None:
+                raise ClosedError("expected an open player: use it inside `async with Player(...)`")
             return stops == self._stops
 
         async with self._lock:
             yield go_on
 
     def _set_paused(self, paused: bool, /) -> None:
-        if self._lineup.item is not None and self._lineup.active:
-            self._lineup.item.set_paused(paused)
+        if self._controller.item is not None and self._controller.active:
+            self._controller.item.set_paused(paused)
             self._refresh()
 
     def _status(self) -> Status:
-        item = self._lineup.item
-        if item is None or item.outcome is Outcome.ENDED:
+        item = self._controller.item
+        if item is None:
             return Status.IDLE
-        if item.outcome is Outcome.FAILED:
-            return Status.ERROR
-        if (
-            item.stopping or item.outcome is Outcome.STOPPED
-        ):  # it is silent, though its network may still hang
-            return Status.STOPPED
-        if item.paused:
-            return Status.PAUSED
-        if item.feed is None or item.feed.first_sound_at is None or item.feed.starving:
-            return Status.BUFFERING
-        return Status.PLAYING
+        if item.phase is ItemPhase.CURRENT:
+            if item.paused:
+                return Status.PAUSED
+            return Status.BUFFERING if item.buffer is None else _BUFFER_STATUS[item.buffer.phase]
+        return _ITEM_STATUS[item.phase]
 
     def _refresh(self) -> None:
-        """Tell the status where it changed."""
+        """Publish the status if it changed."""
         status = self._status()
-        if status is not self._told:
-            self._told = status
-            self._hub.tell(StateChange(state=self.snapshot()))
+        if status is not self._published_status:
+            self._published_status = status
+            self._events.send(StateChange(state=self.snapshot()))
 
 
 def gain_of(volume: int) -> float:
-    """The factor for samples: the cube of the volume's part of 100. Exactly 1.0 at 100 and 0.0 at 0."""
-    if not 0 <= volume <= 100:
-        raise UsageError(f"a volume is 0 to 100, not {volume}")
+    """Return the factor for samples: the cube of volume / 100. Exactly 1.0 at 100 and 0.0 at 0."""
+    if type(volume) is not int or not 0 <= volume <= 100:
+        raise UsageError(f"volume: expected an integer from 0 to 100, got {volume!r}")
     return (volume / 100) ** 3

@@ -1,4 +1,4 @@
-"""What the player tells: one snapshot, and events."""
+"""State and events of the player."""
 
 from __future__ import annotations
 
@@ -9,53 +9,54 @@ from playhead.playback.formats import PcmFormat
 
 
 class Status(StrEnum):
-    """Where the player is. `playing` and `buffering` change into each other without a call."""
+    """Status of the player. `playing` and `buffering` alternate without a call."""
 
     IDLE = "idle"
-    """Nothing was played yet, or the queue is over and its last item ended by itself."""
+    """Nothing was played yet, or the queue is over and its last item ended normally."""
     BUFFERING = "buffering"
-    """Waiting for enough bytes: before the first sound, or where the sound ran dry."""
+    """Waiting until enough is in hand, before the first audio or after running dry."""
     PLAYING = "playing"
     PAUSED = "paused"
     STOPPED = "stopped"
     """The last item was stopped by a call."""
     ERROR = "error"
-    """The queue is over and its last item failed: `last_error`."""
+    """The queue is over and its last item failed with `last_error`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayerState:
-    """One moment of a player. The numbers are the current item's, and stay after it ends."""
+    """A snapshot of a player. The numbers are those of the current item, and stay after it ends."""
 
     status: Status = Status.IDLE
     title: str | None = None
     format: PcmFormat | None = None
-    """None until the stream's first bytes were understood."""
+    """None until the stream is identified."""
     frames: int = 0
     """Frames that the sink has taken: the playhead."""
     position_seconds: float = 0.0
-    """The same in seconds of music."""
+    """The playhead in seconds of audio."""
     duration_seconds: float | None = None
-    """None where the stream's header does not say it."""
+    """None if the stream's header does not contain it."""
     buffered_seconds: float = 0.0
-    """Decoded and not yet taken; what the reader holds undecoded comes on top."""
+    """Decoded and not yet taken, without the undecoded bytes of the reader."""
     underruns: int = 0
-    """Callbacks of a device that wanted more frames than there were and were followed by more: periods with a
-    gap in the music. A wait before the end is none."""
+    """Stalls: times that the audio ran dry and continued, of any length. A wait before the start, or just
+    before the end, does not count. A sink that is not paced by a device has none."""
     first_audio_seconds: float | None = None
-    """From the item's turn (for the first, from `play()`) to its first frame at the sink; None before it."""
+    """From the item's start (for the first one, from `play()`) to its first frame at the sink; None before
+    it."""
     volume: int = 100
     last_error: Exception | None = None
-    """The newest failure since the queue began to play."""
+    """The newest error since the queue started."""
     index: int | None = None
-    """Of the current item in the queue, from 0; None where the queue is empty."""
+    """Index of the current item in the queue, from 0; None if the queue is empty."""
     queue_length: int = 0
-    """Items in the queue, those that were played among them."""
+    """Items in the queue, including played ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemStart:
-    """The stream is understood and its sound is about to begin: always before the first frame."""
+    """The stream is identified and its audio is about to start: always before the first frame."""
 
     index: int
     title: str
@@ -73,7 +74,7 @@ class StateChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemEnd:
-    """An item is over and did not fail. `stopped`: a call ended it before its last frame."""
+    """An item is over without an error. `stopped`: a call ended it before its last frame."""
 
     index: int
     title: str
@@ -83,7 +84,8 @@ class ItemEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemError:
-    """An item failed; what was decoded before was played, and the queue goes on unless told otherwise."""
+    """An item failed. The audio before the error was played, and the queue continues unless
+    `stop_on_error`."""
 
     index: int
     title: str

@@ -1,8 +1,7 @@
-"""Which item of the queue sounds, and which one is ready behind it.
+"""The playback controller: the current item of the queue, and the upcoming one.
 
-The next item is opened once nothing is left to read of the current one, while the last sound of that still
-plays, and waits for its turn. Nothing here waits except `halt`: between two items no other task sees a
-moment without one.
+The upcoming item is opened once nothing is left to read of the current one, while its last audio still plays,
+and waits for its start. Only `halt` waits: other tasks never see a moment without an item between two.
 """
 
 from __future__ import annotations
@@ -11,52 +10,50 @@ from collections.abc import Callable
 
 import trio
 
-from playhead.playback.item import Item, Outcome
+from playhead.playback.item import Item, ItemPhase
 from playhead.playback.queue import Queue
 from playhead.playback.sinks import Sink
 from playhead.playback.state import PlayerEvent
-from playhead.stream.source import Media
+from playhead.stream.source import Playable
 
 STOP_SECONDS = 0.08
-"""How long `halt` waits for the network and the threads; a listener takes 100 ms for at once. What is not
-done by then ends by itself in the player's nursery, and is silent."""
+"""Time that `halt` waits for the network and the threads; 100 ms feel immediate. What is not done by then
+ends by itself in the player's nursery, silently."""
 
 
-class Lineup:
-    """The queue with its current item and the upcoming one; `Player` is what callers see of it."""
+class PlaybackController:
+    """The queue with its current and its upcoming item; `Player` is the public interface."""
 
     def __init__(
         self,
         sink: Sink,
         *,
-        gate_bytes: int,
         gain: float,
         stop_on_error: bool,
-        tell: Callable[[PlayerEvent], None],
+        publish: Callable[[PlayerEvent], None],
         on_change: Callable[[], None],
     ) -> None:
         self.queue = Queue()
         self.item: Item | None = None
-        """The current one, or the last one where nothing plays."""
+        """The current item, or the last one if nothing plays."""
         self.nursery: trio.Nursery | None = None
-        """Where items run; None before the player is open and after."""
+        """The nursery of the items; None while the player is not open."""
         self.first_error: Exception | None = None
         self.last_error: Exception | None = None
         self._upcoming: Item | None = None
         self._sink = sink
         self._sink_lock = trio.Lock()
-        self._gate_bytes = gate_bytes
         self._gain = gain
         self._stop_on_error = stop_on_error
-        self._tell = tell
+        self._publish = publish
         self._on_change = on_change
 
     @property
     def active(self) -> bool:
-        """Whether an item plays, is about to, or is paused."""
-        return self.item is not None and self.item.outcome is Outcome.ACTIVE and not self.item.stopping
+        """True while an item plays, is about to, or is paused."""
+        return self.item is not None and self.item.phase is ItemPhase.CURRENT
 
-    def append(self, items: tuple[Media, ...]) -> None:
+    def append(self, items: tuple[Playable, ...]) -> None:
         """See `Queue.append`."""
         forgotten = self.queue.append(items)
         for item in self._items():
@@ -67,16 +64,16 @@ class Lineup:
         for item in self._items():
             item.set_gain(gain)
 
-    # --- turns ---------------------------------------------------------------------------------------
+    # --- transitions ---------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """From rest, play on with the item that follows."""
+        """Start the next item while nothing plays."""
         self.first_error = self.last_error = None
         if self.queue.forward():
             self.start()
 
     def start(self, *, paused: bool = False) -> None:
-        """It is the turn of the queue's current item."""
+        """Start the queue's current item."""
         index, media = self.queue.index, self.queue.current
         if index is None or media is None:
             return
@@ -88,7 +85,7 @@ class Lineup:
         self.open_upcoming()
 
     def open_upcoming(self) -> None:
-        """Open the next item, unless there is none or something is left to read of the current one."""
+        """Open the next item, if any, unless something is left to read of the current one."""
         item, media = self.item, self.queue.following
         if item is None or media is None or self._upcoming is not None or self.nursery is None:
             return
@@ -96,13 +93,13 @@ class Lineup:
             self._upcoming = self._open(media, item.index + 1)
 
     def drop_upcoming(self) -> None:
-        """What comes next is not what was thought."""
+        """Drop the upcoming item: another one is next."""
         upcoming, self._upcoming = self._upcoming, None
         if upcoming is not None:
             upcoming.stop()
 
     def silence(self) -> None:
-        """Everything ends, soon."""
+        """Stop every item, without waiting."""
         for item in self._items():
             item.stop()
 
@@ -119,16 +116,15 @@ class Lineup:
 
     # -------------------------------------------------------------------------------------------------
 
-    def _open(self, media: Media, index: int) -> Item:
+    def _open(self, media: Playable, index: int) -> Item:
         assert self.nursery is not None
         item = Item(
             media,
             sink=self._sink,
             sink_lock=self._sink_lock,
-            gate_bytes=self._gate_bytes,
             gain=self._gain,
             index=index,
-            tell=self._tell,
+            publish=self._publish,
             on_change=self._on_change,
             on_decoded=self.open_upcoming,
             on_finished=self._finished,
@@ -137,13 +133,13 @@ class Lineup:
         return item
 
     def _finished(self, item: Item) -> None:
-        """An item is over. Where no call ended it, the queue goes on."""
+        """Handle the end of an item. Unless a call ended it, the queue continues."""
         if item is not self.item:
             return
-        if item.error is not None:
+        if item.phase is ItemPhase.FAILED:
             self.first_error = self.first_error or item.error
             self.last_error = item.error
-        by_itself = item.outcome is not Outcome.STOPPED and not item.stopping and self.nursery is not None
+        by_itself = item.is_over and self.nursery is not None
         if by_itself and not self._ends_queue(item) and self.queue.forward():
             self.start(paused=item.paused)
             return

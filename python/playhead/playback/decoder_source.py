@@ -1,0 +1,189 @@
+"""The source of a decoder: a stream read in small steps, with the few seeks that miniaudio needs.
+
+miniaudio's wrapper reports success to its decoders even if `seek` returned False, and they then lose audio
+(FLAC), tags and gapless trims (MP3) or fail to start (WAV). They seek rarely: to the end and back (to look
+for trailing tags, which a stream does not have), back to a place read a moment ago, and forward over a tag or
+a picture. So this source remembers the newest 128 KiB until the first audio, serves seeks within it, reads
+forward for the others, and *raises* if it cannot: the wrapper turns only an exception into a failed seek.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import miniaudio
+
+from playhead.errors import PlayheadError, UnsupportedFormatError
+from playhead.stream.source import Reader
+
+STEP_BYTES = 2048
+"""Bytes that a decoder gets per read, and no fewer before the end. No more: the MP3 decoder requests 64 KiB,
+and starts from 6,189 bytes if it gets them in steps of 2 KiB. No fewer: it gives up on a frame in tiny
+pieces, and the FLAC decoder loses bytes if a step is not a multiple of 8."""
+WHOLE_STEP_BYTES = 1 << 20
+"""For the WAV decoder, which loses partial frames: it gets all that it requests (4096 frames)."""
+TAKE_BYTES = 64 * 1024
+"""Most bytes taken from the reader at once; this never waits for more than is available."""
+REMEMBERED_BYTES = 128 * 1024
+"""Distance that a decoder may seek back before the first audio."""
+SEEK_BYTES = 128 * 1024
+"""Skips of this many bytes and more become a seek of the reader, if it can seek: a cover picture is then
+never fetched. Shorter skips would gain less than the round trip of new reads costs."""
+
+
+class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniaudio has no types
+    """A `Reader` for one miniaudio decoder, used by one thread.
+
+    `search_bytes` bounds what a decoder may read (skips not counted) before `audio_began()`: a stream of
+    something else would otherwise be read to its end in search of a frame. `step_bytes` is the size of one
+    read. `on_taken` is called whenever bytes have arrived from the reader.
+
+    The wrapper swallows what `read` raises, and a decoder may take it for the end (FLAC does): check
+    `failure` whenever the decoder stops.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self.on_taken: Callable[[], None] = lambda: None
+        self.step_bytes = STEP_BYTES
+        self.search_bytes = REMEMBERED_BYTES
+        self._reader = reader
+        self._buffer = memoryview(bytearray(TAKE_BYTES))
+        self._memory = bytearray()
+        self._memory_start = 0
+        self._position = 0
+        self._searching = True
+        self._searched_bytes = 0
+        self.read_bytes = 0
+        """Bytes that the decoder has read."""
+        self._ended = False
+        self._deferred: Exception | None = None
+
+    @property
+    def failure(self) -> Exception | None:
+        """The error that ended the bytes early: the stream's own, or that of the search. None at a real
+        end."""
+        error: Exception | None = self.error_in_readcallback  # set by the wrapper to what `read` raised
+        return error
+
+    @property
+    def broken(self) -> Exception | None:
+        """As `failure`, or the error that will follow the bytes in hand: it cut off a decoder that stops
+        before them."""
+        return self.failure or self._deferred
+
+    @property
+    def ahead_bytes(self) -> int:
+        """Bytes taken from the reader and not read by the decoder."""
+        return self._memory_start + len(self._memory) - self._position
+
+    def audio_began(self) -> None:
+        """End the search: after the first PCM, decoders only read forward."""
+        self._searching = False
+        self._forget()
+
+    def peek(self, wanted_bytes: int) -> bytes:
+        """Return the next `wanted_bytes`, or fewer at the end, without reading them. Raises what the reader
+        raises."""
+        self._fill(wanted_bytes)
+        start = self._position - self._memory_start
+        return bytes(self._memory[start : start + wanted_bytes])
+
+    def recent(self, wanted_bytes: int) -> bytes:
+        """Return the last `wanted_bytes` that were read, or fewer: for headers that the decoder does not
+        expose."""
+        end = self._position - self._memory_start
+        return bytes(self._memory[max(0, end - wanted_bytes) : end])
+
+    def read_ahead(self) -> bool:
+        """Wait for more bytes and keep them for later reads. Returns False at the end of the stream, and if
+        it breaks while bytes are ahead: those are read first."""
+        if self._ended or self._deferred is not None:
+            return False
+        try:
+            got = self._reader.readinto(self._buffer)
+        except Exception as error:  # whatever a reader raises
+            if not self.ahead_bytes:
+                raise
+            self._deferred = error
+            return False
+        self._memory += self._buffer[:got]
+        self._ended = got == 0
+        self.on_taken()
+        return not self._ended
+
+    # --- called by the decoder -----------------------------------------------------------------------
+
+    def read(self, num_bytes: int) -> bytes:
+        """Return `num_bytes`, or `step_bytes` if that is less; fewer only before the end."""
+        wanted = min(num_bytes, self.step_bytes)
+        if self._searching:
+            if self._searched_bytes >= self.search_bytes:
+                raise UnsupportedFormatError(
+                    f"expected audio, got none in the first {self._searched_bytes} bytes: the stream is not "
+                    "in the format that its first bytes or its MIME type say"
+                )
+            self._searched_bytes += wanted
+        self._fill(wanted)
+        start = self._position - self._memory_start
+        chunk = bytes(self._memory[start : start + wanted])
+        self._position += len(chunk)
+        self.read_bytes += len(chunk)
+        self._forget()
+        return chunk
+
+    def seek(self, offset: int, origin: miniaudio.SeekOrigin) -> bool:
+        """Return True, or raise if the seek is not possible (see this file's header)."""
+        if origin is miniaudio.SeekOrigin.END:
+            if offset == 0:
+                return True  # looking for trailing tags: the decoder seeks back before it reads
+            raise _CannotSeekError
+        target = offset if origin is miniaudio.SeekOrigin.START else self._position + offset
+        if target < self._memory_start:
+            raise _CannotSeekError
+        try:
+            self._skip_to(target)
+        except Exception as error:  # whatever a reader raises: the wrapper drops it
+            self.error_in_readcallback = error
+            raise
+        return True
+
+    # -------------------------------------------------------------------------------------------------
+
+    def _fill(self, wanted_bytes: int) -> None:
+        """Fill the memory to `wanted_bytes` ahead, or to the end; an error of the stream waits until those
+        are read."""
+        if self._deferred is not None and not self.ahead_bytes:
+            raise self._deferred
+        while self.ahead_bytes < wanted_bytes and self.read_ahead():
+            pass
+
+    def _skip_to(self, target: int) -> None:
+        """Skip forward. Past the end is not an error: the next read returns the end."""
+        if (
+            target - self._memory_start - len(self._memory) >= SEEK_BYTES
+            and self._searching
+            and self._reader.seekable
+        ):
+            self._reader.seek_from_thread(target)
+            self._memory.clear()
+            self._memory_start = self._position = target
+            return
+        while target - self._position > self.ahead_bytes:
+            self._position += self.ahead_bytes
+            self._forget()
+            if not self.read_ahead():
+                return
+        self._position = target
+
+    def _forget(self) -> None:
+        """Drop bytes that no seek needs: everything behind, once there was audio."""
+        behind = self._position - self._memory_start
+        kept = REMEMBERED_BYTES if self._searching else 0
+        # Dropping moves the rest, so it waits until as much is dropped as is kept.
+        if behind > 2 * kept:
+            del self._memory[: behind - kept]
+            self._memory_start += behind - kept
+
+
+class _CannotSeekError(PlayheadError):
+    """Reports a failed seek to miniaudio's wrapper; it never leaves the decoder."""

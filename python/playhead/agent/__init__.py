@@ -1,10 +1,10 @@
-"""The tool loop: a model streams, calls tools, hears about their results, and goes on, within bounds.
+"""The tool loop: a model streams, calls tools, receives their results and continues, within budgets.
 
     agent = Agent(model, hub, on_event=print)
     result = await agent.say("Play something by Coltrane")
 
-The names here are the ones that most programs need; `agent.events` has the events, `agent.conversation` the
-messages, `agent.providers` the models, `agent.record` recordings.
+Most programs need only the names here; `agent.events` has the events, `agent.conversation` the messages,
+`agent.models` the providers, `agent.recording` recordings.
 """
 
 from __future__ import annotations
@@ -13,28 +13,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from playhead.agent.agent import Agent
+    from playhead.agent.agent import Agent, run_turn
     from playhead.agent.approvals import Approval, ApprovalRequest, Approvals
     from playhead.agent.budgets import Budgets
-    from playhead.agent.calls import CallOutcome, HubRunner, ToolRunner
-    from playhead.agent.loop import run_turn
-    from playhead.agent.middleware import Api, Around, Context, Middleware, TurnParams, TurnResult
-    from playhead.agent.turn import Turn
+    from playhead.agent.middleware import (
+        Context,
+        Hooks,
+        Middleware,
+        MiddlewareContext,
+        TurnHandle,
+        TurnParams,
+        TurnResult,
+    )
+    from playhead.agent.tool_runner import CallOutcome, HubRunner, ToolRunner
 
 __all__ = [
     "Agent",
-    "Api",
     "Approval",
     "ApprovalRequest",
     "Approvals",
-    "Around",
     "Budgets",
     "CallOutcome",
     "Context",
+    "Hooks",
     "HubRunner",
     "Middleware",
+    "MiddlewareContext",
     "ToolRunner",
-    "Turn",
+    "TurnHandle",
     "TurnParams",
     "TurnResult",
     "run_turn",
@@ -42,23 +48,23 @@ __all__ = [
 
 _HOMES: Final = {
     "Agent": "playhead.agent.agent",
-    "Api": "playhead.agent.middleware",
     "Approval": "playhead.agent.approvals",
     "ApprovalRequest": "playhead.agent.approvals",
     "Approvals": "playhead.agent.approvals",
-    "Around": "playhead.agent.middleware",
     "Budgets": "playhead.agent.budgets",
-    "CallOutcome": "playhead.agent.calls",
+    "CallOutcome": "playhead.agent.tool_runner",
     "Context": "playhead.agent.middleware",
-    "HubRunner": "playhead.agent.calls",
+    "Hooks": "playhead.agent.middleware",
+    "HubRunner": "playhead.agent.tool_runner",
     "Middleware": "playhead.agent.middleware",
-    "ToolRunner": "playhead.agent.calls",
-    "Turn": "playhead.agent.turn",
+    "MiddlewareContext": "playhead.agent.middleware",
+    "ToolRunner": "playhead.agent.tool_runner",
+    "TurnHandle": "playhead.agent.middleware",
     "TurnParams": "playhead.agent.middleware",
     "TurnResult": "playhead.agent.middleware",
-    "run_turn": "playhead.agent.loop",
+    "run_turn": "playhead.agent.agent",
 }
-"""Imported when first asked for, as in `playhead`."""
+"""Imported on first access, as in `playhead`."""
 
 
 def __getattr__(name: str) -> object:

@@ -1,27 +1,200 @@
-"""A conversation with a model that has tools: its history, kept from turn to turn."""
+"""The agent: `run_turn` runs one turn, `Agent` keeps the conversation between turns.
+
+What happens inside a turn is in loop.py.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from inspect import isawaitable
 from typing import TYPE_CHECKING
 
+import trio
+
+from playhead.agent.approvals import Approvals
+from playhead.agent.audio_playback import AudioPlayback, MediaPlayer
 from playhead.agent.budgets import Budgets
-from playhead.agent.calls import ToolRunner
-from playhead.agent.conversation import Media, Message, Text, UserMessage
-from playhead.agent.loop import OnEvent, run_turn
-from playhead.agent.middleware import Around, Middleware, Mode, TurnResult
-from playhead.agent.model import Model
-from playhead.agent.sounds import MediaPlayer
-from playhead.agent.turn import Turn
+from playhead.agent.conversation import (
+    Attachment,
+    Message,
+    Model,
+    ModelRequest,
+    ReplyPiece,
+    Text,
+    ToolCall,
+    ToolSpec,
+    UserMessage,
+)
+from playhead.agent.events import Event, Failed
+from playhead.agent.loop import ToolLoop, model_call
+from playhead.agent.middleware import (
+    Context,
+    Hooks,
+    Middleware,
+    MiddlewareContext,
+    Mode,
+    TurnHandle,
+    TurnParams,
+    TurnResult,
+    compose,
+)
+from playhead.agent.prompt_mode import PromptModel
+from playhead.agent.tool_runner import CallOutcome, HubRunner, ToolRunner
 from playhead.client.hub import Hub
-from playhead.errors import BusyError, UsageError
+from playhead.concurrency import unwrap_exception_group
+from playhead.errors import BusyError, PlayheadError, UsageError
+from playhead.stream.source import Playable
 
 if TYPE_CHECKING:
     from playhead.agent.approvals import Approvals
 
+OnEvent = Callable[[Event], Awaitable[None] | None]
+
+
+async def run_turn(
+    model: Model,
+    tools: Hub | ToolRunner | None,
+    messages: Sequence[Message],
+    *,
+    system: str = "",
+    mode: Mode = "function",
+    budgets: Budgets | None = None,
+    approvals: Approvals | None = None,
+    middlewares: Sequence[Middleware] | Hooks = (),
+    on_event: OnEvent | None = None,
+    player: MediaPlayer | None = None,
+    turn: TurnHandle | None = None,
+    number: int = 1,
+    max_tokens: int | None = None,
+    temperature: float | None = None,
+) -> TurnResult:
+    """Run one turn: the model answers `messages` and calls tools until it is done.
+
+    Args:
+        model: With `mode="prompt"` its tools are described in the system prompt, and it calls them by tags
+            in its text, for models without function calling.
+        tools: A hub (all tools it has discovered, with images sent to the model; make a `HubRunner` for
+            anything else), another runner, or None.
+        messages: The history, the user's newest message last. It is not changed: `TurnResult.messages` holds
+            what the turn adds.
+        system: The system prompt; the tools' own configured prompts are added while they are offered.
+        budgets: Default `Budgets()`.
+        approvals: Checked before each call. Default: `Approvals()`, for this turn: calls run, except those of
+            tools marked as destructive (`destructiveHint: true`), since there is nobody to ask.
+        middlewares: Around each model call; use `Hooks` for other places.
+        on_event: Called with each event in order, and awaited if it returns an awaitable. A slow one delays
+            the turn.
+        player: Receives a result's audio at once; without it, `TurnResult.outcomes` holds the media.
+        turn: A handle to abort this turn from another task.
+        number: The turn's number in its conversation, for middleware.
+        max_tokens: The limit of one reply; None leaves it to the provider.
+        temperature: None leaves it to the provider.
+
+    A call never fails a turn: it gets one result that says what happened. These end it:
+    * `UsageError`: no message, or a `turn` that was used before (yours);
+    * `ModelError`, `TransportError`, or any other exception of the model: the request failed. The loop does
+      not repeat it; a middleware may;
+    * any exception of `on_event` or a middleware, unchanged; several at once in a group.
+    In each case calls in flight are cancelled on the wire, and `turn.messages` holds what was added until
+    then, every call with its result. The same after cancellation, and no task is left. Calls that `on_event`
+    saw begin are reported as cancelled before the `error`, unless `on_event` itself raised or the turn was
+    cancelled.
+    """
+    turn = TurnHandle() if turn is None else turn
+    if not messages:
+        raise UsageError("messages: expected at least the user's message, got none")
+    turn.begin(Budgets() if budgets is None else budgets)
+    approvals = Approvals() if approvals is None else approvals
+    runner = HubRunner(tools) if isinstance(tools, Hub) else _NoTools() if tools is None else tools
+    hooks = middlewares if isinstance(middlewares, Hooks) else Hooks(model=middlewares)
+    api = MiddlewareContext(_in_mode(model, mode), runner)
+    audio = AudioPlayback(player, compose(api, hooks.read, _unchanged))
+    loop = ToolLoop(api, hooks, approvals=approvals, audio=audio)
+    api.enter_at(loop.wrap(compose(api, hooks.model, model_call(api))))
+    chain = compose(api, hooks.turn, api.reenter)
+    emit = _Emitter(on_event, turn)
+    context = Context(depth=0, turn=number, mode=mode, emit=emit, on_piece=_ignore, state=turn)
+    try:
+        with unwrap_exception_group():
+            async with audio.watched(emit):
+                request = ModelRequest(
+                    messages=tuple(messages),
+                    system=system,
+                    tools=await loop.list_tools(context),
+                    max_tokens=max_tokens,
+                    temperature=temperature,
+                )
+                return await chain(context, TurnParams(request=request))
+    except Exception as error:  # whatever ends the turn is reported, and raised to the caller unchanged
+        if turn.callback_error is None:
+            # Third-party exceptions may quote what no event must hold: a key, a header.
+            words = str(error) if isinstance(error, PlayheadError) else "see the exception"
+            await emit(Failed(round=emit.round, error=words, kind=type(error).__name__))
+        raise
+
+
+def _in_mode(model: Model, mode: Mode) -> Model:
+    if mode == "function" or model.provider == "prompt":
+        return model
+    return PromptModel(model)
+
+
+class _NoTools:
+    """A runner without tools."""
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        return ()
+
+    async def call(self, call: ToolCall, *, on_progress: object) -> CallOutcome:
+        raise UsageError(f"{call.name!r} was called, but there are no tools")
+
+
+class _Emitter:
+    """Emits events one at a time, from any number of tasks, and notes what the callback raises."""
+
+    def __init__(self, on_event: OnEvent | None, turn: TurnHandle) -> None:
+        self._on_event = on_event
+        self._turn = turn
+        self._lock = trio.Lock()
+        self.round = 1
+        """The round of the latest event."""
+
+    async def __call__(self, event: Event) -> None:
+        self.round = event.round
+        if self._on_event is None or self._turn.callback_error is not None:
+            return
+        if self._lock.locked():
+            async with self._lock:
+                if self._turn.callback_error is None:
+                    await self._call(self._on_event, event)
+            return
+        self._lock.acquire_nowait()  # free, and no other task runs before it is taken: saves a checkpoint
+        try:
+            await self._call(self._on_event, event)
+        finally:
+            self._lock.release()
+
+    async def _call(self, on_event: OnEvent, event: Event) -> None:
+        try:
+            waiting = on_event(event)
+            if isawaitable(waiting):
+                await waiting
+        except Exception as error:  # a user's callback: noted, and raised again
+            self._turn.callback_error = error
+            raise
+
+
+async def _unchanged(_context: Context, media: Playable) -> Playable:
+    """Pass a result's media to the player unchanged: the innermost `read`."""
+    return media
+
+
+async def _ignore(_piece: ReplyPiece) -> None:
+    """Ignore a piece outside the loop: the innermost `on_piece`."""
+
 
 class Agent:
-    """A model, its tools, and what was said. The arguments are those of `run_turn`.
+    """A model, its tools and the conversation so far. The arguments are those of `run_turn`.
 
         async with open_hub() as hub:
             await hub.connect_all()
@@ -29,7 +202,7 @@ class Agent:
             agent = Agent(model, hub, system="You are a voice assistant.")
             print((await agent.say("Play something by Coltrane")).text)
 
-    It owns no task and nothing to close: the model and the hub are its maker's.
+    It owns no tasks and needs no closing: the model and the hub belong to the caller.
     """
 
     def __init__(
@@ -42,14 +215,14 @@ class Agent:
         mode: Mode = "function",
         budgets: Budgets | None = None,
         approvals: Approvals | None = None,
-        middlewares: Sequence[Middleware] | Around = (),
+        middlewares: Sequence[Middleware] | Hooks = (),
         on_event: OnEvent | None = None,
         player: MediaPlayer | None = None,
         max_tokens: int | None = None,
         temperature: float | None = None,
     ) -> None:
         self.model = model
-        """May be changed between turns, like the others here; the history goes on."""
+        """May be changed between turns, like the other attributes; the history continues."""
         self.tools = tools
         self.system = system
         self.mode = mode
@@ -62,26 +235,26 @@ class Agent:
         self.temperature = temperature
         self._messages = list(history)
         self._turns = 0
-        self._running: Turn | None = None
+        self._running: TurnHandle | None = None
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The history. While a turn runs: as it was before it."""
+        """The history. While a turn runs: as it was before the turn."""
         return tuple(self._messages)
 
-    async def say(self, *parts: str | Text | Media) -> TurnResult:
-        """One turn: the user says this, and the model answers.
+    async def say(self, *parts: str | Text | Attachment) -> TurnResult:
+        """Run one turn: the user says this, and the model answers.
 
-        Raises `UsageError` where nothing is said, `BusyError` while another turn runs, and what `run_turn`
-        does. Whatever ends the turn, also a cancellation, what was said and done until then stays in the
-        history, every call with its result, so that the next turn can go on.
+        Raises `UsageError` without any parts, `BusyError` while another turn runs, and what `run_turn`
+        raises. Whatever ends the turn, including cancellation, everything said and done until then stays in
+        the history, every call with its result, so that the next turn can continue.
         """
         if self._running is not None:
             raise BusyError("a turn is running: wait for it, or end it with `abort`")
         if not parts:
-            raise UsageError("say: expected a text or a medium at least, came nothing")
+            raise UsageError("say: expected at least one string or attachment, got nothing")
         said = UserMessage(parts=tuple(Text(text=part) if isinstance(part, str) else part for part in parts))
-        turn = self._running = Turn()
+        turn = self._running = TurnHandle()
         self._turns += 1
         try:
             return await run_turn(
@@ -105,6 +278,6 @@ class Agent:
             self._messages += [said, *turn.messages]
 
     def abort(self) -> None:
-        """End the turn that runs, as `Turn.abort`; `say` returns with what came. No turn: does nothing."""
+        """End the running turn, as `TurnHandle.abort`; `say` returns what there is. Idle: does nothing."""
         if self._running is not None:
             self._running.abort()

@@ -1,10 +1,10 @@
-"""Who may let a call run: a rule, an approval given for exactly this call, or somebody who is asked now.
+"""Allow or deny calls: by a rule, by an approval of exactly this call, or by asking.
 
-Nothing that a model or a server writes is compared with a rule or an approval except the names of the server
-(the user's) and of the tool, and the arguments that will be sent. An approval is bound to these three; the
-arguments by the SHA-256 of their canonical JSON, so that a call with any other argument is another call.
+Rules and approvals match only the server's name (chosen by the user), the tool's name, and the arguments that
+will be sent; nothing else that a model or a server writes matters. An approval is bound to these three, the
+arguments by the SHA-256 of their canonical JSON: a call with any other argument is another call.
 
-`Ledger` decides and knows no clock; `Approvals` asks, and is what a conversation holds.
+`ApprovalLedger` decides and knows no clock; `Approvals` asks, and belongs to one conversation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Literal, assert_never, get_args
 
 import trio
 
-from playhead.client.hub_tools import HubTool
+from playhead.client.hub.catalog import HubTool
 from playhead.config.tools.approvals import Action, ApprovalPolicy, ApprovalRule
 from playhead.errors import UsageError
 
@@ -26,6 +26,7 @@ __all__ = [
     "Action",
     "Allowed",
     "Approval",
+    "ApprovalLedger",
     "ApprovalPolicy",
     "ApprovalRequest",
     "ApprovalRule",
@@ -33,7 +34,6 @@ __all__ = [
     "Ask",
     "CallKey",
     "Denied",
-    "Ledger",
     "ToolHints",
     "Verdict",
     "call_key",
@@ -45,7 +45,7 @@ Scope = Literal["once", "conversation"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolHints:
-    """What a server says about its tool; None where it says nothing. It may lie."""
+    """A server's claims about its tool; None where it makes none. They may be false."""
 
     read_only: bool | None = None
     destructive: bool | None = None
@@ -55,8 +55,8 @@ class ToolHints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
-    """What somebody is asked. Show texts of it escaped: the tool's name and description are the server's, the
-    arguments are the model's."""
+    """The question about one call. Escape its strings before showing them: the tool's name and description
+    are the server's, the arguments are the model's."""
 
     server: str
     """Its name in the servers file."""
@@ -64,30 +64,28 @@ class ApprovalRequest:
     """The tool's own name."""
     description: str | None
     arguments: Mapping[str, Any]
-    """As they will be sent. A callback gets a copy: changing it changes nothing."""
+    """As they will be sent. The callback gets a copy; changing it has no effect."""
     hints: ToolHints = ToolHints()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """An answer. Raises `UsageError` for an expiry that is not above 0 and finite, or an unknown scope."""
+    """An answer. Raises `UsageError` for an unknown scope, or an expiry that is not positive and finite."""
 
     allow: bool
     scope: Scope = "once"
-    """`once` is for one call; `conversation` for every call of this server and tool with these arguments,
-    and with `allow=False` it means: don't ask about this call again."""
+    """`once` covers one call; `conversation` every call of this server and tool with these arguments. With
+    `allow=False` the latter means: don't ask about this call again."""
     expires_seconds: float | None = 3600.0
-    """From the moment of the answer. An hour, so that a conversation that was left open overnight asks
-    again; None holds until the conversation ends."""
+    """Counted from the answer. An hour, so that a conversation left open overnight asks again; None lasts
+    until the conversation ends."""
 
     def __post_init__(self) -> None:
         if self.scope not in get_args(Scope):
-            raise UsageError(f"Approval.scope: expected 'once' or 'conversation', came {self.scope!r}")
+            raise UsageError(f"Approval.scope: expected 'once' or 'conversation', got {self.scope!r}")
         expires = self.expires_seconds
         if expires is not None and not (math.isfinite(expires) and expires > 0):
-            raise UsageError(
-                f"Approval.expires_seconds: expected a number above 0, or None, came {expires!r}"
-            )
+            raise UsageError(f"Approval.expires_seconds: expected a number above 0, or None, got {expires!r}")
 
 
 Ask = Callable[[ApprovalRequest], Awaitable[Approval]]
@@ -96,29 +94,29 @@ Ask = Callable[[ApprovalRequest], Awaitable[Approval]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
     by: Literal["rule", "approval"]
-    """`approval`: given before, or when asked."""
+    """`approval`: given earlier, or when asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denied:
     reason: str
-    """For the model. Holds no text of an exception, which could hold a secret."""
+    """For the model. Never quotes an exception, which could hold a secret."""
     error: Exception | None = None
-    """What the callback raised."""
+    """The exception of the callback, if any."""
 
 
 Verdict = Allowed | Denied
 
 DECLINED = "declined by the user"
-FORBIDDEN = "not allowed: a rule of the user's denies this tool"
-NOBODY = "not allowed: this call needs an approval, and there is nobody to ask"
-ASKING_FAILED = "not allowed: this call needs an approval, and asking for it failed"
-UNREADABLE = "not allowed: this call needs an approval, and its arguments are no JSON that could be approved"
+FORBIDDEN = "not allowed: a rule of the user denies this tool"
+NOBODY = "not allowed: this call needs approval, and there is nobody to ask"
+ASKING_FAILED = "not allowed: this call needs approval, and asking for it failed"
+UNREADABLE = "not allowed: this call needs approval, and its arguments are not valid JSON"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallKey:
-    """What an approval is bound to."""
+    """The identity of a call, to which an approval is bound."""
 
     server: str
     tool: str
@@ -126,15 +124,16 @@ class CallKey:
 
 
 def call_key(server: str, tool: str, arguments: Mapping[str, Any]) -> CallKey:
-    """The key of a call. Raises `UsageError` for arguments that are no JSON, or nested past Python's limit.
+    """Return the key of a call. Raises `UsageError` for arguments that are not JSON, or nested past Python's
+    limit.
 
-    The canonical form sorts the keys of objects and knows no spaces; `1` and `1.0` differ.
+    The canonical form has sorted keys and no spaces; `1` and `1.0` differ.
     """
     return _key(server, tool, _canonical(arguments))
 
 
 def request_for(tool: HubTool, arguments: Mapping[str, Any]) -> ApprovalRequest:
-    """What to ask about a call of a hub's tool."""
+    """Make the question about a call of a hub's tool."""
     said = tool.tool.annotations
     hints = ToolHints()
     if said is not None:
@@ -159,15 +158,15 @@ class _Standing:
     until: float
 
 
-class Ledger:
-    """The approvals that were given and not used up. Times are seconds of one clock, whichever."""
+class ApprovalLedger:
+    """The approvals that are still valid. Times are seconds of any one clock."""
 
     def __init__(self) -> None:
         self._once: dict[CallKey, list[float]] = {}
         self._standing: dict[CallKey, _Standing] = {}
 
     def grant(self, key: CallKey, approval: Approval, *, now: float) -> None:
-        """Keep an answer; it takes back what an earlier one said otherwise. A single refusal isn't kept."""
+        """Store an answer; it overrides earlier ones. A single refusal isn't stored."""
         self._forget_expired(now)
         until = math.inf if approval.expires_seconds is None else now + approval.expires_seconds
         if approval.scope == "conversation":
@@ -182,7 +181,7 @@ class Ledger:
             self._once.pop(key, None)
 
     def take(self, key: CallKey, *, now: float) -> bool | None:
-        """Whether the call may run by what was given: None where nothing was. A single use is used up."""
+        """Return the stored answer about a call, or None. A single-use approval is consumed."""
         self._forget_expired(now)
         standing = self._standing.get(key)
         if standing is not None:
@@ -203,19 +202,19 @@ class Ledger:
 
 @dataclass(slots=True)
 class _Asking:
-    """One question at a time for one key; `waiting` counts who holds or wants the lock."""
+    """One question at a time per key; `waiting` counts the tasks that hold or want the lock."""
 
     lock: trio.Lock = field(default_factory=trio.Lock)
     waiting: int = 0
 
 
 class Approvals:
-    """The approvals of one conversation. Keep it for as long as the conversation lasts; start a new one with
-    the next.
+    """The approvals of one conversation. Reuse it for all of the conversation's turns; make a new one for the
+    next conversation.
 
-    `ask` is awaited for each call that needs an answer, several at once for different calls (a terminal
-    prompt takes a lock of its own). Without it, what would be asked is denied. `clock` gives seconds that
-    only grow; by default trio's, which stands still while the machine sleeps.
+    `ask` is awaited for each call that needs an answer, concurrently for different calls (a terminal prompt
+    takes a lock of its own). Without it, calls that need an answer are denied. `clock` returns monotonic
+    seconds; by default trio's, which stops while the machine sleeps.
     """
 
     def __init__(
@@ -228,7 +227,7 @@ class Approvals:
         self._policy = ApprovalPolicy() if policy is None else policy
         self._ask = ask
         self._clock = clock
-        self._ledger = Ledger()
+        self._ledger = ApprovalLedger()
         self._asking: dict[CallKey, _Asking] = {}
 
     @property
@@ -236,8 +235,8 @@ class Approvals:
         return self._policy
 
     def grant(self, server: str, tool: str, arguments: Mapping[str, Any], approval: Approval) -> None:
-        """Give an answer before the question. It can't lift a rule that denies. Raises `UsageError` as
-        `call_key` does."""
+        """Give an answer in advance. It can't override a rule that denies. Raises `UsageError` as `call_key`
+        does."""
         self._ledger.grant(call_key(server, tool, arguments), approval, now=self._clock())
 
     async def check(
@@ -246,12 +245,12 @@ class Approvals:
         *,
         on_pending: Callable[[], Awaitable[None]] | None = None,
     ) -> Verdict:
-        """Whether this call may run, now and once. `on_pending` is awaited before somebody is asked.
+        """Decide if this call may run, now and once. `on_pending` is awaited before asking.
 
-        What `ask` raises denies (`Denied.error`), and so does an answer that is no `Approval`. Two calls with
-        the same key are asked about one after the other: an answer for the conversation serves both, one for
-        a single use serves one. When cancelled, nothing is allowed or kept, and the next in line is asked.
-        Raises what `on_pending` raises.
+        An exception of `ask` denies the call (`Denied.error`), and so does an answer that isn't an
+        `Approval`. Questions about two calls with the same key are asked one after the other: an answer for
+        the conversation covers both, one for a single use covers one. After cancellation nothing is allowed
+        or stored, and the next in line is asked. Raises what `on_pending` raises.
         """
         action = self._policy.action(
             request.server, request.tool, destructive=request.hints.destructive is True
@@ -274,7 +273,7 @@ class Approvals:
         except UsageError as error:
             return Denied(reason=UNREADABLE, error=error)
         key = _key(request.server, request.tool, canonical)
-        # What was hashed, and a copy: nobody can change it between the question and the call.
+        # A copy of what was hashed: nobody can change it between the question and the call.
         asked = replace(request, arguments=json.loads(canonical))
         asking = self._asking.setdefault(key, _Asking())
         asking.waiting += 1
@@ -296,16 +295,16 @@ class Approvals:
     async def _answer(self, ask: Ask, request: ApprovalRequest, key: CallKey) -> Verdict:
         try:
             approval = await ask(request)
-        except Exception as error:  # noqa: BLE001 - a user's callback; whatever it raises, the call doesn't run
+        except Exception as error:  # noqa: BLE001 - a user's callback; if it raises, the call doesn't run
             return Denied(reason=ASKING_FAILED, error=error)
         if not isinstance(approval, Approval):
-            came = type(approval).__name__
+            got = type(approval).__name__
             return Denied(
-                reason=ASKING_FAILED, error=UsageError(f"the ask callback: expected an Approval, came {came}")
+                reason=ASKING_FAILED, error=UsageError(f"the ask callback: expected an Approval, got {got}")
             )
         if approval.scope == "conversation":
             self._ledger.grant(key, approval, now=self._clock())
-        # A single use is this one: it is used up here, and never kept.
+        # A single-use approval covers this call and is never stored.
         return Allowed(by="approval") if approval.allow is True else Denied(reason=DECLINED)
 
 
@@ -318,9 +317,7 @@ def _canonical(arguments: Mapping[str, Any]) -> str:
     try:
         return json.dumps(arguments, sort_keys=True, separators=(",", ":"), default=_plain)
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(
-            f"the arguments of a call: expected JSON, came what can't be written ({error})"
-        ) from error
+        raise UsageError(f"the arguments of a call: expected JSON values, got others ({error})") from error
 
 
 def _plain(value: object) -> dict[Any, Any]:

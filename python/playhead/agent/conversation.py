@@ -1,14 +1,16 @@
-"""One neutral conversation. Each provider's codec writes it in its own wire shapes; nothing here is theirs.
+"""A provider-neutral conversation: messages, the request to a model, and the pieces of its reply.
 
-What a provider wants back exactly as it came (thinking blocks with their signatures, output items with ids)
-is kept in `AssistantMessage.raw`, and given only to the provider that made it.
+Each provider's codec translates it to its own wire format; nothing here belongs to one provider. What a
+provider requires back unchanged (thinking blocks with their signatures, output items with ids) is stored in
+`AssistantMessage.raw` and sent only to the provider that made it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 Provider = Literal["openai", "openai-responses", "anthropic", "gemini", "prompt"]
 
@@ -20,14 +22,14 @@ class Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thinking:
-    """What a model says to itself."""
+    """A model's reasoning."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Media:
-    """An image or sound that a model is given natively."""
+class Attachment:
+    """An image or audio that is sent to a model natively."""
 
     kind: Literal["image", "audio"]
     mime_type: str
@@ -36,7 +38,7 @@ class Media:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One call that a model asks for. `arguments` is None where `arguments_text` is no JSON object."""
+    """One call in a reply. `arguments` is None if `arguments_text` is not a JSON object."""
 
     id: str
     name: str
@@ -44,22 +46,22 @@ class ToolCall:
     arguments_text: str
     """As the model wrote them."""
     problem: str = ""
-    """Where `arguments` is None, and the codec knows: what is wrong with the call, for the model to read."""
+    """If `arguments` is None and the codec knows: the mistake in the call, for the model to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserMessage:
-    parts: tuple[Text | Media, ...]
+    parts: tuple[Text | Attachment, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssistantMessage:
-    """One reply, its parts in the order in which the model gave them."""
+    """One reply, its parts in the model's order."""
 
     parts: tuple[Text | Thinking | ToolCall, ...]
     provider: Provider | None = None
     raw: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
-    """The provider's own blocks or items, as they came; only `provider` gets them back."""
+    """The provider's own blocks or items, unchanged; only `provider` gets them back."""
 
     @property
     def text(self) -> str:
@@ -71,18 +73,18 @@ class AssistantMessage:
 
 
 Status = Literal["done", "error", "denied", "unknown", "bad_arguments", "timeout", "cancelled", "over_budget"]
-"""What became of a call. `error`: the tool said isError, or calling it failed."""
+"""The outcome of a call. `error`: the tool returned isError, or the call failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """The one result of one call, whatever happened to it."""
+    """The single result of one call, whatever happened to it."""
 
     call_id: str
     name: str
     """The name that the model used."""
     text: str
-    media: tuple[Media, ...] = ()
+    media: tuple[Attachment, ...] = ()
     status: Status = "done"
 
     @property
@@ -92,7 +94,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolMessage:
-    """The results of one reply's calls: one for each, in the order of the calls."""
+    """The results of one reply's calls: one per call, in call order."""
 
     results: tuple[ToolResult, ...]
 
@@ -102,12 +104,12 @@ Message = UserMessage | AssistantMessage | ToolMessage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """A tool as a model is offered it."""
+    """A tool as it is offered to a model."""
 
     name: str
     description: str
     parameters: Mapping[str, Any]
-    """JSON Schema of its arguments. Optional ones stay optional."""
+    """The JSON Schema of its arguments. Optional arguments stay optional."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,3 +122,72 @@ class ModelRequest:
     max_tokens: int | None = None
     """None leaves it to the provider; Anthropic, which requires one, gets 8192."""
     temperature: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextPiece:
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingPiece:
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallStarted:
+    """A call whose name is known and whose arguments are still streaming."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallReady:
+    """A call that is complete in the stream: it can run while the rest is still streaming."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenUsage:
+    """Tokens of one model call; None if the provider doesn't report them."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+StopReason = Literal["end", "calls", "length", "refused", "other"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyEnd:
+    """The last piece of every reply."""
+
+    message: AssistantMessage
+    stop: StopReason
+    usage: TokenUsage
+    reason: str = ""
+    """The provider's own words for `stop`, if any: `SAFETY`, or why a model refused."""
+
+
+ReplyPiece = TextPiece | ThinkingPiece | CallStarted | CallReady | ReplyEnd
+
+
+class Model(Protocol):
+    """A model that the loop can call: a provider behind its SDK, plain HTTP, or a script."""
+
+    @property
+    def provider(self) -> Provider: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[ReplyPiece]]:
+        """Send `request` and iterate over the pieces of the reply, `ReplyEnd` last. Leaving the context early
+        ends the request on the wire.
+
+        Raises `ModelError` if the provider refused or sent an invalid reply, `TransportError` if there was no
+        reply.
+        """
+        ...

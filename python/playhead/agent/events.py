@@ -1,28 +1,59 @@
-"""What a turn tells while it runs: typed events, each also one line of JSON.
+"""The events of a turn, and their JSON lines.
 
-One turn with two parallel calls, `b` done first, and then the answer:
+One turn with two parallel calls (`b` finishes first), then the answer:
 
     llm_response_created, text_delta …, mcp_tool_in_progress(a), mcp_tool_call_begin(a),
     mcp_tool_in_progress(b), mcp_tool_call_begin(b), text_complete, llm_response_complete, usage,
     mcp_tool_call_response(b), mcp_tool_call_response(a), mcp_tool_complete([a, b]),
     llm_response_created, text_delta …, text_complete, llm_response_complete, usage
 
-A call's response comes as soon as the call is done, also while the reply still streams; `mcp_tool_complete`
-and the messages to the model are in the order of the calls. A call's status goes pending → invoking → done,
-error or cancelled. Events hold no media: what played or was shown is named, never quoted.
+A call's response is emitted as soon as the call finishes, even while the reply still streams;
+`mcp_tool_complete` and the messages to the model are in call order. A call's status goes pending → invoking →
+done, error or cancelled. Events hold no media: they name what was played or shown, and never quote it.
 
-`to_json` and `from_json` are in event_lines.
+`to_json` and `from_json` convert an event to and from one line:
+
+    {"type":"mcp_tool_call_begin","round":1,"tool":{"id":"a","name":"home__play","arguments":{},"status":"invoking"}}
+
+A line is ASCII without a line break. The event read back equals the one written, except for what JSON or a
+log can't hold: inline data (see `results.redaction`) is replaced by a note with its size, lone surrogates by
+U+FFFD, non-finite numbers by their names, values nested 128 deep or more by a note.
+
+A newer version may add keys and types. Unknown keys are ignored, and for an unknown type `from_json` returns
+None: a reader of events can do without them.
 """
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NoReturn, get_args
+
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from playhead.agent.conversation import Status
+from playhead.content.findings import kind_of
+from playhead.errors import RecordingError
+from playhead.limits import Limits
+from playhead.results.inline_data import without_inline_data
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 CallStatus = Literal["pending", "invoking", "done", "error", "cancelled"]
+
+_NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
+
+
+def _number(value: object) -> object:
+    return float(value) if isinstance(value, str) and value in _NOT_FINITE else value
+
+
+_Number = Annotated[float, BeforeValidator(_number)]
+"""JSON has no numbers that are not finite: they are strings on a line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,20 +63,20 @@ class ToolRef:
     id: str
     name: str
     arguments: Mapping[str, Any] | None
-    """None while they still come, and where the model wrote no JSON object."""
+    """None while they are still streaming, and if the model wrote no JSON object."""
     status: CallStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResponse:
-    """One call's result, as the model gets it."""
+class CallResponse:
+    """One call's result, as the model receives it."""
 
     id: str
     name: str
     text: str
     status: Status
     media: tuple[str, ...] = ()
-    """MIME types of what went to the model natively."""
+    """MIME types of the attachments sent to the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +87,7 @@ class _Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyCreated(_Event):
-    """The model was asked."""
+    """The request was sent to the model."""
 
     type: ClassVar[str] = "llm_response_created"
     provider: str
@@ -71,7 +102,7 @@ class TextDelta(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextComplete(_Event):
-    """The reply's whole text; told only where there is any."""
+    """The reply's whole text; omitted if empty."""
 
     type: ClassVar[str] = "text_complete"
     text: str
@@ -85,7 +116,7 @@ class ThinkingDelta(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolInProgress(_Event):
-    """A call is complete in the stream (its name and arguments are known)."""
+    """A call is complete in the stream: its name and arguments are known."""
 
     type: ClassVar[str] = "mcp_tool_in_progress"
     tool: ToolRef
@@ -93,7 +124,7 @@ class ToolInProgress(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolPending(_Event):
-    """The call waits for somebody to allow it."""
+    """The call waits for approval."""
 
     type: ClassVar[str] = "mcp_tool_pending"
     tool: ToolRef
@@ -101,7 +132,7 @@ class ToolPending(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallBegin(_Event):
-    """The call goes to its server."""
+    """The call is sent to its server."""
 
     type: ClassVar[str] = "mcp_tool_call_begin"
     tool: ToolRef
@@ -111,8 +142,8 @@ class ToolCallBegin(_Event):
 class ToolProgress(_Event):
     type: ClassVar[str] = "mcp_tool_progress"
     tool: ToolRef
-    progress: float
-    total: float | None
+    progress: _Number
+    total: _Number | None
     message: str | None
 
 
@@ -120,13 +151,13 @@ class ToolProgress(_Event):
 class ToolCallResponse(_Event):
     type: ClassVar[str] = "mcp_tool_call_response"
     tool: ToolRef
-    result: ToolResponse
+    result: CallResponse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallError(_Event):
-    """The call gave no result of its tool's: it was denied, unknown, late, cancelled, too much, or it raised.
-    The model is told `error`."""
+    """The call has no result from its tool: it was denied, unknown, late, cancelled, over budget, or it
+    raised. The model receives `error`."""
 
     type: ClassVar[str] = "mcp_tool_call_error"
     tool: ToolRef
@@ -136,15 +167,15 @@ class ToolCallError(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolComplete(_Event):
-    """Every call of the reply has its result; in the order of the calls."""
+    """Every call of the reply has its result; in call order."""
 
     type: ClassVar[str] = "mcp_tool_complete"
-    responses: tuple[ToolResponse, ...]
+    responses: tuple[CallResponse, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioStart(_Event):
-    """A result's sound went to the player."""
+    """A result's audio was handed to the player."""
 
     type: ClassVar[str] = "audio_start"
     tool: ToolRef
@@ -154,7 +185,7 @@ class AudioStart(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioEnd(_Event):
-    """The sound is over; `error` says why where it failed."""
+    """The audio ended; `error` gives the reason if it failed."""
 
     type: ClassVar[str] = "audio_end"
     title: str
@@ -163,7 +194,7 @@ class AudioEnd(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageComplete(_Event):
-    """A result has an image for the user."""
+    """A result contains an image for the user."""
 
     type: ClassVar[str] = "image_complete"
     tool: ToolRef
@@ -173,7 +204,7 @@ class ImageComplete(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage(_Event):
-    """Tokens of this model call; None where the provider doesn't say."""
+    """Tokens of this model call; None if the provider doesn't report them."""
 
     type: ClassVar[str] = "usage"
     input_tokens: int | None
@@ -182,7 +213,7 @@ class Usage(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyComplete(_Event):
-    """The model's reply is over."""
+    """The model's reply ended."""
 
     type: ClassVar[str] = "llm_response_complete"
     stop: str
@@ -190,12 +221,12 @@ class ReplyComplete(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed(_Event):
-    """The turn can't go on; its caller gets the exception too."""
+    """The turn failed; its caller gets the exception too."""
 
     type: ClassVar[str] = "error"
     error: str
     kind: str = ""
-    """The exception's class."""
+    """The class of the exception."""
 
 
 Event = (
@@ -217,3 +248,141 @@ Event = (
     | ReplyComplete
     | Failed
 )
+
+
+_DEPTH: Final = Limits().json_depth
+_DATA_KEYS: Final = frozenset({"data", "blob", "base64", "b64"})
+_KEYED_RUN: Final = 64
+"""As in results.redaction: under such a key a string of this length is always data."""
+
+
+# --- writing -----------------------------------------------------------------------------------------
+
+
+def to_json(event: Event, *, text_chars: int | None = None) -> str:
+    """Write an event as one line, without the line break.
+
+    `text_chars` shortens longer strings (but not a status) in the middle, with a note of the omitted length.
+    Never raises for the events of a turn: values in arguments that aren't JSON are named by their type.
+    """
+    line = {"type": event.type, **_object(event, text_chars)}
+    return json.dumps(line, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+def _object(value: Any, chars: int | None) -> dict[str, object]:
+    return {
+        one.name: _value(getattr(value, one.name), None if one.name == "status" else chars, 0)
+        for one in fields(value)
+    }
+
+
+def _value(value: object, chars: int | None, depth: int, key: str = "") -> object:
+    match value:
+        case None | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else _name_of(value)
+        case str():
+            return _text(value, chars, key)
+        case _ if depth == _DEPTH:
+            return f"[nested more than {_DEPTH} deep]"
+        case ToolRef() | CallResponse():
+            return _object(value, chars)
+        case Mapping():
+            return {
+                _text(str(name), chars, ""): _value(inner, chars, depth + 1, str(name))
+                for name, inner in value.items()
+            }
+        case list() | tuple():
+            return [_value(inner, chars, depth + 1, key) for inner in value]
+        case _:
+            return f"[a {type(value).__name__}]"
+
+
+def _name_of(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _text(text: str, chars: int | None, key: str) -> str:
+    kept = without_inline_data(text)
+    if key.lower() in _DATA_KEYS and len(kept) >= _KEYED_RUN:
+        kept = without_inline_data(kept, run_chars=_KEYED_RUN)
+    if chars is None or len(kept) <= chars:
+        return kept
+    half = chars // 2
+    return f"{kept[:half]}[… {len(kept) - 2 * half} characters left out …]{kept[len(kept) - half :]}"
+
+
+# --- reading -----------------------------------------------------------------------------------------
+
+
+def from_json(line: str | bytes) -> Event | None:
+    """Read one line; None for a type that this version doesn't know.
+
+    Raises `RecordingError`, naming the key, if the line is not a valid event.
+    """
+    return read_event(line, parse_line(line))
+
+
+def parse_line(line: str | bytes) -> Mapping[str, object]:
+    """Parse one line to its JSON object. Raises `RecordingError`."""
+    try:
+        raw = json.loads(line, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise RecordingError("expected an event, got JSON that is nested too deeply") from None
+    except ValueError as error:
+        raise RecordingError(f"expected an event as one line of JSON, got invalid JSON ({error})") from None
+    if not isinstance(raw, dict):
+        raise RecordingError(f"expected a JSON object, got {kind_of(raw)}")
+    return raw
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def read_event(line: str | bytes, raw: Mapping[str, object]) -> Event | None:
+    """As `from_json`, for a line that `parse_line` has parsed to `raw`."""
+    name = raw.get("type")
+    if not isinstance(name, str):
+        raise RecordingError(f"type: expected a string, got {kind_of(name)}", key="type")
+    if name not in _KINDS:
+        return None
+    try:
+        return _adapter(name).validate_json(line, strict=True)
+    except ValidationError as error:
+        problem = error.errors(include_input=False, include_url=False)[0]
+    # Raised outside the handler: pydantic's error holds the values, which may be secret.
+    raise _invalid(raw, problem)
+
+
+@cache
+def _adapter(name: str) -> TypeAdapter[Event]:
+    return TypeAdapter(_KINDS[name])
+
+
+def _invalid(raw: object, problem: ErrorDetails) -> RecordingError:
+    key = ""
+    for step in problem["loc"]:
+        key += f"[{step}]" if isinstance(step, int) else f".{step}" if key else step
+        try:
+            raw = raw[step]  # type: ignore[index]  # an invalid value raises one of these
+        except (KeyError, IndexError, TypeError):
+            return RecordingError(f"{key}: is missing", key=key)
+    if not key:
+        return RecordingError(f"expected an event as one line of JSON, got {problem['msg']}")
+    kind, allowed = kind_of(raw), problem.get("ctx", {}).get("expected")
+    expected = _EXPECTED.get(problem["type"], allowed or problem["msg"])
+    got = "another one" if allowed and isinstance(raw, str) else kind
+    return RecordingError(f"{key}: expected {expected}, got {got}", key=key)
+
+
+_EXPECTED: Final[Mapping[str, str]] = {
+    "string_type": "a string",
+    "int_type": "an integer",
+    "float_type": "a number",
+    "dict_type": "an object",
+    "dataclass_type": "an object",
+    "tuple_type": "an array",
+}
+_KINDS: Final[Mapping[str, type[Event]]] = {kind.type: kind for kind in get_args(Event)}

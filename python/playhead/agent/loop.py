@@ -1,167 +1,395 @@
-"""A turn: `run_turn` puts the chain together and runs it; what happens in it is in tool_loop.py."""
+"""The tool loop: call the model, run its tool calls, repeat until an answer, a final result or a budget.
+
+Each model call is one `ModelStep`: the reply streams, its calls run in the step's nursery as soon as they are
+complete, and when all have results the chain is entered again, one level deeper. Budgets are checked on
+entry, whoever enters. When one is used up, the model is called once more without tools and told why; its
+answer ends the turn.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from inspect import isawaitable
+from dataclasses import replace
+from typing import Final, assert_never
 
 import trio
 
 from playhead.agent.approvals import Approvals
-from playhead.agent.budgets import Budgets
-from playhead.agent.calls import CallOutcome, HubRunner, ToolRunner
-from playhead.agent.conversation import Message, ModelRequest, ToolCall, ToolSpec
-from playhead.agent.events import Event, Failed
-from playhead.agent.middleware import Api, Around, Context, Middleware, Mode, TurnParams, TurnResult, compose
-from playhead.agent.model import Model, ReplyPiece
-from playhead.agent.prompt_mode import PromptModel
-from playhead.agent.sounds import MediaPlayer, Sounds
-from playhead.agent.tool_loop import ToolLoop, asking
-from playhead.agent.turn import Turn
-from playhead.client.groups import bare
-from playhead.client.hub import Hub
-from playhead.errors import PlayheadError, UsageError
-from playhead.stream.source import Media as Playable
+from playhead.agent.audio_playback import AudioPlayback
+from playhead.agent.budgets import Hit
+from playhead.agent.conversation import (
+    AssistantMessage,
+    CallReady,
+    CallStarted,
+    Message,
+    ModelRequest,
+    ReplyEnd,
+    ReplyPiece,
+    Text,
+    TextPiece,
+    ThinkingPiece,
+    TokenUsage,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+)
+from playhead.agent.events import (
+    Event,
+    ReplyComplete,
+    ReplyCreated,
+    TextComplete,
+    TextDelta,
+    ThinkingDelta,
+    ToolProgress,
+    ToolRef,
+    Usage,
+)
+from playhead.agent.middleware import (
+    CallNext,
+    Context,
+    EndedBy,
+    Hooks,
+    ListNext,
+    MiddlewareContext,
+    Next,
+    TurnParams,
+    TurnResult,
+    compose,
+)
+from playhead.agent.tool_calls import RunningCall, ToolCallRun
+from playhead.agent.tool_runner import CallOutcome, Prompting
+from playhead.concurrency import unwrap_exception_group
+from playhead.errors import ModelError
 
-OnEvent = Callable[[Event], Awaitable[None] | None]
 
+class ModelStep:
+    """One model call, with the tool calls of its reply."""
 
-async def run_turn(
-    model: Model,
-    tools: Hub | ToolRunner | None,
-    messages: Sequence[Message],
-    *,
-    system: str = "",
-    mode: Mode = "function",
-    budgets: Budgets | None = None,
-    approvals: Approvals | None = None,
-    middlewares: Sequence[Middleware] | Around = (),
-    on_event: OnEvent | None = None,
-    player: MediaPlayer | None = None,
-    turn: Turn | None = None,
-    number: int = 1,
-    max_tokens: int | None = None,
-    temperature: float | None = None,
-) -> TurnResult:
-    """One turn: the model answers `messages`, calls tools, hears about them, and goes on until it is done.
+    def __init__(self, context: Context, calls: ToolCallRun) -> None:
+        self._context = context
+        self._calls = calls
+        self._said: list[str | RunningCall] = []
+        """Runs of text, and the calls between them."""
+        self._text: list[str] = []
+        """The text of the latest reply; there are several if a middleware retries."""
+        self._message: AssistantMessage | None = None
+        self._is_open = False
+        """A reply was created, and its end not emitted yet."""
+        self._ordered: tuple[RunningCall, ...] = ()
 
-    Args:
-        model: Who answers. With `mode="prompt"` it is given its tools in the system prompt, and calls them
-            by tags in its text, for models that know nothing of function calls.
-        tools: A hub (all the tools it has discovered, images go to the model; make a `HubRunner` for other
-            wishes), any other runner, or None.
-        messages: The history, the user's newest message last. It is not changed: what the turn adds is
-            `TurnResult.messages`.
-        system: The system prompt; tools' own configured ones are added while they are offered.
-        budgets: Default `Budgets()`.
-        approvals: Asked before each call. Default: `Approvals()`, for this turn: calls run, except of tools
-            that say of themselves that they destroy (`destructiveHint: true`); nobody is there to be asked.
-        middlewares: Around each model call; an `Around` for other places.
-        on_event: Awaited, or called where it is no coroutine function, with each event in order. One that
-            is slow holds up the turn.
-        player: Gets a result's sound at once; without it `TurnResult.outcomes` has what can be played.
-        turn: A handle, to abort this turn from another task.
-        number: The turn's number in its conversation, for middlewares.
-        max_tokens: Of one reply; None leaves it to the provider.
-        temperature: None leaves it to the provider.
+    async def emit(self, event: Event) -> None:
+        """Emit `event`; a reply that is created again (by a middleware that retries) starts over."""
+        if isinstance(event, ReplyCreated):
+            self._text.clear()
+            self._said = [said for said in self._said if isinstance(said, RunningCall)]  # their calls did run
+            self._is_open = True
+        await self._context.emit(event)
 
-    A call never fails a turn: it gets one result that says what happened. What ends it:
-    * `UsageError`: no message, or a `turn` that was used before (yours);
-    * `ModelError`, `TransportError`, and what else the model raises: the request failed. The loop does not
-      repeat it: a middleware may;
-    * whatever `on_event` or a middleware raises, as it is; several at once in a group.
-    In each case calls in flight are cancelled on the wire, and `turn.messages` holds what was added until
-    then, every call with its result. Cancelled: the same, and no task is left. What `on_event` has seen begin
-    is told as cancelled before the `error`, except where `on_event` itself raised or the turn was cancelled.
-    """
-    turn = Turn() if turn is None else turn
-    if not messages:
-        raise UsageError("messages: expected the user's message at least, came none")
-    turn.begin(Budgets() if budgets is None else budgets)
-    approvals = Approvals() if approvals is None else approvals
-    runner = HubRunner(tools) if isinstance(tools, Hub) else _NoTools() if tools is None else tools
-    around = middlewares if isinstance(middlewares, Around) else Around(model=middlewares)
-    api = Api(_in_mode(model, mode), runner)
-    sounds = Sounds(player, compose(api, around.read, _as_it_is))
-    loop = ToolLoop(api, around, approvals=approvals, sounds=sounds)
-    api.enter_at(loop.wrap(compose(api, around.model, asking(api))))
-    chain = compose(api, around.turn, api.reenter)
-    emit = _Teller(on_event, turn)
-    context = Context(depth=0, turn=number, mode=mode, emit=emit, on_piece=_ignore, state=turn)
-    try:
-        with bare():
-            async with sounds.watched(emit):
-                request = ModelRequest(
-                    messages=tuple(messages),
-                    system=system,
-                    tools=await loop.list_tools(context),
-                    max_tokens=max_tokens,
-                    temperature=temperature,
+    async def on_piece(self, piece: ReplyPiece) -> None:
+        """Emit a piece, and start the call that it completes."""
+        number = self._context.round
+        match piece:
+            case TextPiece():
+                self._text.append(piece.text)
+                self._said.append(piece.text)
+                await self.emit(TextDelta(round=number, text=piece.text))
+            case ThinkingPiece():
+                await self.emit(ThinkingDelta(round=number, text=piece.text))
+            case CallStarted():
+                pass
+            case CallReady():
+                job = self._calls.add(piece.call)
+                self._said.append(job)
+                await self._calls.start(job)
+            case ReplyEnd():
+                usage = piece.usage
+                await self._end_reply(piece.stop)
+                await self.emit(
+                    Usage(round=number, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
                 )
-                return await chain(context, TurnParams(request=request))
-    except Exception as error:  # whatever ends the turn is told, and goes on to the caller as it is
-        if turn.callback_error is None:
-            # Other people's exceptions may quote what no event must hold: a key, a header.
-            words = str(error) if isinstance(error, PlayheadError) else "see the exception"
-            await emit(Failed(round=emit.round, error=words, kind=type(error).__name__))
-        raise
+            case _:
+                assert_never(piece)
+        await self._context.on_piece(piece)
+
+    async def _end_reply(self, stop: str) -> None:
+        self._is_open = False
+        if text := "".join(self._text):
+            await self.emit(TextComplete(round=self._context.round, text=text))
+        await self.emit(ReplyComplete(round=self._context.round, stop=stop))
+
+    async def take(self, message: AssistantMessage) -> None:
+        """Take the reply for the history; start those of its calls that no piece announced."""
+        self._message = message
+        for call in self._calls.missing(message.calls):
+            await self._calls.start(self._calls.add(call))
+
+    def close(self) -> tuple[Message, ...]:
+        """Return the step's messages for the history: the reply, and one result for each of its calls in call
+        order; a call without one is cancelled. Does not wait."""
+        message = self._cut_short() if self._message is None else self._message
+        calls = message.calls
+        self._ordered = self._calls.close(calls)
+        # Including calls that ran although the final reply lacks them: the model must know about them.
+        if [job.call.id for job in self._ordered] != [call.id for call in calls]:
+            jobs = iter(self._ordered)
+            parts = [
+                replace(part, id=next(jobs).call.id) if isinstance(part, ToolCall) else part
+                for part in message.parts
+            ]
+            # The provider's own blocks would hold calls without results here, which it refuses.
+            message = replace(message, parts=(*parts, *(job.call for job in jobs)), raw=())
+        self._message = message
+        if not message.parts and not message.raw:
+            return ()
+        if not self._ordered:
+            return (message,)
+        return message, ToolMessage(results=tuple(outcome.result for outcome in self.outcomes))
+
+    @property
+    def message(self) -> AssistantMessage:
+        """The reply of a closed step; the partial reply if it was cut short."""
+        assert self._message is not None, "the step is not closed yet"
+        return self._message
+
+    @property
+    def outcomes(self) -> tuple[CallOutcome, ...]:
+        """The outcomes of a closed step's calls, in the order of the message."""
+        return tuple(job.outcome for job in self._ordered if job.outcome is not None)
+
+    async def emit_end(self) -> None:
+        """Emit what a closed step has not emitted yet."""
+        if self._is_open:
+            await self._end_reply("aborted")
+        await self.emit_calls()
+
+    async def emit_calls(self) -> None:
+        """Emit only the ends of the calls: for a failed step, whose reply has no end."""
+        await self._calls.emit_end(self._ordered)
+
+    def _cut_short(self) -> AssistantMessage:
+        """The partial reply without thinking: its provider accepts that only whole and signed."""
+        parts: list[Text | ToolCall] = []
+        run = ""
+        for said in (*self._said, None):
+            if isinstance(said, str):
+                run += said
+                continue
+            if run.strip():
+                parts.append(Text(text=run.rstrip()))
+            run = ""
+            if said is not None:
+                parts.append(said.call)
+        return AssistantMessage(parts=tuple(parts))
 
 
-def _in_mode(model: Model, mode: Mode) -> Model:
-    if mode == "function" or model.provider == "prompt":
-        return model
-    return PromptModel(model)
+LAST_ANSWER: Final = (
+    "No tool can be called any more in this turn: {reason}. Answer the user now with what is known, and say"
+    " what is missing."
+)
+"""Added to the system prompt of the last model call, which has no tools."""
 
 
-class _NoTools:
-    """No tools at all."""
+class ToolLoop:
+    """The tool middleware of one turn."""
 
-    def specs(self) -> tuple[ToolSpec, ...]:
-        return ()
+    def __init__(
+        self, api: MiddlewareContext, hooks: Hooks, *, approvals: Approvals, audio: AudioPlayback
+    ) -> None:
+        self._api = api
+        self._approvals = approvals
+        self._audio = audio
+        self._call: CallNext = compose(api, hooks.call, self._run_call)
+        self._list: ListNext = compose(api, hooks.list, self._list_specs)
 
-    async def call(self, call: ToolCall, *, on_progress: object) -> CallOutcome:
-        raise UsageError(f"there are no tools, and {call.name!r} was called")
+    def wrap(self, next: Next) -> Next:
+        """Wrap `next`, which is one model call."""
 
+        async def run(context: Context, params: TurnParams) -> TurnResult:
+            request = params.request
+            if context.state.aborted:
+                return _aborted()
+            hit = context.state.meter.check(context.depth) if request.tools else None
+            if hit is not None:
+                request = _last_request(request, hit)
+            step, reply = await self._step(next, context, request)
+            turn = context.state
+            if reply is None or turn.aborted:
+                return _aborted(step, reply)
+            if hit is not None:
+                return _at_limit(reply, hit)
+            if not request.tools or not reply.outcomes or reply.ended_by == "refused":
+                return reply
+            for outcome in reply.outcomes:
+                if outcome.turn.decision == "stop":
+                    return replace(reply, ended_by="tool_turn", reason=outcome.turn.reason)
+            again = replace(
+                request,
+                messages=(*request.messages, *reply.messages),
+                # Listed again: a call may have made new tools available. If a budget is exhausted, the entry
+                # removes them.
+                tools=await self.list_tools(context),
+            )
+            deeper = replace(context, depth=context.depth + 1)
+            return _sum(reply, await self._api.reenter(deeper, TurnParams(request=again)))
 
-class _Teller:
-    """Tells events one after the other, however many tasks have some, and notes what the callback raises."""
+        return run
 
-    def __init__(self, on_event: OnEvent | None, turn: Turn) -> None:
-        self._on_event = on_event
-        self._turn = turn
-        self._lock = trio.Lock()
-        self.round = 1
-        """Of the newest event."""
+    async def list_tools(self, context: Context) -> tuple[ToolSpec, ...]:
+        """List the tools that the model is offered now."""
+        return await self._list(context, None)
 
-    async def __call__(self, event: Event) -> None:
-        self.round = event.round
-        if self._on_event is None or self._turn.callback_error is not None:
-            return
-        if self._lock.locked():
-            async with self._lock:
-                if self._turn.callback_error is None:
-                    await self._tell(self._on_event, event)
-            return
-        self._lock.acquire_nowait()  # free, and no other task runs before it is taken: no checkpoint to pay
+    async def _step(
+        self, next: Next, context: Context, request: ModelRequest
+    ) -> tuple[ModelStep, TurnResult | None]:
+        """Run one reply with all its calls; no result if it was aborted before the reply was complete."""
+        turn = context.state
+        result: TurnResult | None = None
+        step: ModelStep | None = None
         try:
-            await self._tell(self._on_event, event)
-        finally:
-            self._lock.release()
-
-    async def _tell(self, on_event: OnEvent, event: Event) -> None:
-        try:
-            waiting = on_event(event)
-            if isawaitable(waiting):
-                await waiting
-        except Exception as error:  # a user's callback: noted, and raised again
-            self._turn.callback_error = error
+            try:
+                with turn.abortable(), unwrap_exception_group():
+                    async with trio.open_nursery() as nursery:
+                        calls = ToolCallRun(
+                            context,
+                            nursery=nursery,
+                            offered={spec.name: spec for spec in request.tools},
+                            runner=self._api.tools,
+                            call_next=self._call,
+                            approvals=self._approvals,
+                            play=self._audio.play,
+                        )
+                        step = ModelStep(context, calls)
+                        inner = replace(context, emit=step.emit, on_piece=step.on_piece)
+                        result = await next(inner, TurnParams(request=self._prompted(request)))
+                        turn.meter.count_tokens(result.usage)
+                        await step.take(result.message)
+            finally:
+                # Also after cancellation or failure, and without waiting: no call is left without a result.
+                added = step.close() if step is not None else ()
+                turn.add(*added)
+        except Exception:
+            if step is not None and turn.callback_error is None:
+                await step.emit_calls()  # the observer has seen them begin
             raise
+        assert step is not None, "a nursery that can't be opened raises"
+        if turn.callback_error is not None:
+            raise turn.callback_error  # swallowed by a runner, from a progress report
+        await step.emit_end()
+        if result is None:
+            return step, None
+        return step, replace(result, message=step.message, messages=added, outcomes=step.outcomes)
+
+    def _prompted(self, request: ModelRequest) -> ModelRequest:
+        """Add the system prompts of the offered tools."""
+        runner = self._api.tools
+        if not request.tools or not isinstance(runner, Prompting):
+            return request
+        added = runner.system_prompt(request.tools)
+        return replace(request, system=_joined(request.system, added)) if added else request
+
+    async def _run_call(self, context: Context, call: ToolCall) -> CallOutcome:
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            tool = ToolRef(id=call.id, name=call.name, arguments=call.arguments, status="invoking")
+            await context.emit(
+                ToolProgress(round=context.round, tool=tool, progress=progress, total=total, message=message)
+            )
+
+        return await self._api.tools.call(call, on_progress=on_progress)
+
+    async def _list_specs(self, _context: Context, _: None) -> tuple[ToolSpec, ...]:
+        return self._api.tools.specs()
 
 
-async def _as_it_is(_context: Context, media: Playable) -> Playable:
-    """What is done with a result's media before they play, unless a middleware does more."""
-    return media
+# --- the model call ----------------------------------------------------------------------------------
 
 
-async def _ignore(_piece: ReplyPiece) -> None:
-    """What is done with the pieces outside the loop, unless a middleware wants them."""
+def model_call(api: MiddlewareContext) -> Next:
+    """Make the innermost link of the chain: one request to the model."""
+
+    async def ask(context: Context, params: TurnParams) -> TurnResult:
+        model = api.model
+        await context.emit(ReplyCreated(round=context.round, provider=model.provider, model=model.name))
+        end: ReplyEnd | None = None
+        async with model.stream(params.request) as pieces:
+            async for piece in pieces:
+                await context.on_piece(piece)
+                if isinstance(piece, ReplyEnd):
+                    end = piece
+        if end is None:
+            raise ModelError(
+                f"expected a ReplyEnd as the last piece of the reply of {model.name}, got none; its Model"
+                " must send one",
+                provider=model.provider,
+            )
+        ended_by, reason = _ended_by(end)
+        return TurnResult(
+            message=end.message,
+            messages=(end.message,),
+            usage=end.usage,
+            rounds=1,
+            ended_by=ended_by,
+            reason=reason,
+        )
+
+    return ask
+
+
+def _ended_by(end: ReplyEnd) -> tuple[EndedBy, str]:
+    said = f": {end.reason}" if end.reason else ""
+    match end.stop:
+        case "length":
+            return "length", f"the reply reached its maximum length{said}"
+        case "refused":
+            return "refused", f"the model refused to continue{said}"
+        case "end" | "calls":
+            return "answer", "the model was done"
+        case "other":
+            return "answer", f"the model ended its reply{said}"
+
+
+# --- results -----------------------------------------------------------------------------------------
+
+
+def _last_request(request: ModelRequest, hit: Hit) -> ModelRequest:
+    prompt = LAST_ANSWER.format(reason=hit.reason)
+    return replace(request, tools=(), system=_joined(request.system, prompt))
+
+
+def _at_limit(reply: TurnResult, hit: Hit) -> TurnResult:
+    if reply.ended_by != "answer":
+        return reply
+    return replace(reply, ended_by=hit.budget, reason=hit.reason)
+
+
+def _aborted(step: ModelStep | None = None, reply: TurnResult | None = None) -> TurnResult:
+    if reply is not None:
+        return replace(reply, ended_by="aborted", reason="the turn was aborted")
+    return TurnResult(
+        message=step.message if step else AssistantMessage(parts=()),
+        messages=step.close() if step else (),
+        usage=TokenUsage(),
+        rounds=1 if step else 0,
+        ended_by="aborted",
+        reason="the turn was aborted",
+        outcomes=step.outcomes if step else (),
+    )
+
+
+def _sum(first: TurnResult, rest: TurnResult) -> TurnResult:
+    return replace(
+        rest,
+        messages=(*first.messages, *rest.messages),
+        usage=TokenUsage(
+            input_tokens=_added(first.usage.input_tokens, rest.usage.input_tokens),
+            output_tokens=_added(first.usage.output_tokens, rest.usage.output_tokens),
+        ),
+        rounds=first.rounds + rest.rounds,
+        outcomes=(*first.outcomes, *rest.outcomes),
+    )
+
+
+def _added(one: int | None, other: int | None) -> int | None:
+    return None if one is None and other is None else (one or 0) + (other or 0)
+
+
+def _joined(*parts: str) -> str:
+    return "\n\n".join(part for part in parts if part)

@@ -1,14 +1,14 @@
-"""How a turn is put together: middlewares around the turn, the model calls, tool calls, listings and reads.
+"""A turn's handle, parameters and result, and the middleware around its parts.
 
-    around.turn → the tool loop → around.model → prompt mode's parser → the model
-                      ├→ around.list → the tool runner
-                      └→ around.call → the tool runner ─ media → around.read → the player
+    hooks.turn → the tool loop → hooks.model → prompt mode's parser → the model
+                      ├→ hooks.list → the tool runner
+                      └→ hooks.call → the tool runner ─ media → hooks.read → the player
 
-The chain is composed once. After the calls of a reply the loop re-enters it at itself (`Api.reenter`), with
-the depth in the context: what is in `around.turn` runs once a turn, what is in `around.model` once for every
-call of the model, and no middleware can make the count of rounds begin anew by accident.
+The chain is composed once. After the calls of a reply the loop re-enters it at itself
+(`MiddlewareContext.reenter`), with the depth in the context: `hooks.turn` runs once per turn, `hooks.model`
+once per model call, and no middleware can restart the count of rounds by accident.
 
-    def timed(api: Api) -> Callable[[Next], Next]:
+    def timed(api: MiddlewareContext) -> Callable[[Next], Next]:
         def wrap(next: Next) -> Next:
             async def ask(context: Context, params: TurnParams) -> TurnResult:
                 started = trio.current_time()
@@ -20,25 +20,97 @@ call of the model, and no middleware can make the count of rounds begin anew by 
 
     await run_turn(model, hub, messages, middlewares=[timed])
 
-What a middleware raises ends the turn, as if the model had failed: calls that run are cancelled, and each
+An exception in a middleware ends the turn, as if the model had failed: running calls are cancelled, and each
 gets its one result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
-from playhead.agent.budgets import Exhausted
-from playhead.agent.calls import CallOutcome, ToolRunner
-from playhead.agent.conversation import AssistantMessage, Message, ModelRequest, ToolCall, ToolSpec
+import trio
+
+from playhead.agent.budgets import Budgets, Exhausted, Meter
+from playhead.agent.conversation import (
+    AssistantMessage,
+    Message,
+    Model,
+    ModelRequest,
+    ReplyPiece,
+    TokenUsage,
+    ToolCall,
+    ToolSpec,
+)
 from playhead.agent.events import Event
-from playhead.agent.model import Model, ReplyPiece, Usage
-from playhead.stream.source import Media as Playable
+from playhead.agent.tool_runner import CallOutcome, ToolRunner
+from playhead.errors import UsageError
+from playhead.stream.source import Playable
 
-if TYPE_CHECKING:
-    from playhead.agent.turn import Turn
+
+class TurnHandle:
+    """A handle on one turn, for `run_turn(…, turn=TurnHandle())`: `abort` it from any task of the same trio
+    run. Use a new one for each turn."""
+
+    def __init__(self) -> None:
+        self._meter: Meter | None = None
+        self._messages: list[Message] = []
+        self._scopes: list[trio.CancelScope] = []
+        self._aborted = False
+        self.callback_error: Exception | None = None
+        """The exception of the event callback; the loop notes it, to distinguish it from a call's failure."""
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages added to the history so far: whole rounds, every call with its result. Also valid
+        after cancellation or a failure, which leave no `TurnResult`."""
+        return tuple(self._messages)
+
+    @property
+    def aborted(self) -> bool:
+        return self._aborted
+
+    def abort(self) -> None:
+        """End the turn now: the model's reply and running calls are cancelled, on the wire too.
+
+        `run_turn` then returns with `ended_by="aborted"`, the partial reply, and one "cancelled" result for
+        each open call, so that the history stays valid. Called before the turn, it ends the turn at its
+        start; after it, or a second time, it does nothing.
+        """
+        self._aborted = True
+        for scope in self._scopes:
+            scope.cancel()
+
+    # --- for the loop ------------------------------------------------------------------------------
+
+    def begin(self, budgets: Budgets) -> None:
+        """Start counting. Raises `UsageError` if the handle was used before."""
+        if self._meter is not None:
+            raise UsageError("this TurnHandle was used before: make a new one for each turn")
+        self._meter = Meter(budgets, clock=trio.current_time)
+
+    @property
+    def meter(self) -> Meter:
+        """The turn's use of its budgets."""
+        assert self._meter is not None, "a turn's meter runs from its begin"
+        return self._meter
+
+    def add(self, *messages: Message) -> None:
+        """Add messages that belong together to the history."""
+        self._messages += messages
+
+    @contextmanager
+    def abortable(self) -> Iterator[None]:
+        """Let `abort` cancel what runs inside."""
+        with trio.CancelScope() as scope:
+            self._scopes.append(scope)
+            try:
+                yield
+            finally:
+                self._scopes.remove(scope)
+
 
 Mode = Literal["function", "prompt"]
 Emit = Callable[[Event], Awaitable[None]]
@@ -48,54 +120,54 @@ EndedBy = Literal["answer", "tool_turn", "length", "refused", "aborted"] | Exhau
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What goes through the chain beside the request; `dataclasses.replace` it to pass on another."""
+    """The state passed along the chain with the request; use `dataclasses.replace` to pass a changed one."""
 
     depth: int
-    """Rounds of tool calls that are over."""
+    """Completed rounds of tool calls."""
     turn: int
     """The turn's number in its conversation, from 1."""
     mode: Mode
     emit: Emit
-    """Tells an event, in order; waits for the user's callback. Raises what that raises."""
+    """Emits an event, in order; waits for the user's callback, and raises what it raises."""
     on_piece: OnPiece
-    """Gets each piece of the reply as it comes, `ReplyEnd` last. A middleware around the model call that
-    changes pieces passes on another: it gets them first, and gives what becomes of them to this one."""
-    state: Turn
-    """The turn that runs: its budgets, and the handle to abort it."""
+    """Receives each piece of the reply as it arrives, `ReplyEnd` last. A middleware that changes pieces
+    passes its own callback along the chain: it receives them first and hands its output to this one."""
+    state: TurnHandle
+    """The running turn: its budgets, and the handle to abort it."""
 
     @property
     def round(self) -> int:
-        """The number of the model call, from 1, as events have it."""
+        """The number of the model call, from 1, as in events."""
         return self.depth + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnParams:
-    """What the model is asked."""
+    """The request to the model."""
 
     request: ModelRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnResult:
-    """How a turn, or (inside the tool loop) one model call, came out."""
+    """The result of a turn, or (inside the tool loop) of one model call."""
 
     message: AssistantMessage
-    """The last reply; without parts where the turn was aborted before anything came."""
+    """The last reply; without parts if the turn was aborted before anything arrived."""
     messages: tuple[Message, ...]
-    """All that was added to the history, in order. Every call in it has its result."""
-    usage: Usage
-    """The sum; None where no reply told."""
+    """All messages added to the history, in order. Every call has its result."""
+    usage: TokenUsage
+    """The sum over all replies; None if no reply reported it."""
     rounds: int
-    """How often the model was called."""
+    """The number of model calls."""
     ended_by: EndedBy
     """`answer`: the model was done. `tool_turn`: a result ended the turn (it plays, or is final). `length`,
-    `refused`: the model stopped there. `aborted`: by `Turn.abort`. Otherwise the first budget that was used
-    up; `message` is then the last answer, given without tools."""
+    `refused`: the model stopped there. `aborted`: by `TurnHandle.abort`. Otherwise the first exhausted
+    budget; `message` is then the last answer, given without tools."""
     reason: str
-    """In words: the result's own reason to end the turn, or which budget was used up."""
+    """In words: the result's own reason to end the turn, or the exhausted budget."""
     outcomes: tuple[CallOutcome, ...] = ()
-    """What the tools answered, in the order of the calls: media that can be played, and the whole results."""
+    """The outcomes of the calls, in call order: playable media and the whole results."""
 
     @property
     def text(self) -> str:
@@ -107,36 +179,38 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 Next = Callable[[Context, TurnParams], Awaitable[TurnResult]]
-Middleware = Callable[["Api"], Callable[[Next], Next]]
+Middleware = Callable[["MiddlewareContext"], Callable[[Next], Next]]
 CallNext = Callable[[Context, ToolCall], Awaitable[CallOutcome]]
-CallMiddleware = Callable[["Api"], Callable[[CallNext], CallNext]]
-"""Around a call that may run: known, allowed, within the budgets. Raising gives the call an error result."""
+CallMiddleware = Callable[["MiddlewareContext"], Callable[[CallNext], CallNext]]
+"""Around a call that may run: known, allowed, within the budgets. An exception gives the call an error
+result."""
 ListNext = Callable[[Context, None], Awaitable[tuple[ToolSpec, ...]]]
-ListMiddleware = Callable[["Api"], Callable[[ListNext], ListNext]]
-"""Around the listing of what the model is offered, before every model call of the turn. A tool that it leaves
-out can't be called."""
+ListMiddleware = Callable[["MiddlewareContext"], Callable[[ListNext], ListNext]]
+"""Around the listing of the offered tools, before every model call of the turn. An omitted tool can't be
+called."""
 
 ReadNext = Callable[[Context, Playable], Awaitable[Playable]]
-ReadMiddleware = Callable[["Api"], Callable[[ReadNext], ReadNext]]
-"""Around each medium of a result on its way to the player, which reads what comes out: another medium around
-it may watch, keep or change what is read. Raising ends the turn."""
+ReadMiddleware = Callable[["MiddlewareContext"], Callable[[ReadNext], ReadNext]]
+"""Around each media item of a result on its way to the player. A wrapper around the item may watch, store or
+change what is read. An exception ends the turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
-    """A user's middlewares by what they are around; the first one is the outermost."""
+class Hooks:
+    """Middleware by the place it wraps; the first of each list is the outermost."""
 
     turn: Sequence[Middleware] = ()
     """The whole turn."""
     model: Sequence[Middleware] = ()
-    """Each model call. In prompt mode they see calls, not tags."""
+    """Each model call. In prompt mode it sees calls, not tags."""
     call: Sequence[CallMiddleware] = ()
     list: Sequence[ListMiddleware] = ()
     read: Sequence[ReadMiddleware] = ()
 
 
-class Api:
-    """What a middleware is given, once, when the chain is composed."""
+class MiddlewareContext:
+    """The model, the tools and the loop's entry: passed to each middleware once, when the chain is
+    composed."""
 
     def __init__(self, model: Model, tools: ToolRunner) -> None:
         self.model = model
@@ -144,25 +218,26 @@ class Api:
         self._entry: Next | None = None
 
     async def reenter(self, context: Context, params: TurnParams) -> TurnResult:
-        """The chain from the tool loop on. `context.depth` is what bounds it: pass on one more."""
+        """Run the chain from the tool loop on. `context.depth` bounds it: increase it by one."""
         assert self._entry is not None, "reenter: the chain is not composed yet; call it in a turn"
         return await self._entry(context, params)
 
     def enter_at(self, entry: Next) -> None:
-        """Where `reenter` leads; for whoever composes the chain."""
+        """Set the target of `reenter`; called by whoever composes the chain."""
         self._entry = entry
 
 
 def compose(
-    api: Api,
+    api: MiddlewareContext,
     middlewares: Sequence[
         Callable[
-            [Api], Callable[[Callable[[Context, P], Awaitable[R]]], Callable[[Context, P], Awaitable[R]]]
+            [MiddlewareContext],
+            Callable[[Callable[[Context, P], Awaitable[R]]], Callable[[Context, P], Awaitable[R]]],
         ]
     ],
     innermost: Callable[[Context, P], Awaitable[R]],
 ) -> Callable[[Context, P], Awaitable[R]]:
-    """`innermost` with the middlewares around it, the first outermost. Each is called once, here."""
+    """Wrap `innermost` in the middleware, the first outermost. Each is called once, here."""
     composed = innermost
     for middleware in reversed(middlewares):
         composed = middleware(api)(composed)

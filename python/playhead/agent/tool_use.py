@@ -1,48 +1,228 @@
-"""Calls in a model's text: `<tool_use><name>…</name><arguments>{JSON}</arguments></tool_use>`.
+"""Parse tool calls out of a model's text: `<tool_use><name>…</name><arguments>{JSON}</arguments></tool_use>`.
 
-Text goes in by `feed`, in pieces cut anywhere; events come out. Any cutting gives the same events (`TextRun`s
-that touch are one). What is held back of text is only what may begin a tag, and each character is looked at
-a bounded number of times, however small the pieces are.
+Text goes in through `feed`, in chunks cut anywhere; events come out. Any chunking gives the same events
+(adjacent `TextRun`s count as one). The parser holds back only text that may begin a tag, and looks at each
+character a bounded number of times, however small the chunks.
 
-The rules, where models differ from what they were told:
+The rules, where models deviate from their instructions:
 
-* Tags are read in any case, with blanks and attributes (up to 200 characters, ignored) before the `>`.
-* `<name>` and `<arguments>` come in any order. Inside a string of the arguments nothing is a tag; inside the
-  arguments only `</arguments>` and `</tool_use>` are. Blank arguments are `{}`, a code fence around the JSON
-  is taken off, and line breaks inside strings are allowed.
-* A block that is not closed ends with the text, or at the next `<tool_use>` outside of its arguments. It
-  counts where its name and its JSON are complete; what follows its last element is text.
-* What else stands inside a closed block is dropped. What stands around blocks is kept as it is, also a code
-  fence: whether it belongs to a call is known only after it was shown.
-* Whatever else begins as a block is told as a `CallBroken`, never dropped: no or two names, no or two
-  arguments, no JSON object, a block over the limit, and a `<tool_use_result>` that the model made up (skipped
-  up to its end). A closing tag without a block becomes a blank, so that no two halves around it make a tag.
-* A string that never ends takes the rest of the reply with it: to look for calls in there would run what the
-  model only quotes.
+* Tags match in any case, with blanks and attributes (up to 200 characters, ignored) before the `>`.
+* `<name>` and `<arguments>` may come in either order. Inside a string of the arguments nothing is a tag;
+  inside the arguments only `</arguments>` and `</tool_use>` are. Blank arguments mean `{}`, a code fence
+  around the JSON is removed, and line breaks inside strings are allowed.
+* An unclosed block ends with the text, or at the next `<tool_use>` outside its arguments. It counts if its
+  name and JSON are complete; what follows its last element is text.
+* Anything else inside a closed block is dropped. Text around blocks stays as it is, including a code fence:
+  whether it belongs to a call is known only after it was shown.
+* Everything else that begins as a block becomes a `CallBroken` and is never dropped silently: zero or two
+  names, zero or two arguments, arguments that aren't a JSON object, a block over the limit, and a
+  `<tool_use_result>` that the model made up (skipped up to its end). A closing tag without a block becomes a
+  blank, or `< ` after text that could be the beginning of a tag, so that the text around it can't form one.
+  The same separates the text around a call.
+* An unterminated string consumes the rest of the reply: looking for calls inside it would run what the model
+  only quotes.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import assert_never
+from io import StringIO
+from typing import Any, NoReturn, assert_never
 
 import regex
 
-from playhead.agent.tool_use_block import Block, CallBroken, CallNamed, CallWritten, TextRun, ToolUseEvent
+from playhead.content.findings import kind_of
 from playhead.limits import DEFAULT_LIMITS
 
-__all__ = ["CallBroken", "CallNamed", "CallWritten", "TextRun", "ToolUseEvent", "ToolUseParser"]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextRun:
+    """Text for the user, free of tags."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallNamed:
+    """The name of a block is known; the next event is its `CallWritten` or `CallBroken`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallWritten:
+    """A call that can run, if the tool exists."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    arguments_text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallBroken:
+    """A block that began as a call but can't run."""
+
+    name: str
+    """Empty if unknown."""
+    source: str
+    """Its arguments as written; the whole inside of the block unless they appear exactly once; cut if too
+    long."""
+    reason: str
+    """For the model to read."""
+
+
+ToolUseEvent = TextRun | CallNamed | CallWritten | CallBroken
+
+_SHOWN_CHARS = 200
+"""The quoted beginning of a block that was too long."""
+
+
+@dataclass(slots=True)
+class ToolUseBlock:
+    """The inside of a block so far, and its elements. Nothing is stored past `limit_chars`."""
+
+    limit_chars: int
+    size: int = 0
+    """Characters so far."""
+    over: bool = False
+    """It was too long, and that was reported."""
+    names: list[str] = field(default_factory=list)
+    arguments: list[str] = field(default_factory=list)
+    problem: str = ""
+    """The first mistake in it."""
+    _source: StringIO = field(default_factory=StringIO)
+    _element: int = 0
+
+    def take(self, text: str) -> CallBroken | None:
+        """Add `text`; return the error if that makes the block too long."""
+        if self.over:
+            return None
+        self._source.write(text[: self.limit_chars - self.size])
+        self.size += len(text)
+        if self.size <= self.limit_chars:
+            return None
+        self.over = True
+        source = self._source.getvalue()[:_SHOWN_CHARS] + "…"
+        self._source = StringIO()
+        return CallBroken(
+            name=self.names[0] if self.names else "",
+            source=source,
+            reason=f"expected at most {self.limit_chars:,} characters inside <tool_use> (limit "
+            "tool_use_chars), got more; write less in one call",
+        )
+
+    def mark(self) -> None:
+        """Note that an element begins or ended here."""
+        self._element = self.size
+
+    def since_mark(self, end: int) -> str:
+        """Return the text from the mark to `end`."""
+        if self.over:
+            return ""
+        self._source.seek(self._element)
+        text = self._source.read(end - self._element)
+        self._source.seek(0, 2)
+        return text
+
+    def wrong(self, problem: str) -> None:
+        self.problem = self.problem or problem
+
+    def verdict(self) -> CallWritten | CallBroken:
+        """Return the call, or the mistake, now that the block is complete."""
+        name = self.names[0] if self.names else ""
+        problem = self.problem or self._missing()
+        once = len(self.arguments) == 1
+        if problem:
+            source = self.arguments[0] if once else self._source.getvalue()
+            return CallBroken(name=name, source=source, reason=problem)
+        found = arguments_of(self.arguments[0])
+        if isinstance(found, str):
+            return CallBroken(name=name, source=self.arguments[0], reason=found)
+        return CallWritten(name=name, arguments=found, arguments_text=self.arguments[0])
+
+    def _missing(self) -> str:
+        for tag, found in (("name", self.names), ("arguments", self.arguments)):
+            if len(found) != 1:
+                return f"expected <{tag}> once inside <tool_use>, got {len(found) or 'none'}"
+        name = self.names[0]
+        if not name or "<" in name:
+            return f"expected a tool's name inside <name>, got {'markup' if name else 'nothing'}"
+        return ""
+
+
+def arguments_of(text: str) -> dict[str, Any] | str:
+    """Return the JSON object in `text`, or the mistake in it, for the model to read.
+
+    Blank text means `{}`. A code fence around the object is removed, and control characters in strings are
+    allowed: models write code with its line breaks.
+    """
+    text = _without_fence(text.strip())
+    if not text:
+        return {}
+    try:
+        found = json.loads(text, strict=False, parse_constant=_refuse)
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "expected valid text in the JSON of <arguments>, got a lone surrogate (\\ud800 to \\udfff)"
+    except ValueError as error:
+        return f"expected a JSON object inside <arguments>, got invalid JSON: {error}"
+    except RecursionError:
+        return _too_deep()
+    if not isinstance(found, dict):
+        return f"expected a JSON object inside <arguments>, got {kind_of(found)}"
+    if text.count("{") + text.count("[") > DEFAULT_LIMITS.json_depth and _deep(found):
+        return _too_deep()
+    return found
+
+
+def _without_fence(text: str) -> str:
+    if len(text) < 6 or not (text.startswith("```") and text.endswith("```")):
+        return text
+    begin = text.find("{")
+    label = text[3:begin].strip()
+    return text[begin:-3].strip() if begin > 0 and (not label or label.isalnum()) else text
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not valid JSON")
+
+
+def _too_deep() -> str:
+    depth = DEFAULT_LIMITS.json_depth
+    return f"expected <arguments> nested at most {depth} deep (limit json_depth), got deeper nesting"
+
+
+def _deep(value: object) -> bool:
+    """Tell if `value` is nested deeper than allowed; level by level, to avoid recursion."""
+    level = [value]
+    for _ in range(DEFAULT_LIMITS.json_depth + 1):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return False
+    return True
+
 
 _FLAGS = regex.IGNORECASE | regex.ASCII
 _REST = r"(?P<rest>[\s/][^<>]{0,199})?>"
 _OUTER = regex.compile(r"<(?P<close>/?)(?P<name>tool_use_result|tool_use)" + _REST, _FLAGS)
 _INNER = regex.compile(r"<(?P<close>/?)(?P<name>tool_use_result|tool_use|name|arguments)" + _REST, _FLAGS)
+_TAG_CHARS = len("</tool_use_result") + 200 + len(" >")
+"""No tag is longer."""
 _JSON_MARK = regex.compile(r'["<]')
 _STRING_MARK = regex.compile(r'["\\]')
 
 _MADE_UP = (
-    "expected no <tool_use_result> from you, came one: results come from the tools alone; yours was dropped. "
-    "Call the tool and wait for its result"
+    "expected no <tool_use_result> from you, got one: only tools write results, so yours was dropped. Call"
+    " the tool and wait for its result"
 )
 
 
@@ -59,38 +239,41 @@ class _Where(Enum):
 class ToolUseParser:
     """Finds the calls in one reply: `feed` its text, then `finish`.
 
-    `limit_chars` bounds what is held of one block (`Limits.tool_use_chars`, 1,048,576): a longer one is told
-    as broken when it passes the limit, and skipped to its end.
+    `limit_chars` bounds the stored part of one block (`Limits.tool_use_chars`, 1,048,576): a longer one is
+    reported as broken when it exceeds the limit, and skipped to its end.
     """
 
     def __init__(self, *, limit_chars: int = DEFAULT_LIMITS.tool_use_chars) -> None:
         self._limit_chars = limit_chars
         self._where = _Where.TEXT
         self._held = ""
-        self._block = Block(limit_chars=limit_chars)
+        self._block = ToolUseBlock(limit_chars=limit_chars)
         self._text: list[str] = []
+        self._tail = ""
+        """The text since its last `<`, which may begin a tag."""
         self._events: list[ToolUseEvent] = []
 
     def feed(self, chunk: str) -> list[ToolUseEvent]:
-        """The events that `chunk` makes certain."""
+        """Take a chunk of the text, and return the events that it completes."""
         data = self._held + chunk
         self._held = ""
         at = 0
         while at < len(data):
             at = self._step(data, at)
-        return self._told()
+        return self._take_events()
 
     def finish(self) -> list[ToolUseEvent]:
-        """The events of what is still open, now that the text is over. Afterwards the parser is as new."""
+        """End the text, and return the remaining events. Afterwards the parser can be reused."""
         held, self._held = self._held, ""
         if self._where is _Where.TEXT:
-            self._text.append(held)
+            self._say(held)
         elif self._where is not _Where.MADE_UP:
-            self._cut_short(self._block.size)  # without `held`: the beginning of a tag is nobody's text
+            self._cut_short(self._block.size)  # without `held`: the beginning of a tag is not text
         self._where = _Where.TEXT
-        return self._told()
+        self._tail = ""
+        return self._take_events()
 
-    def _told(self) -> list[ToolUseEvent]:
+    def _take_events(self) -> list[ToolUseEvent]:
         self._flush()
         events, self._events = self._events, []
         return events
@@ -100,7 +283,7 @@ class ToolUseParser:
             self._events.append(TextRun(text=text))
         self._text.clear()
 
-    def _tell(self, event: ToolUseEvent) -> None:
+    def _emit(self, event: ToolUseEvent) -> None:
         self._flush()
         self._events.append(event)
 
@@ -157,15 +340,28 @@ class ToolUseParser:
     def _say(self, text: str) -> None:
         if self._where is _Where.TEXT:
             self._text.append(text)
+            begin = text.rfind("<")
+            if begin >= 0:
+                self._tail = text[begin : begin + _TAG_CHARS]
+            elif self._tail:
+                self._tail = (self._tail + text)[:_TAG_CHARS]
+
+    def _separate(self, *, blank: bool) -> None:
+        """Keep the text before a removed tag from forming a tag with the text after it."""
+        if _begins_tag(f"{self._tail} "):
+            self._say("< ")  # a blank would only begin the attributes: another "<" ends the tag
+        elif blank or _begins_tag(self._tail):
+            self._say(" ")
 
     def _outer_tag(self, name: str, *, closes: bool, empty: bool) -> None:
+        self._separate(blank=closes)
         if closes:
-            self._say(" ")
-        elif name == "tool_use_result":
-            self._tell(CallBroken(name="", source="", reason=_MADE_UP))
+            return
+        if name == "tool_use_result":
+            self._emit(CallBroken(name="", source="", reason=_MADE_UP))
             self._where = _Where.TEXT if empty else _Where.MADE_UP
         else:
-            self._block = Block(limit_chars=self._limit_chars)
+            self._block = ToolUseBlock(limit_chars=self._limit_chars)
             self._where = _Where.BLOCK
             if empty:
                 self._end_block()
@@ -173,7 +369,7 @@ class ToolUseParser:
     # --- inside a block ---
 
     def _read_inside(self, data: str, at: int, tag: int) -> int:
-        """Take what stands before the `<` at `tag` (-1: there is none), and the tag, if it is one."""
+        """Take the text before the `<` at `tag` (-1: none), and the tag, if it is one."""
         if tag < 0:
             self._take(data[at:])
             return len(data)
@@ -198,14 +394,14 @@ class ToolUseParser:
 
     def _take(self, text: str) -> None:
         if broken := self._block.take(text):
-            self._tell(broken)
+            self._emit(broken)
 
     def _tag_in_name(self, name: str, before: int, *, closes: bool, empty: bool) -> None:
         if closes and name == "name":
             self._name(self._block.since_mark(before).strip())
             self._between_elements()
         elif name == "tool_use" or (name == "arguments" and not closes):
-            self._block.wrong("expected </name> after the tool's name, came another tag")
+            self._block.wrong("expected </name> after the tool's name, got another tag")
             self._between_elements()
             self._tag_between(name, before, closes=closes, empty=empty)
 
@@ -213,7 +409,7 @@ class ToolUseParser:
         block = self._block
         block.names.append(name)
         if name and "<" not in name and len(block.names) == 1 and not block.over:
-            self._tell(CallNamed(name=name))
+            self._emit(CallNamed(name=name))
 
     def _tag_in_arguments(self, name: str, before: int, *, closes: bool) -> None:
         if closes and name in ("arguments", "tool_use"):
@@ -244,25 +440,30 @@ class ToolUseParser:
     def _end_block(self) -> None:
         self._where = _Where.TEXT
         if not self._block.over:
-            self._tell(self._block.verdict())
+            self._emit(self._block.verdict())
 
     def _cut_short(self, end: int) -> None:
-        """The block was never closed: its text, or the next block, ends it at `end`."""
+        """End an unclosed block at `end`: at the end of the text, or at the next block."""
         block = self._block
         where = self._where
         rest = block.since_mark(end)
         if where is _Where.NAME:
-            block.wrong("expected </name> after the tool's name, came the end of the reply")
+            block.wrong("expected </name> after the tool's name, got the end of the reply")
         elif where is not _Where.BLOCK:
             block.arguments.append(rest)
             if not rest.strip():
-                block.wrong("expected a JSON object inside <arguments>, came the end of the reply")
+                block.wrong("expected a JSON object inside <arguments>, got the end of the reply")
         self._end_block()
         if where is _Where.BLOCK:
             self._say(rest)
 
 
+def _begins_tag(text: str) -> bool:
+    found = _OUTER.fullmatch(text, partial=True) if text else None
+    return found is not None and found.partial
+
+
 def _read_tag(found: regex.Match[str]) -> tuple[str, bool, bool]:
-    """A tag's name, whether it closes, whether it opens and closes at once."""
+    """Return a tag's name, and if it closes, or opens and closes at once."""
     closes = bool(found["close"])
     return found["name"].lower(), closes, not closes and (found["rest"] or "").endswith("/")

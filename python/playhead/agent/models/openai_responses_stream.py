@@ -1,9 +1,9 @@
-"""The stream of OpenAI's Responses, put together.
+"""Decode the stream of OpenAI's Responses into pieces.
 
-Theory of operation. Events go in with `feed`, pieces come out; `finish` gives the last one. A reply is a list
-of output items (reasoning, messages, calls), each with its `output_index`; what an event does not say is
-found by that. A call is ready with its arguments' `done` event or its item's, whichever comes first. Items
-are kept as they came, for the next request.
+Theory of operation. Events go in with `feed`, pieces come out; `finish` returns the last one. A reply is a
+list of output items (reasoning, messages, calls), identified by their `output_index`. A call is ready at the
+`done` event of its arguments or of its item, whichever comes first. Items are stored unchanged for the next
+request.
 """
 
 from __future__ import annotations
@@ -13,28 +13,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from playhead.agent.conversation import AssistantMessage, Text, Thinking, ToolCall
-from playhead.agent.model import (
+from playhead.agent.conversation import (
+    AssistantMessage,
     CallReady,
     CallStarted,
     ReplyEnd,
     ReplyPiece,
     StopReason,
-    TextDelta,
-    ThinkingDelta,
-    Usage,
+    Text,
+    TextPiece,
+    Thinking,
+    ThinkingPiece,
+    TokenUsage,
+    ToolCall,
 )
-from playhead.agent.providers.wire import count_at, mapping_at, parse_arguments, text_at
-from playhead.agent.providers.wire_json import is_object, shortened
+from playhead.agent.models.json_fields import (
+    count_at,
+    is_object,
+    mapping_at,
+    parse_arguments,
+    shortened,
+    text_at,
+)
 from playhead.errors import ModelError
 
 
 @dataclass(slots=True, eq=False)
 class _Item:
-    """One output item, as far as it has come."""
+    """One output item so far."""
 
     written: list[str] = field(default_factory=list)
-    """Of a message its text, of reasoning its thoughts, of a call its arguments."""
+    """The text of a message, the thoughts of reasoning, the arguments of a call."""
     kind: type[Text | Thinking | ToolCall] | None = None
     call_id: str = ""
     name: str = ""
@@ -42,20 +51,20 @@ class _Item:
     raw: Mapping[str, Any] | None = None
 
 
-class Decoder:
-    """Puts one reply together. No clock, no stream."""
+class ResponsesDecoder:
+    """Decodes the events of one reply. No clock, no stream."""
 
     def __init__(self) -> None:
         self._items: dict[int, _Item] = {}
         self._ids: set[str] = set()
-        """Of calls: two with the same could not be told apart, nor be given back."""
+        """The ids of calls: two equal ones could not be distinguished, nor sent back."""
         self._refusal: list[str] = []
         self._last: Mapping[str, Any] | None = None
-        """The response, as the event that ended it had it."""
+        """The response, from the event that ended it."""
 
     @property
     def ended(self) -> bool:
-        """Whether the event came that ends the response."""
+        """The event that ends the response has arrived."""
         return self._last is not None
 
     @property
@@ -64,9 +73,9 @@ class Decoder:
         return self.ended
 
     def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
-        """One event. Raises `ModelError` where it reports a failure or cannot be what its type says.
+        """Take an event. Raises `ModelError` if it reports a failure or is invalid for its type.
 
-        Types that nobody here knows change nothing: the API grows.
+        Unknown types are ignored: the API grows.
         """
         match event.get("type"):
             case "response.output_item.added":
@@ -99,7 +108,7 @@ class Decoder:
         return []
 
     def finish(self) -> list[ReplyPiece]:
-        """The stream is over. Raises `ModelError` where the response has not ended."""
+        """End the reply. Raises `ModelError` if the response has not ended."""
         if self._last is None:
             raise ModelError(
                 "openai's stream ended without response.completed or another event that ends it",
@@ -135,7 +144,7 @@ class Decoder:
         item = self._item(event)
         item.kind = kind
         item.written.append(text)
-        return [TextDelta(text=text) if kind is Text else ThinkingDelta(text=text)]
+        return [TextPiece(text=text) if kind is Text else ThinkingPiece(text=text)]
 
     def _add(self, index: int, raw: Mapping[str, Any]) -> list[ReplyPiece]:
         item = self._items.setdefault(index, _Item())
@@ -144,10 +153,10 @@ class Decoder:
         item.kind = ToolCall
         item.call_id, item.name = _string(raw, "call_id"), _string(raw, "name")
         if not item.call_id or not item.name:
-            raise ModelError("openai asks for a call without id or name", provider="openai-responses")
+            raise ModelError("openai sent a call without id or name", provider="openai-responses")
         if item.call_id in self._ids:
             raise ModelError(
-                f"openai asks for two calls with the id {item.call_id[:100]!r}", provider="openai-responses"
+                f"openai sent two calls with the id {item.call_id[:100]!r}", provider="openai-responses"
             )
         self._ids.add(item.call_id)
         return [CallStarted(id=item.call_id, name=item.name)]
@@ -168,8 +177,8 @@ class Decoder:
             return []
         arguments, problem = parse_arguments(text)
         if not whole and not is_object(text):
-            # Also where nothing of them had come: those are not "no arguments".
-            arguments, problem = None, "the reply was cut off before the arguments were whole"
+            # Even if none of them arrived: that doesn't mean "no arguments".
+            arguments, problem = None, "the reply was cut off before the arguments were complete"
         item.ready = ToolCall(
             id=item.call_id, name=item.name, arguments=arguments, arguments_text=text, problem=problem
         )
@@ -182,7 +191,7 @@ class Decoder:
         pieces: list[ReplyPiece] = []
         output = response.get("output")
         for index, raw in enumerate(output if isinstance(output, list) else []):
-            # Each item has come by itself before; where it has not, as in a reply cut off, this is it.
+            # Each item normally arrived by itself before; in a reply that was cut off, it is only here.
             if isinstance(raw, Mapping) and (index not in self._items or self._items[index].raw is None):
                 pieces += self._done(index, raw)
         for item in self._items.values():
@@ -226,9 +235,11 @@ def _text_of(raw: Mapping[str, Any]) -> str:
     return "".join(text_at(block, "text") or text_at(block, "refusal") for block in blocks)
 
 
-def _usage(response: Mapping[str, Any]) -> Usage:
+def _usage(response: Mapping[str, Any]) -> TokenUsage:
     usage = mapping_at(response, "usage")
-    return Usage(input_tokens=count_at(usage, "input_tokens"), output_tokens=count_at(usage, "output_tokens"))
+    return TokenUsage(
+        input_tokens=count_at(usage, "input_tokens"), output_tokens=count_at(usage, "output_tokens")
+    )
 
 
 def _failed(error: Any) -> ModelError:

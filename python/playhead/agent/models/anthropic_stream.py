@@ -1,7 +1,7 @@
-"""Anthropic's stream as pieces of a reply. Pure.
+"""Decode Anthropic's stream into pieces of a reply. Pure.
 
-A reply is a list of content blocks, each with its index: started, grown by deltas, and stopped. They are kept
-as they came, for the next request.
+A reply is a list of content blocks, each with its index: started, extended by deltas, and stopped. They are
+stored unchanged for the next request.
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from playhead.agent.conversation import AssistantMessage, Text, Thinking, ToolCall
-from playhead.agent.model import (
+from playhead.agent.conversation import (
+    AssistantMessage,
     CallReady,
     CallStarted,
     ReplyEnd,
     ReplyPiece,
     StopReason,
-    TextDelta,
-    ThinkingDelta,
-    Usage,
+    Text,
+    TextPiece,
+    Thinking,
+    ThinkingPiece,
+    TokenUsage,
+    ToolCall,
 )
-from playhead.agent.providers.wire import count_at, mapping_at, parse_arguments, text_at
-from playhead.agent.providers.wire_json import shortened
+from playhead.agent.models.json_fields import count_at, mapping_at, parse_arguments, shortened, text_at
 from playhead.errors import ModelError
 
 _STOPS: Final[Mapping[str, StopReason]] = {
@@ -32,13 +34,13 @@ _STOPS: Final[Mapping[str, StopReason]] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "refused",
-    # Only a server's own long-running tools pause a turn; none of them is offered here.
+    # Only a server's own long-running tools pause a turn; none of them are offered here.
     "pause_turn": "other",
 }
 
 
 def unreadable(text: str) -> dict[str, Any]:
-    """The API takes objects alone; this is the wrapping that its documentation proposes."""
+    """Wrap arguments that aren't an object, as the API's documentation suggests: it accepts only objects."""
     return {"INVALID_JSON": text}
 
 
@@ -53,7 +55,7 @@ class _Block:
     json: list[str] = field(default_factory=list)
     citations: list[Any] = field(default_factory=list)
     raw: dict[str, Any] | None = None
-    """The whole block, once it stopped."""
+    """The whole block, once it has stopped."""
     call: ToolCall | None = None
 
     @property
@@ -90,17 +92,17 @@ class _Block:
         return unreadable(text) if arguments is None else arguments
 
 
-class Decoder:
-    """One reply's events, in the order in which they came, as pieces. `finish` gives the last one.
+class AnthropicDecoder:
+    """Decodes the events of one reply, in order. `finish` returns the last piece.
 
-    Both raise `ModelError` where the provider tells of an error, or where events can't be right; the reply
-    is lost then. Events and deltas of kinds that are not known are passed over, as the API asks for.
+    Both raise `ModelError` if the provider reports an error or sends invalid events; the reply is then lost.
+    Unknown events and deltas are ignored, as the API requires.
     """
 
     def __init__(self) -> None:
         self._blocks: dict[int, _Block] = {}
         self._ids: set[str] = set()
-        """Of calls: two with the same could not be told apart, nor be given back."""
+        """The ids of calls: two equal ones could not be distinguished, nor sent back."""
         self._usage: dict[str, int] = {}
         self._stop = ""
         self._reason = ""
@@ -108,16 +110,16 @@ class Decoder:
 
     @property
     def ended(self) -> bool:
-        """Whether the reply is whole, so that the stream may end."""
+        """The reply is complete, so the stream may end."""
         return bool(self._stop)
 
     @property
     def complete(self) -> bool:
-        """Whether nothing that counts can follow."""
+        """Nothing relevant can follow."""
         return self._over
 
     def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
-        """The pieces that `event` brings; often none."""
+        """Take an event, and return the pieces it completes; often none."""
         match event.get("type"):
             case "message_start":
                 self._count(mapping_at(mapping_at(event, "message"), "usage"))
@@ -134,21 +136,21 @@ class Decoder:
                 self._count(mapping_at(event, "usage"))
             case "error":
                 error = mapping_at(event, "error")
-                kind, told = text_at(error, "type") or "error", text_at(error, "message")
+                kind, message = text_at(error, "type") or "error", text_at(error, "message")
                 raise ModelError(
-                    f"anthropic broke off its reply: {shortened(f'{kind}: {told}')}", provider="anthropic"
+                    f"anthropic broke off its reply: {shortened(f'{kind}: {message}')}", provider="anthropic"
                 )
             case "message_stop":
                 self._over = True
             case _:
-                pass  # a ping, or what a later version adds
+                pass  # a ping, or an addition of a later version
         return []
 
     def finish(self) -> list[ReplyPiece]:
-        """The end of the reply; call it once, after the last event."""
+        """Return the end of the reply; call it once, after the last event."""
         unfinished = [index for index, block in self._blocks.items() if block.raw is None]
         if unfinished or not self._stop:
-            where = f"in block {unfinished[0]}" if unfinished else "before it said why it stops"
+            where = f"in block {unfinished[0]}" if unfinished else "without a stop reason"
             raise ModelError(
                 f"the reply of anthropic ended {where}: expected content_block_stop and message_delta",
                 provider="anthropic",
@@ -166,24 +168,24 @@ class Decoder:
     def _started(self, event: Mapping[str, Any]) -> Iterator[ReplyPiece]:
         index = _index(event)
         if index in self._blocks:
-            raise ModelError(f"anthropic began block {index} twice in one reply", provider="anthropic")
+            raise ModelError(f"anthropic started block {index} twice in one reply", provider="anthropic")
         block = self._blocks[index] = _Block(start=mapping_at(event, "content_block"))
         if block.type == "tool_use":
             call_id, name = text_at(block.start, "id"), text_at(block.start, "name")
             if not call_id or not name:
                 raise ModelError(
-                    f"anthropic asks in block {index} for a call without id or name", provider="anthropic"
+                    f"anthropic sent a call without id or name in block {index}", provider="anthropic"
                 )
             if call_id in self._ids:
                 raise ModelError(
-                    f"anthropic asks for two calls with the id {call_id[:100]!r}", provider="anthropic"
+                    f"anthropic sent two calls with the id {call_id[:100]!r}", provider="anthropic"
                 )
             self._ids.add(call_id)
             yield CallStarted(id=call_id, name=name)
         elif block.type == "text" and (text := text_at(block.start, "text")):
-            yield TextDelta(text=text)
+            yield TextPiece(text=text)
         elif block.type == "thinking" and (text := text_at(block.start, "thinking")):
-            yield ThinkingDelta(text=text)
+            yield ThinkingPiece(text=text)
 
     def _grew(self, event: Mapping[str, Any]) -> Iterator[ReplyPiece]:
         block, delta = self._open(event), mapping_at(event, "delta")
@@ -191,11 +193,11 @@ class Decoder:
             case "text_delta":
                 if text := text_at(delta, "text"):
                     block.text.append(text)
-                    yield TextDelta(text=text)
+                    yield TextPiece(text=text)
             case "thinking_delta":
                 if text := text_at(delta, "thinking"):
                     block.thinking.append(text)
-                    yield ThinkingDelta(text=text)
+                    yield ThinkingPiece(text=text)
             case "signature_delta":
                 block.signature.append(text_at(delta, "signature"))
             case "input_json_delta":
@@ -228,20 +230,20 @@ class Decoder:
             "cache_read_input_tokens",
             "output_tokens",
         ):
-            # Counts are cumulative; the end need not repeat what the start said.
+            # Counts are cumulative; the end need not repeat those of the start.
             if (count := count_at(usage, key)) is not None:
                 self._usage[key] = count
 
-    def _total(self) -> Usage:
+    def _total(self) -> TokenUsage:
         counts = dict(self._usage)
         output = counts.pop("output_tokens", None)
-        return Usage(input_tokens=sum(counts.values()) if counts else None, output_tokens=output)
+        return TokenUsage(input_tokens=sum(counts.values()) if counts else None, output_tokens=output)
 
 
 def _index(event: Mapping[str, Any]) -> int:
     index = count_at(event, "index")
     if index is None:
-        raise ModelError(f"anthropic sent {event.get('type')} without a block's index", provider="anthropic")
+        raise ModelError(f"anthropic sent {event.get('type')} without a block index", provider="anthropic")
     return index
 
 

@@ -1,17 +1,18 @@
-"""The stream of Chat Completions, put together: OpenAI's own, and what compatible servers make of it.
+"""Decode the stream of Chat Completions into pieces: OpenAI's own, and the variants of compatible servers.
 
-Theory of operation. Chunks go in with `feed`, pieces come out; `finish` gives the last one. A call is told as
-soon as its name is known. It is ready when the next one begins and its arguments are a whole object, or else
-when the reply ends: calls may be interleaved, so that another one begins proves nothing by itself.
+Theory of operation. Chunks go in with `feed`, pieces come out; `finish` returns the last one. A call is
+announced as soon as its name is known. It is ready when the next one begins and its arguments are a whole
+object, or else when the reply ends: calls may be interleaved, so the start of another one alone proves
+nothing.
 
-Which call a delta belongs to is its `index`, which servers get wrong in these ways, all of them read here:
+The `index` says which call a delta belongs to. Servers get it wrong in these ways, all of which are handled:
 
-* no index: a delta with a known id belongs to that call, one with a name begins a call, others go on;
+* no index: a delta with a known id belongs to that call, one with a name begins a call, others continue one;
 * the same index for every call: another id together with a name begins a call;
 * an id that is new in every delta: without a name it does not begin a call;
 * id and name repeated in every delta: the first ones count;
-* no id, or the same for two calls: one is made up, since every result needs its call's;
-* arguments that are no string, but the object itself; or all in one piece; or empty where there are none.
+* no id, or the same for two calls: one is generated, since every result needs its call's id;
+* arguments that are the object itself instead of a string; or all in one piece; or empty for none.
 """
 
 from __future__ import annotations
@@ -22,33 +23,42 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
 
-from playhead.agent.conversation import AssistantMessage, Text, Thinking, ToolCall
-from playhead.agent.model import (
+from playhead.agent.conversation import (
+    AssistantMessage,
     CallReady,
     CallStarted,
     ReplyEnd,
     ReplyPiece,
     StopReason,
-    TextDelta,
-    ThinkingDelta,
-    Usage,
+    Text,
+    TextPiece,
+    Thinking,
+    ThinkingPiece,
+    TokenUsage,
+    ToolCall,
 )
-from playhead.agent.providers.wire import count_at, mapping_at, parse_arguments, text_at
-from playhead.agent.providers.wire_json import is_object, shortened
+from playhead.agent.models.json_fields import (
+    count_at,
+    is_object,
+    mapping_at,
+    parse_arguments,
+    shortened,
+    text_at,
+)
 from playhead.errors import ModelError
 
 _THOUGHTS: Final = ("reasoning_content", "reasoning")
-"""What compatible servers call a model's thinking: DeepSeek, Moonshot, vLLM; OpenRouter, Groq."""
+"""The names that compatible servers use for thinking: DeepSeek, Moonshot, vLLM; OpenRouter, Groq."""
 
 _CALL_KEYS: Final = frozenset({"index", "id", "type", "function"})
 
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """A call that may still be coming."""
+    """A call that may still be streaming."""
 
     wire_id: str
-    """As the server wrote it first; "" where it did not."""
+    """The first one the server wrote; "" if none."""
     id: str
     name: str = ""
     written: list[str] = field(default_factory=list)
@@ -61,24 +71,24 @@ class _Call:
 
     @property
     def is_whole(self) -> bool:
-        """Whether its arguments are an object, so that nothing can follow."""
+        """Its arguments are a whole object, so nothing can follow."""
         return bool(self.written) and self.written[-1].endswith("}") and is_object(self.text)
 
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """Text or thinking without a break."""
+    """Consecutive text or thinking."""
 
     kind: type[Text | Thinking]
     written: list[str]
 
 
-class Decoder:
-    """Puts one reply together. No clock, no stream.
+class ChatDecoder:
+    """Decodes the chunks of one reply. No clock, no stream.
 
     Args:
-        seed: goes into the ids that are made up where a server gives none. Another one for each reply keeps
-            them unique in a conversation; the same one gives the same ids.
+        seed: part of the ids that are generated if a server sends none. A new one per reply keeps them unique
+            in a conversation; the same one gives the same ids.
     """
 
     def __init__(self, *, seed: str = "") -> None:
@@ -91,27 +101,27 @@ class Decoder:
         self._details: list[Any] = []
         self._refusal: list[str] = []
         self._reason: str | None = None
-        self._usage = Usage()
+        self._usage = TokenUsage()
 
     @property
     def ended(self) -> bool:
-        """Whether the server has said why the reply ended. Usage may still follow."""
+        """The server has sent the finish reason. Usage may still follow."""
         return self._reason is not None
 
     @property
     def complete(self) -> bool:
-        """Never: usage may follow whatever came. The stream's `[DONE]` says it."""
+        """Never: usage may follow. The stream's `[DONE]` marks the end."""
         return False
 
     def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
-        """One chunk. Raises `ModelError` where it reports an error or cannot be a chunk."""
+        """Take a chunk. Raises `ModelError` if it reports an error or is invalid."""
         if event.get("error"):
             raise ModelError(f"openai broke off: {_message(event['error'])}", provider="openai")
         self._count(event.get("usage"))
         pieces: list[ReplyPiece] = []
         for choice in _mappings(event, "choices"):
             if choice.get("index") not in (0, None):
-                continue  # only one reply was asked for
+                continue  # only one reply was requested
             delta = choice.get("delta")
             if isinstance(delta, Mapping):
                 pieces += self._take(delta)
@@ -122,9 +132,9 @@ class Decoder:
         return pieces
 
     def finish(self) -> list[ReplyPiece]:
-        """The stream is over, or its `[DONE]` came.
+        """End the reply, after the stream's end or its `[DONE]`.
 
-        Raises `ModelError` where nothing at all had come.
+        Raises `ModelError` if nothing arrived at all.
         """
         if self._reason is None and not self._runs:
             raise ModelError(
@@ -174,7 +184,7 @@ class Decoder:
             last.written.append(text)
         else:
             self._runs.append(_Run(kind, [text]))
-        return TextDelta(text=text) if kind is Text else ThinkingDelta(text=text)
+        return TextPiece(text=text) if kind is Text else ThinkingPiece(text=text)
 
     def _take_call(self, part: Mapping[str, Any], touched: list[_Call]) -> list[ReplyPiece]:
         function = mapping_at(part, "function")
@@ -188,7 +198,7 @@ class Decoder:
             call = self._begin(part.get("index"), wire_id)
         touched.append(call)
         if call.ready is not None:
-            return pieces  # its arguments were whole; nothing that counts can follow
+            return pieces  # its arguments were complete; nothing relevant can follow
         if name and not call.name:
             call.name = name
             pieces.append(CallStarted(id=call.id, name=name))
@@ -201,7 +211,7 @@ class Decoder:
         return pieces
 
     def _find(self, index: Any, wire_id: str, name: str, touched: list[_Call]) -> _Call | None:
-        """The call that a delta goes on with; None where it begins one."""
+        """Find the call that a delta continues; None if it begins one."""
         if isinstance(index, int):
             call = self._by_index.get(index)
         elif wire_id and (wire_id in self._by_id or name):
@@ -214,14 +224,14 @@ class Decoder:
             return None
         if wire_id and isinstance(index, int):
             return call
-        # A name again and too little to tell by: the same call, unless that one is whole already, or this
-        # chunk has had a part of it.
+        # A repeated name and nothing else to go by: the same call, unless that one is complete already, or
+        # this chunk has already had a part of it.
         return None if name != call.name or call in touched or call.is_whole else call
 
     def _begin(self, index: Any, wire_id: str) -> _Call:
         call_id = wire_id
         if not wire_id or wire_id in self._by_id:
-            # 40 characters are the most that OpenAI takes.
+            # OpenAI accepts at most 40 characters.
             call_id = f"call_{sha256(f'{self._seed}/{len(self._calls)}'.encode()).hexdigest()[:24]}"
         call = _Call(wire_id, call_id)
         self._calls.append(call)
@@ -240,10 +250,13 @@ class Decoder:
         pieces: list[ReplyPiece] = []
         arguments, problem = parse_arguments(call.text)
         if self._reason == "length" and not is_object(call.text):
-            # Also where nothing of them had come: those are not "no arguments".
-            arguments, problem = None, "the reply was cut off at its longest before the arguments were whole"
+            # Even if none of them arrived: that doesn't mean "no arguments".
+            arguments, problem = (
+                None,
+                "the reply reached its maximum length before the arguments were complete",
+            )
         if not call.name:
-            # A name all the same: with an empty one, no provider would take the conversation back.
+            # A name anyway: with an empty one, no provider would accept the conversation.
             call.name, arguments, problem = "unnamed", None, "the call has no name"
             pieces.append(CallStarted(id=call.id, name=call.name))
         call.ready = ToolCall(
@@ -258,7 +271,7 @@ class Decoder:
             case "content_filter":
                 return "refused"
             case _ if message.calls:
-                return "calls"  # some servers say "stop" there
+                return "calls"  # some servers send "stop" here
             case _ if self._refusal:
                 return "refused"
             case "stop" | None:
@@ -267,7 +280,8 @@ class Decoder:
                 return "other"
 
     def _raw(self) -> tuple[Mapping[str, Any], ...]:
-        """What goes back besides the parts: thoughts under their own name, and signatures of calls."""
+        """Data to send back in addition to the parts: thoughts under their own name, and signatures of
+        calls."""
         raw: dict[str, Any] = {name: "".join(written) for name, written in self._thoughts.items()}
         if self._details:
             raw["reasoning_details"] = self._details
@@ -277,16 +291,16 @@ class Decoder:
         return (raw,) if raw else ()
 
     def _count(self, usage: Any) -> None:
-        # Servers that count in every chunk count up: the last one is the sum.
+        # Servers that count in every chunk count up: the last count is the sum.
         if isinstance(usage, Mapping):
-            self._usage = Usage(
+            self._usage = TokenUsage(
                 input_tokens=count_at(usage, "prompt_tokens"),
                 output_tokens=count_at(usage, "completion_tokens"),
             )
 
 
 def _blocks(content: Any) -> list[tuple[type[Text | Thinking], str]]:
-    """Content as a list of blocks, as Mistral's reasoning models write it."""
+    """Read content in blocks, as Mistral's reasoning models write it."""
     found: list[tuple[type[Text | Thinking], str]] = []
     for block in content if isinstance(content, list) else []:
         if not isinstance(block, Mapping):

@@ -1,18 +1,18 @@
-"""Anthropic's Messages API: a request in its wire shape. Its stream is read in anthropic_stream. Pure.
+"""Anthropic's Messages API: the model, and requests in its wire format. anthropic_stream reads the reply.
 
-What the API insists on, and a neutral conversation doesn't:
+`encode` is pure. The API requires what a neutral conversation doesn't:
 
-* user and assistant alternate, so neighbours of one role become one message;
+* user and assistant alternate, so adjacent messages of one role become one message;
 * no content and no text block is empty or blank;
-* the results of one reply's calls stand in one user message, before everything else in it;
-* an error's result holds text alone, so its images follow the results;
-* thinking goes back as it came, with its signature; another provider's thinking can't go at all;
-* ids of calls are `[a-zA-Z0-9_-]+`, also those that another provider made.
+* the results of one reply's calls are in one user message, before anything else in it;
+* an error's result holds only text, so its images follow the results;
+* thinking goes back unchanged, with its signature; another provider's thinking can't be sent;
+* call ids match `[a-zA-Z0-9_-]+`, including those that another provider made.
 
-Calls and results may stand in a request without `tools`, as in the last answer of a turn whose budget is used
-up: the API takes that since 27 February 2025 (its release notes; `anthropic-sdk-python` 849).
+Calls and results may appear in a request without `tools`, as in the last answer of a turn whose budget is
+used up: the API accepts that since 27 February 2025 (its release notes; `anthropic-sdk-python` 849).
 
-`temperature` is never sent: the API's types have none any more, and its newer models refuse it.
+`temperature` is never sent: the API's types no longer have it, and newer models refuse it.
 Source: the `Message…` and `Raw…Event` types of the official SDK, 2.12.
 """
 
@@ -25,7 +25,7 @@ from typing import Any, Final, assert_never
 
 from playhead.agent.conversation import (
     AssistantMessage,
-    Media,
+    Attachment,
     Message,
     ModelRequest,
     Text,
@@ -36,25 +36,50 @@ from playhead.agent.conversation import (
     ToolSpec,
     UserMessage,
 )
-from playhead.agent.providers.anthropic_stream import Decoder, unreadable
-from playhead.agent.providers.media import ANTHROPIC, MediaPolicy, fit_media
-from playhead.agent.providers.tool_schema import object_schema
-from playhead.agent.providers.wire import sendable, text_at, wire_name
+from playhead.agent.models.anthropic_stream import AnthropicDecoder, unreadable
+from playhead.agent.models.attachments import ANTHROPIC, MediaPolicy, fit_media
+from playhead.agent.models.http_model import ProviderSdk, SdkModel
+from playhead.agent.models.json_fields import sendable, text_at, wire_name
+from playhead.agent.models.tool_schema import object_schema
 from playhead.errors import UsageError
 
-__all__ = ["MAX_TOKENS", "Decoder", "encode"]
+__all__ = ["MAX_TOKENS", "AnthropicDecoder", "AnthropicModel", "encode"]
 
 MAX_TOKENS: Final = 8192
-"""Sent where the request leaves it open: the API requires a number, and every model since 3.5 can do this."""
+"""The default: the API requires a number, and every model since 3.5 supports this one."""
 
 _ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 
 
+class AnthropicModel(SdkModel):
+    """A model behind Anthropic's Messages API. Needs the extra `anthropic`."""
+
+    _provider = "anthropic"
+    _label = "Anthropic"
+    _default_url = "https://api.anthropic.com"
+    _default_media = ANTHROPIC
+    _sdk = ProviderSdk(
+        module="anthropic",
+        client="AsyncAnthropic",
+        error="AnthropicError",
+        missing="AnthropicModel needs anthropic, which is not installed: pip install 'playhead[anthropic]'",
+    )
+
+    def _encode(self, request: ModelRequest) -> dict[str, Any]:
+        return encode(request, model=self._model, media=self._media)
+
+    def _decoder(self) -> AnthropicDecoder:
+        return AnthropicDecoder()
+
+    def _create(self, client: Any) -> Any:
+        return client.messages.with_streaming_response.create
+
+
 def encode(request: ModelRequest, *, model: str, media: MediaPolicy = ANTHROPIC) -> dict[str, Any]:
-    """The body of `POST /v1/messages`, streaming.
+    """Encode the body of `POST /v1/messages`, streaming.
 
     Raises:
-        UsageError: the conversation holds nothing that could be sent (yours).
+        UsageError: the conversation holds nothing to send (yours).
     """
     messages: list[dict[str, Any]] = []
     for message in fit_media(request.messages, media):
@@ -67,9 +92,7 @@ def encode(request: ModelRequest, *, model: str, media: MediaPolicy = ANTHROPIC)
         else:
             messages.append({"role": role, "content": content})
     if not messages:
-        raise UsageError(
-            "a model needs something to answer: expected text or media in the messages, came none"
-        )
+        raise UsageError("messages: expected text or attachments to answer, got none")
     for each in messages:
         each["content"].sort(key=lambda block: block["type"] != "tool_result")
     _end_without_space(messages[-1])
@@ -109,7 +132,7 @@ def _content(message: Message) -> list[dict[str, Any]]:
 
 
 def _has_its_calls(message: AssistantMessage) -> bool:
-    """Whether the blocks as they came match the results: a middleware can take calls away, and add some."""
+    """Tell if the original blocks match the results: middleware can remove calls and add some."""
     made = [text_at(block, "id") for block in message.raw if block.get("type") == "tool_use"]
     return made == [call.id for call in message.calls]
 
@@ -121,15 +144,15 @@ def _own(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_unsendable(block: Mapping[str, Any]) -> bool:
-    """What a model can write, and the API doesn't take back: text that is blank, and thinking that was cut
-    off before its signature."""
+    """Tell if the API refuses a block that its model wrote: blank text, or thinking cut off before its
+    signature."""
     if block.get("type") == "thinking":
         return not text_at(block, "signature")
     return block.get("type") == "text" and not text_at(block, "text").strip()
 
 
-def _user_part(part: Text | Media) -> dict[str, Any] | None:
-    if isinstance(part, Media):
+def _user_part(part: Text | Attachment) -> dict[str, Any] | None:
+    if isinstance(part, Attachment):
         return _image(part)
     return _text(part.text) if part.text.strip() else None
 
@@ -151,7 +174,7 @@ def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _image(media: Media) -> dict[str, Any]:
+def _image(media: Attachment) -> dict[str, Any]:
     source = {"type": "base64", "media_type": media.mime_type, "data": media.base64}
     return {"type": "image", "source": source}
 
@@ -163,7 +186,7 @@ def _result(result: ToolResult) -> dict[str, Any]:
     return {
         "type": "tool_result",
         "tool_use_id": _id(result.call_id),
-        "content": content or [_text("[the tool answered without content]")],
+        "content": content or [_text("[the tool returned no content]")],
         "is_error": result.is_error,
     }
 
@@ -175,7 +198,7 @@ def _id(given: str) -> str:
 
 
 def _end_without_space(last: dict[str, Any]) -> None:
-    """A reply that the model shall go on with must not end in white space."""
+    """Strip the end of a partial reply: the API refuses one that ends in white space."""
     block = last["content"][-1]
     if last["role"] == "assistant" and block["type"] == "text":
         last["content"][-1] = {**block, "text": text_at(block, "text").rstrip()}

@@ -1,6 +1,6 @@
-"""Gemini's stream as pieces of a reply. Pure.
+"""Decode Gemini's stream into pieces of a reply. Pure.
 
-Each event is a whole `GenerateContentResponse` with the next parts of the one candidate. Calls come whole.
+Each event is a whole `GenerateContentResponse` with the next parts of the only candidate. Calls arrive whole.
 """
 
 from __future__ import annotations
@@ -9,19 +9,28 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from playhead.agent.conversation import AssistantMessage, Text, Thinking, ToolCall
-from playhead.agent.model import (
+from playhead.agent.conversation import (
+    AssistantMessage,
     CallReady,
     CallStarted,
     ReplyEnd,
     ReplyPiece,
     StopReason,
-    TextDelta,
-    ThinkingDelta,
-    Usage,
+    Text,
+    TextPiece,
+    Thinking,
+    ThinkingPiece,
+    TokenUsage,
+    ToolCall,
 )
-from playhead.agent.providers.wire import count_at, mapping_at, mappings_at, parse_arguments, text_at
-from playhead.agent.providers.wire_json import shortened
+from playhead.agent.models.json_fields import (
+    count_at,
+    mapping_at,
+    mappings_at,
+    parse_arguments,
+    shortened,
+    text_at,
+)
 from playhead.errors import ModelError
 
 _STOPS: Final[Mapping[str, StopReason]] = {
@@ -45,25 +54,25 @@ _STOPS: Final[Mapping[str, StopReason]] = {
         "refused",
     ),
 }
-"""Whatever else there is (`MALFORMED_FUNCTION_CALL`, …) is told by its name, as `other`."""
+"""Any other reason (`MALFORMED_FUNCTION_CALL`, …) is reported by its name, as `other`."""
 
 
-class Decoder:
-    """One reply's events, in the order in which they came, as pieces. `finish` gives the last one.
+class GeminiDecoder:
+    """Decodes the events of one reply, in order. `finish` returns the last piece.
 
     Args:
-        call_prefix: Begins the ids of calls that come without one. Give each reply its own where ids have to
+        call_prefix: begins the ids of calls that arrive without one. Give each reply its own if ids must
             differ within a conversation.
 
-    Both methods raise `ModelError` where the provider tells of an error, or where events can't be right; the
-    reply is lost then.
+    Both methods raise `ModelError` if the provider reports an error or sends invalid events; the reply is
+    then lost.
     """
 
     def __init__(self, *, call_prefix: str = "call") -> None:
         self._prefix = call_prefix
         self._parts: list[dict[str, Any]] = []
         self._texts: list[str] = []
-        """Of the last part, while text is added to it."""
+        """The text of the last part, while more is added."""
         self._calls: dict[int, ToolCall] = {}
         """By the index of their part."""
         self._ids: set[str] = set()
@@ -73,21 +82,21 @@ class Decoder:
 
     @property
     def ended(self) -> bool:
-        """Whether the reply is whole, so that the stream may end."""
+        """The reply is complete, so the stream may end."""
         return bool(self._stop)
 
     @property
     def complete(self) -> bool:
-        """Never: the counts of tokens may follow, and nothing marks the end but the stream's own."""
+        """Never: token counts may follow, and only the end of the stream marks the end."""
         return False
 
     def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
-        """The pieces that `event` brings; often none."""
+        """Take an event, and return the pieces it completes; often none."""
         if "error" in event:
             error = mapping_at(event, "error")
-            told = f"{text_at(error, 'status') or error.get('code')}: {text_at(error, 'message')}"
+            message = f"{text_at(error, 'status') or error.get('code')}: {text_at(error, 'message')}"
             raise ModelError(
-                f"gemini broke off its reply: {shortened(told)}",
+                f"gemini broke off its reply: {shortened(message)}",
                 provider="gemini",
                 status=count_at(error, "code"),
             )
@@ -101,13 +110,13 @@ class Decoder:
             for piece in self._part(part)
         ]
         if stop := text_at(candidate, "finishReason"):
-            told = text_at(candidate, "finishMessage")
+            message = text_at(candidate, "finishMessage")
             self._stop = stop
-            self._reason = "" if stop == "STOP" else f"{stop}: {told}" if told else stop
+            self._reason = "" if stop == "STOP" else f"{stop}: {message}" if message else stop
         return pieces
 
     def finish(self) -> list[ReplyPiece]:
-        """The end of the reply; call it once, after the last event."""
+        """Return the end of the reply; call it once, after the last event."""
         if not self._stop:
             raise ModelError(
                 "the reply of gemini ended before it said why it stops: expected a finishReason",
@@ -128,7 +137,7 @@ class Decoder:
         if "functionCall" in part:
             made = mapping_at(part, "functionCall")
             call = self._call(made)
-            # The API takes objects alone, also back from where it gave something else.
+            # The API accepts only objects, even where it sent something else itself.
             self._keep(part if call.arguments is not None else {**part, "functionCall": {**made, "args": {}}})
             self._calls[len(self._parts) - 1] = call
             yield CallStarted(id=call.id, name=call.name)
@@ -136,14 +145,14 @@ class Decoder:
             return
         self._keep(part)
         if text := text_at(part, "text"):
-            yield ThinkingDelta(text=text) if part.get("thought") is True else TextDelta(text=text)
+            yield ThinkingPiece(text=text) if part.get("thought") is True else TextPiece(text=text)
 
     def _keep(self, part: Mapping[str, Any]) -> None:
-        """As it came; but bare text goes on where text was, or each word would be a part of its own.
+        """Store a part unchanged, but append bare text to the text before it, or each word would be a part.
 
-        A part with a signature stays alone: the signature is of that part."""
+        A part with a signature stays alone: the signature covers that part."""
         if part == {"text": ""}:
-            return  # the API doesn't take it back
+            return  # the API refuses it in a request
         last = self._parts[-1] if self._parts else {}
         if (
             set(part) <= {"text", "thought"}
@@ -165,14 +174,14 @@ class Decoder:
     def _call(self, made: Mapping[str, Any]) -> ToolCall:
         name = text_at(made, "name")
         if not name:
-            raise ModelError("gemini asks for a call without a name", provider="gemini")
+            raise ModelError("gemini sent a call without a name", provider="gemini")
         call_id = text_at(made, "id") or f"{self._prefix}-{len(self._calls) + 1}"
         if call_id in self._ids:
-            raise ModelError(f"gemini asks for two calls with the id {call_id[:100]!r}", provider="gemini")
+            raise ModelError(f"gemini sent two calls with the id {call_id[:100]!r}", provider="gemini")
         self._ids.add(call_id)
         found = made.get("args")
         if found is None:
-            found = {}  # left out, or null: there are none
+            found = {}  # omitted, or null
         text = json.dumps(found, ensure_ascii=False)
         arguments, problem = (found, "") if isinstance(found, Mapping) else parse_arguments(text)
         return ToolCall(
@@ -191,8 +200,8 @@ class Decoder:
             return None
         return Thinking(text=text) if part.get("thought") is True else Text(text=text)
 
-    def _total(self) -> Usage:
-        return Usage(
+    def _total(self) -> TokenUsage:
+        return TokenUsage(
             input_tokens=self._sum("promptTokenCount", "toolUsePromptTokenCount"),
             output_tokens=self._sum("candidatesTokenCount", "thoughtsTokenCount"),
         )

@@ -1,4 +1,4 @@
-"""Who runs a model's calls: a hub of MCP servers, or anything else with the same two methods."""
+"""Run a model's calls: with a hub of MCP servers, or anything else that has the same two methods."""
 
 from __future__ import annotations
 
@@ -9,29 +9,28 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import trio
 
-from playhead.agent.conversation import Media, Status, ToolCall, ToolResult, ToolSpec
+from playhead.agent.conversation import Attachment, Status, ToolCall, ToolResult, ToolSpec
 from playhead.errors import DeadlineError, PlayheadError, UnknownToolError
-from playhead.results.plan import Disposition, PlaySound, Respond, ShowImage, Turn
-from playhead.stream.source import Media as Playable
+from playhead.results.plan import PlaySound, ShowImage, TurnDecision
+from playhead.stream.source import Playable
 
 if TYPE_CHECKING:
-    from mcp.shared.dispatcher import ProgressFnT
-
     from playhead.agent.approvals import ApprovalRequest
+    from playhead.client.call_results.processing import ProcessedResult
     from playhead.client.hub import Hub
-    from playhead.client.hub_tools import HubTool
-    from playhead.client.processing import ProcessedResult
+    from playhead.client.hub.catalog import HubTool
+    from playhead.sdk_internals import ProgressFnT
 
 NEAR_NAMES = 3
 LISTED_NAMES = 20
-"""Of the offered tools, for a model that named none of them; it has the whole list anyway."""
+"""Tools listed for a model that named none of them; it has the whole list anyway."""
 ERROR_CHARS = 2000
-"""Of a failure's words that the model gets: what went wrong and what to do, not a whole page."""
-GO_ON = Turn(decision="continue", reason="the model decides what comes next")
+"""The length of a failure's text for the model: the mistake and the remedy, not a whole page."""
+GO_ON = TurnDecision(decision="continue", reason="the model decides what comes next")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class ResultImage:
     """An image in a result, for the user."""
 
     mime_type: str
@@ -40,66 +39,66 @@ class Picture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOutcome:
-    """What a call came to."""
+    """The outcome of a call."""
 
     result: ToolResult
     """For the model."""
-    turn: Turn = GO_ON
-    """Whether the model is called again after it."""
+    turn: TurnDecision = GO_ON
+    """Decides if the model is called again after it."""
     media: tuple[Playable, ...] = ()
     """For the player, in order."""
-    pictures: tuple[Picture, ...] = ()
-    """For the user; the events name them."""
+    pictures: tuple[ResultImage, ...] = ()
+    """For the user; events name them."""
     processed: ProcessedResult | None = None
-    """All of it, where a hub answered."""
+    """The whole result, if a hub answered."""
     error: Exception | None = None
-    """What was raised where the tool didn't answer."""
+    """The exception, if the tool didn't answer."""
 
 
 class ToolRunner(Protocol):
-    """What the loop calls tools with. Two optional methods are used where they are there: those of
-    `Prompting` and `Describing`."""
+    """Runs tools for the loop. Two optional methods are used if present: those of `Prompting` and
+    `Describing`."""
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What the model is offered now. Asked for before every model call, so keep it cheap."""
+        """Return the tools to offer now. Called before every model call, so keep it cheap."""
         ...
 
     async def call(self, call: ToolCall, *, on_progress: ProgressFnT) -> CallOutcome:
-        """Run a call whose name is one of the offered and whose `arguments` are an object.
+        """Run a call of an offered tool, whose `arguments` are an object.
 
-        Returns what the tool answered, also an error. Raises where there is no answer: the loop makes the
-        call's one result of it (`DeadlineError`: timeout; `UnknownToolError`: unknown; any other exception:
-        error, with the words of a `PlayheadError`, and of others the class). Cancelled: ends the call on the
-        wire.
+        Returns the tool's answer, including an error. Raises without an answer; the loop turns the
+        exception into the call's result (`DeadlineError`: timeout; `UnknownToolError`: unknown; any other
+        exception: error, with the message of a `PlayheadError`, and only the class of others). Cancellation
+        ends the call on the wire.
         """
         ...
 
 
 @runtime_checkable
 class Prompting(Protocol):
-    """A runner whose tools bring text for the system prompt."""
+    """A runner whose tools add text to the system prompt."""
 
     def system_prompt(self, offered: Sequence[ToolSpec]) -> str:
-        """To be added while these tools are offered; empty for none."""
+        """Return the text to add while these tools are offered; may be empty."""
         ...
 
 
 @runtime_checkable
 class Describing(Protocol):
-    """A runner that knows what approvals go by."""
+    """A runner that can describe a call for approval."""
 
     def approval_request(self, call: ToolCall) -> ApprovalRequest | None:
-        """What somebody is asked about the call; None where the runner doesn't know the tool."""
+        """Make the question about a call; None if the runner doesn't know the tool."""
         ...
 
 
 class HubRunner:
-    """The tools of a hub, under their model names, as they are when a turn asks.
+    """The current tools of a hub, under their model names.
 
-    `images`: whether the model can see: then images go to it natively, beside the line that names them.
-    `audio`: whether it can hear: then sound goes to it too, where it is not what the tool was called for (its
-    result leaves the turn to the model). A result that is only for the user (`send_result_to_ai=False`) or an
-    error brings no media.
+    `images`: the model can see, so images are sent to it natively, in addition to the line that names them.
+    `audio`: the model can hear, so audio is sent to it too, unless playing it was the purpose of the call
+    (the result ends the turn). A result meant only for the user (`send_result_to_ai=False`) and an error
+    bring no media.
     """
 
     def __init__(self, hub: Hub, *, images: bool = True, audio: bool = False) -> None:
@@ -127,7 +126,7 @@ class HubRunner:
     async def call(self, call: ToolCall, *, on_progress: ProgressFnT) -> CallOutcome:
         tool = self._tool(call.name)
         if tool is None:
-            raise UnknownToolError(f"the tool {call.name!r} is no longer there", name=call.name)
+            raise UnknownToolError(f"the tool {call.name!r} is no longer available", name=call.name)
         processed = await self._hub.call_tool(tool, call.arguments, on_progress=on_progress)
         return CallOutcome(
             result=ToolResult(
@@ -140,54 +139,50 @@ class HubRunner:
             turn=processed.turn,
             media=processed.media,
             pictures=tuple(
-                Picture(mime_type=part.mime_type, size_bytes=part.size_bytes)
-                for part in _parts(processed.result.plan.dispositions)
+                ResultImage(mime_type=part.mime_type, size_bytes=part.size_bytes)
+                for part in processed.result.plan.parts()
                 if isinstance(part, ShowImage)
             ),
             processed=processed,
         )
 
     def _tool(self, model_name: str) -> HubTool | None:
-        """By its model name only: an id that is none was not offered."""
+        """Find a tool by its model name only: other ids were not offered."""
         return next((tool for tool in self._hub.tools if tool.model_name == model_name), None)
 
-    def _native(self, processed: ProcessedResult) -> tuple[Media, ...]:
+    def _native(self, processed: ProcessedResult) -> tuple[Attachment, ...]:
         from playhead.config.tools import Delivery
 
         if processed.is_error or processed.resolution.delivery is Delivery.USER:
             return ()
         hears = self._audio and processed.turn.decision == "continue"
-        found: list[Media] = []
-        for part in _parts(processed.result.plan.dispositions):
+        found: list[Attachment] = []
+        for part in processed.result.plan.parts():
             match part:
                 case ShowImage() if self._images:
-                    found.append(Media(kind="image", mime_type=part.mime_type, base64=part.base64))
+                    found.append(Attachment(kind="image", mime_type=part.mime_type, base64=part.base64))
                 case PlaySound(base64=str(base64)) if hears:
-                    found.append(Media(kind="audio", mime_type=part.mime_type or "audio/mpeg", base64=base64))
+                    found.append(
+                        Attachment(kind="audio", mime_type=part.mime_type or "audio/mpeg", base64=base64)
+                    )
                 case _:
                     pass
         return tuple(found)
 
 
-def _parts(dispositions: Iterable[Disposition]) -> Iterable[Disposition]:
-    for item in dispositions:
-        if isinstance(item, Respond):
-            yield from item.parts
-        else:
-            yield item
-
-
 # --- one result for every call -----------------------------------------------------------------------
 
 
-def told(call: ToolCall, status: Status, text: str, *, error: Exception | None = None) -> CallOutcome:
-    """The outcome of a call that its tool gave no answer to."""
+def refused_outcome(
+    call: ToolCall, status: Status, text: str, *, error: Exception | None = None
+) -> CallOutcome:
+    """Make the outcome of a call that its tool did not answer."""
     result = ToolResult(call_id=call.id, name=call.name, text=text, status=status)
     return CallOutcome(result=result, error=error)
 
 
 def unknown(call: ToolCall, names: Iterable[str], *, near: bool = True) -> CallOutcome:
-    """The outcome of a call of a tool that is not among those offered. `near`: look for names like it."""
+    """Make the outcome of a call of a tool that isn't offered. `near`: suggest similar names."""
     known = tuple(names)
     found = get_close_matches(call.name, known, n=NEAR_NAMES) if near else ()
     hint = (
@@ -195,16 +190,16 @@ def unknown(call: ToolCall, names: Iterable[str], *, near: bool = True) -> CallO
     )
     if not known:
         hint = "no tools are offered"
-    return told(call, "unknown", f"Tool not found: {_short(call.name)}; {hint}")
+    return refused_outcome(call, "unknown", f"Tool not found: {_short(call.name)}; {hint}")
 
 
 def bad_arguments(call: ToolCall, spec: ToolSpec) -> CallOutcome:
-    """The outcome of a call whose arguments are no JSON object."""
-    came = f"; came {_short(call.arguments_text)!r}" if call.arguments_text else "; nothing came"
-    problem = call.problem or f"expected one JSON object{came}"
+    """Make the outcome of a call whose arguments are not a JSON object."""
+    got = repr(_short(call.arguments_text)) if call.arguments_text else "nothing"
+    problem = call.problem or f"expected one JSON object, got {got}"
     properties = spec.parameters.get("properties")
     names = ", ".join(properties) if isinstance(properties, dict) and properties else "none"
-    return told(
+    return refused_outcome(
         call,
         "bad_arguments",
         f"The call of {call.name} was not made: its arguments could not be read: {problem}."
@@ -213,19 +208,19 @@ def bad_arguments(call: ToolCall, spec: ToolSpec) -> CallOutcome:
 
 
 def failed(call: ToolCall, error: Exception, names: Iterable[str]) -> CallOutcome:
-    """The outcome of a call for which `error` was raised in place of an answer."""
+    """Make the outcome of a call that raised `error` instead of returning an answer."""
     match error:
         case UnknownToolError():
-            # It was offered, and is gone since.
+            # It was offered, and has since disappeared.
             return replace(unknown(call, (name for name in names if name != call.name)), error=error)
         case DeadlineError() | trio.TooSlowError() | TimeoutError():
-            words = str(error) or "no answer came in time"
-            return told(call, "timeout", f"The call timed out: {_short(words)}", error=error)
+            words = str(error) or "no answer in time"
+            return refused_outcome(call, "timeout", f"The call timed out: {_short(words)}", error=error)
         case PlayheadError():
-            return told(call, "error", f"The call failed: {_short(str(error))}", error=error)
+            return refused_outcome(call, "error", f"The call failed: {_short(str(error))}", error=error)
         case _:
-            # Words of foreign exceptions may quote what a model must not get: a key, a header, a path.
-            return told(call, "error", f"The call failed: {type(error).__name__}", error=error)
+            # Third-party exceptions may quote what a model must not see: a key, a header, a path.
+            return refused_outcome(call, "error", f"The call failed: {type(error).__name__}", error=error)
 
 
 def _short(text: str) -> str:

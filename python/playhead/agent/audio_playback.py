@@ -1,4 +1,4 @@
-"""Sound in results, on its way to the player: at once, while the turn goes on."""
+"""Play the audio of results at once, while the turn continues."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from playhead.agent.events import AudioEnd, AudioStart, Event, ToolRef
 from playhead.agent.middleware import Context, Emit, ReadNext
 from playhead.errors import PlayheadError
 from playhead.playback.state import ItemEnd, ItemError, ItemStart, PlayerEvent, StateChange
-from playhead.stream.source import Media
+from playhead.stream.source import Playable
 
 
 class MediaPlayer(Protocol):
-    """What the loop needs of a `playback.Player`."""
+    """The part of `playback.Player` that the loop uses."""
 
-    async def play(self, media: Iterable[Media]) -> None: ...
-    async def enqueue(self, media: Iterable[Media]) -> None: ...
+    async def play(self, media: Iterable[Playable]) -> None: ...
+    async def enqueue(self, media: Iterable[Playable]) -> None: ...
     def events(self) -> trio.MemoryReceiveChannel[PlayerEvent]: ...
 
 
-class Sounds:
-    """One turn's sound: its first result with media replaces what plays, later ones queue up behind it."""
+class AudioPlayback:
+    """One turn's audio: the first result with media replaces what is playing, later ones are queued."""
 
     def __init__(self, player: MediaPlayer | None, read: ReadNext) -> None:
         self._player = player
@@ -37,8 +37,8 @@ class Sounds:
 
     @asynccontextmanager
     async def watched(self, emit: Emit) -> AsyncIterator[None]:
-        """Tell of sounds of this turn that end while the body runs. What plays on after it is the player's
-        own to tell (`Player.events`)."""
+        """Report audio of this turn that ends while the body runs. What keeps playing afterwards is reported
+        by the player (`Player.events`)."""
         if self._player is None:
             yield
             return
@@ -48,16 +48,16 @@ class Sounds:
                 yield
                 nursery.cancel_scope.cancel()
 
-    async def play(self, context: Context, tool: ToolRef, media: tuple[Media, ...]) -> None:
-        """Give `media` to the player. One that can't take them is told of as the sound's end."""
+    async def play(self, context: Context, tool: ToolRef, media: tuple[Playable, ...]) -> None:
+        """Hand `media` to the player. If it refuses them, that is reported as their end."""
         if self._player is None or not media:
             return
-        # In turn: what is enqueued must not come before the `play` that empties the queue.
+        # One at a time: nothing may be enqueued before the `play` that empties the queue.
         async with self._lock:
             await self._play(self._player, context, tool, media)
 
     async def _play(
-        self, player: MediaPlayer, context: Context, tool: ToolRef, media: tuple[Media, ...]
+        self, player: MediaPlayer, context: Context, tool: ToolRef, media: tuple[Playable, ...]
     ) -> None:
         media = tuple([await self._read(context, item) for item in media])
         self._round = context.round
@@ -87,7 +87,7 @@ class Sounds:
 
     async def _end(self, title: str, error: str | None, emit: Emit) -> None:
         if not self._due[title]:
-            return  # not of this turn: what played before
+            return  # from an earlier turn
         self._due[title] -= 1
         ended: Event = AudioEnd(round=self._round, title=title, error=error)
         await emit(ended)

@@ -1,7 +1,7 @@
-"""Which images and sounds go to a provider natively, and the line that stands where one can't go.
+"""Select the images and audio that a provider accepts, and replace the others by a line of text.
 
-Media are never cut: half an image is none. What a provider would refuse is replaced by one short line: one
-refused image fails every later request of the conversation too. Text is cut before it gets here
+Attachments are never cut: half an image is useless. One that a provider would refuse is replaced by a short
+line, since it would also fail every later request of the conversation. Text is shortened before it gets here
 (`results.routing`, with a handle to the whole). Nothing here does I/O.
 """
 
@@ -15,7 +15,7 @@ from typing import Final, assert_never
 
 from playhead.agent.conversation import (
     AssistantMessage,
-    Media,
+    Attachment,
     Message,
     Provider,
     Text,
@@ -24,44 +24,45 @@ from playhead.agent.conversation import (
     UserMessage,
 )
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, format_of_mime, sniff, split_mime
+from playhead.content.formats import decoded_bytes
 from playhead.limits import MIB
 
 _JPEG, _PNG, _GIF, _WEBP = "image/jpeg", "image/png", "image/gif", "image/webp"
 _ALIASES: Final = {"image/jpg": _JPEG, "image/pjpeg": _JPEG, "image/x-png": _PNG}
 _MIME: Final = re.compile(r"[\w.+-]{1,50}/[\w.+-]{1,50}", re.ASCII)
 _HEAD_CHARS: Final = SNIFF_BYTES // 3 * 4
-"""Whole groups of base64 that hold what sniffing wants."""
+"""Whole groups of base64 that hold enough bytes for sniffing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaPolicy:
-    """What one provider takes. Sizes are characters of base64: that is what its limits count."""
+    """The attachments that a provider accepts. Sizes are base64 characters, which its limits count."""
 
     images: frozenset[str] = frozenset()
     audio: tuple[tuple[AudioFormat, str], ...] = ()
-    """Formats, each with the MIME type under which the provider knows it."""
+    """Formats, each with the provider's MIME type for it."""
     item_chars: int = 0
-    """One image or sound."""
+    """The limit of one attachment."""
     request_chars: int = 0
-    """All of one request. The newest come first: the old ones were seen before."""
+    """The limit of all attachments in a request. The newest have priority: the old ones were seen before."""
     items: int = 0
-    """Images and sounds of one request."""
+    """The limit on their number in a request."""
 
 
 ANTHROPIC: Final = MediaPolicy(
     images=frozenset({_JPEG, _PNG, _GIF, _WEBP}),
     item_chars=5 * MIB,  # the API counts the base64 and refuses more
-    request_chars=24 * MIB,  # of the 32 MB that a request may have: the rest is for text
-    items=100,  # what the models with the smallest window take
+    request_chars=24 * MIB,  # of the 32 MB allowed for a request: the rest is for text
+    items=100,  # the limit of the models with the smallest window
 )
 OPENAI: Final = MediaPolicy(
     images=frozenset({_JPEG, _PNG, _GIF, _WEBP}),
     audio=((AudioFormat.WAV, "audio/wav"), (AudioFormat.MP3, "audio/mpeg")),
     item_chars=20 * MIB,  # the documented limit of one image; also what most compatible servers allow
-    request_chars=40 * MIB,  # of the 50 MB that all images of a request may have
-    items=100,  # 500 are allowed; compatible servers stop long before
+    request_chars=40 * MIB,  # of the 50 MB allowed for all images of a request
+    items=100,  # 500 are allowed; compatible servers allow far fewer
 )
-OPENAI_RESPONSES: Final = replace(OPENAI, audio=())  # its input has no sound
+OPENAI_RESPONSES: Final = replace(OPENAI, audio=())  # its input has no audio
 GEMINI: Final = MediaPolicy(
     images=frozenset({_JPEG, _PNG, _WEBP, "image/heic", "image/heif"}),
     audio=(
@@ -72,15 +73,15 @@ GEMINI: Final = MediaPolicy(
         (AudioFormat.AAC, "audio/aac"),
         (AudioFormat.AIFF, "audio/aiff"),
     ),
-    item_chars=14 * MIB,  # one must leave room for text under the whole request's 20 MB
-    request_chars=16 * MIB,  # a request with inline data may have 20 MB in all; larger needs uploading
-    items=100,  # far below the 3,600 images of the API, which the size stops first
+    item_chars=14 * MIB,  # leaves room for text within the 20 MB of a request
+    request_chars=16 * MIB,  # a request with inline data may have 20 MB; more needs uploading
+    items=100,  # far below the API's 3,600 images; the size limit applies first
 )
 TEXT_ONLY: Final = MediaPolicy()
 
 
 def policy_for(provider: Provider) -> MediaPolicy:
-    """The defaults above. Prompt mode is text only: its tags hold no media."""
+    """Return the default policy. Prompt mode takes only text: its tags hold no attachments."""
     match provider:
         case "anthropic":
             return ANTHROPIC
@@ -97,11 +98,11 @@ def policy_for(provider: Provider) -> MediaPolicy:
 
 
 def fit_media(messages: Sequence[Message], policy: MediaPolicy) -> tuple[Message, ...]:
-    """`messages` with every image and sound fit to be sent, or replaced by a line that says why it isn't.
+    """Make every attachment in `messages` acceptable, or replace it by a line with the reason.
 
-    In a user's message the line takes the place of the part; in a tool's result it is added to the text.
-    MIME types come out as the provider writes them; an image's is what its bytes say, because servers
-    mislabel them and providers refuse what doesn't match. Messages without media are the same objects.
+    In a user's message the line replaces the part; in a tool's result it is added to the text. MIME types
+    become the provider's; an image's type is read from its bytes, because servers mislabel images and
+    providers refuse a mismatch. Messages without attachments stay the same objects.
     """
     room = _Room(policy)
     fitted = [_message(message, room) for message in reversed(messages)]
@@ -109,25 +110,25 @@ def fit_media(messages: Sequence[Message], policy: MediaPolicy) -> tuple[Message
 
 
 class _Room:
-    """What is left of one request's size."""
+    """The remaining space of one request."""
 
     def __init__(self, policy: MediaPolicy) -> None:
         self._policy = policy
         self._chars = policy.request_chars
         self._items = policy.items
 
-    def take(self, media: Media) -> Media | str:
-        """The media as it is sent, or the line in its place."""
+    def take(self, media: Attachment) -> Attachment | str:
+        """Return the attachment to send, or the line that replaces it."""
         mime_type = _native_type(media, self._policy)
         if mime_type is None:
-            return _line(media, "this model takes no such media")
+            return _line(media, "this model does not accept this type")
         if len(media.base64) > self._policy.item_chars:
             most = size_words(self._policy.item_chars * 3 // 4)
-            return _line(media, f"this model takes at most {most} each")
+            return _line(media, f"this model accepts at most {most} each")
         if len(media.base64) > self._chars or not self._items:
             return _line(media, "newer media fill the request")
         if not _is_base64(media.base64):
-            return _line(media, "its data are no base64")
+            return _line(media, "its data is not valid base64")
         self._chars -= len(media.base64)
         self._items -= 1
         return media if mime_type == media.mime_type else replace(media, mime_type=mime_type)
@@ -136,7 +137,7 @@ class _Room:
 def _message(message: Message, room: _Room) -> Message:
     match message:
         case UserMessage():
-            if not any(isinstance(part, Media) for part in message.parts):
+            if not any(isinstance(part, Attachment) for part in message.parts):
                 return message
             parts = [_part(part, room) for part in reversed(message.parts)]
             return UserMessage(parts=tuple(reversed(parts)))
@@ -151,7 +152,7 @@ def _message(message: Message, room: _Room) -> Message:
             assert_never(message)
 
 
-def _part(part: Text | Media, room: _Room) -> Text | Media:
+def _part(part: Text | Attachment, room: _Room) -> Text | Attachment:
     if isinstance(part, Text):
         return part
     taken = room.take(part)
@@ -167,16 +168,16 @@ def _result(result: ToolResult, room: _Room) -> ToolResult:
     return replace(
         result,
         text="\n".join([*filter(None, [result.text]), *lines]),
-        media=tuple(each for each in taken if isinstance(each, Media)),
+        media=tuple(each for each in taken if isinstance(each, Attachment)),
     )
 
 
-def _native_type(media: Media, policy: MediaPolicy) -> str | None:
+def _native_type(media: Attachment, policy: MediaPolicy) -> str | None:
     declared = split_mime(media.mime_type)[0]
     head = _head(media.base64)
     match media.kind:
         case "image":
-            # HEIC has no mark that is worth knowing here: its label is believed, the others' isn't.
+            # HEIC has no simple signature: its label is trusted, unlike the others'.
             found = _image_type(head) or _ALIASES.get(declared, declared)
             believed = found not in (_JPEG, _PNG, _GIF, _WEBP) or _image_type(head) == found
             return found if believed and found in policy.images else None
@@ -190,7 +191,7 @@ def _native_type(media: Media, policy: MediaPolicy) -> str | None:
 def _head(text: str) -> bytes:
     try:
         return binascii.a2b_base64(text[:_HEAD_CHARS])
-    except ValueError:  # also what is no ASCII
+    except ValueError:  # including non-ASCII
         return b""
 
 
@@ -209,20 +210,20 @@ def _image_type(head: bytes) -> str | None:
 def _is_base64(text: str) -> bool:
     try:
         return bool(binascii.a2b_base64(text, strict_mode=True))
-    except ValueError:  # also what is no ASCII
+    except ValueError:  # including non-ASCII
         return False
 
 
-def _line(media: Media, why: str) -> str:
+def _line(media: Attachment, why: str) -> str:
     kind = split_mime(media.mime_type)[0]
-    # A server chose the type: one that isn't shaped like one must not write lines of ours.
+    # A server chose the type: a malformed one must not inject text into our line.
     shown = kind if _MIME.fullmatch(kind) else "type unknown"
-    size_bytes = len(media.base64.rstrip("=")) * 3 // 4
+    size_bytes = decoded_bytes(media.base64)
     return f"[{media.kind}, {shown}, {size_words(size_bytes)}: not attached, {why}]"
 
 
 def size_words(size_bytes: int) -> str:
-    """Decimal units, as players and file managers name them."""
+    """Format a size in decimal units, as players and file managers do."""
     for unit, scale in (("MB", 10**6), ("kB", 10**3)):
         if size_bytes >= scale:
             return f"{size_bytes / scale:.1f} {unit}"

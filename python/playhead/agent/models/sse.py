@@ -1,12 +1,12 @@
-"""Server-sent events out of bytes, as the WHATWG's HTML standard (9.2.6) reads them.
+"""Decode server-sent events, following section 9.2.6 of the WHATWG's HTML standard.
 
-Theory of operation. Bytes go in with `feed`, whole events come out of it; any chunking of the same bytes
-gives the same events. A byte is looked at once. A line ends with CR, LF or both; a byte order mark at the
-very beginning is no text; lines that begin with a colon are comments; a blank line ends an event; an event
-that the stream's end cuts off is dropped. `id` and `retry` are for reconnecting, which no model's stream can
-do, and are dropped too.
+Theory of operation. Bytes go in with `feed`, whole events come out; any chunking of the same bytes gives the
+same events. Each byte is looked at once. A line ends with CR, LF or both; a byte order mark at the very
+beginning is ignored; lines that begin with a colon are comments; a blank line ends an event; an event cut off
+by the end of the stream is dropped. `id` and `retry` serve reconnection, which no model's stream supports,
+and are dropped too.
 
-What a peer can make this hold is one event of at most `max_bytes`. The SDK's own decoder has no bound.
+A peer can make this hold at most one event of `max_bytes`. The SDKs' own decoders have no bound.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerEvent:
-    """One event. `data` is its data lines, joined by newlines; `event` is its type, "" where it has none."""
+    """One event. `data` is its data lines, joined by newlines; `event` is its type, "" if it has none."""
 
     data: str
     event: str = ""
 
 
 class EventDecoder:
-    """Cuts the bytes of a `text/event-stream` into events. No clock, no stream.
+    """Splits the bytes of a `text/event-stream` into events. No clock, no stream.
 
     Args:
-        max_bytes: the longest event, every line of it counted (`limits.message_bytes`).
+        max_bytes: the longest event, including all its lines (`limits.message_bytes`).
     """
 
     def __init__(self, *, max_bytes: int = DEFAULT_LIMITS.message_bytes) -> None:
@@ -42,16 +42,16 @@ class EventDecoder:
         self._data: list[str] = []
         self._event = ""
         self._held_bytes = 0
-        """Of the present event, the unfinished line left out."""
+        """The size of the current event, without the unfinished line."""
         self._skip_newline = False
-        """The last byte was a CR: an LF now belongs to it."""
+        """The last byte was a CR: a following LF belongs to it."""
         self._at_start = True
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
-        """Take bytes as they came, and give the events that they complete.
+        """Take a chunk, and return the events that it completes.
 
-        Raises `LimitError` (`limit` is `"message_bytes"`) where an event is longer than allowed; nothing can
-        be fed after that.
+        Raises `LimitError` (`limit` is `"message_bytes"`) if an event is longer than allowed; nothing can be
+        fed after that.
         """
         events: list[ServerEvent] = []
         start = 0
@@ -80,7 +80,7 @@ class EventDecoder:
             self._data = []
             raise LimitError(
                 f"expected an event of at most {self._max_bytes} bytes in the stream (limit message_bytes),"
-                f" got {got} or more; raise Limits.message_bytes, if you trust the provider",
+                f" got {got} or more; raise Limits.message_bytes if you trust the provider",
                 limit="message_bytes",
                 allowed=self._max_bytes,
                 got=got,
@@ -94,18 +94,18 @@ class EventDecoder:
             raw = raw.removeprefix(_BYTE_ORDER_MARK)
         if not raw:
             return self._end_event()
-        # A wrong byte becomes U+FFFD, as the standard has it: the JSON around it can still be read.
+        # An invalid byte becomes U+FFFD, as the standard says: the JSON around it can still be read.
         name, _, value = raw.decode("utf-8", errors="replace").partition(":")
         value = value.removeprefix(" ")
         match name:
             case "data":
                 self._data.append(value)
-                # One more for each line, or a flood of empty ones would cost nothing.
+                # Plus one per line, or a flood of empty lines would cost nothing.
                 self._held_bytes += len(raw) + 1
             case "event":
                 self._event = value
             case _:
-                pass  # comments (no name), id, retry, and what nobody has defined yet
+                pass  # comments (no name), id, retry, and undefined fields
         return None
 
     def _end_event(self) -> ServerEvent | None:

@@ -1,15 +1,14 @@
-"""Recordings of what a turn told: lines of JSON that can be read, and replayed at any pace.
+"""Record the events of a turn as lines of JSON, read them back, and replay them at any pace.
 
     {"at":0.213,"type":"text_delta","round":1,"text":"One moment"}
 
-`at` is seconds since the recorder was opened, of a clock that only grows. A line is appended whole, by one
-write where the system allows: what a crash can leave behind is at most one broken line, the last.
+`at` is monotonic seconds since the recorder was opened. A line is appended whole, by one write if the system
+allows: a crash leaves at most one broken line, the last.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import math
 import os
 import stat
@@ -21,7 +20,6 @@ from typing import IO, Final, Self
 
 import trio
 
-from playhead.agent.event_lines import from_object, parsed, to_json
 from playhead.agent.events import (
     AudioStart,
     Event,
@@ -33,16 +31,21 @@ from playhead.agent.events import (
     ToolInProgress,
     ToolPending,
     ToolProgress,
+    parse_line,
+    read_event,
+    to_json,
 )
+from playhead.content.findings import kind_of
 from playhead.errors import ClosedError, DiskFullError, RecordingError, SavingError, UsageError
 from playhead.limits import MIB
 
 LINE_BYTES: Final = MIB
-"""A line of a recording. Ten results at the limit for the model's text; longer texts are cut in it."""
+"""The longest line of a recording: ten results at the limit for the model's text. Longer strings are
+shortened."""
 LEAST_LINE_BYTES: Final = 8192
-"""What an event needs whose every text is cut to `_LEAST_TEXT_CHARS`, each of them 12 bytes in ASCII."""
+"""Enough for an event with every string cut to `_LEAST_TEXT_CHARS`, each character 12 bytes in ASCII."""
 _LEAST_TEXT_CHARS: Final = 64
-"""No id of a call and no model's name of a tool is longer: lines still belong together."""
+"""No call id and no model name of a tool is longer, so the lines can still be matched."""
 _WITH_TOOL: Final = (
     ToolInProgress,
     ToolPending,
@@ -57,21 +60,21 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Recorder:
-    """Writes events to a file, or to a binary stream that stays its owner's.
+    """Writes events to a file, or to a binary stream, which it does not close.
 
         async with Recorder(Path("turn.jsonl")) as recorder:
             await run_turn(model, hub, messages, on_event=recorder.write)
 
-    A file is made for its user alone (mode 0600). One that is there is kept: entering raises `UsageError`,
-    unless `overwrite` says otherwise, and for what is no file. Raises `SavingError` where it can't be made,
-    `DiskFullError` where there is no room.
+    A new file is readable by its owner alone (mode 0600). Entering raises `UsageError` if the file exists
+    (unless `overwrite` is true) or is not a regular file, `SavingError` if it can't be created, and
+    `DiskFullError` if the disk is full.
     """
 
     def __init__(
         self, to: Path | IO[bytes], *, overwrite: bool = False, line_bytes: int = LINE_BYTES
     ) -> None:
         if line_bytes < LEAST_LINE_BYTES:
-            raise UsageError(f"line_bytes: expected at least {LEAST_LINE_BYTES}, came {line_bytes}")
+            raise UsageError(f"line_bytes: expected at least {LEAST_LINE_BYTES}, got {line_bytes}")
         self._to = to
         self._overwrite = overwrite
         self._line_bytes = line_bytes
@@ -93,17 +96,17 @@ class Recorder:
     ) -> None:
         sink, self._sink = self._sink, None
         if sink is not None:
-            # A line on its way is finished first. The file is closed also when this is cancelled.
+            # A pending line is finished first, and the file is closed even after cancellation.
             with trio.CancelScope(shield=True):
                 async with self._lock:
                     await trio.to_thread.run_sync(sink.close)
 
     async def write(self, event: Event) -> None:
-        """Append an event. Several tasks may; lines are in the order of the calls.
+        """Append an event. Several tasks may write; lines are in call order.
 
-        A thread writes, so that only this task waits for the disk. When cancelled the line is there whole, or
-        not at all. Raises `ClosedError` outside the context, and `SavingError` or `DiskFullError` where the
-        line could not be written; nothing of it stays in the file.
+        A thread writes, so that only this task waits for the disk. After cancellation the line is written
+        whole or not at all. Raises `ClosedError` outside the context, and `SavingError` or `DiskFullError` if
+        the line could not be written; no part of it stays in the file.
         """
         if self._sink is None:
             raise ClosedError("the recorder is not open: write inside its `async with`")
@@ -128,7 +131,7 @@ def _line(event: Event, at_seconds: float, limit_bytes: int) -> bytes:
 
 
 def _least(event: Event) -> Event:
-    """An event without what has no bound: arguments of a thousand keys, results of a thousand calls."""
+    """Drop the unbounded parts of an event: arguments of a thousand keys, results of a thousand calls."""
     if isinstance(event, ToolComplete):
         return replace(event, responses=())
     if isinstance(event, ToolCallResponse):
@@ -145,7 +148,7 @@ class _File:
         try:
             self._fd = os.open(path, flags | (0 if overwrite else os.O_EXCL), 0o600)
         except FileExistsError:
-            raise UsageError(f"{path}: is there already; name another file, or allow overwriting") from None
+            raise UsageError(f"{path} already exists; choose another file, or allow overwriting") from None
         except OSError as error:
             raise _saving(error, path) from error
         try:
@@ -160,7 +163,9 @@ class _File:
 
     def _prepare(self) -> None:
         if not stat.S_ISREG(os.fstat(self._fd).st_mode):
-            raise UsageError(f"{self._path}: expected a file to record to, came a device, pipe or socket")
+            raise UsageError(
+                f"{self._path}: expected a regular file to record to, got a device, pipe or socket"
+            )
         os.fchmod(self._fd, 0o600)
         os.ftruncate(self._fd, 0)
 
@@ -190,13 +195,13 @@ class _Stream:
             raise _saving(error, Path(str(getattr(self._stream, "name", "stream")))) from error
 
     def close(self) -> None:
-        """It is its owner's."""
+        """Leave it open: it belongs to its owner."""
 
 
 def _saving(error: OSError, path: Path) -> SavingError:
     if error.errno in _FULL:
-        return DiskFullError(f"{path}: no room for the recording ({error.strerror})", path=str(path))
-    return SavingError(f"{path}: can't be recorded to ({error.strerror})", path=str(path))
+        return DiskFullError(f"{path}: no space left for the recording ({error.strerror})", path=str(path))
+    return SavingError(f"{path}: cannot write the recording ({error.strerror})", path=str(path))
 
 
 # --- reading -----------------------------------------------------------------------------------------
@@ -211,24 +216,24 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """What a file holds. Iterating gives the events."""
+    """The contents of a recording file. Iterating gives the events."""
 
     events: tuple[Recorded, ...]
     unknown: int = 0
-    """Events of types that this version doesn't know; they are passed over."""
+    """The number of skipped events, of types that this version doesn't know."""
     broken_end: str | None = None
-    """What is wrong with the last line, where it was not written to its end."""
+    """The error in the last line, if it was not written completely."""
 
     def __iter__(self) -> Iterator[Event]:
         return (one.event for one in self.events)
 
 
 def read_recording(path: Path, *, line_bytes: int = 4 * LINE_BYTES) -> Recording:
-    """The recording in the file at `path`. Blocks while it reads.
+    """Read the recording in the file at `path`. Blocks while it reads.
 
-    A last line without a line break that can't be read is told in `broken_end`. Raises `RecordingError`,
-    naming the file, line and key, for any other that is no event or is longer than `line_bytes`, and
-    `UsageError` where there is no file to read.
+    An unreadable last line without a line break is reported in `broken_end`. Raises `RecordingError`, naming
+    the file, line and key, for any other line that is not a valid event or is longer than `line_bytes`, and
+    `UsageError` if the file can't be read.
     """
     events: list[Recorded] = []
     unknown, broken_end, at = 0, None, 0.0
@@ -239,33 +244,33 @@ def read_recording(path: Path, *, line_bytes: int = 4 * LINE_BYTES) -> Recording
                 number += 1
                 if len(line) > line_bytes:
                     raise RecordingError(
-                        f"{path}: line {number}: expected at most {line_bytes} bytes, came more", line=number
+                        f"{path}: line {number}: expected at most {line_bytes} bytes, got more", line=number
                     )
                 if not line.strip():
                     continue
                 try:
-                    raw = parsed(line)
+                    raw = parse_line(line)
                     at = _at(raw.get("at", at), at)
-                    event = from_object(raw)
+                    event = read_event(line, raw)
                 except RecordingError as error:
-                    told = f"{path}: line {number}: {error}"
+                    message = f"{path}: line {number}: {error}"
                     if not line.endswith(b"\n"):
-                        broken_end = told
+                        broken_end = message
                         break
-                    raise RecordingError(told, line=number, key=error.key) from None
+                    raise RecordingError(message, line=number, key=error.key) from None
                 if event is None:
                     unknown += 1
                 else:
                     events.append(Recorded(at_seconds=at, event=event))
     except OSError as error:
-        raise UsageError(f"{path}: can't be read ({error.strerror})") from error
+        raise UsageError(f"{path}: cannot read the recording ({error.strerror})") from error
     return Recording(events=tuple(events), unknown=unknown, broken_end=broken_end)
 
 
 def _at(value: object, before: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise RecordingError(f"at: expected seconds, came {json.dumps(value)[:40]}", key="at")
-    # Put together by hand, time may go back; it waits for nobody then.
+        raise RecordingError(f"at: expected seconds, got {kind_of(value)}", key="at")
+    # In an edited recording time may go backwards: then nothing waits.
     return max(float(value), before)
 
 
@@ -275,14 +280,14 @@ async def replay(
     *,
     pace: float | None = None,
 ) -> None:
-    """Tell the events again, in their order, to a function that is async or not.
+    """Emit the events again, in order, to a function that may be async.
 
-    `pace` None: as fast as `on_event` takes them. 1.0: at the times recorded, 2.0: in half of them. A slow
-    `on_event` delays no event longer than itself: times count from the start. Raises `UsageError` for a pace
-    that is not above 0 and finite, and what `on_event` raises; can be cancelled between any two events.
+    `pace` None: as fast as `on_event` takes them. 1.0: at the recorded times, 2.0: in half the time. Times
+    count from the start, so delays by a slow `on_event` don't add up. Raises `UsageError` for a pace that is
+    not positive and finite, and what `on_event` raises. Can be cancelled between any two events.
     """
     if pace is not None and not (math.isfinite(pace) and pace > 0):
-        raise UsageError(f"pace: expected a number above 0, or None, came {pace!r}")
+        raise UsageError(f"pace: expected a number above 0, or None, got {pace!r}")
     start = trio.current_time()
     for one in recording.events if isinstance(recording, Recording) else recording:
         if pace is None:

@@ -1,22 +1,21 @@
-"""OpenAI's Responses: the request, in the wire's shapes. Its stream is read in openai_responses_stream.
+"""OpenAI's Responses: the model, and requests in its wire format. openai_responses_stream reads the reply.
 
-Pure functions over dictionaries. Nothing is stored at OpenAI (`store` is false), so the conversation goes
-there whole each time: a reply's own items as they came, among them the reasoning, which only its encrypted
-form can carry. A reasoning item that has neither that nor open text is left out: the API would look for it in
-its store and refuse the request.
+`encode` is pure. Nothing is stored at OpenAI (`store` is false), so each request holds the whole
+conversation: a reply's own items go back unchanged, including its reasoning, which only the encrypted form
+can carry. A reasoning item with neither that nor open text is omitted: the API would look it up in its store
+and refuse the request.
 
 Source: the OpenAPI description behind the `openai` package (types/responses/response_create_params.py).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, assert_never
 
 from playhead.agent.conversation import (
     AssistantMessage,
-    Media,
+    Attachment,
     Message,
     ModelRequest,
     Text,
@@ -25,19 +24,42 @@ from playhead.agent.conversation import (
     ToolResult,
     UserMessage,
 )
-from playhead.agent.providers.media import OPENAI_RESPONSES, MediaPolicy, fit_media
-from playhead.agent.providers.openai_chat import audio, result_text
-from playhead.agent.providers.openai_responses_stream import Decoder
-from playhead.agent.providers.tool_schema import object_schema
-from playhead.agent.providers.wire import sendable, text_at, wire_name
+from playhead.agent.models.attachments import OPENAI_RESPONSES, MediaPolicy, fit_media
+from playhead.agent.models.http_model import SdkModel
+from playhead.agent.models.json_fields import sendable, text_at, wire_name
+from playhead.agent.models.openai_chat import OPENAI_SDK, OPENAI_URL, arguments_text, audio, result_text
+from playhead.agent.models.openai_responses_stream import ResponsesDecoder
+from playhead.agent.models.tool_schema import object_schema
 
-__all__ = ["Decoder", "encode", "reasons"]
+__all__ = ["OpenAIResponsesModel", "ResponsesDecoder", "encode", "reasons"]
 
 _UNREASONING: Final = ("gpt-3", "gpt-4", "chatgpt-4")
 
 
+class OpenAIResponsesModel(SdkModel):
+    """A model behind OpenAI's Responses. Needs the extra `openai`.
+
+    Nothing is stored at OpenAI: each request holds the whole conversation.
+    """
+
+    _provider = "openai-responses"
+    _label = "OpenAI"
+    _default_url = OPENAI_URL
+    _default_media = OPENAI_RESPONSES
+    _sdk = OPENAI_SDK
+
+    def _encode(self, request: ModelRequest) -> dict[str, Any]:
+        return encode(request, model=self._model, media=self._media)
+
+    def _decoder(self) -> ResponsesDecoder:
+        return ResponsesDecoder()
+
+    def _create(self, client: Any) -> Any:
+        return client.responses.with_streaming_response.create
+
+
 def reasons(model: str) -> bool:
-    """Whether a model of OpenAI's reasons, by its name. One that doesn't refuses to encrypt its reasoning."""
+    """Tell by its name if an OpenAI model reasons. One that doesn't refuses to encrypt its reasoning."""
     return not model.removeprefix("ft:").startswith(_UNREASONING)
 
 
@@ -48,12 +70,12 @@ def encode(
     encrypted_reasoning: bool | None = None,
     media: MediaPolicy = OPENAI_RESPONSES,
 ) -> dict[str, Any]:
-    """The body of `POST /responses`, with `stream` on and `store` off.
+    """Encode the body of `POST /responses`, with `stream` on and `store` off.
 
     Args:
-        encrypted_reasoning: whether the reply's reasoning is asked for in encrypted form, to give it back in
-            the next round. None: by the model's name (`reasons`).
-        media: what is sent natively; a line of text stands where something is not. This API takes no sound.
+        encrypted_reasoning: request the reply's reasoning in encrypted form, to send it back in the next
+            round. None: decided by the model's name (`reasons`).
+        media: images that are sent natively; a line of text replaces the others. This API takes no audio.
     """
     body: dict[str, Any] = {
         "model": model,
@@ -72,7 +94,7 @@ def encode(
                 "name": spec.name,
                 "description": spec.description,
                 "parameters": object_schema(spec.parameters),
-                # Said aloud: this API's default is strict, which makes every optional argument required.
+                # Explicit: this API's default is strict, which makes every optional argument required.
                 "strict": False,
             }
             for spec in request.tools
@@ -103,17 +125,17 @@ def _items(message: Message) -> Iterator[dict[str, Any]]:
 
 
 def _own(message: AssistantMessage) -> Iterator[dict[str, Any]]:
-    """The items as they came; a call only where it is still in the message, and so has a result."""
+    """Send the items back unchanged; a call only if it is still in the message, and so has a result."""
     if not message.raw:
         yield from _foreign(message)
         return
-    kept = {call.id for call in message.calls}
+    wanted = {call.id for call in message.calls}
     items = [
-        item for item in message.raw if item.get("type") != "function_call" or item.get("call_id") in kept
+        item for item in message.raw if item.get("type") != "function_call" or item.get("call_id") in wanted
     ]
-    told = {item.get("call_id") for item in items}
+    sent = {item.get("call_id") for item in items}
     while items and items[-1].get("type") == "reasoning":
-        # Cut off before what it led to: "provided without its required following item".
+        # Cut off before the item it led to: "provided without its required following item".
         items.pop()
     for item in items:
         match item.get("type"):
@@ -122,16 +144,16 @@ def _own(message: AssistantMessage) -> Iterator[dict[str, Any]]:
             case "function_call":
                 yield {**_without_nulls(item), "name": wire_name(text_at(item, "name"))}
             case "reasoning" | "message":
-                # An absent value comes as null, which the request's own types don't take.
+                # An absent value arrives as null, which the request's types don't allow.
                 yield _without_nulls(item)
             case _:
                 yield dict(item)
-    # Calls that a middleware added have their results too.
-    yield from (_call(call) for call in message.calls if call.id not in told)
+    # Calls that middleware added have results too.
+    yield from (_call(call) for call in message.calls if call.id not in sent)
 
 
 def _foreign(message: AssistantMessage) -> Iterator[dict[str, Any]]:
-    """A reply of another provider's, or of a script's."""
+    """Write a reply of another provider, or of a script."""
     if message.text:
         yield {"type": "message", "role": "assistant", "content": message.text}
     yield from map(_call, message.calls)
@@ -142,17 +164,11 @@ def _call(call: ToolCall) -> dict[str, Any]:
         "type": "function_call",
         "call_id": call.id,
         "name": wire_name(call.name),
-        "arguments": _arguments(call),
+        "arguments": arguments_text(call),
     }
 
 
-def _arguments(call: ToolCall) -> str:
-    if call.arguments is None:
-        return json.dumps({"unreadable": call.arguments_text})
-    return call.arguments_text if call.arguments_text.strip() else "{}"
-
-
-def _part(part: Text | Media) -> dict[str, Any]:
+def _part(part: Text | Attachment) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "input_text", "text": part.text}
     if part.kind == "image":

@@ -1,0 +1,239 @@
+"""Google's Gemini over HTTP: the model, and requests in its wire format. gemini_stream reads the reply.
+
+`encode` is pure. The API requires what a neutral conversation doesn't:
+
+* a reply's parts go back unchanged, with their `thoughtSignature`; calls that another model made carry the
+  API's own marker for "not signed", from Gemini 3 on, which refuses calls without either;
+* the results of one reply are in one content, as many as there were calls, and nothing else with them;
+* images of a result are inside it from Gemini 3 on; for older models, and for audio, they follow in a content
+  of their own;
+* a call needs no id. One without gets an id of ours, which is never sent back.
+
+Source: the types of google-genai 3.4, which is not used itself: it runs under asyncio only.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final, assert_never
+from urllib.parse import quote
+
+from playhead.agent.conversation import (
+    AssistantMessage,
+    Attachment,
+    ModelRequest,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    ToolSpec,
+    UserMessage,
+)
+from playhead.agent.models.attachments import GEMINI, MediaPolicy, fit_media
+from playhead.agent.models.gemini_stream import GeminiDecoder
+from playhead.agent.models.http_model import NO_FIELDS, TIMEOUT_SECONDS, RestModel, checked_key, checked_url
+from playhead.agent.models.json_fields import mapping_at, sendable, text_at, wire_name
+from playhead.agent.models.tool_schema import gemini_parameters
+from playhead.errors import UsageError
+from playhead.limits import DEFAULT_LIMITS, Limits
+
+__all__ = ["GeminiDecoder", "GeminiModel", "encode"]
+
+GEMINI_URL: Final = "https://generativelanguage.googleapis.com/v1beta"
+
+_OLD: Final = re.compile(r"gemini-[12](?![0-9])")
+"""Models before Gemini 3. Names without a number (`gemini-flash-latest`) mean the newest."""
+_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
+_UNSIGNED: Final = "skip_thought_signature_validator"
+"""The API's documented marker for calls without a signature of its own."""
+_IN_RESULTS: Final = frozenset({"image/jpeg", "image/png", "image/webp"})
+"""Types we send that `functionResponse.parts` accepts."""
+
+
+class GeminiModel(RestModel):
+    """A model behind Gemini's `streamGenerateContent`. Needs no extra."""
+
+    _provider = "gemini"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str,
+        base_url: str | None = None,
+        extra_body: Mapping[str, Any] = NO_FIELDS,
+        media: MediaPolicy = GEMINI,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        """
+        Args:
+            model: Google's name for it, with or without `models/`.
+            api_key: sent in a header, never in the URL; never shown, logged or quoted.
+            base_url: another address of the same API, with its version. Default
+                `https://generativelanguage.googleapis.com/v1beta`.
+            extra_body: further fields of the request, as the API names them
+                (`{"generationConfig": {"thinkingConfig": …}}`); objects are merged with ours.
+            media: images and audio that are sent natively; a line of text replaces the others.
+            timeout_seconds: the longest silence.
+            limits: `connect_seconds`; `message_bytes` bounds one reply.
+
+        Raises `UsageError` if `api_key` can't be sent in a header, or `base_url` is not an http(s) URL.
+        """
+        key = checked_key(api_key, provider="Gemini")
+        url = checked_url(base_url or GEMINI_URL, example=GEMINI_URL)
+        name = quote(model if "/" in model else f"models/{model}")
+        super().__init__(
+            model,
+            url=url.copy_with(
+                raw_path=f"{url.path.rstrip('/')}/{name}:streamGenerateContent?alt=sse".encode("ascii")
+            ),
+            headers={"x-goog-api-key": key},
+            api_key=key,
+            media=media,
+            timeout_seconds=timeout_seconds,
+            limits=limits,
+        )
+        self._extra_body = dict(extra_body)
+
+    def _encode(self, request: ModelRequest) -> dict[str, Any]:
+        body = encode(request, model=self._model, media=self._media)
+        for key, value in self._extra_body.items():
+            ours = body.get(key)
+            body[key] = (
+                {**ours, **value} if isinstance(ours, Mapping) and isinstance(value, Mapping) else value
+            )
+        return body
+
+    def _decoder(self) -> GeminiDecoder:
+        # Our own ids must differ from those of every other reply.
+        return GeminiDecoder(call_prefix=f"call-{secrets.token_hex(8)}")
+
+
+def encode(request: ModelRequest, *, model: str, media: MediaPolicy = GEMINI) -> dict[str, Any]:
+    """Encode the body of `POST …/models/{model}:streamGenerateContent?alt=sse`; the model is in the URL.
+
+    Raises:
+        UsageError: the conversation holds nothing to send (yours).
+    """
+    old = _OLD.search(model) is not None
+    contents: list[dict[str, Any]] = []
+    wire_ids: dict[str, str] = {}
+    for message in fit_media(request.messages, media):
+        match message:
+            case UserMessage():
+                parts = [part for each in message.parts if (part := _user_part(each))]
+                contents.append({"role": "user", "parts": parts})
+            case AssistantMessage():
+                contents.append({"role": "model", "parts": _model_parts(message, wire_ids, old=old)})
+            case ToolMessage():
+                contents.extend(_results(message, wire_ids, old=old))
+            case _:
+                assert_never(message)
+    contents = [content for content in contents if content["parts"]]
+    if not contents:
+        raise UsageError("messages: expected text or attachments to answer, got none")
+    body: dict[str, Any] = {"contents": contents}
+    if request.system.strip():
+        body["systemInstruction"] = {"parts": [{"text": request.system}]}
+    if request.tools:
+        body["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in request.tools]}]
+    settings = {"maxOutputTokens": request.max_tokens, "temperature": request.temperature}
+    if given := {key: value for key, value in settings.items() if value is not None}:
+        body["generationConfig"] = given
+    cleaned: dict[str, Any] = sendable(body)
+    return cleaned
+
+
+def _declaration(tool: ToolSpec) -> dict[str, Any]:
+    declared: dict[str, Any] = {"name": tool.name, "description": tool.description or tool.name}
+    parameters = gemini_parameters(tool.parameters)
+    if parameters is not None:
+        declared["parametersJsonSchema"] = parameters
+    return declared
+
+
+def _user_part(part: Text | Attachment) -> dict[str, Any] | None:
+    if isinstance(part, Attachment):
+        return _inline(part)
+    return {"text": part.text} if part.text else None
+
+
+def _inline(media: Attachment) -> dict[str, Any]:
+    return {"inlineData": {"mimeType": media.mime_type, "data": media.base64}}
+
+
+def _model_parts(message: AssistantMessage, wire_ids: dict[str, str], *, old: bool) -> list[dict[str, Any]]:
+    asked = [mapping_at(part, "functionCall") for part in message.raw if "functionCall" in part]
+    # If middleware removed or added calls, the original parts don't match the results.
+    if message.provider == "gemini" and message.raw and len(asked) == len(message.calls):
+        for call, made in zip(message.calls, asked, strict=True):
+            if isinstance(made.get("id"), str):
+                wire_ids[call.id] = made["id"]
+            else:
+                wire_ids.pop(call.id, None)
+        return [_own(part) for part in message.raw]
+    parts: list[dict[str, Any]] = []
+    for part in message.parts:
+        match part:
+            case Text():
+                if part.text:
+                    parts.append({"text": part.text})
+            case Thinking():
+                pass  # from another model, without a signature
+            case ToolCall():
+                wire_ids[part.id] = part.id
+                made = {"id": part.id, "name": _name(part.name), "args": dict(part.arguments or {})}
+                parts.append(
+                    {"functionCall": made} if old else {"functionCall": made, "thoughtSignature": _UNSIGNED}
+                )
+            case _:
+                assert_never(part)
+    return parts
+
+
+def _own(part: Mapping[str, Any]) -> dict[str, Any]:
+    if "functionCall" not in part:
+        return dict(part)
+    made = mapping_at(part, "functionCall")
+    return {**part, "functionCall": {**made, "name": _name(text_at(made, "name"))}}
+
+
+def _name(name: str) -> str:
+    """Make a valid name: dots and colons are allowed here, and occur in names that Gemini's models invent;
+    the first character must be a letter or `_`."""
+    if _NAME.fullmatch(name):
+        return name
+    taken = wire_name(name)
+    return taken if taken[0].isalpha() or taken[0] == "_" else f"_{taken[:63]}"
+
+
+def _results(message: ToolMessage, wire_ids: Mapping[str, str], *, old: bool) -> Iterator[dict[str, Any]]:
+    answers: list[dict[str, Any]] = []
+    after: list[dict[str, Any]] = []
+    for result in message.results:
+        inside = [] if old else [media for media in result.media if media.mime_type in _IN_RESULTS]
+        after_them = [media for media in result.media if media not in inside]
+        answers.append(_response(replace(result, media=tuple(inside)), wire_ids.get(result.call_id)))
+        if after_them:
+            after.append({"text": f"[media of the result of {result.name}]"})
+            after.extend(map(_inline, after_them))
+    yield {"role": "user", "parts": answers}
+    # Together with the results they would be more parts than there were calls, which is refused.
+    yield {"role": "user", "parts": after}
+
+
+def _response(result: ToolResult, wire_id: str | None) -> dict[str, Any]:
+    response: dict[str, Any] = {
+        "name": _name(result.name),
+        "response": {"error" if result.is_error else "output": result.text},
+    }
+    if wire_id is not None:
+        response = {"id": wire_id, **response}
+    if result.media:
+        response["parts"] = [_inline(media) for media in result.media]
+    return {"functionResponse": response}

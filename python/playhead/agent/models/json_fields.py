@@ -1,0 +1,128 @@
+"""Read a provider's JSON within limits, and make values safe to send. Shared by the codecs."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from playhead.content.findings import kind_of
+from playhead.errors import LimitError, ModelError
+from playhead.jsonrpc.codec import check_structure
+from playhead.limits import DEFAULT_LIMITS, Limits
+
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_NO_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+def text_at(source: Mapping[str, Any], key: str) -> str:
+    """Return the string under `key`; empty if there isn't one."""
+    found = source.get(key)
+    return found if isinstance(found, str) else ""
+
+
+def mapping_at(source: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return the object under `key`; empty if there isn't one."""
+    found = source.get(key)
+    return found if isinstance(found, Mapping) else _NOTHING
+
+
+def mappings_at(source: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """Return the objects in the array under `key`; empty if there isn't one."""
+    found = source.get(key)
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+
+
+def count_at(source: Mapping[str, Any], key: str) -> int | None:
+    """Return the non-negative integer under `key`, if any."""
+    found = source.get(key)
+    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
+
+
+def wire_name(name: str) -> str:
+    """Return a called tool's name in a form that every provider accepts in a conversation.
+
+    Models call names that no tool has (`functions.read`, `multi_tool_use.parallel`). The call is answered
+    with an error, but its unchanged name would fail every later request.
+    """
+    return _NO_NAME.sub("_", name)[:64] or "_"
+
+
+def parse_arguments(text: str) -> tuple[dict[str, Any] | None, str]:
+    """Parse a call's arguments; or return None and the mistake, for the model to read. Blank text is `{}`."""
+    if not text.strip():
+        return {}, ""
+    try:
+        # Deeper nesting could be parsed but not written again: it would fail every later request.
+        check_structure(text.encode("utf-8", "surrogatepass"), DEFAULT_LIMITS)
+        found = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+    except LimitError:
+        return None, "the arguments are nested too deeply, or hold too many values"
+    except ValueError as error:
+        return None, f"the arguments are not JSON: {error}"
+    if not isinstance(found, dict):
+        return None, f"the arguments must be a JSON object, not {kind_of(found)}"
+    return found, ""
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:40]} is too large for a number")
+    return number
+
+
+def sendable(value: Any) -> Any:
+    """Replace lone surrogates, which a model can write as escapes and nobody can send as UTF-8."""
+    if isinstance(value, str):
+        return value if value.isascii() else _LONE_SURROGATE.sub("\ufffd", value)
+    if isinstance(value, Mapping):
+        return {sendable(key): sendable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [sendable(each) for each in value]
+    return value
+
+
+_SHOWN_CHARS = 200
+"""The length of a quotation in an error."""
+
+
+def parse_event(data: str, *, provider: str, limits: Limits = DEFAULT_LIMITS) -> Mapping[str, Any]:
+    """Parse the data of one event, an object.
+
+    Raises:
+        ModelError: it is not a JSON object.
+        LimitError: it is nested deeper, or holds more values, than `limits` allows.
+    """
+    check_structure(data.encode(), limits)
+    try:
+        value = json.loads(data, parse_constant=_refuse)
+    except ValueError as error:
+        raise ModelError(
+            f"expected JSON events in the stream of {provider}, got {shortened(data)!r} ({error}); check that"
+            " base_url leads to this provider's API",
+            provider=provider,
+        ) from None
+    if not isinstance(value, dict):
+        raise ModelError(
+            f"expected an object in each event of the stream of {provider}, got {shortened(data)!r}",
+            provider=provider,
+        )
+    # A lone surrogate (from an escape) could never be sent back.
+    return sendable(value) if "\\u" in data else value
+
+
+def is_object(text: str) -> bool:
+    """Tell if `text` is a complete JSON object, so that nothing can follow it."""
+    return text.rstrip().endswith("}") and parse_arguments(text)[0] is not None
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"

@@ -1,0 +1,276 @@
+"""Chat Completions: OpenAI's own models and compatible servers. openai_chat_stream reads the reply.
+
+`encode` is pure and follows OpenAI's own API. Where compatible servers are known to need more, they get it,
+because OpenAI accepts it too:
+
+* a tool's `parameters` is an object with `properties`, whatever the MCP server wrote (`tool_schema`);
+* an assistant message without text has `content: null`, which some servers require;
+* arguments that aren't JSON are wrapped in an object: servers that fill a chat template parse them.
+
+Source: the OpenAPI description behind the `openai` package (types/chat/completion_create_params.py).
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, assert_never
+
+from playhead.agent.conversation import (
+    AssistantMessage,
+    Attachment,
+    Message,
+    ModelRequest,
+    Text,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    ToolSpec,
+    UserMessage,
+)
+from playhead.agent.models.attachments import OPENAI, MediaPolicy, fit_media
+from playhead.agent.models.http_model import (
+    NO_FIELDS,
+    TIMEOUT_SECONDS,
+    ProviderSdk,
+    RestModel,
+    SdkModel,
+    checked_key,
+    checked_url,
+)
+from playhead.agent.models.json_fields import sendable, wire_name
+from playhead.agent.models.openai_chat_stream import ChatDecoder
+from playhead.agent.models.tool_schema import object_schema
+from playhead.limits import DEFAULT_LIMITS, Limits
+
+__all__ = [
+    "ChatDecoder",
+    "CompatibleModel",
+    "OpenAIChatModel",
+    "arguments_text",
+    "audio",
+    "encode",
+    "result_text",
+]
+
+OPENAI_URL: Final = "https://api.openai.com/v1"
+OPENAI_SDK: Final = ProviderSdk(
+    module="openai",
+    client="AsyncOpenAI",
+    error="OpenAIError",
+    missing="OpenAI's models need openai, which is not installed: pip install 'playhead[openai]', or use"
+    " CompatibleModel, which doesn't need it",
+)
+
+MaxTokensField = Literal["max_completion_tokens", "max_tokens"]
+
+_AUDIO_FORMATS: Final = {"audio/mpeg": "mp3"}
+"""The format names of `input_audio`; others are the second half of the MIME type."""
+
+
+class OpenAIChatModel(SdkModel):
+    """A model behind OpenAI's Chat Completions. Needs the extra `openai`."""
+
+    _provider = "openai"
+    _label = "OpenAI"
+    _default_url = OPENAI_URL
+    _default_media = OPENAI
+    _sdk = OPENAI_SDK
+
+    def _encode(self, request: ModelRequest) -> dict[str, Any]:
+        return encode(request, model=self._model, media=self._media)
+
+    def _decoder(self) -> ChatDecoder:
+        return ChatDecoder(seed=secrets.token_hex(8))
+
+    def _create(self, client: Any) -> Any:
+        return client.chat.completions.with_streaming_response.create
+
+
+class CompatibleModel(RestModel):
+    """A model behind any server that speaks Chat Completions. Needs no SDK.
+
+    Ollama, vLLM, llama.cpp, LM Studio, OpenRouter, Groq, Mistral, DeepSeek and others. A request is sent
+    once: how a server of your own behaves under load is not known here.
+    """
+
+    _provider = "openai"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str,
+        api_key: str | None = None,
+        headers: Mapping[str, str] = NO_FIELDS,
+        extra_body: Mapping[str, Any] = NO_FIELDS,
+        max_tokens_field: MaxTokensField = "max_tokens",
+        media: MediaPolicy = OPENAI,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        """
+        Args:
+            model: the server's name for it.
+            base_url: the part before `/chat/completions`: `http://localhost:11434/v1`. A query is preserved.
+            api_key: sent as `Authorization: Bearer …`. None: not sent, as for a server of your own.
+            headers: further headers. They are never shown, like the key.
+            extra_body: further fields of the request; None as a value removes a field
+                (`{"stream_options": None}` for a server that refuses it).
+            max_tokens_field: the server's name for the longest reply. The old name by default: all servers
+                but OpenAI know it.
+            media: images and audio that are sent natively; `TEXT_ONLY` for a model that neither sees nor
+                hears.
+            timeout_seconds: the longest silence.
+            limits: `connect_seconds`; `message_bytes` bounds one reply.
+
+        Raises `UsageError` if `base_url` is not an http(s) URL, or `api_key` can't be sent in a header.
+        """
+        url = checked_url(base_url, example="http://localhost:11434/v1")
+        key = None if api_key is None else checked_key(api_key, provider=url.host)
+        path = url.path.rstrip("/").removesuffix("/chat/completions")
+        super().__init__(
+            model,
+            url=url.copy_with(path=f"{path}/chat/completions"),
+            headers={**headers, **({} if key is None else {"authorization": f"Bearer {key}"})},
+            api_key=key,
+            media=media,
+            timeout_seconds=timeout_seconds,
+            limits=limits,
+        )
+        self._extra_body = dict(extra_body)
+        self._max_tokens_field = max_tokens_field
+
+    def __repr__(self) -> str:
+        return f"CompatibleModel({self._model!r}, base_url={self._url.host!r})"
+
+    def _encode(self, request: ModelRequest) -> dict[str, Any]:
+        body = encode(request, model=self._model, max_tokens_field=self._max_tokens_field, media=self._media)
+        return {name: value for name, value in {**body, **self._extra_body}.items() if value is not None}
+
+    def _decoder(self) -> ChatDecoder:
+        return ChatDecoder(seed=secrets.token_hex(8))
+
+
+def encode(
+    request: ModelRequest,
+    *,
+    model: str,
+    max_tokens_field: MaxTokensField = "max_completion_tokens",
+    media: MediaPolicy = OPENAI,
+) -> dict[str, Any]:
+    """Encode the body of `POST /chat/completions`, with `stream` on.
+
+    Args:
+        max_tokens_field: the name for `request.max_tokens`. OpenAI's reasoning models refuse the old one
+            (`max_tokens`); many compatible servers know no other.
+        media: images and audio that are sent natively; a line of text replaces the others.
+    """
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": [*_system(request.system), *_messages(fit_media(request.messages, media))],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if request.tools:
+        body["tools"] = [_tool(spec) for spec in request.tools]
+    if request.max_tokens is not None:
+        body[max_tokens_field] = request.max_tokens
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    fit: dict[str, Any] = sendable(body)
+    return fit
+
+
+def result_text(result: ToolResult) -> str:
+    """Return a result's text for a wire format that has no error flag and no empty content."""
+    text = result.text or ("(no text content; media follow)" if result.media else "(no content)")
+    return f"Error: {text}" if result.is_error and not text.lower().startswith("error") else text
+
+
+def audio(media: Attachment) -> dict[str, Any]:
+    kind = _AUDIO_FORMATS.get(media.mime_type) or media.mime_type.partition("/")[2]
+    return {"type": "input_audio", "input_audio": {"data": media.base64, "format": kind}}
+
+
+def _system(text: str) -> Iterator[dict[str, Any]]:
+    # Not `developer`: OpenAI treats `system` as that where a model needs it, and other servers know only
+    # this.
+    if text:
+        yield {"role": "system", "content": text}
+
+
+def _messages(messages: tuple[Message, ...]) -> Iterator[dict[str, Any]]:
+    for message in messages:
+        match message:
+            case UserMessage():
+                yield {"role": "user", "content": _content(message.parts)}
+            case AssistantMessage():
+                yield _assistant(message)
+            case ToolMessage():
+                yield from _results(message)
+            case _:
+                assert_never(message)
+
+
+def _tool(spec: ToolSpec) -> dict[str, Any]:
+    # No `strict`: it would make every optional argument required.
+    function: dict[str, Any] = {"name": spec.name, "parameters": object_schema(spec.parameters)}
+    if spec.description:
+        function["description"] = spec.description
+    return {"type": "function", "function": function}
+
+
+def _content(parts: tuple[Text | Attachment, ...]) -> str | list[dict[str, Any]]:
+    # A plain string if possible: not every server reads lists.
+    if all(isinstance(part, Text) for part in parts):
+        return "".join(part.text for part in parts if isinstance(part, Text))
+    return [_part(part) for part in parts]
+
+
+def _part(part: Text | Attachment) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    if part.kind == "image":
+        url = f"data:{part.mime_type};base64,{part.base64}"
+        return {"type": "image_url", "image_url": {"url": url}}
+    return audio(part)
+
+
+def _assistant(message: AssistantMessage) -> dict[str, Any]:
+    calls = message.calls
+    encoded: dict[str, Any] = {"role": "assistant", "content": message.text or (None if calls else "")}
+    if not calls:
+        return encoded
+    raw = message.raw[0] if message.provider == "openai" and message.raw else {}
+    extras = raw.get("tool_calls", {})
+    encoded["tool_calls"] = [{**extras.get(call.id, {}), **_call(call)} for call in calls]
+    # Models that think between calls need their thoughts back there, and only there.
+    encoded.update({name: value for name, value in raw.items() if name != "tool_calls"})
+    return encoded
+
+
+def arguments_text(call: ToolCall) -> str:
+    """Return a call's arguments as the JSON object that the wire format requires."""
+    if call.arguments is None:
+        return json.dumps({"unreadable": call.arguments_text})
+    return call.arguments_text if call.arguments_text.strip() else "{}"
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": wire_name(call.name), "arguments": arguments_text(call)}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _results(message: ToolMessage) -> Iterator[dict[str, Any]]:
+    for result in message.results:
+        yield {"role": "tool", "tool_call_id": result.call_id, "content": result_text(result)}
+    # A tool message holds only text, and all must directly follow the calls: media come after the last.
+    parts: list[Text | Attachment] = []
+    for result in message.results:
+        if result.media:
+            parts.append(Text(text=f"From the result of {result.name} ({result.call_id}):"))
+            parts.extend(result.media)
+    if parts:
+        yield {"role": "user", "content": _content(tuple(parts))}

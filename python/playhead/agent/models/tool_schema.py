@@ -1,0 +1,181 @@
+"""Tool schemas in the subset of JSON Schema that each provider accepts.
+
+OpenAI and Anthropic (`object_schema`) refuse the whole request, with every other tool in it, if one schema
+has `anyOf`, `oneOf` or `allOf` at its root ("input_schema does not support oneOf, allOf, or anyOf at the top
+level"), or a root type other than `object`. So these are folded into the root: the model still sees every
+argument, and the tool's own server still checks how they combine. Below the root everything is allowed and
+left alone.
+
+Gemini (`gemini_parameters`, for `parametersJsonSchema`) refuses the whole request for a `$ref` next to other
+keywords, one that points outside `$defs`, and a root that isn't an object. So references within the schema
+are inlined, the keywords next to them preserved; where that can't terminate (a recursive type) they stay,
+alone. `parameters`, the older field, takes a subset of OpenAPI 3.0 and is not used: it has no
+`additionalProperties: {…}`, `oneOf`, `const` or list of types. Source: `FunctionDeclaration` of google-genai
+3.4, and the API's page about JSON Schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+_EITHER: Final = ("anyOf", "oneOf")
+_REFUSED: Final = frozenset({*_EITHER, "allOf", "not", "enum", "$ref"})
+
+
+def object_schema(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `parameters` as an object with `properties`, without keywords that are refused at the root."""
+    root = {"type": "object", "properties": {}, **parameters}
+    root["type"] = "object"
+    if not isinstance(root["properties"], Mapping):
+        root["properties"] = {}
+    if _REFUSED.isdisjoint(root):
+        return root
+    properties, required = _folded(parameters, parameters, set())
+    kept = {key: value for key, value in root.items() if key not in _REFUSED}
+    return {**kept, "properties": properties, **({"required": required} if required else {})}
+
+
+def _folded(schema: Any, whole: Mapping[str, Any], followed: set[str]) -> tuple[dict[str, Any], list[str]]:
+    """Collect the properties of `schema`, and those that are required in every case.
+
+    A reference is followed once: a second time it would add nothing, and definitions that refer to each other
+    twice would double at each level.
+    """
+    if not isinstance(schema, Mapping):
+        return {}, []
+    own, must = schema.get("properties"), schema.get("required")
+    properties = dict(own) if isinstance(own, Mapping) else {}
+    required = [name for name in must if isinstance(name, str)] if isinstance(must, list) else []
+    for branch in (*_branches(schema, "allOf"), *_target(schema, whole, followed)):
+        found, needed = _folded(branch, whole, followed)
+        properties = {**found, **properties}
+        required += [name for name in needed if name not in required]
+    choices: dict[str, list[Any]] = {}
+    for branch in (branch for key in _EITHER for branch in _branches(schema, key)):
+        for name, value in _folded(branch, whole, followed)[0].items():
+            known = choices.setdefault(name, [])
+            if value not in known:
+                known.append(value)
+    for name, values in choices.items():
+        properties.setdefault(name, values[0] if len(values) == 1 else {"anyOf": values})
+    return properties, required
+
+
+def _branches(schema: Mapping[str, Any], key: str) -> list[Any]:
+    found = schema.get(key)
+    return found if isinstance(found, list) else []
+
+
+def _target(schema: Mapping[str, Any], whole: Mapping[str, Any], followed: set[str]) -> Iterator[Any]:
+    """Find the target of the schema's reference, inside the whole."""
+    pointer = schema.get("$ref")
+    if not isinstance(pointer, str) or not pointer.startswith("#/") or pointer in followed:
+        return
+    followed.add(pointer)
+    found: Any = whole
+    for step in pointer[2:].split("/"):
+        key = step.replace("~1", "/").replace("~0", "~")
+        if not isinstance(found, Mapping) or key not in found:
+            return
+        found = found[key]
+    yield found
+
+
+_DROPPED: Final = frozenset({"$schema", "$id", "$comment", "$anchor", "$dynamicAnchor", "$vocabulary"})
+"""Keywords that don't constrain a value."""
+_DEFINITIONS: Final = ("$defs", "definitions")
+_NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", *_DEFINITIONS})
+"""Keywords whose keys are names, not keywords."""
+_VALUES: Final = frozenset({"const", "default", "enum", "examples", "required"})
+"""Keywords whose values are no schemas."""
+_MOST_WRITTEN_OUT: Final = 20_000
+"""Keywords, names and values written out for the references of one schema. Definitions that name each other
+twice double with each level."""
+_DEEPEST: Final = 16
+"""References within references."""
+
+
+def gemini_parameters(schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return `schema` for `parametersJsonSchema`; None for a tool without arguments, to be omitted."""
+    taken: dict[str, Any] = _Rewriter(schema).rewrite()
+    if taken.get("type") != "object":
+        taken["type"] = "object"  # a tool's arguments are an object, whatever the schema says
+    return None if set(taken) <= {"type", "properties", "title"} and not taken.get("properties") else taken
+
+
+class _Rewriter:
+    """One pass over one schema."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._left = _MOST_WRITTEN_OUT
+        self._kept: dict[str, str] = {}
+        """References that stay: the pointer, and its name in `$defs`."""
+
+    def rewrite(self) -> dict[str, Any]:
+        taken = self._schema(self._root, ())
+        rewritten: dict[str, Any] = dict(taken) if isinstance(taken, Mapping) else {}
+        for key in _DEFINITIONS:
+            rewritten.pop(key, None)
+        definitions: dict[str, Any] = {}
+        while missing := [pointer for pointer, name in self._kept.items() if name not in definitions]:
+            for pointer in missing:
+                definitions[self._kept[pointer]] = self._schema(self._find(pointer), (pointer,))
+        if definitions:
+            rewritten["$defs"] = definitions
+        return rewritten
+
+    def _schema(self, schema: Any, inside: tuple[str, ...]) -> Any:
+        if isinstance(schema, list):
+            return [self._schema(each, inside) for each in schema]
+        if not isinstance(schema, Mapping):
+            return schema
+        pointer = schema.get("$ref")
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        if isinstance(pointer, str):
+            return self._reference(pointer, rest, inside)
+        return self._keywords(rest, inside)
+
+    def _keywords(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> dict[str, Any]:
+        if inside:
+            self._left -= sum(
+                len(each) if isinstance(each, list | Mapping) else 1 for each in schema.values()
+            )
+        taken: dict[str, Any] = {}
+        for key, value in schema.items():
+            if key in _DROPPED or key in _DEFINITIONS:
+                continue
+            if key in _NAMED and isinstance(value, Mapping):
+                taken[key] = {name: self._schema(each, inside) for name, each in value.items()}
+            else:
+                taken[key] = value if key in _VALUES else self._schema(value, inside)
+        return taken
+
+    def _reference(self, pointer: str, rest: Mapping[str, Any], inside: tuple[str, ...]) -> dict[str, Any]:
+        target = self._find(pointer)
+        if target is None:
+            # Leads out of the schema: only the keywords next to it are known.
+            return self._keywords(rest, inside)
+        if pointer in inside or len(inside) == _DEEPEST or self._left <= 0:
+            name = self._kept.setdefault(pointer, f"d{len(self._kept)}")
+            return {"$ref": f"#/$defs/{name}"}
+        written = self._schema(target, (*inside, pointer))
+        base = dict(written) if isinstance(written, Mapping) else {}
+        # The keywords next to a reference are specific to this place: a description, a default.
+        return base if set(base) == {"$ref"} else {**base, **self._keywords(rest, inside)}
+
+    def _find(self, pointer: str) -> Any:
+        """Find the target of a pointer inside the schema, or None."""
+        if not pointer.startswith("#"):
+            return None
+        found: Any = self._root
+        for step in pointer[1:].split("/")[1:]:
+            key = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(found, Mapping) and key in found:
+                found = found[key]
+            elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+                found = found[int(key)]
+            else:
+                return None
+        return found

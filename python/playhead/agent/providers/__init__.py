@@ -1,1 +1,0 @@
-"""Each provider's wire shapes (pure codecs), and the clients that carry them."""

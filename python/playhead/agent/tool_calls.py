@@ -1,0 +1,354 @@
+"""The calls of one reply: announced as they arrive, run as soon as they are complete, one result for each.
+
+    add ─▶ in_progress ─ known? readable? within budget? ─ no ─▶ its result, at once
+                 └ yes ─▶ allowed? ─▶ a slot ─▶ begin ─▶ the runner ─▶ its result
+                            (a task in the step's nursery from here on)
+
+A call's outcome is stored before it is emitted: whatever happens while emitting, the history is complete.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Final, assert_never
+
+import trio
+
+from playhead.agent.approvals import Action, Allowed, ApprovalRequest, Approvals, Denied
+from playhead.agent.conversation import Status, ToolCall, ToolSpec
+from playhead.agent.events import (
+    CallResponse,
+    CallStatus,
+    ImageComplete,
+    ToolCallBegin,
+    ToolCallError,
+    ToolCallResponse,
+    ToolComplete,
+    ToolInProgress,
+    ToolPending,
+    ToolRef,
+)
+from playhead.agent.middleware import CallNext, Context
+from playhead.agent.tool_runner import (
+    CallOutcome,
+    Describing,
+    ToolRunner,
+    bad_arguments,
+    failed,
+    refused_outcome,
+    unknown,
+)
+from playhead.concurrency import iter_leaves
+from playhead.stream.source import Playable
+
+SUGGESTED: Final = 10
+"""Calls of unknown tools in one reply that get suggestions. Finding similar names takes a tenth of a second
+among 2000 tools, while nothing else runs, and a confused model may make hundreds of such calls."""
+CANCELLED: Final = "The call was cancelled before it had a result."
+
+
+Play = Callable[[Context, ToolRef, tuple[Playable, ...]], Awaitable[None]]
+"""Plays the media of a result; see `AudioPlayback.play`."""
+
+
+@dataclass(slots=True, eq=False)
+class RunningCall:
+    """A call and its state."""
+
+    call: ToolCall
+    """With an id that is unique in the reply."""
+    asked: ToolCall
+    """As the model wrote it: some give two calls the same id, or none."""
+    status: CallStatus = "pending"
+    outcome: CallOutcome | None = None
+    clean_up_error: Exception | None = None
+    """An exception that its runner raised in addition to its cancellation."""
+    is_reported: bool = False
+
+    @property
+    def ref(self) -> ToolRef:
+        call = self.call
+        return ToolRef(id=call.id, name=call.name, arguments=call.arguments, status=self.status)
+
+
+class ToolCallRun:
+    """The calls of one reply. They run in `nursery`; `offered` holds the callable tools by name."""
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        nursery: trio.Nursery,
+        offered: Mapping[str, ToolSpec],
+        runner: ToolRunner,
+        call_next: CallNext,
+        approvals: Approvals,
+        play: Play,
+    ) -> None:
+        self._context = context
+        self._nursery = nursery
+        self._offered = offered
+        self._runner = runner
+        self._call_next = call_next
+        self._approvals = approvals
+        self._play = play
+        self._meter = context.state.meter
+        self._slots = trio.Semaphore(self._meter.max_parallel)
+        self._calls: list[RunningCall] = []
+        self._ids: set[str] = set()
+        self._unknown = 0
+
+    def add(self, call: ToolCall) -> RunningCall:
+        """Add a call of the reply, to be started. If its id is empty or taken by another call of this reply,
+        it gets a new one: providers refuse a history in which two results answer one id."""
+        running = RunningCall(call=replace(call, id=self._own_id(call.id)), asked=call)
+        self._ids.add(running.call.id)
+        self._calls.append(running)
+        return running
+
+    def _own_id(self, given: str) -> str:
+        if given and given not in self._ids:
+            return given
+        numbers = count(len(self._ids) + 1)
+        names = (f"{given or f'call_{self._context.round}'}_{number}" for number in numbers)
+        return next(name for name in names if name not in self._ids)
+
+    async def start(self, running: RunningCall) -> None:
+        """Announce a call and start it: afterwards it has begun, waits for a slot, or has its result."""
+        call = running.call
+        await self._context.emit(ToolInProgress(round=self._context.round, tool=running.ref))
+        asked = self._refusal(call) or self._request(call)
+        if isinstance(asked, CallOutcome):
+            await self._settle(running, asked)
+        elif self._may_run_at_once(asked):
+            await self._begin(running)
+            self._nursery.start_soon(self._run, running, None)
+        else:
+            self._nursery.start_soon(self._run, running, asked)
+
+    def missing(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
+        """Return those of `calls` that were not added."""
+        found = self._found(calls)
+        return [call for call, running in zip(calls, found, strict=True) if running is None]
+
+    def close(self, calls: Sequence[ToolCall]) -> tuple[RunningCall, ...]:
+        """Return every call with its outcome: `calls` in order, then any others that were added. A call
+        without an outcome is cancelled. Does not wait."""
+        found = self._found(calls)
+        known = {running for running in found if running is not None}
+        others = [running for running in self._calls if running not in known]
+        asked = (running or self.add(call) for call, running in zip(calls, found, strict=True))
+        ordered = (*asked, *others)
+        for running in ordered:
+            if running.outcome is None:
+                running.outcome = refused_outcome(
+                    running.call, "cancelled", CANCELLED, error=running.clean_up_error
+                )
+                running.status = "cancelled"
+        return ordered
+
+    async def emit_end(self, ordered: Sequence[RunningCall]) -> None:
+        """Emit the results that were not emitted yet, and that all calls have their results."""
+        for running in ordered:
+            if not running.is_reported and running.outcome is not None:
+                await self._emit(running, running.outcome)
+        if ordered:
+            responses = tuple(
+                _response(running.outcome) for running in ordered if running.outcome is not None
+            )
+            await self._context.emit(ToolComplete(round=self._context.round, responses=responses))
+
+    def _found(self, calls: Sequence[ToolCall]) -> list[RunningCall | None]:
+        """Match `calls` with those that were added: an identical one with the same id first, since a model
+        that is asked again may reuse an id for another call; else the first that is left."""
+        by_id: defaultdict[str, list[RunningCall]] = defaultdict(list)
+        for running in self._calls:
+            by_id[running.asked.id].append(running)
+        found: list[RunningCall | None] = [None] * len(calls)
+        for exact in (True, False):
+            for index, call in enumerate(calls):
+                if found[index] is None:
+                    left = by_id[call.id]
+                    fitting = (running for running in left if not exact or running.asked == call)
+                    if (match := next(fitting, None)) is not None:
+                        left.remove(match)
+                        found[index] = match
+        return found
+
+    # --- one call ------------------------------------------------------------------------------------
+
+    def _refusal(self, call: ToolCall) -> CallOutcome | None:
+        """Return the outcome of a call that isn't even tried."""
+        spent = self._meter.hit if not self._offered else None
+        if spent is not None:
+            return over_budget(call, spent.reason)
+        spec = self._offered.get(call.name)
+        if spec is None:
+            self._unknown += 1
+            return unknown(call, self._offered, near=self._unknown <= SUGGESTED)
+        if call.arguments is None:
+            return bad_arguments(call, spec)
+        hit = self._meter.count_call(call)
+        return None if hit is None else over_budget(call, hit.reason)
+
+    def _may_run_at_once(self, asked: ApprovalRequest) -> bool:
+        """Take a slot if one is free and nobody needs to be asked, so that calls begin in stream order."""
+        if self._action(asked) != "allow":
+            return False
+        try:
+            self._slots.acquire_nowait()
+        except trio.WouldBlock:
+            return False
+        return True
+
+    async def _run(self, running: RunningCall, asked: ApprovalRequest | None) -> None:
+        """Run a call; `asked` is None if it has a slot and has begun."""
+        outcome: CallOutcome | None = None
+        has_slot = asked is None
+        with trio.CancelScope(deadline=self._meter.deadline):
+            try:
+                if asked is not None:
+                    outcome = await self._asked(running, asked)
+                    if outcome is None:
+                        await self._slots.acquire()
+                        has_slot = True
+                        await self._begin(running)
+                if outcome is None:
+                    outcome = await self._called(running)
+            finally:
+                if has_slot:
+                    self._slots.release()
+        if outcome is None:  # the scope's deadline; a cancellation from outside propagates
+            outcome = over_budget(running.call, self._meter.note_time().reason, error=running.clean_up_error)
+        await self._settle(running, outcome)
+
+    async def _asked(self, running: RunningCall, request: ApprovalRequest) -> CallOutcome | None:
+        """Ask for approval; return the outcome of a call that is denied."""
+
+        async def pending() -> None:
+            await self._context.emit(ToolPending(round=self._context.round, tool=running.ref))
+
+        verdict = await self._approvals.check(request, on_pending=pending)
+        match verdict:
+            case Allowed():
+                return None
+            case Denied():
+                return refused_outcome(
+                    running.call, "denied", f"The call was {verdict.reason}.", error=verdict.error
+                )
+            case _:
+                assert_never(verdict)
+
+    def _request(self, call: ToolCall) -> ApprovalRequest | CallOutcome:
+        """Make the question about a call, or its outcome if the runner can't describe it: a call that can't
+        be named can't be approved."""
+        if not isinstance(self._runner, Describing):
+            return ApprovalRequest(
+                server="",
+                tool=call.name,
+                description=self._offered[call.name].description,
+                arguments=call.arguments or {},
+            )
+        try:
+            asked = self._runner.approval_request(call)
+        except Exception as error:  # noqa: BLE001 - a user's runner, as in `_called`: the other calls continue
+            return failed(call, error, self._offered)
+        return asked or unknown(call, (name for name in self._offered if name != call.name))
+
+    def _action(self, asked: ApprovalRequest) -> Action:
+        destructive = asked.hints.destructive is True
+        return self._approvals.policy.action(asked.server, asked.tool, destructive=destructive)
+
+    async def _begin(self, running: RunningCall) -> None:
+        running.status = "invoking"
+        await self._context.emit(ToolCallBegin(round=self._context.round, tool=running.ref))
+
+    async def _called(self, running: RunningCall) -> CallOutcome:
+        call, turn = running.call, self._context.state
+        try:
+            outcome = await self._call_next(self._context, call)
+        except Exception as error:
+            # A runner and its middleware are the user's code. Whatever they raise, the call gets a result,
+            # with the exception in its outcome, and the other calls continue. An exception of the event
+            # callback passed through a progress report, and ends the turn as everywhere else.
+            if _shares(error, turn.callback_error):
+                raise
+            return failed(call, error, self._offered)
+        except BaseExceptionGroup as group:
+            # The runner's own nursery was cancelled, and a clean-up in it raised. The call is cancelled; like
+            # any other failure of a call, the clean-up doesn't end the turn.
+            cancelled, rest = group.split(trio.Cancelled)
+            if cancelled is None or not isinstance(rest, Exception) or _shares(rest, turn.callback_error):
+                raise
+            running.clean_up_error = rest
+            raise cancelled from None
+        if (outcome.result.call_id, outcome.result.name) != (call.id, call.name):
+            return replace(outcome, result=replace(outcome.result, call_id=call.id, name=call.name))
+        return outcome
+
+    async def _settle(self, running: RunningCall, outcome: CallOutcome) -> None:
+        """Store the outcome of a call, then emit it and play its media."""
+        running.outcome = outcome
+        running.status = _status(outcome.result.status)
+        await self._emit(running, outcome)
+        for picture in outcome.pictures:
+            await self._context.emit(
+                ImageComplete(
+                    round=self._context.round,
+                    tool=running.ref,
+                    mime_type=picture.mime_type,
+                    size_bytes=picture.size_bytes,
+                )
+            )
+        await self._play(self._context, running.ref, outcome.media)
+
+    async def _emit(self, running: RunningCall, outcome: CallOutcome) -> None:
+        running.is_reported = True
+        number, result = self._context.round, outcome.result
+        if result.status in ("done", "error") and outcome.error is None:
+            await self._context.emit(
+                ToolCallResponse(round=number, tool=running.ref, result=_response(outcome))
+            )
+        else:
+            await self._context.emit(
+                ToolCallError(round=number, tool=running.ref, status=result.status, error=result.text)
+            )
+
+
+def over_budget(call: ToolCall, reason: str, *, error: Exception | None = None) -> CallOutcome:
+    """Return the outcome of a call that a budget forbids, or that was cancelled at its end."""
+    return refused_outcome(call, "over_budget", f"The call was not completed: {reason}.", error=error)
+
+
+def _shares(error: BaseException, other: BaseException | None) -> bool:
+    """Tell if both hold the same exception; nurseries in between regroup them."""
+    if other is None:
+        return False
+    found = set(map(id, iter_leaves(other)))
+    return any(id(leaf) in found for leaf in iter_leaves(error))
+
+
+def _response(outcome: CallOutcome) -> CallResponse:
+    result = outcome.result
+    return CallResponse(
+        id=result.call_id,
+        name=result.name,
+        text=result.text,
+        status=result.status,
+        media=tuple(item.mime_type for item in result.media),
+    )
+
+
+def _status(status: Status) -> CallStatus:
+    match status:
+        case "done":
+            return "done"
+        case "cancelled":
+            return "cancelled"
+        case "error" | "denied" | "unknown" | "bad_arguments" | "timeout" | "over_budget":
+            return "error"
+        case _:
+            assert_never(status)

@@ -1,1 +1,1 @@
-"""Example MCP servers."""
+"""The example MCP servers, and the server for HTTP and WebSocket that they run on."""

@@ -1,15 +1,15 @@
-"""Who may ask a server of ours: by the Host it names, the page it comes from, and the token it shows.
+"""Access control of our servers: by `Host`, `Origin` and bearer token.
 
-The same for HTTP and for WebSocket, where the answer comes before the upgrade:
+The checks are the same for HTTP and for WebSocket, where they precede the upgrade:
 
 | answer | when |
 |---|---|
-| 421 | `Host` is none of ours: a page whose name was pointed at this address (DNS rebinding) |
-| 403 | `Origin`, which every browser sends, is not allowed; a program sends none and passes |
+| 421 | `Host` does not name this server: a page whose name was pointed at its address (DNS rebinding) |
+| 403 | `Origin`, which every browser sends, is not allowed; programs send none, and pass |
 | 401 | the bearer token is missing or wrong |
 
-A WebSocket needs this more than HTTP does: a browser lets any page open one to any address, and
-shows the page what comes.
+A WebSocket needs this more than HTTP does: a browser lets any page open one to any address, and shows the
+page every message.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ ANY_PORT = ":*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Which requests are answered. `for_host` makes the usual one."""
+    """The requests that are answered. `for_host` makes the usual rules."""
 
     hosts: frozenset[str]
     """Names and addresses that `Host` may have, without a port; IPv6 in brackets."""
     origins: frozenset[str] = frozenset()
     """`scheme://host[:port]`, or `scheme://host:*` for every port and none."""
     token: str | None = field(default=None, repr=False)
-    """What `Authorization: Bearer …` must carry; None asks for none."""
+    """The token that `Authorization: Bearer …` must carry; None requires none."""
 
     @classmethod
     def for_host(cls, host: str, *, web_origins: Iterable[str] = (), token: str | None = None) -> Access:
         """Access to a server that listens on `host`.
 
-        Loopback's names and `host` itself are its names, and pages that it serves itself may ask; a server on
-        every address has this machine's name too.
+        Its names are those of loopback and `host` itself, and for a server on every address also this
+        machine's name. Pages that it serves itself are allowed.
 
         Args:
-            host: what was listened on.
-            web_origins: pages of other origins that may ask, `https://app.example.org`.
+            host: the address that it listens on.
+            web_origins: pages of other origins to allow, `https://app.example.org`.
             token: see `Access.token`.
 
         Raises:
-            UsageError: a web origin is none, or the token cannot stand in a header.
+            UsageError: a web origin is invalid, or the token cannot be sent in a header.
         """
         names = {"127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host.lower()}
         if host in ("0.0.0.0", "::"):
@@ -66,7 +66,7 @@ class Access:
             not token or not token.isascii() or not token.isprintable() or " " in token
         ):
             raise UsageError(
-                "expected a token of printable ASCII characters without spaces; this one is empty or not so"
+                "expected a token of printable ASCII characters without spaces, got another or an empty one"
             )
         return cls(
             hosts=frozenset(names),
@@ -75,12 +75,12 @@ class Access:
         )
 
     def protect(self, app: ASGIApp, *, without_token: Iterable[str] = ()) -> ASGIApp:
-        """`app` behind these checks.
+        """Put `app` behind these checks.
 
-        Pages of the exact `origins` get the CORS headers that a browser asks for, preflights included.
+        Pages of the exact `origins` get the CORS headers that a browser needs, preflights included.
 
         Args:
-            app: any ASGI application; `lifespan` passes.
+            app: any ASGI application; its `lifespan` is passed through.
             without_token: paths that need no token (`/health`), so that a monitor needs no secret.
         """
         open_paths = frozenset(without_token)
@@ -103,25 +103,27 @@ class Access:
         )
 
     def refusal(self, headers: Headers, *, needs_token: bool = True) -> PlainTextResponse | None:
-        """The answer to a request that may not ask; None to one that may.
+        """The answer to a request that is refused; None if it is allowed.
 
-        It is an ASGI application for HTTP and, before the upgrade, for WebSocket.
+        The answer is an ASGI application for HTTP and, before the upgrade, for WebSocket.
         """
         hosts = headers.getlist("host")
         if len(hosts) != 1 or _without_port(hosts[0].lower()) not in self.hosts:
-            return _refuse(421, "this server does not go by the name in Host")
-        if not all(self._from_here(origin) for origin in headers.getlist("origin")):
-            return _refuse(403, "pages of this Origin may not ask; the server's --web-origin allows them")
+            return _refuse(421, "the Host header is not a name of this server")
+        if not all(self._allows_origin(origin) for origin in headers.getlist("origin")):
+            return _refuse(403, "this Origin is not allowed; the server's --web-origin allows it")
         if self.token is None or not needs_token:
             return None
         credentials = headers.getlist("authorization")
         if not credentials:
-            return _refuse(401, "a bearer token is needed (Authorization: Bearer …)", challenge="Bearer")
+            return _refuse(
+                401, "expected a bearer token (Authorization: Bearer …), got none", challenge="Bearer"
+            )
         if len(credentials) != 1 or not self._is_token(credentials[0]):
             return _refuse(401, "the bearer token is wrong", challenge='Bearer error="invalid_token"')
         return None
 
-    def _from_here(self, origin: str) -> bool:
+    def _allows_origin(self, origin: str) -> bool:
         origin = origin.lower()
         if origin in self.origins:
             return True
@@ -129,9 +131,9 @@ class Access:
         return bool(separator) and f"{scheme}://{_without_port(place)}{ANY_PORT}" in self.origins
 
     def _is_token(self, credentials: str) -> bool:
-        scheme, _, came = credentials.partition(" ")
-        # Of digests, so that the time does not tell the token's length either.
-        digests = (sha256(text.strip().encode()).digest() for text in (came, self.token or ""))
+        scheme, _, token = credentials.partition(" ")
+        # Digests are compared, so that the time does not reveal the token's length either.
+        digests = (sha256(text.strip().encode()).digest() for text in (token, self.token or ""))
         return scheme.lower() == "bearer" and hmac.compare_digest(*digests)
 
 

@@ -1,33 +1,43 @@
-"""Serving an ASGI application over HTTP/1.1 and WebSocket under trio: quiet, bounded, ended in order."""
+"""An ASGI server for HTTP/1.1 and WebSocket under trio, on h11 and wsproto.
+
+Own code, because the alternatives do not fit: uvicorn needs asyncio, and hypercorn 0.18 (tried in 2026) ends
+its process at one packet (a WebSocket upgrade with a frame right behind its head), goes on collecting a
+message that is too long (640 MB for 600 MB sent), and waits at SIGTERM for a client that does not read.
+
+`serve_app` accepts connections while fewer than `HttpServerOptions.connections` are open. Each is a task, and
+all that its requests start ends with it. `http_connection.py` serves one, `websocket_frames.py` one that was
+upgraded.
+"""
 
 from __future__ import annotations
 
+import errno
+import logging
 import socket
 import ssl
 import threading
-from functools import partial
+from pathlib import Path
+from typing import Any, Final
 
 import trio
-from hypercorn.config import Config
-from hypercorn.trio.lifespan import Lifespan
-from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import LifespanState
-from hypercorn.utils import wrap_app
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message
 
 from playhead.errors import UsageError
-from playhead.servers.http_body import WholeBody
-from playhead.servers.http_connection import BoundedConnection, BoundedListener, HttpOptions
-from playhead.servers.shutdown import EndsInGoodOrder, Shutdown
+from playhead.servers.http_connection import ASGI_VERSIONS, HttpConnection, HttpServerOptions, ServedApp
+from playhead.servers.serving import Serving, Shutdown
 
-DEFAULT_OPTIONS = HttpOptions()
+BACKLOG: Final = 100
+DEFAULT_OPTIONS: Final = HttpServerOptions()
+
+_NO_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+_log = logging.getLogger(__name__)
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A bound TCP socket; port 0 takes a free one. Whoever serves it closes it.
+    """Bind a TCP socket; port 0 takes a free one. The caller closes it.
 
     Raises:
-        UsageError: the address is taken, forbidden or unknown.
+        UsageError: the address is in use, forbidden or unknown.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -51,77 +61,41 @@ def base_url(sock: socket.socket, *, scheme: str = "http") -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-async def serve_app(
-    app: ASGIApp,
-    sock: socket.socket,
-    *,
-    options: HttpOptions = DEFAULT_OPTIONS,
-    tls: ssl.SSLContext | None = None,
-    shutdown: Shutdown | None = None,
-    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    """Serves `app` on a bound socket until it is cancelled or shut down; then every connection is closed.
-
-    A client that is slow or silent costs one task and one connection, for a time that `options` state.
-    Cancelled, it closes every connection at once. Shut down, it takes no new connection, ends those that are
-    idle, and returns when the others have had their answers or after `shutdown.grace_seconds`.
+def tls_context(certificate: Path, key: Path | None = None) -> ssl.SSLContext:
+    """The context with which `serve_app` speaks TLS 1.2 or newer.
 
     Args:
-        app: an ASGI application, HTTP and WebSocket.
-        sock: from `bind`; it is closed here.
-        options: what a client may cost.
-        tls: certificate and key (`tls.tls_context`); None speaks plain HTTP.
-        shutdown: how it is told to end in good order.
-        task_status: started once connections are accepted.
+        certificate: PEM: the server's own, then the chain.
+        key: PEM, without a passphrase; None if it is in the same file.
+
+    Raises:
+        UsageError: a file cannot be read, or the two are not a certificate and its key.
     """
-    config = Config()
-    config.accesslog = None
-    config.errorlog = None
-    config.keep_alive_timeout = options.keep_alive_seconds
-    config.keep_alive_max_requests = 1_000_000  # at 1000, the default, a long stream would stumble
-    config.include_server_header = False
-    shutdown = shutdown or Shutdown()
-    # The steps of hypercorn.trio.run.worker_serve, which cannot be given a listener.
-    with trio.socket.from_stdlib_socket(sock) as listening:
-        listening.listen(config.backlog)
-        listener = BoundedListener(trio.SocketListener(listening), options)
-        # hypercorn's deprecated type of an application differs from Starlette's in its scope only.
-        whole = WholeBody(EndsInGoodOrder(app, shutdown), options)
-        wrapped = wrap_app(whole, config.wsgi_max_body_size, "asgi")  # type: ignore[arg-type]
-        state: LifespanState = {}
-        lifespan = Lifespan(wrapped, config, state)
-        context = WorkerContext(None)
-        connection = partial(BoundedConnection, wrapped, config, context, state, tls)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(lifespan.handle_lifespan)
-            await lifespan.wait_for_startup()
-            nursery.start_soon(listener.close_when_cancelled)
-            async with trio.open_nursery() as accepting:
-                handle = partial(listener.serve, connection)
-                await accepting.start(
-                    partial(trio.serve_listeners, handle, [listener], handler_nursery=nursery)
-                )
-                task_status.started()
-                await shutdown.requested.wait()
-                accepting.cancel_scope.cancel()
-            await context.terminated.set()  # hypercorn ends idle connections, and the others at their answer
-            with trio.move_on_after(shutdown.grace_seconds):
-                await listener.until_none_is_left()
-                await lifespan.wait_for_shutdown()
-            nursery.cancel_scope.cancel()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_COMPRESSION
+    try:
+        # An empty passphrase: without one, OpenSSL would ask for it on the terminal.
+        context.load_cert_chain(certificate, key, password="")
+    except (OSError, ValueError) as error:
+        files = f"{certificate} and {key}" if key is not None else str(certificate)
+        raise UsageError(
+            f"expected a certificate and its key in PEM, without a passphrase, in {files}: {error}"
+        ) from error
+    return context
 
 
 async def serve_until_sigterm(
     app: ASGIApp,
     sock: socket.socket,
     *,
-    options: HttpOptions = DEFAULT_OPTIONS,
+    options: HttpServerOptions = DEFAULT_OPTIONS,
     tls: ssl.SSLContext | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """`serve_app` as a command runs it: the first SIGTERM ends it in good order, and it returns.
+    """Run `serve_app` as a command does: the first SIGTERM shuts it down gracefully, and it returns.
 
-    Outside the main thread, where Python hears no signals, it serves until it is cancelled.
+    Outside the main thread, where Python receives no signals, it serves until it is cancelled.
     """
     shutdown = Shutdown()
     async with trio.open_nursery() as nursery:
@@ -129,3 +103,125 @@ async def serve_until_sigterm(
             await nursery.start(shutdown.listen)
         await serve_app(app, sock, options=options, tls=tls, shutdown=shutdown, task_status=task_status)
         nursery.cancel_scope.cancel()
+
+
+async def serve_app(
+    app: ASGIApp,
+    sock: socket.socket,
+    *,
+    options: HttpServerOptions = DEFAULT_OPTIONS,
+    tls: ssl.SSLContext | None = None,
+    shutdown: Shutdown | None = None,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve `app` on a bound socket until cancelled or shut down; then every connection is closed.
+
+    A client that is slow or silent costs one task and one connection, for a time that `options` state.
+    Cancelled, it closes every connection at once. Shut down, it accepts no new connection, closes those that
+    are idle, ends event streams, and returns when the other requests are answered or after
+    `shutdown.grace_seconds`.
+
+    Args:
+        app: an ASGI application, HTTP and WebSocket. Its `lifespan` is run.
+        sock: from `bind`; it is closed here.
+        options: the bounds on clients.
+        tls: certificate and key (`tls_context`); None speaks plain HTTP.
+        shutdown: requests the graceful shutdown.
+        task_status: started once connections are accepted.
+
+    Raises:
+        RuntimeError: the application reported that it cannot start.
+    """
+    serving = Serving(shutdown=shutdown or Shutdown(), slots=trio.CapacityLimiter(options.requests))
+    served = ServedApp(app=app, options=options, serving=serving, secure=tls is not None)
+    ending = trio.Event()
+    with trio.socket.from_stdlib_socket(sock) as listening:
+        listening.listen(BACKLOG)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(_run_lifespan, app, served.state, ending)
+            with trio.CancelScope() as grace:
+                async with trio.open_nursery() as connections:
+                    async with trio.open_nursery() as accepting:
+                        accepting.start_soon(
+                            _accept, served, trio.SocketListener(listening), connections, tls
+                        )
+                        task_status.started()
+                        await serving.shutdown.requested.wait()
+                        accepting.cancel_scope.cancel()
+                    listening.close()
+                    grace.deadline = trio.current_time() + serving.shutdown.grace_seconds
+                    for connection in served.connections:
+                        connection.idle.cancel()
+                ending.set()
+                nursery.cancel_scope.deadline = grace.deadline
+            if grace.cancelled_caught:
+                nursery.cancel_scope.cancel()
+
+
+async def _run_lifespan(
+    app: ASGIApp, state: dict[str, Any], ending: trio.Event, *, task_status: trio.TaskStatus[None]
+) -> None:
+    """Run the lifespan of `app`; started when the application is ready, or has no lifespan."""
+    asked = started = False
+    failure: str | None = None
+
+    async def receive() -> Message:
+        nonlocal asked
+        if asked:
+            await ending.wait()
+            return {"type": "lifespan.shutdown"}
+        asked = True
+        return {"type": "lifespan.startup"}
+
+    async def send(message: Message) -> None:
+        nonlocal started, failure
+        if message["type"] == "lifespan.startup.complete":
+            started = True
+            task_status.started()
+        elif message["type"] == "lifespan.startup.failed":
+            failure = message.get("message", "")
+
+    try:
+        await app({"type": "lifespan", "asgi": ASGI_VERSIONS, "state": state}, receive, send)
+    except Exception:  # noqa: BLE001 - the specification: an application without a lifespan raises
+        if started:
+            _log.exception("the application failed in its lifespan")
+    if failure is not None:
+        raise RuntimeError(f"the application cannot start: {failure}")
+    if not started:
+        task_status.started()
+
+
+async def _accept(
+    served: ServedApp, listener: trio.SocketListener, nursery: trio.Nursery, tls: ssl.SSLContext | None
+) -> None:
+    """Accept while there is a place; the other connections wait in the kernel's backlog."""
+    places = trio.Semaphore(served.options.connections)
+    while True:
+        await places.acquire()
+        try:
+            stream = await listener.accept()
+        except OSError as error:
+            places.release()
+            if error.errno not in _NO_FILES:
+                raise
+            await trio.sleep(0.1)  # until a file is closed; as trio.serve_listeners
+            continue
+        nursery.start_soon(_serve_stream, served, stream, places, tls)
+
+
+async def _serve_stream(
+    served: ServedApp, accepted: trio.SocketStream, places: trio.Semaphore, tls: ssl.SSLContext | None
+) -> None:
+    stream: trio.abc.Stream = accepted
+    try:
+        if tls is not None:
+            stream = trio.SSLStream(accepted, tls, server_side=True, https_compatible=True)
+        await HttpConnection(served, stream, accepted.socket).run()
+    except (OSError, trio.BrokenResourceError):
+        pass  # the client has left
+    except Exception:  # noqa: BLE001 - a bug costs its connection, not the server
+        _log.exception("a connection failed")
+    finally:
+        places.release()
+        await trio.aclose_forcefully(stream)

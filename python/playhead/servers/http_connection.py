@@ -1,280 +1,370 @@
-"""What one HTTP connection may cost: a listener and a stream that bound hypercorn's connections in time.
+"""HTTP/1.1 on one connection, as ASGI, with bounds on the time and memory of its client.
 
-hypercorn bounds the size of a request's head and the silence between two requests. It does not bound how long
-a head or a body may drip in, nor how long a client may leave its answer unread (its `send_all` is shielded,
-so that not even cancelling the server would end it), nor how many connections there are; and a client that
-has gone costs its task until the keep-alive time is over. All of that is bounded here, below hypercorn; but
-for a request's body (`http_body.py`) and the size of a WebSocket's messages (`websocket_frames.py`).
+Theory of operation. `Wire` carries the bytes: every wait for the client has a deadline, and a send that fails
+closes the connection. A body is read in whole before the application is called, so a client that drips costs
+no request. While the application works, one task reads ahead (one packet), because a client that leaves ends
+its request. A WebSocket is read in `websocket_frames.py`, when the application asks for the next message.
 """
 
 from __future__ import annotations
 
+import logging
 import math
-import ssl
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from typing import Any, Final
+from urllib.parse import unquote
 
+import h11
 import trio
-from hypercorn.config import Config
-from hypercorn.events import Event, Updated
-from hypercorn.trio.task_group import TaskGroup
-from hypercorn.trio.tcp_server import TCPServer
-from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
-from hypercorn.utils import parse_socket_addr
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from playhead.servers.http_protocol import Http1
+from playhead.limits import KIB, MIB
+from playhead.servers.serving import SERVING_EXTENSION, Serving
+from playhead.servers.websocket_frames import FramedWebSocket, header_tokens
 
-SEND_BYTES: Final = 65_536
-"""The piece of an answer that `HttpOptions.send_seconds` is for."""
+HEAD_BYTES: Final = 16 * KIB
+"""The head of a request, as in most servers; a longer one gets 431."""
+SEND_BYTES: Final = 64 * KIB
+"""The piece of an answer that has `HttpServerOptions.send_seconds`."""
+RECEIVE_BYTES: Final = 16 * KIB
+"""Read at once. In empty fragments these are some 2,700 frames, 40 ms of work between two checkpoints."""
+
+ASGI_VERSIONS: Final = {"version": "3.0", "spec_version": "2.4"}
+"""2.4: `send` raises an `OSError` once the client has left."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HttpOptions:
-    """How long a client may take, and how many there may be. A connection past a limit is closed."""
+class HttpServerOptions:
+    """Bounds on clients: how long each may take, and how many there may be. Past a limit, a connection is
+    closed."""
 
     connections: int = 256
-    """At once; further ones wait in the backlog. A player needs one or two; a process may often have no more
+    """At once; further ones wait in the backlog. A player needs one or two. A process may often have no more
     than 1,024 files open, and a read of a remote origin takes one too."""
+    requests: int = 96
+    """Slots for the requests of all WebSocket clients that are in work at once, beyond one per connection."""
     head_seconds: float = 5.0
     """From connecting, or from the first byte of a later request, to the whole head of the request. The head
-    is one packet; and a client that waits in the backlog behind silent ones gives up after 10 s."""
+    is one packet, and a client that waits in the backlog behind silent ones gives up after 10 s."""
     body_seconds: float = 20.0
-    """From the head to the whole body; a request to our servers is a few hundred bytes."""
-    body_bytes: int = 1024 * 1024
-    """The body of a request."""
+    """From the head to the end of the body; a request to our servers has a few hundred bytes."""
+    body_bytes: int = MIB
+    """Of a request's body."""
     send_seconds: float = 30.0
-    """For each 64 KiB of an answer: 2 KiB/s, a tenth of the slowest music. The time a client gives a page."""
+    """For each 64 KiB of an answer: 2 KiB/s, a tenth of the slowest music. A client allows a page as long."""
     keep_alive_seconds: float = 300.0
     """Between an answer and the next request. A client reads a page of music every 6 s or so, and stops while
-    the listener pauses: hypercorn's 5 s would make it connect anew each time."""
+    the listener pauses: with a few seconds it would have to reconnect each time."""
     closing_seconds: float = 2.0
-    """For the request's task to end by itself when its client has gone or its connection was closed."""
+    """For a request to end by itself when its client has left, and for a client to close after an error."""
 
 
-class BoundedStream(trio.abc.HalfCloseableStream):
-    """A connection with deadlines; `lifetime` is cancelled soon after the stream has ended in any way."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedApp:
+    """An application and the state that its connections share."""
 
-    def __init__(self, stream: trio.SocketStream, options: HttpOptions, lifetime: trio.CancelScope) -> None:
-        self._stream = stream
-        self._options = options
-        self._lifetime = lifetime
-        self._head_deadline = trio.current_time() + options.head_seconds
-        self._silence_seconds = math.inf
-        self._send_seconds = options.send_seconds
-        self.busy = False
-        """Whether a request's head was read and its answer is not yet written: then no head is waited for. A
-        WebSocket stays so to its end."""
-        self.message_deadline = math.inf
-        """When a WebSocket's message that has begun must be whole."""
-        self.closing_seconds = options.closing_seconds
-        self.overdue: str | None = None
-        """What the client took too long for."""
+    app: ASGIApp
+    options: HttpServerOptions
+    serving: Serving
+    secure: bool
+    """TLS is spoken."""
+    state: dict[str, Any] = field(default_factory=dict)
+    """Of the application's lifespan."""
+    connections: set[HttpConnection] = field(default_factory=set)
 
     @property
-    def socket(self) -> trio.socket.SocketType:
-        """hypercorn asks it for the addresses."""
-        return self._stream.socket
+    def closing(self) -> bool:
+        return self.serving.shutdown.requested.is_set()
 
-    def idle(self) -> None:
-        """The answer is written; the next head's time begins with its first byte."""
-        self.busy = False
-        self._head_deadline = math.inf
 
-    def talk(self, *, silence_seconds: float, send_seconds: float) -> None:
-        """The request has become a WebSocket: it may last, but not in silence."""
-        self._silence_seconds = silence_seconds
-        self._send_seconds = send_seconds
+class ClientGoneError(ConnectionError):
+    """The client closed the connection, or does not read."""
 
-    async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """What has come; b"" at the end.
 
-        Raises:
-            trio.BrokenResourceError: the connection broke, a head or a WebSocket's message was not whole in
-                time, or a WebSocket was silent for too long.
-            trio.ClosedResourceError: it was closed here.
-        """
-        data = b""
-        try:
-            with trio.CancelScope(deadline=self._receive_deadline()) as waiting:
-                data = bytes(await self._stream.receive_some(max_bytes))
-            if waiting.cancelled_caught:
-                in_message = self.message_deadline <= trio.current_time()
-                self.overdue = (
-                    "a message was not whole in time" if in_message else "nothing came for too long"
-                )
-                raise trio.BrokenResourceError(self.overdue)
-        finally:
-            if not data:
-                self._end_soon()
-        if not self.busy:
-            self._head_deadline = min(self._head_deadline, trio.current_time() + self._options.head_seconds)
-        return data
+class Wire:
+    """The bytes of one connection. Every wait has a deadline."""
 
-    def _receive_deadline(self) -> float:
-        if not self.busy:
-            return self._head_deadline
-        # From now, not from the last byte: while the server itself does not read, nobody is silent.
-        return min(self.message_deadline, trio.current_time() + self._silence_seconds)
+    def __init__(self, stream: trio.abc.Stream, send_seconds: float) -> None:
+        self._stream = stream
+        self._sending = trio.StrictFIFOLock()
+        self.send_seconds = send_seconds
 
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Sends in pieces, each with its deadline.
+    async def receive(self, deadline: float) -> bytes | None:
+        """Receive some bytes; b"" at the end of the connection, None at the deadline."""
+        with trio.CancelScope(deadline=deadline):
+            try:
+                return bytes(await self._stream.receive_some(RECEIVE_BYTES))
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return b""
+        return None
+
+    async def send(self, data: bytes) -> None:
+        """Send in pieces, each with its deadline. Anything but success closes the connection.
 
         Raises:
-            trio.BrokenResourceError: the connection broke, or the client did not take a piece in time.
-            trio.ClosedResourceError: it was closed here.
+            ClientGoneError: the connection broke or was closed, or the client does not read.
         """
         sent = False
-        try:
-            with memoryview(data) as view:
-                for start in range(0, len(view), SEND_BYTES):
-                    with trio.fail_after(self._send_seconds):
-                        await self._stream.send_all(view[start : start + SEND_BYTES])
-            sent = True
-        except trio.TooSlowError:
-            raise trio.BrokenResourceError("the client does not read its answer") from None
-        finally:
-            if not sent:
-                self.close()
+        async with self._sending:
+            try:
+                with memoryview(data) as view:
+                    for start in range(0, len(view), SEND_BYTES):
+                        with trio.fail_after(self.send_seconds):
+                            await self._stream.send_all(view[start : start + SEND_BYTES])
+                sent = True
+            except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as error:
+                raise ClientGoneError("the client has left, or does not read its answer") from error
+            finally:
+                if not sent:  # half an answer may be out, so nothing can follow it
+                    await trio.aclose_forcefully(self._stream)
 
-    async def wait_send_all_might_not_block(self) -> None:
-        """As the stream's own."""
-        await self._stream.wait_send_all_might_not_block()
+    async def linger(self, seconds: float) -> None:
+        """Read and discard until the client closes, before this side does.
 
-    async def send_eof(self) -> None:
-        """As the stream's own."""
-        await self._stream.send_eof()
-
-    async def aclose(self) -> None:
-        """Closes at once. Idempotent."""
-        self.close()
-        await trio.lowlevel.checkpoint()
-
-    def close(self) -> None:
-        """As `aclose`; whoever waits for the stream gets `trio.ClosedResourceError`."""
-        self._stream.socket.close()
-        self._end_soon()
-
-    def _end_soon(self) -> None:
-        # With no request in flight there is nothing to wait for but hypercorn's timer of an idle connection.
-        grace = self._options.closing_seconds if self.busy else 0.0
-        self._lifetime.deadline = min(self._lifetime.deadline, trio.current_time() + grace)
+        Closing with bytes unread resets the connection, and the client may never see the answer.
+        """
+        with trio.move_on_after(seconds):
+            try:
+                if isinstance(self._stream, trio.SocketStream):
+                    await self._stream.send_eof()
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return
+            while await self.receive(math.inf):
+                pass
 
 
-class BoundedConnection(TCPServer):
-    """hypercorn's connection over a `BoundedStream`, with TLS or without."""
+class HttpConnection:
+    """HTTP/1.1 on one connection: one request after the other, or a WebSocket."""
 
-    protocol: Http1  # type: ignore[assignment]  # hypercorn wraps its own, to change to HTTP/2 half-way
-
-    def __init__(
-        self,
-        app: AppWrapper,
-        config: Config,
-        context: WorkerContext,
-        state: LifespanState,
-        tls: ssl.SSLContext | None,
-        wire: BoundedStream,
-    ) -> None:
-        stream = wire if tls is None else trio.SSLStream(wire, tls, server_side=True, https_compatible=True)
-        super().__init__(app, config, context, state, stream)  # type: ignore[arg-type]  # it takes either
-        self._wire = wire
-        self._tls = tls is not None
+    def __init__(self, served: ServedApp, stream: trio.abc.Stream, sock: trio.socket.SocketType) -> None:
+        """Raises `OSError` if the client has left already."""
+        self._served = served
+        self._stream = stream
+        self._addresses = {"client": sock.getpeername()[:2], "server": sock.getsockname()[:2]}
+        self.options = served.options
+        self.slots = served.serving.slots
+        self.wire = Wire(stream, served.options.send_seconds)
+        self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
+        self.idle = trio.CancelScope()
+        """Around the wait for a request's first byte."""
+        self._unsent = b""
+        """A head that is sent along with its body."""
+        self._has_body = True
+        self._streams_events = trio.Event()
 
     async def run(self) -> None:
-        """Serves the connection to its end; the steps of hypercorn's own `run`, with our protocol."""
+        """Serve the connection to its end. Raises `OSError` or `BrokenResourceError` if it breaks."""
+        self._served.connections.add(self)
         try:
-            if self._tls:
-                # Not shielded, and within the time for the head of the first request.
-                await self.stream.do_handshake()
-            socket = self._wire.socket
-            async with TaskGroup() as task_group:
-                self._task_group = task_group
-                self.protocol = Http1(
-                    self.app,
-                    self.config,
-                    self.context,
-                    task_group,
-                    ConnectionState(self.state),
-                    self._tls,
-                    parse_socket_addr(socket.family, socket.getpeername()),
-                    parse_socket_addr(socket.family, socket.getsockname()),
-                    self.protocol_send,
-                    wire=self._wire,
-                )
-                await self.idle_task.restart(task_group, self._idle_timeout)
-                await self._read_data()
-        except (OSError, trio.BrokenResourceError):
-            pass  # the client has gone
+            await self._run()
         finally:
-            await self._close()
+            self._served.connections.remove(self)
 
-    async def protocol_send(self, event: Event) -> None:
-        """Carries out what the protocol decided."""
-        if isinstance(event, Updated):
-            if event.idle:
-                self._wire.idle()
-            else:
-                self._wire.busy = True
-        await super().protocol_send(event)
-
-
-class BoundedListener(trio.abc.Listener[trio.SocketStream]):
-    """Accepts while there are fewer than so many connections; the others wait in the kernel's backlog."""
-
-    def __init__(self, listener: trio.SocketListener, options: HttpOptions) -> None:
-        self._listener = listener
-        self._options = options
-        self._free = trio.Semaphore(options.connections)
-        self._streams: set[BoundedStream] = set()
-        self._one_ended = trio.Event()
-
-    async def accept(self) -> trio.SocketStream:
-        """The next connection, which must be given to `serve`: it holds a place.
-
-        Raises:
-            trio.ClosedResourceError: the listener was closed.
-            OSError: as `trio.SocketListener.accept`.
-        """
-        await self._free.acquire()
-        accepted = False
+    async def _run(self) -> None:
+        deadline = trio.current_time() + self.options.head_seconds
+        if isinstance(self._stream, trio.SSLStream):
+            with trio.move_on_at(deadline) as handshake:
+                await self._stream.do_handshake()
+            if handshake.cancelled_caught:
+                return
         try:
-            stream = await self._listener.accept()
-            accepted = True
-            return stream
-        finally:
-            if not accepted:
-                self._free.release()
+            request = await self._next_request(deadline, head_deadline=deadline)
+            while request is not None:
+                await self._answer(request)
+                if self.http.our_state is not h11.DONE or self.http.their_state is not h11.DONE:
+                    return
+                self.http.start_next_cycle()
+                request = await self._next_request(trio.current_time() + self.options.keep_alive_seconds)
+        except h11.RemoteProtocolError as error:
+            if self.http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                await self.refuse(error.error_status_hint, str(error))
 
-    async def serve(
-        self, run: Callable[[BoundedStream], Awaitable[None]], accepted: trio.SocketStream
-    ) -> None:
-        """Runs a connection in its bounds; afterwards it is closed and its place free, cancelled or not."""
-        with trio.CancelScope() as lifetime:
-            stream = BoundedStream(accepted, self._options, lifetime)
-            self._streams.add(stream)
-            try:
-                await run(stream)
-            finally:
-                self._streams.remove(stream)
-                stream.close()
-                self._free.release()
-                self._one_ended.set()
-                self._one_ended = trio.Event()
-
-    async def until_none_is_left(self) -> None:
-        """Waits for the end of every connection."""
-        while self._streams:
-            await self._one_ended.wait()
-
-    async def close_when_cancelled(self) -> None:
-        """Waits to be cancelled, and then closes every connection: hypercorn shields its sending."""
+    async def _next_request(
+        self, deadline: float, *, head_deadline: float | None = None
+    ) -> h11.Request | None:
+        if not self.http.trailing_data[0]:
+            if self._served.closing:
+                return None
+            data = None
+            with trio.CancelScope() as self.idle:
+                data = await self.wire.receive(deadline)
+            if not data:
+                return None
+            self.http.receive_data(data)
         try:
-            await trio.sleep_forever()
-        finally:
-            for stream in self._streams:
-                stream.close()
+            event = await self._event(head_deadline or trio.current_time() + self.options.head_seconds)
+        except trio.TooSlowError:
+            return None
+        return event if isinstance(event, h11.Request) else None
 
-    async def aclose(self) -> None:
-        """Listens no more; connections go on."""
-        await self._listener.aclose()
+    async def _event(self, deadline: float) -> object:
+        while (event := self.http.next_event()) is h11.NEED_DATA:
+            if self.http.they_are_waiting_for_100_continue:
+                await self.send_event(h11.InformationalResponse(status_code=100, headers=[]))
+            data = await self.wire.receive(deadline)
+            if data is None:
+                raise trio.TooSlowError
+            self.http.receive_data(data)
+        return event
+
+    async def _body(self) -> bytes | None:
+        """The body of the current request; None if it was refused."""
+        options, body = self.options, bytearray()
+        deadline = trio.current_time() + options.body_seconds
+        try:
+            while isinstance(event := await self._event(deadline), h11.Data):
+                body += event.data
+                if len(body) > options.body_bytes:
+                    await self.refuse(413, f"the body has more than {options.body_bytes} bytes")
+                    return None
+        except trio.TooSlowError:
+            await self.refuse(408, f"the body was not complete after {options.body_seconds:g} s")
+            return None
+        return bytes(body)
+
+    async def _answer(self, request: h11.Request) -> None:
+        self._has_body = request.method != b"HEAD"
+        self._streams_events = trio.Event()
+        body = await self._body()
+        if body is None:
+            return
+        if (
+            request.method == b"GET"
+            and "websocket" in header_tokens(request.headers, b"upgrade")
+            and "upgrade" in header_tokens(request.headers, b"connection")
+        ):
+            await self._upgrade(request)
+            return
+        gone = trio.Event()
+        unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        del body
+
+        async def receive() -> Message:
+            if unread:
+                return unread.pop()
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            if gone.is_set():
+                raise ClientGoneError("the client has left")
+            await self.send_response(message)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch, gone, nursery.cancel_scope)
+            if _may_never_end(request):
+                nursery.start_soon(self._end_events, nursery.cancel_scope)
+            await run_app(self._served.app, self._scope(request, "http"), receive, send, gone)
+            nursery.cancel_scope.cancel()
+        if gone.is_set():
+            return
+        if self.http.our_state is h11.SEND_RESPONSE:
+            await self.refuse(500, "the server failed at this request")
+        elif self._served.closing and self._streams_events.is_set():
+            await self.send_response({"type": "http.response.body"})
+
+    async def _upgrade(self, request: h11.Request) -> None:
+        websocket = FramedWebSocket(self, request)
+        if (problem := websocket.handshake_problem()) is not None:
+            await self.refuse(400, problem)
+            return
+        scope = {**self._scope(request, "websocket"), "subprotocols": websocket.subprotocols}
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(websocket.keep_alive)
+            await run_app(self._served.app, scope, websocket.receive, websocket.send, websocket.gone)
+            await websocket.finish()
+            nursery.cancel_scope.cancel()
+
+    async def _watch(self, gone: trio.Event, scope: trio.CancelScope) -> None:
+        """Notice that the client leaves while its request is answered."""
+        while len(self.http.trailing_data[0]) <= RECEIVE_BYTES:
+            data = await self.wire.receive(math.inf) or b""
+            self.http.receive_data(data)
+            if not data:
+                gone.set()
+                scope.deadline = trio.current_time() + self.options.closing_seconds
+                return
+
+    async def _end_events(self, scope: trio.CancelScope) -> None:
+        """End an event stream at the shutdown: nothing was asked that would have to be answered."""
+        await self._served.serving.shutdown.requested.wait()
+        await self._streams_events.wait()  # the request may have arrived just before
+        scope.cancel()
+
+    async def send_response(self, message: Message) -> None:
+        """Send a message of type `http.response.start` or `http.response.body`."""
+        if message["type"].endswith("response.start"):
+            headers = {name.lower(): value for name, value in message.get("headers", [])}
+            status: int = message["status"]
+            self._has_body &= status not in (204, 304)
+            if headers.get(b"content-type", b"").startswith(b"text/event-stream"):
+                self._streams_events.set()
+            fields = [(name, value) for name, value in message.get("headers", [])]
+            if b"date" not in headers:
+                fields.append((b"date", formatdate(usegmt=True).encode()))
+            if self._served.closing and b"connection" not in headers:
+                fields.append((b"connection", b"close"))
+            self._unsent = self.http.send(h11.Response(status_code=status, headers=fields)) or b""
+            if b"content-length" in headers:
+                return  # the body follows at once, in the same packet
+        else:
+            if (data := message.get("body", b"")) and self._has_body:
+                self._unsent += self.http.send(h11.Data(data=data)) or b""
+            if not message.get("more_body", False):
+                self._unsent += self.http.send(h11.EndOfMessage()) or b""
+        unsent, self._unsent = self._unsent, b""
+        await self.wire.send(unsent)
+
+    async def send_event(self, event: h11.Event) -> None:
+        """Send an event that has no body."""
+        await self.wire.send(self.http.send(event) or b"")
+
+    async def refuse(self, status: int, reason: str) -> None:
+        """Answer in place of the application. The connection cannot be used after it, and is drained."""
+        body = f"{reason}\n".encode()
+        headers = [
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+        await self.send_response({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send_response({"type": "http.response.body", "body": body})
+        await self.wire.linger(self.options.closing_seconds)
+
+    def _scope(self, request: h11.Request, kind: str) -> dict[str, Any]:
+        path, _, query = request.target.partition(b"?")
+        scheme = "http" if kind == "http" else "ws"
+        return {
+            "type": kind,
+            "asgi": ASGI_VERSIONS,
+            "http_version": request.http_version.decode("ascii"),
+            "method": request.method.decode("ascii"),
+            "scheme": f"{scheme}s" if self._served.secure else scheme,
+            "path": unquote(path.decode("ascii")),
+            "raw_path": path,
+            "root_path": "",
+            "query_string": query,
+            "headers": list(request.headers),
+            **self._addresses,
+            "state": self._served.state.copy(),
+            "extensions": {"websocket.http.response": {}, SERVING_EXTENSION: self._served.serving},
+        }
+
+
+async def run_app(app: ASGIApp, scope: Scope, receive: Receive, send: Send, gone: trio.Event) -> None:
+    """Call the application. Its errors are logged, unless the client has left."""
+    try:
+        await app(scope, receive, send)
+    except* ClientGoneError:
+        pass
+    except* Exception:  # noqa: BLE001 - a bug costs its request
+        if not gone.is_set():
+            _log.exception("the application failed at %s", scope["type"])
+
+
+def _may_never_end(request: h11.Request) -> bool:
+    # Of the Streamable HTTP transport: the stream of a session, and in the newest revision a subscription.
+    return request.method == b"GET" or (b"mcp-method", b"subscriptions/listen") in request.headers

@@ -1,14 +1,14 @@
-"""MCP over stdio, the server's side, and the lines of stdin read so that a cancelled server ends at once.
+"""MCP over stdio, the server's side. Reading stdin does not delay the end of a cancelled server.
 
-The SDK's `stdio_server` keeps stdout clean (while it serves, file descriptor 1 is stderr), but reads stdin
-in a thread that cannot be left: Ctrl-C then waits for the client's next line. Here the thread is left behind,
-and it holds no lock that the interpreter would need at its end.
+The SDK's `stdio_server` keeps stdout clean (while it serves, file descriptor 1 is stderr), but reads stdin in
+a thread that cannot be abandoned: Ctrl-C then waits for the client's next line. Here the thread is abandoned,
+and it holds no lock that the interpreter would need at exit.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import anyio
 import trio
@@ -19,13 +19,9 @@ from mcp.shared.message import SessionMessage
 
 from playhead.errors import LimitError
 from playhead.limits import DEFAULT_LIMITS, Limits
-from playhead.servers.websocket import DEFAULT_OPTIONS
-from playhead.servers.websocket_messages import Refusal, decode, structure_limits
+from playhead.servers.messages import ErrorAnswer, decode
 
 _READ_BYTES = 64 * 1024
-_STRUCTURE: Final = structure_limits(
-    json_depth=DEFAULT_OPTIONS.json_depth, json_values=DEFAULT_OPTIONS.json_values
-)
 
 
 async def serve_stdio(
@@ -34,9 +30,9 @@ async def serve_stdio(
     limits: Limits = DEFAULT_LIMITS,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serves one client on stdin and stdout until stdin ends, or until it is cancelled.
+    """Serve one client on stdin and stdout until stdin ends, or until cancelled.
 
-    A line that is no message is answered with -32700 or -32600, where the SDK would pass over it.
+    A line that is not a message is answered with -32700 or -32600; the SDK would ignore it.
 
     Raises:
         LimitError: a line is longer than `limits.message_bytes`.
@@ -54,11 +50,11 @@ async def serve_stdio(
         nursery.start_soon(answer)
         task_status.started(None)
         await server.run(read, write, server.create_initialization_options())
-        refused.close()  # stdin has ended; what was refused is still answered
+        refused.close()  # stdin has ended; refusals are still sent
 
 
 class _MessageLines:
-    """The lines that are messages; the others are answered, and empty ones passed over."""
+    """The lines that are messages. Others are answered with an error, and empty ones skipped."""
 
     def __init__(self, lines: StdinLines, refused: MemoryObjectSendStream[SessionMessage]) -> None:
         self._lines = lines
@@ -72,23 +68,23 @@ class _MessageLines:
             line = await anext(self._lines)
             if not line.strip():
                 continue
-            found = decode(line, _STRUCTURE)
-            if not isinstance(found, Refusal):
+            found = decode(line.encode())
+            if not isinstance(found, ErrorAnswer):
                 return line
             await self._refused.send(SessionMessage(found.answer))
 
 
 class StdinLines:
-    """An asynchronous iterator over the lines of a file descriptor, as text.
+    """An asynchronous iterator over the lines of a file descriptor, as strings.
 
-    Linear in the size of a line; bytes that are not UTF-8 become U+FFFD, so that they spoil one message only.
+    Linear in the size of a line. Bytes that are not UTF-8 become U+FFFD, so that they spoil one message only.
     A last line without a newline counts.
     """
 
     def __init__(self, fd: int = 0, *, limits: Limits = DEFAULT_LIMITS) -> None:
         self._fd = fd
         self._limits = limits
-        self._begun: list[bytes] = []  # the pieces of a line whose end has not come
+        self._begun: list[bytes] = []  # the pieces of an unfinished line
         self._begun_bytes = 0
         self._lines: list[bytes] = []  # whole lines, newest first
         self._ended = False
@@ -103,8 +99,8 @@ class StdinLines:
             LimitError: a line is longer than `limits.message_bytes`.
             StopAsyncIteration: the other side closed.
 
-        Cancelled, no byte is lost to a later call but those that a read in progress still takes: a cancelled
-        server reads no more.
+        Cancelled, the only bytes lost to a later call are those that a read in progress still takes: a
+        cancelled server reads no more.
         """
         while not self._lines:
             if self._ended:

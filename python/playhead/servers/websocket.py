@@ -1,78 +1,77 @@
-"""MCP over WebSocket, the server's side: one JSON-RPC message a text frame.
+"""MCP over WebSocket, the server's side: one JSON-RPC message per text frame.
 
-Off-standard: see docs/websocket.md. The SDK answers the messages, in whichever era the client opens with;
-here they are carried, and what one client can cost is bounded.
+Off-standard: see docs/websocket.md. The SDK answers the messages, in whichever protocol version the client
+opens with; this module carries them and bounds what one client can cost.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import anyio
+import mcp_types as types
+import trio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server import Server
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from starlette.responses import PlainTextResponse
 from starlette.routing import WebSocketRoute
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketState
+from wsproto.frame_protocol import CloseReason
 
-from playhead.servers.shutdown import shutdown_of
-from playhead.servers.websocket_connection import WebSocketConnection
-from playhead.servers.websocket_frames import OPTIONS_KEY, FrameOptions
-from playhead.servers.websocket_memory import Account, Pool
-from playhead.servers.websocket_requests import RequestLimits
+from playhead.limits import KIB, Limits
+from playhead.servers.http_connection import HttpServerOptions
+from playhead.servers.messages import MESSAGE_LIMITS, ErrorAnswer, decode
+from playhead.servers.serving import Serving, Shutdown, Slot
+from playhead.servers.websocket_frames import NO_SLOT, OPTIONS_KEY, OWN_BYTES, SLOT_KEY, FrameOptions
 
 SUBPROTOCOL: Final = "mcp"
+CANCELLED: Final = "notifications/cancelled"
+_SUBSCRIBE: Final = "subscriptions/listen"
+"""A request that does not end by itself."""
+
+FromClient = MemoryObjectSendStream[SessionMessage | Exception]
+ToClient = MemoryObjectReceiveStream[SessionMessage]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebSocketOptions:
-    """What one connection may cost. The sizes are bytes, the times seconds."""
+class WebSocketServerOptions(FrameOptions):
+    """Bounds on one connection. Sizes are in bytes, times in seconds."""
 
-    message_bytes: int = 1088 * 1024
-    """A message from the client, in as many frames as it likes: 1 MiB, as over HTTP, and room for what goes
-    around its arguments. A longer one closes with 1009."""
-    message_seconds: float = 20.0
-    """From a message's first piece to its last; then 1008."""
-    json_depth: int = 128
+    json_depth: int = MESSAGE_LIMITS.json_depth
     """Nesting of a message."""
-    json_values: int = 50_000
-    """Values of a message: `[[],[],…` of the greatest length would become 60 MB of Python lists."""
-    requests_in_flight: int = 32
-    """Requests that are worked on at once, or whose answers were not taken yet: so much can a client make the
-    server hold that does not read. Further ones wait for their turn."""
-    requests_waiting: int = 1024
+    json_values: int = MESSAGE_LIMITS.json_values
+    """Values of a message."""
+    requests_in_flight: int = 8
+    """Requests in work, or with an answer that the client has not taken yet. Further ones wait. Each needs
+    one of the server's slots (`HttpServerOptions.requests`), but for the first one of a connection."""
+    requests_waiting: int = 256
     """Requests in flight and waiting; one more is answered with -32603 at once."""
-    waiting_bytes: int = 4 * 1024 * 1024
-    """The same, in bytes of the requests."""
-    ping_seconds: float = 20.0
-    """Between two pings: half of what the usual proxies and NATs allow an idle connection."""
-    silence_seconds: float = 60.0
-    """How long a client may send nothing, not even a pong; then 1008."""
-    send_seconds: float = 30.0
-    """For each 64 KiB that a client has to take: 2 KiB/s, a tenth of the slowest music."""
-    shared_bytes: int = 32 * 1024 * 1024
-    """What messages, requests and answers of all clients together may take, beside 256 KiB and one answer
-    for each. Past it further requests wait until their client has taken an answer, too large ones are
-    answered with -32603, and a connection whose message there is no room for is closed with 1013."""
+    waiting_bytes: int = 256 * KIB
+    """The same, in bytes of the requests. A single one may be longer."""
 
 
-DEFAULT_OPTIONS: Final = WebSocketOptions()
+DEFAULT_OPTIONS: Final = WebSocketServerOptions()
 
 
 def websocket_routes(server: Server[Any], path: str) -> list[WebSocketRoute]:
-    """`server` at `path`, and HTTP 404 to whoever asks for a WebSocket elsewhere.
+    """Routes for `server` at `path`, and for HTTP 404 to a WebSocket anywhere else.
 
-    Starlette answers those with 403, which says that other credentials would help. As the last routes.
+    Starlette answers those with 403, which says that other credentials would help. Use them as the last
+    routes.
     """
-    return [WebSocketRoute(path, websocket_endpoint(server)), WebSocketRoute("/{path:path}", _nowhere)]
+    return [WebSocketRoute(path, websocket_endpoint(server)), WebSocketRoute("/{path:path}", _not_found)]
 
 
-async def _nowhere(websocket: WebSocket) -> None:
+async def _not_found(websocket: WebSocket) -> None:
     await websocket.send_denial_response(PlainTextResponse("no WebSocket at this path", status_code=404))
 
 
 def websocket_endpoint(
-    server: Server[Any], *, options: WebSocketOptions = DEFAULT_OPTIONS
+    server: Server[Any], *, options: WebSocketServerOptions = DEFAULT_OPTIONS
 ) -> Callable[[WebSocket], Awaitable[None]]:
     """The endpoint of a Starlette `WebSocketRoute` that serves `server` to every client that connects.
 
@@ -80,28 +79,14 @@ def websocket_endpoint(
     then closes with 1001. Under another ASGI server the frames (size, pings, silence, deadlines) are bounded
     by that server's own settings.
 
-    Close codes: 1003 a binary frame; 1007 text that is not UTF-8; 1002 what is no frame; 1009 a message too
-    long; 1008 a message not whole in time, or silence; 1001 shut down; 1011 the server failed; 1013 no room.
+    Close codes: 1003 a binary frame; 1007 text that is not UTF-8; 1002 a malformed frame; 1009 a message too
+    long; 1008 a message that is not complete in time, or silence; 1001 shut down; 1011 the server failed;
+    1013 no slot for a long message.
     """
-    limits = RequestLimits(
-        json_depth=options.json_depth,
-        json_values=options.json_values,
-        in_flight=options.requests_in_flight,
-        waiting=options.requests_waiting,
-        waiting_bytes=options.waiting_bytes,
-    )
-    pool = Pool(options.shared_bytes)
+    elsewhere = trio.CapacityLimiter(HttpServerOptions().requests)
 
     async def endpoint(websocket: WebSocket) -> None:
-        account = Account(pool)
-        frames = FrameOptions(
-            message_bytes=options.message_bytes,
-            message_seconds=options.message_seconds,
-            ping_seconds=options.ping_seconds,
-            silence_seconds=options.silence_seconds,
-            send_seconds=options.send_seconds,
-            account=account,
-        )
+        serving = Serving.of(websocket.scope)
         offered = websocket.scope.get("subprotocols") or ()
         await websocket.receive()  # "websocket.connect"
         await websocket.send(
@@ -109,12 +94,253 @@ def websocket_endpoint(
                 "type": "websocket.accept",
                 "subprotocol": SUBPROTOCOL if SUBPROTOCOL in offered else None,
                 "headers": [],
-                OPTIONS_KEY: frames,
+                OPTIONS_KEY: options,
             }
         )
+        requests = RequestQueue(options, serving.slots if serving is not None else elsewhere)
+        connection = _McpConnection(server, websocket, options, requests)
         try:
-            await WebSocketConnection(server, websocket, limits, account, shutdown_of(websocket.scope)).run()
+            await connection.run(serving.shutdown if serving is not None else None)
         finally:
-            account.close()
+            requests.close()
 
     return endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A request, from its arrival until its answer was sent."""
+
+    request: types.JSONRPCRequest
+    size_bytes: int
+    slot: Slot
+
+
+class RequestQueue:
+    """The requests of one connection: each is waiting, then in flight, then forgotten. No clock, no socket.
+
+    A client may send requests without waiting for answers, more than a server can hold. So a few are in
+    flight, the next ones wait in order, and one too many is refused. A request is in flight until its answer
+    was sent: a client that does not read gets no further.
+
+    Bounds for each connection do not bound the server (200 clients that each filled theirs held 1.9 GB), so
+    the slots are shared. A connection's first request needs none: every client makes progress, whatever the
+    others hold.
+    """
+
+    def __init__(self, options: WebSocketServerOptions, slots: trio.CapacityLimiter) -> None:
+        self._options = options
+        self._slots = slots
+        self._waiting: OrderedDict[types.RequestId, _Held] = OrderedDict()
+        self._in_flight: dict[types.RequestId, _Held] = {}
+        self._bytes = 0
+        self.refuses_new = False
+        """The server shuts down: requests that were taken are finished, and no others are taken."""
+
+    @property
+    def finished(self) -> bool:
+        """Every request has its answer, except subscriptions."""
+        held = (*self._waiting.values(), *self._in_flight.values())
+        return all(one.request.method == _SUBSCRIBE for one in held)
+
+    def take(
+        self, request: types.JSONRPCRequest, *, size_bytes: int, slot: Slot | None = None
+    ) -> ErrorAnswer | None:
+        """Add a request of `size_bytes`, with the slot of its message, or say why not."""
+        if self.refuses_new:
+            return self._refuse(request, "the server is shutting down; ask elsewhere")
+        if request.id in self._waiting or request.id in self._in_flight:
+            reason = "this id is in use by a request that has no answer yet; give each request its own"
+            return ErrorAnswer(types.INVALID_REQUEST, reason, request.id)
+        options = self._options
+        count = len(self._waiting) + len(self._in_flight)
+        if count >= options.requests_waiting or (count and self._bytes + size_bytes > options.waiting_bytes):
+            return self._refuse(
+                request,
+                f"too many requests without an answer: {options.requests_waiting} and {options.waiting_bytes}"
+                f" bytes are allowed on one connection, got {count} and {self._bytes} bytes before this one;"
+                " wait for answers",
+            )
+        slot = slot or Slot(self._slots)
+        if size_bytes > OWN_BYTES and not slot.take_nowait():
+            return self._refuse(request, NO_SLOT)
+        slot.adopted = True
+        self._waiting[request.id] = _Held(request, size_bytes, slot)
+        self._bytes += size_bytes
+        return None
+
+    def next_due(self) -> types.JSONRPCRequest | None:
+        """Take the next request into work; None if none waits, or no more can be in flight now."""
+        if not self._waiting or len(self._in_flight) >= self._options.requests_in_flight:
+            return None
+        request_id, held = next(iter(self._waiting.items()))
+        if self._in_flight and not held.slot.take_nowait():
+            return None
+        self._in_flight[request_id] = self._waiting.pop(request_id)
+        return held.request
+
+    def done(self, request_id: types.RequestId | None) -> bool:
+        """Forget a request in flight that was answered, or never will be. False for an unknown
+        request."""
+        return request_id is not None and self._forget(self._in_flight.pop(request_id, None))
+
+    def cancel_waiting(self, notification: types.JSONRPCNotification) -> bool:
+        """Drop a request that is cancelled while it waits; it gets no answer. False for an unknown
+        request."""
+        request_id = (notification.params or {}).get("requestId")
+        if not isinstance(request_id, str | int):
+            return False
+        return self._forget(self._waiting.pop(request_id, None))
+
+    def close(self) -> None:
+        """Give back every slot. The connection has ended."""
+        for held in (*self._waiting.values(), *self._in_flight.values()):
+            self._forget(held)
+
+    def _forget(self, held: _Held | None) -> bool:
+        if held is None:
+            return False
+        self._bytes -= held.size_bytes
+        held.slot.release()
+        return True
+
+    def _refuse(self, request: types.JSONRPCRequest, reason: str) -> ErrorAnswer:
+        return ErrorAnswer(types.INTERNAL_ERROR, reason, request.id)
+
+
+class _McpConnection:
+    """One client, between ASGI's messages and the SDK's streams.
+
+    Three tasks alongside the SDK's: one reads, one sends, one passes on requests that are due.
+    """
+
+    def __init__(
+        self,
+        server: Server[Any],
+        websocket: WebSocket,
+        options: WebSocketServerOptions,
+        requests: RequestQueue,
+    ) -> None:
+        self._server = server
+        self._websocket = websocket
+        self._limits: Limits = replace(
+            MESSAGE_LIMITS, json_depth=options.json_depth, json_values=options.json_values
+        )
+        self._requests = requests
+        self._changed = trio.Event()
+        """Set, and replaced, when a request was added or is done."""
+
+    async def run(self, shutdown: Shutdown | None) -> None:
+        """Serve until the client has left, broke a rule or failed to read, or the server was shut down.
+
+        Cancelled, it leaves the closing to the ASGI server.
+        """
+        # Without buffers: a sender waits until its message was taken, down to the client's own buffers.
+        from_client, to_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        from_server, to_client = anyio.create_memory_object_stream[SessionMessage](0)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._send, to_client)
+            nursery.start_soon(self._pass_on_due, from_client)
+            nursery.start_soon(self._read, from_client, from_server.clone())
+            if shutdown is not None:
+                nursery.start_soon(self._leave, shutdown, nursery.cancel_scope)
+            # When the client has left, this cancels its handlers and returns.
+            async with to_server, from_server:
+                await self._server.run(to_server, from_server, self._server.create_initialization_options())
+            nursery.cancel_scope.cancel()
+
+    async def _read(self, from_client: FromClient, refusals: MemoryObjectSendStream[SessionMessage]) -> None:
+        async with from_client, refusals:
+            while True:
+                event = await self._websocket.receive()
+                if event["type"] == "websocket.disconnect":
+                    break
+                text = event.get("text")
+                if text is None:
+                    await self._close(CloseReason.UNSUPPORTED_DATA, "expected text frames, got a binary one")
+                    break
+                data = text.encode()
+                message = decode(data, self._limits)
+                if isinstance(message, types.JSONRPCRequest):
+                    slot = event.get(SLOT_KEY)
+                    message = self._requests.take(message, size_bytes=len(data), slot=slot) or message
+                del text, data, event  # the following may wait for a client that does not read
+                if isinstance(message, ErrorAnswer):
+                    await refusals.send(SessionMessage(message.answer))
+                else:
+                    await self._pass_on(message, from_client)
+
+    async def _pass_on(self, message: types.JSONRPCMessage, from_client: FromClient) -> None:
+        match message:
+            case types.JSONRPCRequest():
+                # Here if possible, not in `_pass_on_due`: later messages of the client stay behind it.
+                await self._pass_on_requests(from_client)
+            case types.JSONRPCNotification() if message.method == CANCELLED and (
+                self._requests.cancel_waiting(message)
+            ):
+                self._something_changed()
+            case _:
+                await from_client.send(SessionMessage(message))
+
+    async def _pass_on_due(self, from_client: FromClient) -> None:
+        while True:
+            await self._changed.wait()
+            try:
+                await self._pass_on_requests(from_client)
+            except anyio.ClosedResourceError:
+                return  # the client has left
+
+    async def _pass_on_requests(self, from_client: FromClient) -> None:
+        while (request := self._requests.next_due()) is not None:
+
+            async def unanswered(request_id: types.RequestId = request.id) -> None:
+                self._done(request_id)  # cancelled by the client: it has no answer
+
+            await from_client.send(
+                SessionMessage(request, ServerMessageMetadata(on_request_unanswered=unanswered))
+            )
+
+    async def _send(self, to_client: ToClient) -> None:
+        async with to_client:
+            async for item in to_client:
+                if self._websocket.application_state is not WebSocketState.CONNECTED:
+                    continue  # closed by this side: nobody can use what follows
+                message = item.message
+                answered = (
+                    message.id if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) else None
+                )
+                text = _encoded(message)
+                del item, message  # one page less to hold while the client takes its time
+                await self._websocket.send({"type": "websocket.send", "text": text})
+                self._done(answered)
+
+    def _done(self, request_id: types.RequestId | None) -> None:
+        if self._requests.done(request_id):
+            self._something_changed()
+
+    def _something_changed(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def _leave(self, shutdown: Shutdown, scope: trio.CancelScope) -> None:
+        await shutdown.requested.wait()
+        self._requests.refuses_new = True
+        while not self._requests.finished:
+            await self._changed.wait()
+        await self._close(CloseReason.GOING_AWAY, "the server is shutting down")
+        scope.cancel()
+
+    async def _close(self, code: int, reason: str) -> None:
+        if self._websocket.application_state is WebSocketState.CONNECTED:
+            await self._websocket.close(code, reason)
+
+
+def _encoded(message: types.JSONRPCMessage) -> str:
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True)
+    except ValueError:
+        # A lone surrogate, as os.fsdecode makes them of file names: it costs the request, not the connection.
+        if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+            raise
+        reason = "the server's answer cannot be written as JSON in UTF-8"
+        return ErrorAnswer(types.INTERNAL_ERROR, reason, message.id).answer.model_dump_json()

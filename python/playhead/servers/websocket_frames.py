@@ -1,200 +1,292 @@
-"""The frames of one WebSocket under hypercorn: what its own class leaves unbounded or unsaid is added here.
+"""The frames of one WebSocket (RFC 6455): ASGI messages on one side, bounded reads and writes on the other.
 
-hypercorn's `WSStream` counts a message in characters and goes on collecting one that is too long; it accepts
-compression, so that 64 KiB may become 64 MiB before anything is counted (and every page of ours would be
-compressed, which costs more than it saves); it does not tell the application of a frame that breaks the
-protocol; it closes the TCP connection right behind the close frame, which the client then seldom sees; it
-leaves the application waiting for ever when a client speaks before it was answered; and its pings go on after
-the end. What bounds there are comes from the application, with its `websocket.accept` (`OPTIONS_KEY`).
+Frames are read when the application asks for the next message, in its own task. A client that sends faster
+than the application takes is therefore held up by TCP, and nothing is queued here but one unfinished message.
+
+Compression is not negotiated: 64 KiB could become 64 MiB before anything is counted, and a page of base64
+costs more to compress than it saves.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
+import h11
 import trio
-from hypercorn.protocol.events import Body, Data, Event, Request, StreamClosed
-from hypercorn.protocol.ws_stream import ASGIWebsocketState, WSStream
-from wsproto.connection import ConnectionState
-from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
+from starlette.types import Message
+from wsproto.connection import Connection as Frames
+from wsproto.connection import ConnectionState, ConnectionType
+from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessage
 from wsproto.frame_protocol import CloseReason
+from wsproto.utilities import generate_accept_token
 
-from playhead.servers.websocket_memory import NO_ROOM, Account, text_bytes
+from playhead.limits import KIB
+from playhead.servers.serving import Slot
+
+if TYPE_CHECKING:
+    from playhead.servers.http_connection import HttpConnection
 
 OPTIONS_KEY: Final = "playhead.frames"
-"""Where the application puts `FrameOptions` in its `websocket.accept`. Another server ignores it."""
+"""The key of a `websocket.accept` for the application's `FrameOptions`. Other servers ignore it."""
 
-HELD_KEY: Final = "playhead.held"
-"""In a `websocket.receive`: what the text costs in the `account`, to be given back by who took it."""
+SLOT_KEY: Final = "playhead.slot"
+"""The key of a `websocket.receive` with the `Slot` of a long message. It is released when the next message is
+asked for, unless it was adopted."""
+
+MESSAGE_FRAGMENTS: Final = 131_072
+"""Frames of one message. An empty one costs no byte of `message_bytes`, but some 15 µs."""
+
+OWN_BYTES: Final = 64 * KIB
+"""A message that is longer waits for one of the server's slots, so that not every client can send one at
+once."""
+
+NO_SLOT: Final = "the server has as many requests in work as it can hold; try again later"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameOptions:
-    """What the frames of one connection may cost; see `websocket.WebSocketOptions`."""
+    """Bounds on the frames of one connection. Sizes are in bytes, times in seconds."""
 
-    message_bytes: int
-    message_seconds: float
-    ping_seconds: float
-    silence_seconds: float
-    send_seconds: float
-    account: Account
-
-
-class Wire(Protocol):
-    """What a WebSocket asks of the connection under it (`http_connection.BoundedStream`)."""
-
-    message_deadline: float
-    closing_seconds: float
-    overdue: str | None
-
-    def talk(self, *, silence_seconds: float, send_seconds: float) -> None:
-        """From now on this is a WebSocket."""
+    message_bytes: int = 1088 * KIB
+    """A message from the client, in however many frames: 1 MiB, as over HTTP, and room for what surrounds its
+    arguments. A longer one closes with 1009."""
+    message_seconds: float = 20.0
+    """From the first frame of a message to its last; then 1008."""
+    ping_seconds: float = 20.0
+    """Between two pings: half of what the usual proxies and NATs allow an idle connection."""
+    silence_seconds: float = 60.0
+    """Without a byte from the client, pongs counted; then 1008."""
+    send_seconds: float = 30.0
+    """For each 64 KiB that a client has to take: 2 KiB/s, a tenth of the slowest music."""
 
 
-class WebSocketStream(WSStream):
-    """hypercorn's WebSocket with bounds. The application gets whole messages, and a disconnect at the end."""
+class FramedWebSocket:
+    """One WebSocket, from the upgrade request to the end. `receive` and `send` are those of ASGI."""
 
-    def __init__(self, *args: Any, wire: Wire) -> None:
-        super().__init__(*args)
-        self._wire = wire
-        self._options: FrameOptions | None = None
-        self._answered = trio.Event()
-        """The handshake was accepted or refused."""
-        self._ended = trio.Event()
-        """Nothing more comes: the other side has closed, or the connection is gone."""
+    def __init__(self, connection: HttpConnection, request: h11.Request) -> None:
+        self._connection = connection
+        self._headers = dict(request.headers)
+        self._options = FrameOptions()
+        self._frames: Frames | None = None
+        """None until the application has accepted."""
+        self._connect_received = False
+        self._disconnect: Message | None = None
+        self._broken = False
+        """The client sent bytes that are not a frame: what follows cannot be parsed."""
         self._message = bytearray()
-        """What has come of it. Put together at once: a million fragments would be a million objects, and text
-        four times as long for one emoji."""
+        # One buffer: a million fragments would be a million objects, and text up to four times as long.
+        self._slot = Slot(connection.slots)
+        self._fragments = 0
+        self._message_deadline = math.inf
+        self._accepted = trio.Event()
+        self.gone = trio.Event()
+        """Nothing can be sent any more."""
+        self.subprotocols = header_tokens(request.headers, b"sec-websocket-protocol", lower=False)
 
-    async def handle(self, event: Event) -> None:
-        """Takes what came from the client; while it waits, hypercorn reads no more."""
-        match event:
-            case Request():
-                kept = [
-                    header for header in event.headers if header[0].lower() != b"sec-websocket-extensions"
-                ]
-                await super().handle(replace(event, headers=kept))
-                if self.closed:  # no valid handshake: hypercorn has said so, and would keep the connection
-                    await self.send(StreamClosed(stream_id=self.stream_id))
-            case Body() | Data():
-                if not self._answered.is_set():
-                    await self._answered.wait()
-                await self._take_bytes(event.data)
-            case StreamClosed():
-                self._ended.set()
-                self._answered.set()
-                if self._wire.overdue is not None and self.state is ASGIWebsocketState.CONNECTED:
-                    await self._close(CloseReason.POLICY_VIOLATION, self._wire.overdue)
-                await super().handle(event)
+    def handshake_problem(self) -> str | None:
+        """The reason why the request is not a valid handshake (RFC 6455, section 4.2.1), or None."""
+        if not all(value.isascii() for value in self._headers.values()):
+            return "the header fields of a WebSocket handshake are ASCII"
+        if self._headers.get(b"sec-websocket-version") != b"13":
+            return "expected Sec-WebSocket-Version: 13"
+        try:
+            key = base64.b64decode(self._headers.get(b"sec-websocket-key", b""), validate=True)
+        except binascii.Error:
+            key = b""
+        return None if len(key) == 16 else "expected a Sec-WebSocket-Key of 16 bytes in base64"
 
-    async def app_send(self, message: Any) -> None:
-        """Takes what the application sends; None when it has returned."""
-        if message is None:
-            if self.state is ASGIWebsocketState.CONNECTED and not self.closed:
-                await self._close(CloseReason.INTERNAL_ERROR, "")
-            if self.state is ASGIWebsocketState.CLOSED and not self.closed:
-                # A TCP connection that is closed with bytes unread is reset, and the close frame may be lost.
-                with trio.move_on_after(self._wire.closing_seconds):
-                    await self._ended.wait()
-        elif self.state is ASGIWebsocketState.CLOSED:
-            return  # it was not told yet
-        elif message["type"] == "websocket.close" and self.state is ASGIWebsocketState.CONNECTED:
-            await self._close(
-                int(message.get("code") or CloseReason.NORMAL_CLOSURE), message.get("reason") or ""
-            )
-            return
-        elif message["type"] == "websocket.accept":
-            self._options = message.get(OPTIONS_KEY)
-        await super().app_send(message)
-        if self.state is not ASGIWebsocketState.HANDSHAKE:
-            self._answered.set()
+    # --- to the application ---------------------------------------------------------------------------
 
-    async def _accept(self, message: Any) -> None:
-        options = self._options
-        if options is not None:
-            self._wire.talk(silence_seconds=options.silence_seconds, send_seconds=options.send_seconds)
-        await super()._accept(message)
-        if options is not None:
-            self.task_group.spawn(self._ping_regularly, options.ping_seconds)
+    async def receive(self) -> Message:
+        """The next whole message, read from the wire; a disconnect at the end."""
+        if not self._connect_received:
+            self._connect_received = True
+            return {"type": "websocket.connect"}
+        if self._frames is None:
+            await self._accepted.wait()  # an application may receive and send in two tasks
+        if not self._slot.adopted:
+            self._slot.release()
+        self._slot = Slot(self._connection.slots)
+        while self._disconnect is None:
+            message = await self._next_message()
+            if message is not None:
+                return message
+            await self._read()
+        return self._disconnect
 
-    async def _ping_regularly(self, seconds: float) -> None:
-        while True:
-            with trio.move_on_after(seconds):
-                await self._ended.wait()
-                return
-            await self._send_wsproto_event(Ping())
-
-    async def _take_bytes(self, data: bytes) -> None:
-        if self.closed or not self.handshake.accepted:
-            return
-        if self.connection.state in (ConnectionState.OPEN, ConnectionState.LOCAL_CLOSING):
-            self.connection.receive_data(data)
-            await self._handle_events()
-
-    async def _handle_events(self) -> None:
-        for event in self.connection.events():
+    async def _next_message(self) -> Message | None:
+        assert self._frames is not None
+        for event in self._frames.events():
             match event:
                 case TextMessage() | BytesMessage():
-                    if self.state is ASGIWebsocketState.CONNECTED:
-                        await self._take_piece(event)
+                    if (message := await self._collect(event)) is not None:
+                        return message
                 case Ping():
-                    await self._send_wsproto_event(event.response())
-                case CloseConnection() if self.connection.state is ConnectionState.OPEN:
-                    # wsproto's word for bytes that are no frame, or text that is not UTF-8.
-                    await self._fail(event.code, event.reason or "")
-                case CloseConnection():
-                    self._ended.set()
-                    if self.connection.state is ConnectionState.REMOTE_CLOSING:
-                        await self._send_wsproto_event(event.response())
-                    await self.send(StreamClosed(stream_id=self.stream_id))
+                    await self._send_event(event.response())
+                case CloseConnection(code=code, reason=reason):
+                    if self._frames.state is ConnectionState.REMOTE_CLOSING:
+                        await self._send_event(event.response())
+                    elif self._frames.state is ConnectionState.OPEN:  # malformed bytes
+                        self._broken = True
+                        await self._close(code, reason or "")
+                    self._end(code, reason or "")
                 case _:
-                    pass  # a pong: that something came is all that matters
+                    pass  # a pong: any byte ends the silence
+            if self._disconnect is not None:
+                break
+        return None
 
-    async def _take_piece(self, event: TextMessage | BytesMessage) -> None:
+    async def _collect(self, event: TextMessage | BytesMessage) -> Message | None:
         options = self._options
         piece = event.data.encode() if isinstance(event, TextMessage) else event.data
-        most = self.config.websocket_max_message_size if options is None else options.message_bytes
-        if len(self._message) + len(piece) > most:
-            await self._fail(CloseReason.MESSAGE_TOO_BIG, f"a message may have {most} bytes")
+        self._fragments += event.frame_finished
+        length = len(self._message) + len(piece)
+        if length > options.message_bytes:
+            await self._fail(CloseReason.MESSAGE_TOO_BIG, f"a message may have {options.message_bytes} bytes")
+        elif self._fragments > MESSAGE_FRAGMENTS:
+            await self._fail(
+                CloseReason.POLICY_VIOLATION, f"a message may have {MESSAGE_FRAGMENTS} fragments"
+            )
+        elif length > OWN_BYTES and not await self._take_slot():
+            await self._fail(CloseReason.TRY_AGAIN_LATER, NO_SLOT)
+        else:
+            self._message += piece
+            if event.message_finished:
+                whole = self._message
+                self._forget_message()
+                if isinstance(event, TextMessage):
+                    return {"type": "websocket.receive", "text": whole.decode(), SLOT_KEY: self._slot}
+                return {"type": "websocket.receive", "bytes": bytes(whole), SLOT_KEY: self._slot}
+            if self._message_deadline == math.inf:
+                self._message_deadline = trio.current_time() + options.message_seconds
+        return None
+
+    async def _read(self) -> None:
+        if self._disconnect is not None:
             return
-        if options is not None and not options.account.take(len(piece)):
-            await self._fail(CloseReason.TRY_AGAIN_LATER, NO_ROOM)
-            return
-        self._message += piece
-        if not event.message_finished:
-            if self._wire.message_deadline == math.inf and options is not None:
-                self._wire.message_deadline = trio.current_time() + options.message_seconds
-            return
-        whole, self._message = self._message, bytearray()
-        self._wire.message_deadline = math.inf
-        if isinstance(event, BytesMessage):
-            await self._tell({"type": "websocket.receive", "text": None, "bytes": bytes(whole)})
-            return
-        text, came_bytes = whole.decode(), len(whole)
-        del whole  # this may wait below
-        if options is not None:
-            options.account.give_back(came_bytes)
-            if not options.account.take(text_bytes(text)):
-                await self._fail(CloseReason.TRY_AGAIN_LATER, NO_ROOM)
-                return
-        held = 0 if options is None else text_bytes(text)
-        await self._tell({"type": "websocket.receive", "text": text, "bytes": None, HELD_KEY: held})
+        assert self._frames is not None
+        # From now, not from the last byte: while the server itself does not read, nobody is silent.
+        silence = trio.current_time() + self._options.silence_seconds
+        data = await self._connection.wire.receive(min(self._message_deadline, silence))
+        if data:
+            self._frames.receive_data(data)
+        elif data is None:
+            late = self._message_deadline <= trio.current_time()
+            await self._fail(
+                CloseReason.POLICY_VIOLATION,
+                "a message was not complete in time" if late else "nothing was received for too long",
+            )
+        else:
+            self._end(CloseReason.ABNORMAL_CLOSURE, "")
+
+    async def _take_slot(self) -> bool:
+        with trio.move_on_at(
+            min(self._message_deadline, trio.current_time() + self._options.message_seconds)
+        ):
+            await self._slot.take()
+        return self._slot.held
+
+    def _forget_message(self) -> None:
+        self._message, self._fragments, self._message_deadline = bytearray(), 0, math.inf
 
     async def _fail(self, code: int, reason: str) -> None:
-        """The client broke a rule: it is told which, and so is the application."""
-        self._message = bytearray()
-        self._wire.message_deadline = math.inf
+        """Close, because the client broke a rule. Both sides are told which."""
         await self._close(code, reason)
-        await self._tell({"type": "websocket.disconnect", "code": code, "reason": reason})
+        self._end(code, reason)
+
+    def _end(self, code: int, reason: str) -> None:
+        self._forget_message()
+        if not self._slot.adopted:
+            self._slot.release()
+        self._disconnect = {"type": "websocket.disconnect", "code": int(code), "reason": reason}
+        self.gone.set()
+
+    # --- from the application -------------------------------------------------------------------------
+
+    async def send(self, message: Message) -> None:
+        """Raises `OSError` if the client has left."""
+        match message["type"]:
+            case "websocket.accept":
+                await self._accept(message)
+            case "websocket.http.response.start" | "websocket.http.response.body":
+                await self._connection.send_response(message)
+            case "websocket.close" if self._frames is None:
+                await self._connection.refuse(403, "the WebSocket was not accepted")
+            case "websocket.close":
+                await self._close(int(message.get("code") or 1000), message.get("reason") or "")
+            case _ if message.get("bytes") is not None:
+                await self._send_event(BytesMessage(data=message["bytes"]))
+            case _:
+                await self._send_event(TextMessage(data=message["text"]))
+
+    async def _accept(self, message: Message) -> None:
+        self._options = message.get(OPTIONS_KEY, self._options)
+        connection = self._connection
+        connection.wire.send_seconds = self._options.send_seconds
+        headers = [
+            (b"upgrade", b"websocket"),
+            (b"connection", b"Upgrade"),
+            (b"sec-websocket-accept", generate_accept_token(self._headers[b"sec-websocket-key"])),
+            *message.get("headers", []),
+        ]
+        if message.get("subprotocol") is not None:
+            headers.append((b"sec-websocket-protocol", message["subprotocol"].encode()))
+        early = connection.http.trailing_data[0]  # frames right behind the head
+        await connection.send_event(h11.InformationalResponse(status_code=101, headers=headers))
+        self._frames = Frames(ConnectionType.SERVER, trailing_data=early)
+        self._accepted.set()
+
+    async def _send_event(self, event: Event) -> None:
+        assert self._frames is not None
+        if self._frames.state in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
+            await self._connection.wire.send(self._frames.send(event))
 
     async def _close(self, code: int, reason: str) -> None:
-        self.state = ASGIWebsocketState.CLOSED
-        await self._send_wsproto_event(CloseConnection(code=code, reason=reason))
+        assert self._frames is not None
+        if self._frames.state is ConnectionState.OPEN:
+            await self._send_event(CloseConnection(code=code, reason=reason))
 
-    async def _tell(self, message: dict[str, Any]) -> None:
-        put: Callable[[dict[str, Any]], Any] | None = self.app_put
-        assert put is not None, "frames are read after the application was started"
-        await put(message)
+    async def keep_alive(self) -> None:
+        """Ping until the connection ends."""
+        await self._accepted.wait()
+        try:
+            while not self.gone.is_set():
+                await trio.sleep(self._options.ping_seconds)
+                await self._send_event(Ping())
+        except OSError:
+            pass  # the reading side notices too
+
+    async def finish(self) -> None:
+        """Close after the application has returned, and wait for the client to do the same."""
+        if self._frames is None:
+            if self._connection.http.our_state is h11.SEND_RESPONSE:
+                await self._connection.refuse(500, "the server failed at this request")
+            return
+        await self._close(CloseReason.INTERNAL_ERROR, "")
+        self._end(CloseReason.INTERNAL_ERROR, "")
+        seconds = self._connection.options.closing_seconds
+        with trio.move_on_after(seconds):
+            while self._frames.state is ConnectionState.LOCAL_CLOSING and not self._broken:
+                data = await self._connection.wire.receive(math.inf)
+                if not data:
+                    return
+                self._frames.receive_data(data)
+                for event in self._frames.events():
+                    state = self._frames.state
+                    self._broken |= (
+                        isinstance(event, CloseConnection) and state is ConnectionState.LOCAL_CLOSING
+                    )
+        if self._broken:  # the client's own close frame cannot be found
+            await self._connection.wire.linger(seconds)
+
+
+def header_tokens(headers: Iterable[tuple[bytes, bytes]], name: bytes, *, lower: bool = True) -> list[str]:
+    """The comma-separated tokens of a header field, which may occur more than once."""
+    values = b",".join(value for key, value in headers if key == name).decode("latin-1")
+    tokens = [token.strip() for token in values.split(",")]
+    return [token.lower() if lower else token for token in tokens if token]

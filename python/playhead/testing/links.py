@@ -25,21 +25,22 @@ from math import inf
 import trio
 
 QUANTUM_SECONDS = 0.002
-"""A turn at the bottleneck lasts 2 ms: short beside any latency worth measuring, long beside a wake-up."""
+"""Duration of a slice at the bottleneck: short compared with any latency worth measuring, long compared with
+a wake-up."""
 
 QUANTUM_MIN_BYTES = 1024
 QUANTUM_MAX_BYTES = 64 * 1024
 CREDIT_SECONDS = 0.005
-"""How late a sender may wake and still catch up. Without it each late wake-up is lost rate; with much more,
-a burst at the start would be free."""
+"""Lateness that a sender may catch up. Without it each late wake-up loses rate; with much more, a burst at
+the start would be free."""
 
 QUEUED_QUANTA = 512
-"""How much may be under way in one direction of one connection; enough for 1 s of latency at 2 ms a turn."""
+"""Slices in transit in one direction of a connection: enough for 1 s of latency at 2 ms each."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TokenBucket:
-    """When bytes have left a sender of `rate_bytes_per_second`. Pure: the time is an argument."""
+    """Computes when bytes leave a sender of `rate_bytes_per_second`. Pure: time is an argument."""
 
     rate_bytes_per_second: float = inf
     credit_seconds: float = CREDIT_SECONDS
@@ -50,7 +51,7 @@ class TokenBucket:
             raise ValueError(f"a link's rate must be above 0 bytes/s, not {self.rate_bytes_per_second}")
 
     def reserve(self, n_bytes: int, now: float) -> float:
-        """Queue `n_bytes` behind all that was reserved before; returns when the last of them has left.
+        """Queue `n_bytes` after all earlier ones; returns the time when the last of them leaves.
 
         A sender idle for longer than `credit_seconds` starts from then, not from when it fell idle.
         """
@@ -91,7 +92,7 @@ async def carry(
 ) -> None:
     """Carry bytes from `source` to `sink` until `source` ends, which is passed on once all have arrived.
 
-    A peer that breaks either end ends the carrying; that is the link's normal end, not an error.
+    A peer that breaks either end stops the transfer; this is the link's normal end, not an error.
     """
     send, receive = trio.open_memory_channel[tuple[float, bytes | bytearray]](QUEUED_QUANTA)
 
@@ -117,7 +118,7 @@ async def carry(
             nursery.start_soon(deliver)
             await depart()
     except* (trio.BrokenResourceError, trio.ClosedResourceError):
-        pass  # one end is gone: what was under way has nowhere to go
+        pass  # one end is gone: bytes in transit are lost
 
 
 @asynccontextmanager
@@ -128,7 +129,7 @@ async def slow_tcp(link: Link, *, host: str, port: int) -> AsyncIterator[int]:
         try:
             server = await trio.open_tcp_stream(host, port)
         except OSError:
-            return  # the client sees its connection close, as it would in front of a dead server
+            return  # the client sees its connection close, as with a dead server
         async with server, trio.open_nursery() as pumps:
             pumps.start_soon(carry, link, link.up, client, server)
             await carry(link, link.down, server, client)
@@ -145,7 +146,7 @@ async def slow_tcp(link: Link, *, host: str, port: int) -> AsyncIterator[int]:
 
 
 def slow_command(link: Link, command: Sequence[str]) -> list[str]:
-    """`command` behind the link, as a command: its stdout is throttled as one FIFO."""
+    """Return a command that runs `command` behind the link: its stdout is throttled as one FIFO."""
     rate, latency = str(link.rate_bytes_per_second), str(link.latency_seconds)
     return [
         sys.executable,
@@ -181,7 +182,7 @@ async def run_command(link: Link, command: Sequence[str]) -> int:
 
 
 async def run_proxy(link: Link, *, host: str, port: int) -> int:
-    """Serve `slow_tcp`, print `127.0.0.1:PORT`, and end when stdin does: with whoever started this."""
+    """Serve `slow_tcp`, print `127.0.0.1:PORT`, and end when stdin does: with its parent."""
     async with slow_tcp(link, host=host, port=port) as bound:
         sys.stdout.write(f"127.0.0.1:{bound}\n")
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Readers and media made by a test: bytes in chosen pieces, an error in the middle, a reader that blocks."""
+"""Scripted readers and playables: bytes in chosen pieces, an error in the middle, a reader that blocks."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from playhead.errors import ClosedError
-from playhead.stream.source import BlockingReader
+from playhead.stream.source import Reader
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from playhead.stream.options import StreamOptions
 
-class ScriptedReader:
-    """A `BlockingReader` over `data`.
 
-    `sizes` are the most bytes of each read in turn, the last one for ever (default: as much as asked).
+class ScriptedReader(Reader):
+    """A `Reader` over `data`.
+
+    `sizes` are the most bytes of each read in turn, the last one repeated (default: as many as requested).
     `error` is raised in place of the end. `hold_at`: at this offset, readers block until `release` or
-    `close`; `held` tells that one does.
+    `close`; `held` is set while one does.
     """
 
     def __init__(
@@ -33,10 +35,10 @@ class ScriptedReader:
         hold_at: int | None = None,
     ) -> None:
         self._data = data
-        self._sizes = _then_for_ever(sizes)
+        self._sizes = _repeat_last(sizes)
         self._error = error
         self._hold_at = hold_at
-        self._released = threading.Event()
+        self._holding = threading.Condition()
         self.held = threading.Event()
         self.position = 0
         self.closed = False
@@ -46,12 +48,9 @@ class ScriptedReader:
         if self.closed:
             raise ClosedError("scripted reader: closed")
         out = memoryview(buffer)
-        end = len(self._data)
-        if self._hold_at is not None and not self._released.is_set():
-            end = min(end, self._hold_at)
-            if self.position == self._hold_at:
-                self._block(timeout)
-                end = len(self._data)
+        if self.position == self._hold_at:
+            self._block(timeout)
+        end = len(self._data) if self._hold_at is None else min(len(self._data), self._hold_at)
         count = min(len(out), next(self._sizes), end - self.position)
         if count == 0 and self._error is not None:
             raise self._error
@@ -59,21 +58,25 @@ class ScriptedReader:
         self.position += count
         return count
 
-    def release(self) -> None:
-        """Let a blocked reader go on."""
-        self._released.set()
+    def release(self, *, hold_at: int | None = None) -> None:
+        """Release a blocked reader, as far as `hold_at` (default: to the end)."""
+        with self._holding:
+            self._hold_at = hold_at
+            self.held.clear()
+            self._holding.notify_all()
 
     def close(self) -> None:
-        """As leaving a media's context: a blocked reader gets `ClosedError`."""
+        """Close, like leaving a playable's context: a blocked reader gets `ClosedError`."""
         self.closed = True
-        self._released.set()
+        self.release()
 
     def _block(self, timeout: float | None) -> None:
         self.readers_blocked += 1
         self.held.set()
         try:
-            if not self._released.wait(timeout):
-                raise TimeoutError(f"scripted reader: no byte within {timeout} s")
+            with self._holding:
+                if not self._holding.wait_for(lambda: self.position != self._hold_at, timeout):
+                    raise TimeoutError(f"scripted reader: no byte within {timeout} s")
             if self.closed:
                 raise ClosedError("scripted reader: closed while a thread was reading")
         finally:
@@ -82,20 +85,20 @@ class ScriptedReader:
 
 @dataclass(slots=True, kw_only=True)
 class ScriptedMedia:
-    """A media that opens the given reader; `closings` counts how often its context was left."""
+    """A playable that opens the given reader; `closings` counts how often its context was left."""
 
-    reader: BlockingReader
+    reader: Reader
     title: str = "a scripted piece"
     mime_type: str | None = None
     uri: str | None = None
     size_bytes: int | None = None
     closings: int = field(default=0, init=False)
 
-    def open(self) -> AbstractAsyncContextManager[BlockingReader]:
+    def open(self, options: StreamOptions | None = None) -> AbstractAsyncContextManager[Reader]:
         return self._opened()
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[BlockingReader]:
+    async def _opened(self) -> AsyncIterator[Reader]:
         try:
             yield self.reader
         finally:
@@ -104,7 +107,7 @@ class ScriptedMedia:
                 self.reader.close()
 
 
-def _then_for_ever(sizes: Iterable[int]) -> Iterator[int]:
+def _repeat_last(sizes: Iterable[int]) -> Iterator[int]:
     last = 1 << 62
     for last in sizes:  # the last one is what is repeated
         yield last

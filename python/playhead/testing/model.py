@@ -1,4 +1,4 @@
-"""A model that says what a test tells it to: for tests of the tool loop, of middleware, and of their users.
+"""A scripted model, for tests of the tool loop, of middleware, and of programs that use them.
 
     model = ScriptedModel([
         reply("One moment. ", call("music__play", {"title": "Blue"})),
@@ -7,8 +7,8 @@
     result = await run_turn(model, hub, messages)
     assert len(model.requests) == 2
 
-A reply's parts are given in their order: a `str` is text, `Thinking` and `ToolCall` are themselves, a `Pause`
-waits, and an exception is raised at that place. Nothing here reads a clock or opens a connection.
+The parts of a reply are given in order: a `str` is text, `Thinking` and `ToolCall` stand for themselves, a
+`Pause` waits, and an exception is raised at that point. Nothing here reads a clock or opens a connection.
 """
 
 from __future__ import annotations
@@ -24,60 +24,58 @@ import trio
 
 from playhead.agent.conversation import (
     AssistantMessage,
-    ModelRequest,
-    Provider,
-    Text,
-    Thinking,
-    ToolCall,
-)
-from playhead.agent.model import (
     CallReady,
     CallStarted,
+    ModelRequest,
+    Provider,
     ReplyEnd,
     ReplyPiece,
     StopReason,
-    TextDelta,
-    ThinkingDelta,
-    Usage,
+    Text,
+    TextPiece,
+    Thinking,
+    ThinkingPiece,
+    TokenUsage,
+    ToolCall,
 )
 from playhead.errors import UsageError
 
-_UNTOLD = Usage()
+_UNREPORTED = TokenUsage()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """The reply stops here until `until` is set: for ever, where nobody sets it."""
+    """The reply stops here until `until` is set; forever if it never is."""
 
     until: trio.Event = field(default_factory=trio.Event)
     reached: trio.Event = field(default_factory=trio.Event)
-    """Set by the model when it gets here; a test waits for it, and then cancels."""
+    """Set when the model gets here; a test waits for it, and then cancels."""
 
 
 ReplyPart = Text | Thinking | ToolCall | Pause | BaseException
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """One reply of a script; `reply(…)` is the short way to write it."""
+class ScriptedReply:
+    """One reply of a script; `reply(…)` is the short form."""
 
     parts: tuple[ReplyPart, ...]
-    usage: Usage = _UNTOLD
-    """Nothing told, as from many compatible servers."""
+    usage: TokenUsage = _UNREPORTED
+    """By default unreported, as with many compatible servers."""
     stop: StopReason | None = None
-    """None is what a provider would say: `calls` where there are any, else `end`."""
+    """None means what a provider would send: `calls` if there are any, else `end`."""
     reason: str = ""
     """The provider's words for `stop`."""
 
 
-Script = Iterable[Reply | Callable[[ModelRequest], Reply]]
+Script = Iterable[ScriptedReply | Callable[[ModelRequest], ScriptedReply]]
 
 
 def reply(
-    *parts: str | ReplyPart, usage: Usage = _UNTOLD, stop: StopReason | None = None, reason: str = ""
-) -> Reply:
-    """A reply of these parts, in this order."""
-    return Reply(
+    *parts: str | ReplyPart, usage: TokenUsage = _UNREPORTED, stop: StopReason | None = None, reason: str = ""
+) -> ScriptedReply:
+    """Make a reply of these parts, in order."""
+    return ScriptedReply(
         parts=tuple(Text(text=part) if isinstance(part, str) else part for part in parts),
         usage=usage,
         stop=stop,
@@ -86,9 +84,9 @@ def reply(
 
 
 def call(name: str, arguments: Mapping[str, Any] | str = "{}", *, id: str = "") -> ToolCall:
-    """A call of the tool `name`. `arguments` as a text is what the model wrote, good JSON or not.
+    """Make a call of the tool `name`. `arguments` as a string is what the model wrote, valid JSON or not.
 
-    Without `id` the model that plays it counts: `call_1`, `call_2`, … over all its replies.
+    Without an `id`, the scripted model numbers its calls: `call_1`, `call_2`, … over all replies.
     """
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     try:
@@ -101,15 +99,15 @@ def call(name: str, arguments: Mapping[str, Any] | str = "{}", *, id: str = "") 
 
 
 class ScriptedModel:
-    """A `Model` that plays `script`, one reply for each request.
+    """A `Model` that plays `script`, one reply per request.
 
     A callable in the script makes its reply from the request. The script may be endless
-    (`itertools.repeat(reply(call("again")))`). `cut` is how text and thinking become deltas: None gives
-    each whole, 1 character by character, a sequence those numbers of characters, over and over.
+    (`itertools.repeat(reply(call("again")))`). `cut` splits text and thinking into deltas: None leaves each
+    whole, 1 splits by character, a sequence gives the sizes to use, over and over.
 
-    An exception that begins a reply is raised when the context is entered, as for a request that is refused;
-    a later one while the pieces are iterated over. Raises `UsageError`: from the constructor for a size below
-    1 in `cut`, from `stream` when the script is over and the model is called again.
+    An exception at the start of a reply is raised when the context is entered, as for a refused request; a
+    later one during iteration. Raises `UsageError`: from the constructor for a size below 1 in `cut`, from
+    `stream` if the model is called again after the end of the script.
     """
 
     def __init__(
@@ -122,7 +120,7 @@ class ScriptedModel:
     ) -> None:
         sizes = () if cut is None else (cut,) if isinstance(cut, int) else tuple(cut)
         if any(size < 1 for size in sizes):
-            raise UsageError(f"cut: expected sizes of at least 1 character, came {cut!r}")
+            raise UsageError(f"cut: expected sizes of at least 1 character, got {cut!r}")
         self._script = iter(script)
         self._sizes = sizes
         self._provider: Provider = provider
@@ -141,20 +139,20 @@ class ScriptedModel:
 
     @property
     def requests(self) -> tuple[ModelRequest, ...]:
-        """Every request so far, in the order in which they came."""
+        """Every request so far, in order."""
         return tuple(self._requests)
 
     @property
     def left_early(self) -> tuple[int, ...]:
-        """Indexes of the requests that were left, by cancellation or otherwise, before their `ReplyEnd`.
+        """Indexes of the requests that were left before their `ReplyEnd`, by cancellation or otherwise.
 
-        A reply that the script itself made fail is not among them.
+        Replies that failed as scripted are not included.
         """
         return tuple(self._left_early)
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ReplyPiece]]:
-        """The next reply's pieces. Every piece is a checkpoint, so a cancellation gets in between any two."""
+        """Play the next reply. Every piece is a checkpoint, so cancellation can happen between any two."""
         index = len(self._requests)
         self._requests.append(request)
         playing = _Playing(self._numbered(self._next(request, index)), self._provider, self._sizes)
@@ -167,54 +165,54 @@ class ScriptedModel:
             if not playing.over:
                 self._left_early.append(index)
 
-    def _next(self, request: ModelRequest, index: int) -> Reply:
+    def _next(self, request: ModelRequest, index: int) -> ScriptedReply:
         try:
             step = next(self._script)
         except StopIteration:
             raise UsageError(
-                f"the script has {index} replies, and the model was called a {index + 1}th time, with"
+                f"expected at most {index} requests, the length of the script, got another one with"
                 f" {len(request.messages)} messages and {len(request.tools)} tools; add a reply"
             ) from None
-        return step if isinstance(step, Reply) else step(request)
+        return step if isinstance(step, ScriptedReply) else step(request)
 
-    def _numbered(self, told: Reply) -> Reply:
+    def _numbered(self, scripted: ScriptedReply) -> ScriptedReply:
         parts: list[ReplyPart] = []
-        for part in told.parts:
+        for part in scripted.parts:
             if isinstance(part, ToolCall) and not part.id:
                 self._calls += 1
                 part = replace(part, id=f"call_{self._calls}")
             parts.append(part)
-        return replace(told, parts=tuple(parts))
+        return replace(scripted, parts=tuple(parts))
 
 
 class _Playing:
-    """One reply on its way."""
+    """One reply while it is played."""
 
-    def __init__(self, told: Reply, provider: Provider, sizes: tuple[int, ...]) -> None:
-        self._told = told
+    def __init__(self, scripted: ScriptedReply, provider: Provider, sizes: tuple[int, ...]) -> None:
+        self._reply = scripted
         self._provider = provider
         self._sizes = sizes
         self.over = False
-        """It was told to its end, or failed as the script says."""
+        """It was played to its end, or failed as scripted."""
 
     def refuse(self) -> None:
-        if self._told.parts and isinstance(self._told.parts[0], BaseException):
+        if self._reply.parts and isinstance(self._reply.parts[0], BaseException):
             self.over = True
-            raise self._told.parts[0]
+            raise self._reply.parts[0]
 
     async def pieces(self) -> AsyncGenerator[ReplyPiece]:
         said: list[Text | Thinking | ToolCall] = []
-        for part in self._told.parts:
+        for part in self._reply.parts:
             await trio.lowlevel.checkpoint()
             match part:
                 case Text():
                     for text in self._cut(part.text):
-                        yield TextDelta(text=text)
+                        yield TextPiece(text=text)
                         await trio.lowlevel.checkpoint()
                     said.append(part)
                 case Thinking():
                     for text in self._cut(part.text):
-                        yield ThinkingDelta(text=text)
+                        yield ThinkingPiece(text=text)
                         await trio.lowlevel.checkpoint()
                     said.append(part)
                 case ToolCall():
@@ -232,9 +230,9 @@ class _Playing:
                     assert_never(part)
         await trio.lowlevel.checkpoint()
         message = AssistantMessage(parts=tuple(said), provider=self._provider)
-        stop = self._told.stop or ("calls" if message.calls else "end")
+        stop = self._reply.stop or ("calls" if message.calls else "end")
         self.over = True
-        yield ReplyEnd(message=message, stop=stop, usage=self._told.usage, reason=self._told.reason)
+        yield ReplyEnd(message=message, stop=stop, usage=self._reply.usage, reason=self._reply.reason)
 
     def _cut(self, text: str) -> Iterator[str]:
         if not self._sizes:

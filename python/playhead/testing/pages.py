@@ -1,6 +1,6 @@
-"""A paged resource in memory, that answers reads of ranges as well, or as badly, as servers do.
+"""A paged resource in memory that answers ranged reads as well, or as badly, as servers do.
 
-`ScriptedPages` is a `stream.page.ReadRange`. Its behaviour is a set of choices, so that they combine:
+`ScriptedPages` is a `stream.answer.ReadRange`. Its options combine:
 
     pages = ScriptedPages(data, cap_bytes=65_536, end="done", faults={0: [errors.ConnectionLostError("…")]})
     async with open_stream(pages) as stream: ...
@@ -16,14 +16,14 @@ from typing import Literal
 import trio
 
 from playhead.errors import PlayheadError, RangePastEndError, ServerError
-from playhead.stream.page import Page
+from playhead.stream.answer import Page
 
 EndStyle = Literal["empty_blob", "empty_list", "done", "416", "refuse", "last_page_again"]
 
 
 @dataclass(kw_only=True)
 class ReadRecord:
-    """One read as the server saw it."""
+    """A read as seen by the server."""
 
     start: int
     end: int
@@ -32,9 +32,9 @@ class ReadRecord:
 
 @dataclass(slots=True)
 class ScriptedPages:
-    """Serves `data`. Every choice's default is a server without faults.
+    """Serves `data`. The defaults are a server without faults.
 
-    Times are seconds of trio's clock, so that a `MockClock` plays them.
+    Times are seconds of trio's clock, for use with a `MockClock`.
     """
 
     data: bytes
@@ -48,9 +48,9 @@ class ScriptedPages:
     own_page_bytes: int | None = None
     """`start` is honoured, `end` is not: every answer has this many bytes."""
     overlap_bytes: int = 0
-    """Every answer has so many bytes more than asked for."""
+    """Every answer has this many bytes more than requested."""
     overlap_lies: bool = False
-    """Those bytes are other ones than the resource's."""
+    """Those bytes differ from the resource's."""
     end: EndStyle = "empty_blob"
     done_with_data: bool = False
     """The last page has its data and a `[DONE]` blob."""
@@ -67,14 +67,14 @@ class ScriptedPages:
     rewrite: Callable[[int, Page], Page] | None = None
     """Changes a whole answer: `(start, page)`."""
     endless: bool = False
-    """`data` comes again and again."""
+    """`data` repeats without end."""
     plain: bool = False
     """Blobs are plain bytes, not base64 text."""
     mime_type: str | None = "application/octet-stream"
     reads: list[ReadRecord] = field(default_factory=list)
     in_flight: int = 0
     in_flight_max: int = 0
-    _turn: trio.Lock = field(default_factory=trio.Lock)
+    _serialized: trio.Lock = field(default_factory=trio.Lock)
     _struck: dict[int, int] = field(default_factory=dict)
 
     async def __call__(self, start: int, end: int) -> Page:
@@ -85,7 +85,7 @@ class ScriptedPages:
         self.in_flight_max = max(self.in_flight_max, self.in_flight)
         try:
             if self.serial:
-                async with self._turn:
+                async with self._serialized:
                     return await self._answer(start, end, number)
             return await self._answer(start, end, number)
         except trio.Cancelled:

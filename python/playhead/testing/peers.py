@@ -1,4 +1,4 @@
-"""Scripted stdio peers: a server that does exactly what a test says, in a process of its own.
+"""Scripted stdio peers: servers that do exactly what a test says, each in its own process.
 
 A script is a list of steps. `command(steps)` is the argv that plays them; it needs nothing but an
 interpreter. The peer answers no request by itself: a step does, or nobody.
@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handshake:
-    """Answer `initialize` as a server of 2025-11-25, and refuse what comes before it (`server/discover`)."""
+    """Answer `initialize` as a server of 2025-11-25, and refuse earlier requests (`server/discover`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SendResult:
     """Answer the last request with a result, as JSON."""
 
     result: dict[str, object]
@@ -50,12 +50,12 @@ class Say:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseStdout:
-    """Close stdout and live on."""
+    """Close stdout and keep running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IgnoreTerm:
-    """Ignore SIGTERM from here on."""
+    """Ignore SIGTERM from now on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class AwaitEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hang:
-    """Do nothing for ever, not even see the end of stdin."""
+    """Do nothing forever, not even at the end of stdin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class Exit:
     status: int = 0
 
 
-Step = Handshake | Expect | Send | Answer | Say | CloseStdout | IgnoreTerm | AwaitEnd | Hang | Exit
+Step = Handshake | Expect | Send | SendResult | Say | CloseStdout | IgnoreTerm | AwaitEnd | Hang | Exit
 
 _PLAYER = r"""
 import json, os, signal, sys, time
@@ -104,7 +104,7 @@ for kind, s in json.loads(sys.argv[1]):
         while (m := read()).get("method") != s["method"]: pass
         ID = m.get("id")
     elif kind == "Send": put(s["line"].encode("latin-1") + b"\n" * s["newline"])
-    elif kind == "Answer": put_json({"jsonrpc": "2.0", "id": ID, "result": s["result"]})
+    elif kind == "SendResult": put_json({"jsonrpc": "2.0", "id": ID, "result": s["result"]})
     elif kind == "Say": os.write(2, s["line"].encode() + b"\n")
     elif kind == "CloseStdout": os.close(1)
     elif kind == "IgnoreTerm": signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -117,7 +117,7 @@ for kind, s in json.loads(sys.argv[1]):
 
 
 def command(steps: Sequence[Step]) -> list[str]:
-    """The argv of a peer that plays `steps` and exits with status 0 after the last."""
+    """Return the argv of a peer that runs `steps` and then exits with status 0."""
     script = json.dumps([(type(step).__name__, asdict(step)) for step in steps])
     return [sys.executable, "-I", "-S", "-c", _PLAYER, script]
 
@@ -135,8 +135,8 @@ while data := link.recv(1 << 20):
 
 
 def relay_command(port: int) -> list[str]:
-    """The argv of a peer that copies its stdin to a TCP port of this machine, and what comes back to stdout.
+    """Return the argv of a peer that copies its stdin to a local TCP port, and the replies to stdout.
 
-    It lets a server object of the test's own process be reached over real pipes.
+    It makes a server object of the test's own process reachable over real pipes.
     """
     return [sys.executable, "-I", "-S", "-c", _RELAY, str(port)]

@@ -1,4 +1,4 @@
-"""What every sink keeps: laws to hold your own sink against.
+"""Laws of sinks: a suite for your own sink.
 
     @pytest.mark.parametrize("law", SINK_LAWS, ids=law_name)
     async def test_my_sink(law):
@@ -16,15 +16,15 @@ from itertools import cycle, islice
 import trio
 
 from playhead.errors import DecodeError
-from playhead.playback.feed import PcmFeed
 from playhead.playback.formats import PcmFormat
+from playhead.playback.pcm_buffer import PcmBuffer
 from playhead.playback.sinks import Sink
 
 MakeSink = Callable[[], Sink]
 SinkLaw = Callable[[MakeSink], Awaitable[None]]
 
 PATIENCE_SECONDS = 20.0
-"""What a law waits for anything: a sink that takes longer hangs."""
+"""Timeout of a law: a sink that takes longer hangs."""
 _STEREO = PcmFormat(rate_hz=44100, channels=2)
 _FORMATS = (
     PcmFormat(rate_hz=8000, channels=1),
@@ -34,135 +34,135 @@ _FORMATS = (
 
 
 def law_name(law: SinkLaw) -> str:
-    """A law as a sentence, for test ids."""
+    """Return a law as a sentence, for test ids."""
     return getattr(law, "__name__", repr(law)).replace("_", " ")
 
 
 def tone(format: PcmFormat, *, frames: int) -> bytes:
-    """Whole frames of something that is neither silence nor noise."""
+    """Return whole frames of a tone."""
     return bytes(islice(cycle(range(1, 128)), frames * format.frame_bytes))
 
 
-def feed_of(
+def buffer_of(
     pcm: bytes, format: PcmFormat = _STEREO, *, failure: Exception | None = None, gain: float = 1.0
-) -> PcmFeed:
-    """A feed that holds `pcm` (at most 0.35 s) and its end, with the start gate open."""
-    feed = open_feed(format, gain=gain)
-    feed.pipe.write(0, pcm)
-    feed.finish(failure)
-    return feed
+) -> PcmBuffer:
+    """Return a buffer with `pcm` (at most 0.35 s) and its end, and an open start gate."""
+    buffer = open_buffer(format, gain=gain)
+    buffer.pipe.write(0, pcm)
+    buffer.finish(failure)
+    return buffer
 
 
-def open_feed(format: PcmFormat = _STEREO, *, gain: float = 1.0) -> PcmFeed:
-    """A feed without sound so far, and with the start gate closed."""
-    return PcmFeed(format, token=trio.lowlevel.current_trio_token(), gain=gain)
+def open_buffer(format: PcmFormat = _STEREO, *, gain: float = 1.0) -> PcmBuffer:
+    """Return a buffer without audio and with a closed start gate."""
+    return PcmBuffer(format, token=trio.lowlevel.current_trio_token(), gain=gain)
 
 
 async def plays_every_frame_and_returns(make_sink: MakeSink) -> None:
     for format in _FORMATS:
         frames = format.rate_hz // 10
-        feed = feed_of(tone(format, frames=frames), format)
-        await _play(make_sink(), feed)
-        assert feed.frames == frames, f"{feed.frames} of {frames} frames were taken"
-        assert feed.ended
-        assert feed.first_sound_at is not None
-        assert feed.underruns == 0
+        buffer = buffer_of(tone(format, frames=frames), format)
+        await _play(make_sink(), buffer)
+        assert buffer.frames == frames, f"{buffer.frames} of {frames} frames were taken"
+        assert buffer.ended
+        assert buffer.first_audio_at is not None
+        assert buffer.underruns == 0
 
 
 async def plays_nothing_and_returns(make_sink: MakeSink) -> None:
-    feed = feed_of(b"")
-    await _play(make_sink(), feed)
-    assert feed.frames == 0
-    assert feed.first_sound_at is None
+    buffer = buffer_of(b"")
+    await _play(make_sink(), buffer)
+    assert buffer.frames == 0
+    assert buffer.first_audio_at is None
 
 
 async def plays_one_feed_after_another(make_sink: MakeSink) -> None:
     sink = make_sink()
     for frames in (1000, 2000):
-        feed = feed_of(tone(_STEREO, frames=frames))
-        await _play(sink, feed)
-        assert feed.frames == frames
+        buffer = buffer_of(tone(_STEREO, frames=frames))
+        await _play(sink, buffer)
+        assert buffer.frames == frames
 
 
 async def takes_nothing_before_the_gate_opens(make_sink: MakeSink) -> None:
-    feed = open_feed()
-    feed.pipe.write(0, tone(_STEREO, frames=1000))
+    buffer = open_buffer()
+    buffer.pipe.write(0, tone(_STEREO, frames=1000))
     with _patience():
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(make_sink().play, feed)
-            await _play(make_sink(), feed_of(tone(_STEREO, frames=1000)))
-            assert feed.frames == 0
-            feed.finish()
-    assert feed.frames == 1000
+            nursery.start_soon(make_sink().play, buffer)
+            await _play(make_sink(), buffer_of(tone(_STEREO, frames=1000)))
+            assert buffer.frames == 0
+            buffer.finish()
+    assert buffer.frames == 1000
 
 
 async def holds_the_playhead_while_paused(make_sink: MakeSink) -> None:
-    feed = feed_of(tone(_STEREO, frames=1000))
-    feed.set_paused(True)
+    buffer = buffer_of(tone(_STEREO, frames=1000))
+    buffer.set_paused(True)
     with _patience():
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(make_sink().play, feed)
-            await _play(make_sink(), feed_of(tone(_STEREO, frames=1000)))
-            assert feed.frames == 0
-            feed.set_paused(False)
-    assert feed.frames == 1000
+            nursery.start_soon(make_sink().play, buffer)
+            await _play(make_sink(), buffer_of(tone(_STEREO, frames=1000)))
+            assert buffer.frames == 0
+            buffer.set_paused(False)
+    assert buffer.frames == 1000
 
 
 async def goes_on_after_running_dry(make_sink: MakeSink) -> None:
-    feed = open_feed()
+    buffer = open_buffer()
     piece = tone(_STEREO, frames=1000)
-    feed.pipe.write(0, piece)
-    feed.open_gate()
+    buffer.pipe.write(0, piece)
+    buffer.release()
     with _patience():
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(make_sink().play, feed)
-            await _play(make_sink(), feed_of(piece))
-            assert not feed.ended
-            feed.pipe.write(len(piece), piece)
-            feed.finish()
-    assert feed.frames == 2000
+            nursery.start_soon(make_sink().play, buffer)
+            await _play(make_sink(), buffer_of(piece))
+            assert not buffer.ended
+            buffer.pipe.write(len(piece), piece)
+            buffer.finish()
+    assert buffer.frames == 2000
 
 
 async def plays_what_came_before_a_failure_and_does_not_hide_it(make_sink: MakeSink) -> None:
     error = DecodeError("damaged")
-    feed = feed_of(tone(_STEREO, frames=1000), failure=error)
-    with suppress(DecodeError):  # a sink with a thread of its own may raise it, one with a callback cannot
-        await _play(make_sink(), feed)
-    assert feed.frames == 1000
-    assert feed.failure is error
+    buffer = buffer_of(tone(_STEREO, frames=1000), failure=error)
+    with suppress(DecodeError):  # a sink with its own thread may raise it, one with a callback cannot
+        await _play(make_sink(), buffer)
+    assert buffer.frames == 1000
+    assert buffer.failure is error
 
 
 async def is_silent_and_done_once_stopped(make_sink: MakeSink) -> None:
     for begun in (False, True):
-        feed = open_feed()
+        buffer = open_buffer()
         if begun:
-            feed.pipe.write(0, tone(_STEREO, frames=10_000))
-            feed.open_gate()
+            buffer.pipe.write(0, tone(_STEREO, frames=10_000))
+            buffer.release()
         with _patience():
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(make_sink().play, feed)
-                await _play(make_sink(), feed_of(tone(_STEREO, frames=1000)))
-                feed.close()
+                nursery.start_soon(make_sink().play, buffer)
+                await _play(make_sink(), buffer_of(tone(_STEREO, frames=1000)))
+                buffer.close()
                 nursery.cancel_scope.cancel()
-        frames = feed.frames
-        await _play(make_sink(), feed_of(tone(_STEREO, frames=1000)))
-        assert feed.frames == frames, "frames were taken after the sink was stopped"
+        frames = buffer.frames
+        await _play(make_sink(), buffer_of(tone(_STEREO, frames=1000)))
+        assert buffer.frames == frames, "frames were taken after the sink was stopped"
 
 
 async def is_done_when_only_cancelled(make_sink: MakeSink) -> None:
-    feed = open_feed()
-    feed.open_gate()
+    buffer = open_buffer()
+    buffer.release()
     with _patience():
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(make_sink().play, feed)
-            await _play(make_sink(), feed_of(tone(_STEREO, frames=1000)))
+            nursery.start_soon(make_sink().play, buffer)
+            await _play(make_sink(), buffer_of(tone(_STEREO, frames=1000)))
             nursery.cancel_scope.cancel()
 
 
 async def counts_frames_at_no_volume_too(make_sink: MakeSink) -> None:
-    feed = feed_of(tone(_STEREO, frames=1000), gain=0.0)
-    await _play(make_sink(), feed)
-    assert feed.frames == 1000
+    buffer = buffer_of(tone(_STEREO, frames=1000), gain=0.0)
+    await _play(make_sink(), buffer)
+    assert buffer.frames == 1000
 
 
 SINK_LAWS: tuple[SinkLaw, ...] = (
@@ -179,9 +179,9 @@ SINK_LAWS: tuple[SinkLaw, ...] = (
 )
 
 
-async def _play(sink: Sink, feed: PcmFeed) -> None:
+async def _play(sink: Sink, buffer: PcmBuffer) -> None:
     with _patience():
-        await sink.play(feed)
+        await sink.play(buffer)
 
 
 def _patience() -> AbstractContextManager[trio.CancelScope]:

@@ -1,10 +1,10 @@
-"""What every transport must do, whatever is under it: a suite that stdio, HTTP and in-process all pass.
+"""Laws of transports: a suite that stdio, HTTP and in-process transports pass.
 
 A transport's tests give a factory: called with a lowlevel SDK server, it returns an async context manager of
 an SDK transport that is connected to that very server object. (For a stdio transport the child is a relay,
 see `peers.relay_command`.)
 
-    @pytest.mark.parametrize("check", transports.CHECKS, ids=lambda check: check.__name__)
+    @pytest.mark.parametrize("check", transports.TRANSPORT_LAWS, ids=lambda check: check.__name__)
     async def test_conformance(check):
         await check(factory)
 
@@ -30,8 +30,8 @@ from mcp.shared.exceptions import MCPError
 Factory = Callable[[Server[Any]], AbstractAsyncContextManager[Transport]]
 
 
-class Check(Protocol):
-    """One law. `mode` is the protocol era, as `mcp.Client` takes it."""
+class TransportLaw(Protocol):
+    """A law. `mode` is the protocol version, as for `mcp.Client`."""
 
     __name__: str
 
@@ -39,14 +39,14 @@ class Check(Protocol):
 
 
 PATIENCE_SECONDS = 30.0
-"""For what must come. Generous: it is spent only by a transport that fails the check."""
+"""Timeout of an expected event. Generous: only a failing transport uses it up."""
 
 AWKWARD_TEXT = 'quote " backslash \\ newline \n line separator \u2028 nul \x00 emoji \U0001f3b5 bidi \u202e'
 
 
 @dataclass(slots=True)
 class Peer:
-    """The server of a check: a few resources whose reads can be held, counted and released."""
+    """The server of a law: a few resources whose reads can be held, counted and released."""
 
     started: int = 0
     cancelled: int = 0
@@ -88,7 +88,7 @@ class Peer:
         return text
 
     def server(self) -> Server[Any]:
-        """A server that reads from this peer."""
+        """Return a server that reads from this peer."""
         return Server("conformance", on_read_resource=self.read)
 
 
@@ -110,7 +110,7 @@ async def _read(session: ClientSession, uri: str, *, padding: str = "") -> str:
 
 
 async def a_request_is_answered(factory: Factory, *, mode: str = "auto") -> None:
-    """One question, its answer."""
+    """One request gets its answer."""
     async with _connected(factory, Peer(), mode) as session:
         assert await _read(session, "echo://hello") == "hello"
 
@@ -141,7 +141,7 @@ async def a_big_answer_arrives_whole(factory: Factory, *, mode: str = "auto") ->
 
 
 async def a_big_request_arrives_whole(factory: Factory, *, mode: str = "auto") -> None:
-    """1 MiB on the way out."""
+    """A request of 1 MiB arrives."""
     async with _connected(factory, Peer(), mode) as session:
         assert await _read(session, "padding://", padding="y" * (1 << 20)) == str(1 << 20)
 
@@ -153,7 +153,7 @@ async def awkward_text_is_carried_unchanged(factory: Factory, *, mode: str = "au
 
 
 async def an_error_fails_its_own_request_only(factory: Factory, *, mode: str = "auto") -> None:
-    """The code and message come through, and the session goes on."""
+    """The code and message arrive, and the session continues."""
     async with _connected(factory, Peer(), mode) as session:
         came: types.ErrorData | None = None
         try:
@@ -166,7 +166,7 @@ async def an_error_fails_its_own_request_only(factory: Factory, *, mode: str = "
 
 
 async def a_cancelled_request_is_cancelled_at_the_server(factory: Factory, *, mode: str = "auto") -> None:
-    """Cancelling the caller reaches the handler, and the session goes on."""
+    """Cancelling the caller reaches the handler, and the session continues."""
     peer = Peer()
     async with _connected(factory, peer, mode) as session:
         async with trio.open_nursery() as nursery:
@@ -179,7 +179,7 @@ async def a_cancelled_request_is_cancelled_at_the_server(factory: Factory, *, mo
 
 
 async def leaving_in_the_middle_of_a_request_ends_it(factory: Factory, *, mode: str = "auto") -> None:
-    """A session that is cancelled while it waits can be left."""
+    """A session can be left when it is cancelled while waiting."""
     peer = Peer()
     with trio.CancelScope() as scope:
         async with _connected(factory, peer, mode) as session, trio.open_nursery() as nursery:
@@ -190,7 +190,7 @@ async def leaving_in_the_middle_of_a_request_ends_it(factory: Factory, *, mode: 
 
 
 async def an_exception_of_the_body_comes_out(factory: Factory, *, mode: str = "auto") -> None:
-    """What the user's code raises is not swallowed (task groups may wrap it)."""
+    """Errors of the user's code are not swallowed (task groups may wrap them)."""
 
     class OfTheBodyError(Exception):
         pass
@@ -205,7 +205,7 @@ async def an_exception_of_the_body_comes_out(factory: Factory, *, mode: str = "a
     assert caught
 
 
-CHECKS: tuple[Check, ...] = (
+TRANSPORT_LAWS: tuple[TransportLaw, ...] = (
     a_request_is_answered,
     answers_find_their_requests,
     a_big_answer_arrives_whole,

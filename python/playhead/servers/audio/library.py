@@ -1,4 +1,9 @@
-"""The music that the server knows: the audio files of one folder, found by title."""
+"""The music that the server knows: the audio files of one directory, found by title, and served on loopback.
+
+The origin is a real one on a real socket, so that the demo exercises the whole data flow without a network.
+Its URLs hold ids, never paths; the ranges are Starlette's `FileResponse` (206, 416, HEAD, ETag, If-Range),
+which streams a file in pieces of 64 KiB.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,16 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import trio
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
 from playhead.errors import ConfigError, UsageError
+from playhead.servers.http import base_url, bind, serve_app
 
 MIME_TYPES = {
     ".mp3": "audio/mpeg",
@@ -27,7 +41,7 @@ class Track:
     """One audio file."""
 
     id: str
-    """What stands in its URL: a digest of the file's name and its suffix, never a path."""
+    """The name in its URL: a digest of the file's name and its suffix, never a path."""
     title: str
     path: Path
     mime_type: str
@@ -36,25 +50,25 @@ class Track:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """Tracks in the order of their titles; the shipped piece when no folder is given."""
+    """Tracks in the order of their titles; the shipped piece if no directory is given."""
 
     tracks: tuple[Track, ...]
 
     @classmethod
-    def scan(cls, folder: Path | None = None) -> Library:
-        """Reads a folder (not its subfolders). Blocking; call it from a thread.
+    def scan(cls, directory: Path | None = None) -> Library:
+        """Read a directory (not its subdirectories). Blocking; call it from a thread.
 
-        A title is the file's name without suffix, `-` and `_` as spaces, unless `library.json` in the folder
-        (an object of file names and titles) gives another.
+        A title is the file's name without suffix, `-` and `_` as spaces, unless `library.json` in the
+        directory (an object of file names and titles) gives another.
 
         Raises:
-            UsageError: there is no such folder, or no audio file in it.
+            UsageError: the directory does not exist, or has no audio file.
             ConfigError: `library.json` is not such an object.
         """
-        where = folder if folder is not None else Path(__file__).parent / "music"
+        where = directory if directory is not None else Path(__file__).parent / "music"
         if not where.is_dir():
             raise UsageError(
-                f"expected a folder of music, but {str(where)!r} is none; give another --library"
+                f"{str(where)!r} is not a directory; expected one with music, give another --library"
             )
         titles = _read_titles(where / TITLES_FILE)
         tracks = [
@@ -64,7 +78,9 @@ class Library:
         ]
         if not tracks:
             kinds = ", ".join(MIME_TYPES)
-            raise UsageError(f"no audio file ({kinds}) is in {str(where)!r}; give another --library")
+            raise UsageError(
+                f"expected audio files ({kinds}) in {str(where)!r}, got none; give another --library"
+            )
         return cls(tracks=tuple(sorted(tracks, key=lambda track: (track.title.casefold(), track.id))))
 
     def get(self, track_id: str) -> Track | None:
@@ -72,7 +88,7 @@ class Library:
         return next((track for track in self.tracks if track.id == track_id), None)
 
     def find(self, query: str) -> Track | None:
-        """The track whose title fits best, or None where no title is near. An empty query finds the first.
+        """The track whose title fits best, or None if no title is near. An empty query finds the first.
 
         Upper and lower case do not matter. In order: the same title, a title that contains the query (the
         shortest), a title with all its words, a title that the query contains, a title spelt alike.
@@ -95,7 +111,7 @@ class Library:
 def _track(path: Path, title: str | None) -> Track:
     digest = hashlib.sha256(path.name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     suffix = path.suffix.lower()
-    # A file name may hold bytes that are no UTF-8; a title goes into JSON, which cannot.
+    # A file name may hold bytes that are not UTF-8; a title goes into JSON, which cannot.
     stem = path.stem.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return Track(
         id=digest + suffix,
@@ -116,3 +132,38 @@ def _read_titles(path: Path) -> dict[str, str]:
     if not isinstance(found, dict) or not all(isinstance(title, str) for title in found.values()):
         raise ConfigError(f'{path}: expected an object like {{"file.mp3": "Title"}}')
     return found
+
+
+LOOPBACK = "127.0.0.1"
+
+
+def media_url(origin: str, track: Track) -> str:
+    """The URL of a track."""
+    return f"{origin}/media/{track.id}"
+
+
+def origin_app(library: Library) -> Starlette:
+    """The application alone; `serve_origin` puts it on a socket."""
+
+    async def media(request: Request) -> Response:
+        track = library.get(request.path_params["track_id"])
+        if track is None or not await trio.Path(track.path).is_file():
+            return PlainTextResponse("no such track", status_code=404)
+        return FileResponse(track.path, media_type=track.mime_type)
+
+    return Starlette(
+        routes=[Route("/media/{track_id}", media, methods=["GET", "HEAD"])],
+        # A web page whose name was pointed at 127.0.0.1 sends that name as Host.
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[LOOPBACK, "localhost"])],
+    )
+
+
+async def serve_origin(
+    library: Library, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Serve a library on a free port of loopback until cancelled; the task status is its base URL."""
+    sock = bind(LOOPBACK, 0)
+    url = base_url(sock)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve_app, origin_app(library), sock)
+        task_status.started(url)

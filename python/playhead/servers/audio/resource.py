@@ -1,8 +1,8 @@
 """The resource `resource://read_from_http`: one read is one byte range of one URL.
 
-A client says the range in one of three ways, all answered alike: `arguments` beside the URI in the params of
-`resources/read` (the reference system's way), a `_meta` entry, or the expanded URI template. The URL is plain
-or base64url-coded; the coded form lets reserved characters survive a URI template.
+A client gives the range in one of three ways, all answered alike: `arguments` alongside the URI in the params
+of `resources/read` (as the reference system does), a `_meta` entry, or the expanded URI template. The URL is
+plain or in base64url, in which reserved characters survive a URI template.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import trio
 from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
 
-from playhead.client.http_range import HttpRange, fetch_range
+from playhead.client.session.http_range import HttpRange, fetch_range
 from playhead.errors import BlockedAddressError, DeadlineError, PlayheadError, RangePastEndError
 from playhead.limits import MIB, Limits
-from playhead.servers.audio.options import DEFAULT_META_KEY
+from playhead.servers.audio import DEFAULT_META_KEY
 
 URI = "resource://read_from_http"
 TEMPLATE = URI + "{?url,start,end}"
 MOST_BYTES = 8 * MIB
-"""A longer range is answered with its first 8 MiB. A short page is a hint to every client, never the end."""
+"""A longer range is answered with its first 8 MiB. To a client a short page is a hint, never the end."""
 RETRY_SECONDS = 1.0
 DONE = b"[DONE]"
-"""The blob that says: nothing is at this offset or after it."""
+"""The blob that marks the end: nothing is at this offset or after it."""
 
 _EXPECTED = (
-    "expected url (an http or https URL, plain or base64url-coded), start and end "
+    "expected url (an http or https URL, plain or in base64url), start and end "
     "(bytes, whole numbers, 0 <= start < end), as `arguments`, as `_meta`, or in the URI like " + TEMPLATE
 )
 _LARGEST = 2**53 - 1  # beyond it JSON numbers are no longer whole in every language
@@ -42,7 +42,7 @@ _PARSED_TEMPLATE = UriTemplate.parse(TEMPLATE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeAsked:
-    """What one read asks for: `[start, end)` of `url`, in bytes."""
+    """The range of one read: `[start, end)` of `url`, in bytes."""
 
     url: str
     start: int
@@ -52,17 +52,17 @@ class RangeAsked:
 def parse_range(
     params: Mapping[str, object], *, meta_key: str = DEFAULT_META_KEY, unknown_code: int = -32002
 ) -> RangeAsked:
-    """Finds the range in the params of a `resources/read`, as they came over the wire.
+    """Find the range in the params of a `resources/read`, as received.
 
     Raises:
-        MCPError: -32602, saying what was expected and what came; `unknown_code` where the URI is not this
-            resource (-32002 before revision 2026-07-28, -32602 since: SEP-2164).
+        MCPError: -32602 for an invalid range; `unknown_code` for another resource (-32002 before revision
+            2026-07-28, -32602 since: SEP-2164).
     """
     uri = str(params.get("uri", ""))
     matched = _PARSED_TEMPLATE.match(uri)
     if uri.split("?", 1)[0] != URI or matched is None:
         raise MCPError(
-            unknown_code, f"no resource {uri[:200]!r} here; there is {TEMPLATE}", {"uri": uri[:200]}
+            unknown_code, f"unknown resource {uri[:200]!r}; this server has {TEMPLATE}", {"uri": uri[:200]}
         )
     meta = params.get("_meta")
     ways = (params.get("arguments"), meta.get(meta_key) if isinstance(meta, Mapping) else None)
@@ -70,8 +70,8 @@ def parse_range(
     given = {str(name): value for way in ways if isinstance(way, Mapping) for name, value in way.items()}
     values = {**matched, **given}
     from_uri = values.keys() - given.keys()
-    start = _offset(values.get("start"), "start", may_be_text="start" in from_uri)
-    end = _offset(values.get("end"), "end", may_be_text="end" in from_uri)
+    start = _offset(values.get("start"), "start", may_be_string="start" in from_uri)
+    end = _offset(values.get("end"), "end", may_be_string="end" in from_uri)
     if start >= end:
         _refuse(f"start {start} is not before end {end}")
     return RangeAsked(url=_url(values.get("url")), start=start, end=min(end, start + MOST_BYTES))
@@ -80,20 +80,20 @@ def parse_range(
 async def read_page(
     asked: RangeAsked, client: httpx2.AsyncClient, *, uri: str, limits: Limits
 ) -> types.ReadResourceResult:
-    """Fetches one range and gives it as one blob; `[DONE]` where the resource ends before it.
+    """Fetch one range as one blob; `[DONE]` if the resource ends before it.
 
-    An origin that says nothing in time is asked once more, after a second. Cancelling this closes the HTTP
-    request.
+    A request that the origin does not answer in time is repeated once, after a second. Cancelling closes the
+    HTTP request.
 
     Raises:
-        MCPError: -32602 where the URL may not be fetched, -32603 where the fetch failed.
+        MCPError: -32602 if the URL may not be fetched, -32603 if fetching failed.
     """
     try:
         answer = await _fetch_with_one_retry(asked, client, limits)
     except RangePastEndError:
         return _blob(uri, DONE, None)
     except BlockedAddressError as error:
-        raise MCPError(-32602, str(error)) from error
+        raise MCPError(-32602, f"{error} (with this server's --allow-origin)") from error
     except PlayheadError as error:
         raise MCPError(-32603, f"reading failed: {error}", {"kind": type(error).__name__}) from error
     return _blob(uri, answer.body[: asked.end - asked.start], answer.mime_type)
@@ -114,8 +114,14 @@ def _blob(uri: str, data: bytes, mime_type: str | None) -> types.ReadResourceRes
     )
 
 
-def _offset(value: object, name: str, *, may_be_text: bool) -> int:
-    if may_be_text and isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 16:
+def _offset(value: object, name: str, *, may_be_string: bool) -> int:
+    if (
+        may_be_string
+        and isinstance(value, str)
+        and value.isascii()
+        and value.isdecimal()
+        and len(value) <= 16
+    ):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         _refuse(f"{name} is {value!r:.80}" if value is not None else f"{name} is missing")
@@ -135,9 +141,9 @@ def _url(value: object) -> str:
     except (binascii.Error, ValueError):
         text = ""
     if ":" not in text:
-        _refuse(f"url is {value!r:.80}, neither a URL nor the base64url code of one")
+        _refuse(f"url is {value!r:.80}, neither a URL nor one in base64url")
     return text
 
 
-def _refuse(came: str) -> NoReturn:
-    raise MCPError(-32602, f"{came}; {_EXPECTED}")
+def _refuse(fault: str) -> NoReturn:
+    raise MCPError(-32602, f"{fault}; {_EXPECTED}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 import mcp_types as types
@@ -16,22 +16,20 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from playhead.errors import PlayheadError
 from playhead.limits import DEFAULT_LIMITS, Limits
-from playhead.servers.audio.library import Library
+from playhead.servers.audio import DEFAULT_META_KEY
+from playhead.servers.audio.library import Library, media_url
 from playhead.servers.audio.mixer import Mixer
-from playhead.servers.audio.options import DEFAULT_META_KEY
-from playhead.servers.audio.origin import media_url
-from playhead.servers.audio.prompts import PLAY_MUSIC, prompt_messages
 from playhead.servers.audio.resource import TEMPLATE, URI, parse_range, read_page
 
 MUSIC_PLAYER = types.Tool(
     name="musicPlayer",
-    description="Finds a piece of music by its title and gives a link to it, ready to be played.",
+    description="Finds a piece of music by its title and returns a link to it, ready to play.",
     input_schema={
         "type": "object",
         "properties": {
             "query": {
                 "type": "string",
-                "description": "the title, or a part of it; empty for any piece",
+                "description": "The title, or a part of it; empty for any piece.",
                 "examples": ["first light", ""],
             }
         },
@@ -41,7 +39,7 @@ MUSIC_PLAYER = types.Tool(
 )
 SET_VOLUME = types.Tool(
     name="set_volume",
-    description="Sets the volume of the sound.",
+    description="Sets the playback volume.",
     input_schema={
         "type": "object",
         "properties": {
@@ -49,7 +47,7 @@ SET_VOLUME = types.Tool(
                 "type": "integer",
                 "minimum": 1,
                 "maximum": 100,
-                "description": "per cent",
+                "description": "Per cent.",
                 "examples": [40],
             }
         },
@@ -63,23 +61,24 @@ _Context = ServerRequestContext[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioTools:
-    """What the handlers work with. They hold no state of their own: any number of sessions may share it."""
+    """The handlers and what they use. They hold no state of their own: any number of sessions may share
+    them."""
 
     library: Library
     origin: str
     """The base URL under which the library is served."""
     client: httpx2.AsyncClient
-    """A guarded one, which may reach `origin`."""
+    """A guarded client that may reach `origin`."""
     mixer: Mixer
     meta_key: str = DEFAULT_META_KEY
     limits: Limits = DEFAULT_LIMITS
 
     def server(self) -> Server[dict[str, Any]]:
-        """A server of the SDK, to be run over any transport."""
+        """A server of the SDK, for any transport."""
         return Server(
             "playhead-audio",
             version=version("playhead"),
-            instructions="Call musicPlayer with a title, then read the link it gives in ranges of bytes.",
+            instructions="Call musicPlayer with a title, then read the link that it returns in byte ranges.",
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
             on_list_resources=self._list_resources,
@@ -105,14 +104,14 @@ class AudioTools:
         template = types.ResourceTemplate(
             name="read_from_http",
             uri_template=TEMPLATE,
-            description="Bytes [start, end) of an http or https URL; the URL may be base64url-coded.",
+            description="Bytes [start, end) of an http or https URL; the URL may be in base64url.",
         )
         return types.ListResourceTemplatesResult(resource_templates=[template])
 
     async def _read_resource(
         self, context: _Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        # The typed params drop `arguments`; the raw ones are as they came over the wire.
+        # The typed params drop `arguments`; the raw ones are as received.
         asked = parse_range(
             context.params or {},
             meta_key=self.meta_key,
@@ -138,16 +137,18 @@ class AudioTools:
             return self._music_player(arguments)
         if params.name == SET_VOLUME.name:
             return await self._set_volume(arguments)
-        raise MCPError(-32602, f"no tool {params.name[:80]!r} here; there are musicPlayer and set_volume")
+        raise MCPError(
+            -32602, f"unknown tool {params.name[:80]!r}; this server has musicPlayer and set_volume"
+        )
 
     def _music_player(self, arguments: Mapping[str, object]) -> types.CallToolResult:
         query = arguments.get("query")
         if not isinstance(query, str):
-            return _failed(f"query must be text (a title, or a part of it), but is {query!r:.80}")
+            return _failed(f"query: expected a string (a title, or a part of it), got {query!r:.80}")
         track = self.library.find(query)
         if track is None:
             titles = "\n".join(f"- {track.title}" for track in self.library.tracks)
-            return _failed(f"Nothing is titled like {query[:200]!r}. The titles are:\n{titles}")
+            return _failed(f"No title is like {query[:200]!r}. The titles are:\n{titles}")
         link = types.ResourceLink(
             type="resource_link",
             uri=URI,
@@ -162,7 +163,7 @@ class AudioTools:
     async def _set_volume(self, arguments: Mapping[str, object]) -> types.CallToolResult:
         volume = arguments.get("volume")
         if isinstance(volume, bool) or not isinstance(volume, int) or not 1 <= volume <= 100:
-            return _failed(f"volume must be a whole number from 1 to 100, but is {volume!r:.80}")
+            return _failed(f"volume: expected an integer from 1 to 100, got {volume!r:.80}")
         try:
             how = await self.mixer.set_volume(volume)
         except PlayheadError as error:
@@ -174,3 +175,30 @@ class AudioTools:
 
 def _failed(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
+
+
+PLAY_MUSIC: Final = types.Prompt(
+    name="play_music",
+    title="Play music",
+    description="Asks for a piece of music, or for any that fits.",
+    arguments=[
+        types.PromptArgument(
+            name="wish", description="A title or a mood; anything by default.", required=False
+        )
+    ],
+)
+WISH_CHARS: Final = 500
+"""A longer wish is neither a title nor a mood."""
+
+
+def prompt_messages(name: str, arguments: dict[str, str]) -> types.GetPromptResult:
+    """The messages of a prompt. Raises `MCPError` (-32602) for an unknown one, or a wish that is too long."""
+    if name != PLAY_MUSIC.name:
+        raise MCPError(-32602, f"unknown prompt {name[:80]!r}; this server has play_music")
+    wish = arguments.get("wish", "").strip()
+    if len(wish) > WISH_CHARS:
+        raise MCPError(-32602, f"wish has {len(wish)} characters; {WISH_CHARS} are allowed")
+    asked = f"Play this: {wish}." if wish else "Play some music."
+    text = f"{asked} Use musicPlayer, and say nothing while it plays."
+    message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
+    return types.GetPromptResult(description=PLAY_MUSIC.description, messages=[message])

@@ -1,13 +1,62 @@
-"""The template server: a small MCP server with one of everything, to copy from.
+"""The template server: a small MCP server with one of everything, to copy from. Its options are here.
 
 Read it in this order:
 
-* `tools/` has a file for each tool: what it says of itself (a `types.Tool`), and one function that answers.
-  `tools/kit.py` says what a tool is, and `tools/__init__.py` lists them: a new one is a file and a line.
-* `resources.py` and `prompts.py` say what can be read and what a person can pick.
-* `server.py` gives all of it to the SDK's `Server`, and `codes.py` chooses the error code that the client's
-  revision of the protocol expects.
-* `app.py` puts the server behind HTTP and WebSocket, with the endpoints that operators want (`endpoints.py`,
-  `metrics.py`), and `serve.py` runs it. `options.py` says what it can be told.
-* `schema.json` and `openapi.yaml` tell others what goes over the wire; `documents.py` applies them.
+* `tools/` has one file per tool: its definition (a `types.Tool`), and one function that answers. A tool is
+defined
+  in `tools/__init__.py`, and `server.py` lists them all: a new one is a file and a line.
+* `resources.py` and `prompts.py`: what a client can read, and what a person can pick.
+* `server.py` gives all of it to the SDK's `Server`; `codes.py` chooses the error code that the client's
+protocol
+  version expects.
+* `serve.py` puts the server behind HTTP and WebSocket, with the endpoints for operators (`metrics.py`
+counts).
+* `schema.json` and `openapi.yaml` describe the messages for others; `documents.py` applies them.
+
+This module imports little, so that the command line shows its help at once.
 """
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from playhead.limits import DEFAULT_LIMITS, Limits
+
+Transport = Literal["ws", "http", "stdio"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateServerOptions:
+    """The options of `playhead serve template`."""
+
+    transport: Transport = "ws"
+    """With `ws` as with `http`, `/mcp` answers WebSocket and HTTP; the choice decides which URL is
+    printed."""
+    host: str = "127.0.0.1"
+    """The address on which it listens; loopback by default."""
+    port: int = 8030
+    """0 takes a free port."""
+    token: str | None = field(default=None, repr=False)
+    """The token that clients must send as `Authorization: Bearer TOKEN`; None requires none."""
+    web_origins: tuple[str, ...] = ()
+    """Origins of web pages (`https://host:port`) that are allowed, in addition to those of this machine."""
+    tls_certificate: Path | None = None
+    """A PEM file with the certificate and its chain: the server then speaks HTTPS and WSS."""
+    tls_key: Path | None = None
+    """A PEM file with the private key; None if it is in the certificate's file."""
+    search_url: str | None = None
+    """A search engine that answers JSON as SearXNG does, with `{query}` and, if supported, `{max_results}` in
+    the URL. None searches the pages shipped with the package."""
+    search_origins: tuple[str, ...] = ()
+    """Origins (`http://host:port`) that `search_url` may reach even if their address is not global."""
+    page_items: int = 10
+    """Items in one page of a listing. Few, so that developers of clients meet a second page before users
+    do."""
+    drain_seconds: float = 1.0
+    """From SIGTERM to the closing of the port: `/ready` answers 503 and everything else goes on, so that a
+    load balancer has time to notice and to send its clients elsewhere. Part of the grace of 30 s."""
+    sessions: int = 1000
+    """Over HTTP, in the protocol versions that have sessions; past it a new one gets 503."""
+    limits: Limits = DEFAULT_LIMITS

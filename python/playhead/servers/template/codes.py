@@ -1,20 +1,21 @@
-"""Error codes by the revision of the protocol that a connection speaks: one table, and what triggers each.
+"""Error codes by the protocol version of the connection: one table, and what triggers each.
 
-| what is wrong | 2024-11-05 | until 2025-11-25 | 2026-07-28 |
+| fault | 2024-11-05 | until 2025-11-25 | 2026-07-28 |
 |---|---|---|---|
-| `protocolVersion` is no revision at all (no date) | -32000 | -32000 | - |
+| `protocolVersion` is not a version at all (not a date) | -32000 | -32000 | - |
 | a method of the protocol whose capability this server lacks | -32001 | -32601 | -32601 |
-| no such resource | -32002 | -32002 | -32602 |
-| no such tool | -32003 | -32602 | -32602 |
-| no such prompt | -32004 | -32602 | -32602 |
+| unknown resource | -32002 | -32002 | -32602 |
+| unknown tool | -32003 | -32602 | -32602 |
+| unknown prompt | -32004 | -32602 | -32602 |
 | the `MCP-…` headers contradict the body (HTTP) | - | - | -32020 |
 | the client lacks a capability that the request needs | - | - | -32021 |
-| `protocolVersion` in `_meta` is none that is served | - | - | -32022 |
+| `protocolVersion` in `_meta` is not served | - | - | -32022 |
 
-The first column's codes are the template's own: that revision named none but -32002, and JSON-RPC leaves
--32000 to -32099 to the server. A date that is no revision is negotiated, as each revision asks: the answer
-names another. At the handshake no revision is agreed yet, and so -32000 is the same for everybody.
-JSON-RPC's own codes (-32700, -32600, -32601, -32602, -32603) mean in every revision what they always do.
+The codes of the first column are the template's own: that version defined only -32002, and JSON-RPC leaves
+-32000 to -32099 to the server. An unknown date is negotiated, as each version requires: the answer names
+another version. During the handshake no version is agreed on yet, so -32000 is the same for all. JSON-RPC's
+own codes (-32700,
+-32600, -32601, -32602, -32603) have their usual meaning in every version.
 """
 
 from __future__ import annotations
@@ -47,32 +48,33 @@ OPTIONAL_METHODS: Final = {
     "resources/subscribe": "resources.subscribe",
     "resources/unsubscribe": "resources.subscribe",
 }
-"""Methods of the protocol that this server has not → the capability that would announce them."""
+"""Methods of the protocol that this server lacks → the capability that would announce them."""
 
 _REVISION: Final = re.compile(r"\d{4}-\d{2}-\d{2}(-.+)?")
 """`2025-11-25`, and drafts such as `2025-11-25-draft`."""
 
 
 def tool_not_found(revision: str, message: str) -> MCPError:
-    """There is no tool of this name."""
+    """The error for an unknown tool."""
     return MCPError(TOOL_NOT_FOUND if revision == FIRST_REVISION else INVALID_PARAMS, message)
 
 
 def prompt_not_found(revision: str, message: str) -> MCPError:
-    """There is no prompt of this name."""
+    """The error for an unknown prompt."""
     return MCPError(PROMPT_NOT_FOUND if revision == FIRST_REVISION else INVALID_PARAMS, message)
 
 
 def resource_not_found(revision: str, uri: str, message: str) -> MCPError:
-    """There is no resource under this URI."""
+    """The error for an unknown resource."""
     code = INVALID_PARAMS if revision in MODERN_PROTOCOL_VERSIONS else RESOURCE_NOT_FOUND
     return MCPError(code, message, {"uri": uri[:200]})
 
 
 async def first_revision(ctx: ServerRequestContext[dict[str, Any]], call_next: CallNext) -> HandlerResult:
-    """Middleware of the SDK's server: what the handlers never see, because the SDK answers it.
+    """Middleware of the SDK's server for requests that never reach the handlers, because the SDK answers
+    them.
 
-    It also takes the notification `initialized` under that bare name, as early clients send it.
+    It also accepts the notification under its bare name `initialized`, as early clients send it.
     """
     if ctx.method == "initialize":
         _check_version(ctx)
@@ -86,15 +88,16 @@ async def first_revision(ctx: ServerRequestContext[dict[str, Any]], call_next: C
             raise
         raise MCPError(
             UNKNOWN_CAPABILITY,
-            f"this server has no capability {capability}, which {ctx.method} needs",
+            f"{ctx.method} needs the capability {capability}, which this server does not have",
             {"capability": capability},
         ) from None
 
 
-async def told_errors(ctx: ServerRequestContext[dict[str, Any]], call_next: CallNext) -> HandlerResult:
-    """Middleware of the SDK's server: what is wrong with params is said, a bug's words go to stderr.
+async def explain_errors(ctx: ServerRequestContext[dict[str, Any]], call_next: CallNext) -> HandlerResult:
+    """Middleware of the SDK's server: report the fault of invalid params, and write a bug's traceback to
+    stderr.
 
-    The SDK says `Invalid request parameters` of the one, and of the other, in the revisions with a handshake,
+    By itself the SDK answers `Invalid request parameters`, and a bug, in the versions with a handshake, with
     code 0 and the exception's own text.
     """
     try:
@@ -105,10 +108,10 @@ async def told_errors(ctx: ServerRequestContext[dict[str, Any]], call_next: Call
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(key)[:80] for key in first["loc"]) or "params"
         raise MCPError(INVALID_PARAMS, f"{ctx.method[:80]}: {where}: {first['msg']}") from None
-    except Exception as error:  # a bug of a tool, whatever it raises, is one answer and one line in the log
+    except Exception as error:  # a bug of a tool, whatever it raises, costs one request
         sys.stderr.write(escape("".join(traceback.format_exception(error))))
         raise MCPError(
-            INTERNAL_ERROR, "this server has failed at the request; its stderr says at what"
+            INTERNAL_ERROR, "the server failed at this request; its stderr has the traceback"
         ) from error
 
 
@@ -117,6 +120,6 @@ def _check_version(ctx: ServerRequestContext[dict[str, Any]]) -> None:
     if isinstance(asked, str) and not _REVISION.fullmatch(asked):
         raise MCPError(
             INVALID_MCP_VERSION,
-            f"protocolVersion must be a revision such as {FIRST_REVISION}, but is {asked[:40]!r}",
+            f"protocolVersion: expected a date such as {FIRST_REVISION}, got {asked[:40]!r}",
             {"supported": list(HANDSHAKE_PROTOCOL_VERSIONS), "requested": asked[:40]},
         )

@@ -1,6 +1,6 @@
-"""What is counted, in Prometheus' text format.
+"""Metrics in Prometheus' text format.
 
-Every label has a bounded set of values: a client that makes up methods or tools makes up no time series.
+Every label has a bounded set of values: a client that invents methods or tools does not add time series.
 """
 
 from __future__ import annotations
@@ -34,48 +34,46 @@ METHODS: Final = frozenset(
 )
 OTHER: Final = "other"
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Seconds: most answers take a millisecond, a search through a real engine some seconds."""
+"""Seconds. Most answers take a millisecond, a search by a real engine some seconds."""
 
 
 class Metrics:
-    """The counters of one server. They live in a registry of their own: two servers share nothing."""
+    """The counters of one server, in a registry of their own: two servers share nothing."""
 
     def __init__(self, tools: Collection[str], *, clock: Callable[[], float] = time.perf_counter) -> None:
-        """`tools` are the names that `tool_calls` tells apart; every other name is `other`."""
+        """`tools` are the names that are counted separately; every other name is `other`."""
         self._tools = frozenset(tools)
         self._clock = clock
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "mcp_requests",
-            "Requests, by what became of them: ok, cancelled, or the code of the JSON-RPC error.",
+            "Requests by outcome: ok, cancelled, or the code of the JSON-RPC error.",
             ["method", "outcome"],
             registry=self._registry,
         )
         self._tool_calls = Counter(
             "mcp_tool_calls",
-            "Tool calls: ok, failed (isError), refused (a JSON-RPC error), cancelled.",
+            "Tool calls by outcome: ok, failed (isError), refused (a JSON-RPC error), cancelled.",
             ["tool", "outcome"],
             registry=self._registry,
         )
         self._latency = Histogram(
             "mcp_request_duration_seconds",
-            "From the request to its answer, without the network.",
+            "Time from the request to its answer, without the network.",
             ["method"],
             buckets=BUCKETS,
             registry=self._registry,
         )
-        self._connections = Gauge(
-            "mcp_connections", "WebSocket connections that are open.", registry=self._registry
-        )
+        self._connections = Gauge("mcp_connections", "Open WebSocket connections.", registry=self._registry)
 
     def text(self) -> bytes:
-        """Everything as `/metrics` gives it."""
+        """The text of `/metrics`."""
         return generate_latest(self._registry)
 
     async def middleware(
         self, ctx: ServerRequestContext[dict[str, Any]], call_next: CallNext
     ) -> HandlerResult:
-        """Middleware of the SDK's server: times and counts each request; notifications pass."""
+        """Middleware of the SDK's server: time and count each request, but no notifications."""
         if ctx.request_id is None:
             return await call_next(ctx)
         began, outcome, result = self._clock(), str(INTERNAL_ERROR), None
@@ -97,7 +95,7 @@ class Metrics:
         return result
 
     def count_connections(self, app: ASGIApp) -> ASGIApp:
-        """`app`, with its open WebSocket connections counted."""
+        """Wrap `app` so that its open WebSocket connections are counted."""
 
         async def counted(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "websocket":

@@ -1,4 +1,4 @@
-"""The prompts: what a person picks from a menu, to be sent to the model."""
+"""The prompts: a person picks one from a menu, and it is sent to the model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
-from playhead.servers.template.pages import Page, Pages
+from playhead.servers.template.resources import ShippedPage, ShippedPages
 
 ARGUMENT_CHARS: Final = 500
 _Arguments = Mapping[str, str]
@@ -18,21 +18,22 @@ _Arguments = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplatePrompt:
-    """One prompt: what it says of itself, and the function from its arguments to messages."""
+    """One prompt: its definition, and the function from its arguments to messages."""
 
     definition: types.Prompt
     messages: Callable[[_Arguments], list[types.PromptMessage]]
 
     def get(self, arguments: _Arguments) -> types.GetPromptResult:
-        """Raises `MCPError` (-32602) for arguments that are missing, unknown or too long."""
+        """Fill in the prompt. Raises `MCPError` (-32602) for arguments that are missing, unknown or too
+        long."""
         declared = {each.name: each for each in self.definition.arguments or []}
         for name, each in declared.items():
             if each.required and not arguments.get(name, "").strip():
-                raise MCPError(INVALID_PARAMS, f"the prompt {self.definition.name} needs {name}")
+                raise MCPError(INVALID_PARAMS, f"the prompt {self.definition.name} needs the argument {name}")
         for name, value in arguments.items():
             if name not in declared:
                 raise MCPError(
-                    INVALID_PARAMS, f"unknown argument {name[:40]!r}; there are {', '.join(declared)}"
+                    INVALID_PARAMS, f"unknown argument {name[:40]!r}; expected {', '.join(declared)}"
                 )
             if len(value) > ARGUMENT_CHARS:
                 raise MCPError(
@@ -43,7 +44,7 @@ class TemplatePrompt:
         )
 
 
-def all_prompts(pages: Pages) -> dict[str, TemplatePrompt]:
+def all_prompts(pages: ShippedPages) -> dict[str, TemplatePrompt]:
     """Every prompt by its name."""
     prompts = (_research(), _explain_page(pages))
     return {prompt.definition.name: prompt for prompt in prompts}
@@ -55,7 +56,7 @@ def _research() -> TemplatePrompt:
         return [
             _says(
                 f"Answer this question in {depth}: {arguments['question'].strip()}\n"
-                "Search with web_search, look relations up with knowledge_graph, and name your sources."
+                "Search with web_search, look up relations with knowledge_graph, and name your sources."
             )
         ]
 
@@ -63,11 +64,13 @@ def _research() -> TemplatePrompt:
         definition=types.Prompt(
             name="research",
             title="Research a question",
-            description="Asks for an answer that is looked up, with its sources.",
+            description="Asks for a researched answer with its sources.",
             arguments=[
-                types.PromptArgument(name="question", description="What you want to know.", required=True),
+                types.PromptArgument(name="question", description="The question.", required=True),
                 types.PromptArgument(
-                    name="depth", description="How long; a paragraph by default.", required=False
+                    name="depth",
+                    description="The length of the answer; a paragraph by default.",
+                    required=False,
                 ),
             ],
         ),
@@ -75,12 +78,12 @@ def _research() -> TemplatePrompt:
     )
 
 
-def _explain_page(pages: Pages) -> TemplatePrompt:
+def _explain_page(pages: ShippedPages) -> TemplatePrompt:
     def messages(arguments: _Arguments) -> list[types.PromptMessage]:
         slug = arguments["page"].strip()
         page = pages.get(slug)
         if page is None:
-            raise MCPError(INVALID_PARAMS, f"there is no page {slug[:80]!r}; resources/list names the pages")
+            raise MCPError(INVALID_PARAMS, f"unknown page {slug[:80]!r}; resources/list names the pages")
         return [_says("Explain this page to a curious child, in five sentences at most."), _shows(page)]
 
     return TemplatePrompt(
@@ -102,7 +105,7 @@ def _says(text: str) -> types.PromptMessage:
     return types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
 
 
-def _shows(page: Page) -> types.PromptMessage:
+def _shows(page: ShippedPage) -> types.PromptMessage:
     contents = types.TextResourceContents(uri=page.uri, mime_type="text/plain", text=page.text)
     return types.PromptMessage(
         role="user", content=types.EmbeddedResource(type="resource", resource=contents)

@@ -1,8 +1,13 @@
-"""What can be read: each page as text, and one piece of music, whole or in ranges of bytes."""
+"""The readable resources: the pages shipped with the package, and one piece of music, whole or in byte
+ranges."""
 
 from __future__ import annotations
 
 import base64
+import json
+import math
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -15,13 +20,86 @@ from mcp_types import INVALID_PARAMS
 
 from playhead.limits import MIB
 from playhead.servers.template.codes import resource_not_found
-from playhead.servers.template.pages import Pages
+
+_DATA: Final = "playhead.servers.template"
+_WORD: Final = re.compile(r"[a-z0-9]+")
+_TITLE_COUNTS: Final = 3
+"""Each title word counts as three words of the page."""
+_STOP_WORDS: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "a about an and are as at be but by for from have he her his how in is it its not of on or "
+        "our she so that the their them there they this to was were what when where which who why "
+        "will with you",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShippedPage:
+    """One page of the small encyclopaedia of sound."""
+
+    slug: str
+    title: str
+    text: str
+
+    @property
+    def uri(self) -> str:
+        """Of the resource that is this page."""
+        return f"pages://{self.slug}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShippedPages:
+    """All pages, in the order of their slugs."""
+
+    pages: tuple[ShippedPage, ...]
+
+    @classmethod
+    def load(cls) -> ShippedPages:
+        """Read the shipped file: some kilobytes."""
+        found = json.loads(files(_DATA).joinpath("data/pages.json").read_text("utf-8"))
+        return cls(
+            pages=tuple(sorted((ShippedPage(**page) for page in found["pages"]), key=lambda page: page.slug))
+        )
+
+    def get(self, slug: str) -> ShippedPage | None:
+        """The page with this slug, if any."""
+        return next((page for page in self.pages if page.slug == slug), None)
+
+    def search(self, query: str, most: int) -> list[tuple[ShippedPage, float]]:
+        """The `most` best pages and their scores, best first; empty if none of the words occurs.
+
+        Each word counts by its frequency in the page, and by how few pages have it (tf-idf).
+        """
+        counts = [_counts(page) for page in self.pages]
+        scores = [0.0] * len(counts)
+        for word in set(words(query)):
+            having = sum(word in page for page in counts)
+            if having:
+                rarity = math.log(1 + len(counts) / having)
+                scores = [
+                    score + rarity * (1 + math.log(page[word])) if page[word] else score
+                    for score, page in zip(scores, counts, strict=True)
+                ]
+        found = [(page, score) for page, score in zip(self.pages, scores, strict=True) if score]
+        return sorted(found, key=lambda pair: (-pair[1], pair[0].slug))[:most]
+
+
+def words(text: str) -> list[str]:
+    """The significant words of `text`, in lower case."""
+    return [word for word in _WORD.findall(text.casefold()) if word not in _STOP_WORDS]
+
+
+def _counts(page: ShippedPage) -> Counter[str]:
+    return Counter(words(page.text) + words(page.title) * _TITLE_COUNTS)
+
 
 MUSIC_URI: Final = "music://first-light"
 RANGE_TEMPLATE: Final = MUSIC_URI + "{?start,end}"
 PAGE_TEMPLATE: Final = "pages://{slug}"
 MOST_BYTES: Final = MIB
-"""A longer range is answered with its first MiB: clients that read in ranges take a short page as it is."""
+"""A longer range is answered with its first MiB: clients that read in ranges accept a short page."""
 
 _MUSIC_MIME: Final = "audio/mpeg"
 _LARGEST: Final = 2**53 - 1  # beyond it JSON numbers are no longer whole in every language
@@ -30,25 +108,25 @@ _EXPECTED: Final = f"expected whole numbers, 0 <= start < end, in bytes, in the 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """Everything that this server can be asked to read."""
+    """The readable resources of this server."""
 
-    pages: Pages
+    pages: ShippedPages
     music: bytes
 
     @classmethod
-    def load(cls, pages: Pages) -> Resources:
-        """Reads the music that the package ships: blocking, and less than a megabyte."""
+    def load(cls, pages: ShippedPages) -> Resources:
+        """Read the shipped music, less than a megabyte. Blocking."""
         return cls(
             pages=pages, music=files("playhead.servers.audio").joinpath("music/first-light.mp3").read_bytes()
         )
 
     def listed(self) -> list[types.Resource]:
-        """All of them; the server cuts the list into pages."""
+        """All resources; the server cuts the list into pages."""
         music = types.Resource(
             uri=MUSIC_URI,
             name="first-light",
             title="First Light",
-            description="A piece of a minute. Read it whole, or in ranges through the template.",
+            description="A piece of one minute. Read it whole, or in ranges through the template.",
             mime_type=_MUSIC_MIME,
             size=len(self.music),
         )
@@ -66,7 +144,7 @@ class Resources:
         return [music, *pages]
 
     def templates(self) -> list[types.ResourceTemplate]:
-        """The forms of URI that are understood."""
+        """The URI templates that `read` understands."""
         return [
             types.ResourceTemplate(
                 name="page",
@@ -85,10 +163,10 @@ class Resources:
         ]
 
     def read(self, params: Mapping[str, object], revision: str) -> types.ReadResourceResult:
-        """Answers the params of a `resources/read`, as they came over the wire.
+        """Answer the params of a `resources/read`, as received.
 
         Raises:
-            MCPError: the code for an unknown resource (`codes.py`); -32602 for a range that is none.
+            MCPError: the code for an unknown resource (`codes.py`); -32602 for an invalid range.
         """
         uri = str(params.get("uri", ""))
         if uri.startswith("pages://"):
@@ -98,16 +176,16 @@ class Resources:
                     contents=[types.TextResourceContents(uri=uri, mime_type="text/plain", text=page.text)]
                 )
         elif (matched := UriTemplate.parse(RANGE_TEMPLATE).match(uri)) is not None:
-            # Some clients write the range beside the URI; the SDK's typed params leave that out.
-            beside = params.get("arguments")
-            given = {**matched, **(beside if isinstance(beside, Mapping) else {})}
+            # Some clients send the range alongside the URI; the SDK's typed params drop that.
+            arguments = params.get("arguments")
+            given = {**matched, **(arguments if isinstance(arguments, Mapping) else {})}
             start, end = _range(given.get("start"), given.get("end"), len(self.music))
             blob = base64.b64encode(self.music[start:end]).decode("ascii")
             return types.ReadResourceResult(
                 contents=[types.BlobResourceContents(uri=uri, mime_type=_MUSIC_MIME, blob=blob)]
             )
         raise resource_not_found(
-            revision, uri, f"no resource {uri[:200]!r} here; resources/list names what there is"
+            revision, uri, f"unknown resource {uri[:200]!r}; resources/list names the resources"
         )
 
 

@@ -1,16 +1,119 @@
-"""The tools of the template server. To add one: write a file beside these, and name it here."""
+"""The definition of a tool: its description, one function from valid arguments to an answer, and their check.
+
+A tool reports a failure by raising a `PlayheadError`: the server answers with `isError` and the error's
+message, which a model reads and which should say what to do. Anything else that a tool raises is a bug, and
+becomes a JSON-RPC error.
+"""
 
 from __future__ import annotations
 
-from playhead.servers.template.pages import Graph, Pages
-from playhead.servers.template.tools.calculator import CALCULATOR
-from playhead.servers.template.tools.document_analyzer import document_analyzer
-from playhead.servers.template.tools.kit import TemplateTool
-from playhead.servers.template.tools.knowledge_graph import knowledge_graph
-from playhead.servers.template.tools.web_search import Engine, web_search
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import mcp_types as types
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+
+from playhead.content.builders import create_annotations, create_text_content
+from playhead.content.findings import kind_of
+from playhead.errors import UsageError
+
+Arguments = Mapping[str, Any]
+"""Checked against the tool's `inputSchema`, with the schema's defaults for missing arguments."""
 
 
-def all_tools(pages: Pages, graph: Graph, engine: Engine | None) -> dict[str, TemplateTool]:
-    """Every tool by its name, in the order in which they are listed."""
-    tools = (CALCULATOR, web_search(pages, engine), document_analyzer(pages), knowledge_graph(graph))
-    return {tool.name: tool for tool in tools}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateTool:
+    """One tool."""
+
+    definition: types.Tool
+    run: Callable[[Arguments], Awaitable[types.CallToolResult]]
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+
+def answer(text: str, structured: dict[str, Any]) -> types.CallToolResult:
+    """A result in two forms: a sentence for a person, and data.
+
+    The data are `structuredContent` and, for clients that do not know it, the same JSON in a text block. The
+    annotations say whom each block is for, so that a client need not show or send both.
+    """
+    return types.CallToolResult(
+        content=[
+            create_text_content(text, annotations=create_annotations(audience=["user"])),
+            create_text_content(
+                json.dumps(structured, ensure_ascii=False),
+                annotations=create_annotations(audience=["assistant"]),
+            ),
+        ],
+        structured_content=structured,
+    )
+
+
+def failed(text: str) -> types.CallToolResult:
+    """The answer of a tool that failed."""
+    return types.CallToolResult(content=[create_text_content(text)], is_error=True)
+
+
+MOST_FAULTS: Final = 5
+"""Reported at once; a call with more faults is not worth a longer message."""
+
+
+def checked_arguments(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the arguments of a call; add defaults, and make whole numbers `int` (JSON's 5.0 is a 5).
+
+    `schema` is one of our own, and therefore trusted: its patterns and references need no bounds.
+
+    Raises:
+        UsageError: they break the schema. A model reads the message and tries again, so it names every fault.
+    """
+    errors = sorted(Draft202012Validator(schema).iter_errors(arguments), key=lambda error: error.json_path)
+    if errors:
+        faults = [fault for error in errors for fault in _faults(error)]
+        rest = f"; and {len(faults) - MOST_FAULTS} more" if len(faults) > MOST_FAULTS else ""
+        raise UsageError(f"wrong arguments: {'; '.join(faults[:MOST_FAULTS])}{rest}")
+    properties: Mapping[str, Mapping[str, Any]] = schema["properties"]
+    defaults = {name: each["default"] for name, each in properties.items() if "default" in each}
+    whole = {name for name, each in properties.items() if each.get("type") == "integer"}
+    return defaults | {name: int(value) if name in whole else value for name, value in arguments.items()}
+
+
+def _faults(error: ValidationError) -> Iterator[str]:
+    where = ".".join(str(key) for key in error.absolute_path)
+    wanted, got = error.validator_value, _got(error.instance)
+    match error.validator:
+        case "required":
+            # One error for each missing name; jsonschema says which only in its message.
+            yield error.message.replace("is a required property", "is missing")
+        case "additionalProperties":
+            known = ", ".join(error.schema["properties"])
+            unknown = [name for name in error.instance if name not in error.schema["properties"]]
+            yield f"unknown {', '.join(repr(name[:40]) for name in unknown[:5])}; expected {known}"
+        case "oneOf" | "anyOf":
+            ways = [" and ".join(way["required"]) for way in wanted]
+            yield f"give either {', or '.join(ways)}, not both"
+        case "type":
+            yield f"{where}: expected {'an' if wanted[0] in 'aio' else 'a'} {wanted}, got {got}"
+        case "enum":
+            yield f"{where}: expected one of {', '.join(map(str, wanted))}, got {got}"
+        case "minimum" | "maximum":
+            least = "least" if error.validator == "minimum" else "most"
+            yield f"{where}: expected at {least} {wanted}, got {got}"
+        case "minLength" | "maxLength":
+            least = "least" if error.validator == "minLength" else "most"
+            noun = "character" if wanted == 1 else "characters"
+            yield f"{where}: expected at {least} {wanted} {noun}, got {len(error.instance)}"
+        case "pattern":
+            yield f"{where}: expected a match of {wanted}, got {got}"
+        case "maxProperties":
+            yield f"expected at most {wanted} arguments, got {len(error.instance)}"
+        case _:
+            yield f"{where} breaks {error.validator} {wanted!r:.80}"
+
+
+def _got(value: object) -> str:
+    return repr(value)[:80] if isinstance(value, str | int | float) else kind_of(value)

@@ -1,14 +1,61 @@
-"""`calculator`: an expression, or one operation on two numbers."""
+"""`calculator`: an expression, or one operation on two numbers. Safe with any input.
+
+    expression = number | "(" expression ")" | ("+" | "-") expression | expression operator expression
+    operator   = "+" | "-" | "*" | "/" | "**" | "^"        precedence as in Python: 2^3^2 is 2^9, -2^2 is -4
+    number     = digits [ "." digits ] [ "e" [sign] digits ] | "." digits …
+
+The tokens are checked first, so that an error names its place; then Python's own parser gives the precedence,
+and of its tree three kinds of nodes are evaluated. There are no names, calls or attributes.
+
+Numbers are `decimal` with 34 digits (IEEE 754's decimal128): 0.1 + 0.2 is 0.3, whole numbers are exact up to
+34 digits, and since no number ever has more digits or a larger exponent than that, no expression can take
+long or much memory.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import ast
+import re
+from collections.abc import Sequence
+from decimal import Context, Decimal, DivisionByZero, InvalidOperation, Overflow
+from typing import Final, Literal, NoReturn
 
 import mcp_types as types
 import trio
 
-from playhead.servers.template.tools import grammar
-from playhead.servers.template.tools.kit import Arguments, TemplateTool, answer
+from playhead.errors import UsageError
+from playhead.servers.template.tools import Arguments, TemplateTool, answer
+
+MAX_CHARS: Final = 500
+MAX_DEPTH: Final = 40
+"""Parentheses within each other, and signs and powers within each other; Python's own stack would bear some
+hundreds."""
+DIGITS: Final = 34
+SHOWN_DIGITS: Final = 15
+"""Of a number that is not whole. The other 19 hide the rounding on the way: 1 / 3 * 3 is 1."""
+MAX_EXPONENT: Final = 308
+"""As a double's, so that every result is a JSON number that each language can read."""
+_TOO_LARGE: Final = f"it must stay below 10^{MAX_EXPONENT + 1}"
+
+Operation = Literal["add", "subtract", "multiply", "divide", "power"]
+
+_CONTEXT: Final = Context(
+    prec=DIGITS,
+    Emax=MAX_EXPONENT,
+    Emin=-MAX_EXPONENT,
+    traps=[DivisionByZero, InvalidOperation, Overflow],
+)
+_OPERATIONS: Final[dict[type[ast.operator], Operation]] = {
+    ast.Add: "add",
+    ast.Sub: "subtract",
+    ast.Mult: "multiply",
+    ast.Div: "divide",
+    ast.Pow: "power",
+}
+_SYMBOLS: Final = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "power": "^"}
+_TOKEN: Final = re.compile(
+    r"\s*(?:(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)|(?P<symbol>\*\*|[-+*/^()]))"
+)
 
 DEFINITION: Final = types.Tool(
     name="calculator",
@@ -25,12 +72,12 @@ DEFINITION: Final = types.Tool(
                 "type": "string",
                 "description": "Numbers, + - * / ^ (or **) and parentheses.",
                 "minLength": 1,
-                "maxLength": grammar.MAX_CHARS,
+                "maxLength": MAX_CHARS,
                 "examples": ["2 + 3 * 4", "(1.5 - 0.5) / 4", "2 ^ 10"],
             },
             "operation": {
                 "type": "string",
-                "description": "What to do with a and b, in this order.",
+                "description": "The operation on a and b, in this order.",
                 "enum": ["add", "subtract", "multiply", "divide", "power"],
                 "examples": ["multiply"],
             },
@@ -45,7 +92,7 @@ DEFINITION: Final = types.Tool(
                 "examples": [7],
             },
         },
-        # One of the two ways, and nothing of the other beside it: a call means one thing.
+        # One of the two ways, and nothing of the other: a call means one thing.
         "oneOf": [
             {"required": ["expression"], "maxProperties": 1},
             {"required": ["operation", "a", "b"]},
@@ -70,14 +117,171 @@ DEFINITION: Final = types.Tool(
 
 
 async def calculator(arguments: Arguments) -> types.CallToolResult:
-    """Raises `UsageError` where there is no result that could be given."""
+    """Calculate. Raises `UsageError` if the result does not exist or is too large."""
     await trio.lowlevel.checkpoint()
     if "expression" in arguments:
-        value = grammar.evaluate(arguments["expression"])
+        value = evaluate(arguments["expression"])
     else:
-        a, b = grammar.decimal_of(arguments["a"]), grammar.decimal_of(arguments["b"])
-        value = grammar.calculate(arguments["operation"], a, b)
-    return answer(grammar.shown(value), {"result": grammar.json_number(value)})
+        a, b = decimal_of(arguments["a"]), decimal_of(arguments["b"])
+        value = calculate(arguments["operation"], a, b)
+    return answer(shown(value), {"result": json_number(value)})
 
 
 CALCULATOR: Final = TemplateTool(definition=DEFINITION, run=calculator)
+
+
+def evaluate(expression: str) -> Decimal:
+    """The value of an expression, at most 34 digits.
+
+    Raises:
+        UsageError: it is malformed, too long or too deep, or its value does not exist or is too large.
+    """
+    if len(expression) > MAX_CHARS:
+        raise UsageError(f"the expression has {len(expression)} characters; {MAX_CHARS} are allowed")
+    numbers: list[Decimal] = []
+    source: list[str] = []
+    for token in _tokens(expression):
+        if token["number"]:
+            source.append(f"_{len(numbers)}")
+            numbers.append(_number(token["number"]))
+        else:
+            source.append("**" if token["symbol"] == "^" else token["symbol"])
+    return _value(ast.parse(" ".join(source), mode="eval").body, numbers, depth=0)
+
+
+def calculate(operation: Operation, a: Decimal, b: Decimal) -> Decimal:
+    """One operation.
+
+    Raises:
+        UsageError: division by zero, a result that is too large, or not a real number.
+    """
+    context = _CONTEXT.copy()  # a context holds flags, and so may not be shared
+    try:
+        if operation == "power" and not a and b < 0:
+            # decimal's answer to a negative power of zero is an infinity, without a signal.
+            return context.divide(Decimal(1), a)
+        result: Decimal = getattr(context, operation)(a, b)
+    except DivisionByZero:
+        raise UsageError(f"division by zero: {_described(operation, a, b)}") from None
+    except Overflow:
+        raise UsageError(f"the result of {_described(operation, a, b)} is too large; {_TOO_LARGE}") from None
+    except InvalidOperation:
+        undefined = operation == "divide" or (operation == "power" and not a)
+        reason = "is not defined" if undefined else "is not a real number"
+        raise UsageError(f"{_described(operation, a, b)} {reason}") from None
+    return result
+
+
+def decimal_of(number: float) -> Decimal:
+    """A JSON number as people write it: 0.1 is 0.1, and not the double next to it.
+
+    Raises:
+        UsageError: it is larger than any result may be.
+    """
+    too_large = UsageError(f"a number is too large; {_TOO_LARGE}")
+    try:
+        value = _CONTEXT.copy().create_decimal(str(number))
+    except (InvalidOperation, Overflow, ValueError):
+        raise too_large from None
+    if not value.is_finite():  # Python's JSON makes an infinity of 1e999
+        raise too_large
+    return value
+
+
+def shown(value: Decimal) -> str:
+    """Whole numbers in full, others to 15 digits: `14`, `0.3`, `1.5e-20`."""
+    if _is_whole(value):
+        return str(int(value))
+    rounded = Context(prec=SHOWN_DIGITS).plus(value)
+    if _is_whole(rounded):
+        return str(int(rounded))
+    return f"{rounded.normalize():g}".replace("e+", "e")
+
+
+def json_number(value: Decimal) -> int | float:
+    """The number that `shown` writes, for JSON."""
+    text = shown(value)
+    return int(text) if text.lstrip("-").isdecimal() else float(text)
+
+
+def _is_whole(value: Decimal) -> bool:
+    return value.adjusted() < DIGITS and value == value.to_integral_value()
+
+
+def _described(operation: Operation, a: Decimal, b: Decimal) -> str:
+    left, right = (f"({shown(value)})" if value < 0 else shown(value) for value in (a, b))
+    return f"{left} {_SYMBOLS[operation]} {right}"
+
+
+def _number(text: str) -> Decimal:
+    try:
+        return _CONTEXT.copy().create_decimal(text)
+    except (InvalidOperation, Overflow):
+        raise UsageError(f"the number {text[:40]} is too large") from None
+
+
+def _tokens(expression: str) -> list[re.Match[str]]:
+    """The tokens, in an order that is an expression."""
+    found: list[re.Match[str]] = []
+    at, open_parentheses, wants_operand = 0, 0, True
+    while at < len(expression.rstrip()):
+        token = _TOKEN.match(expression, at)
+        if token is None:
+            at += len(expression[at:]) - len(expression[at:].lstrip())
+            raise UsageError(
+                f"unexpected {expression[at]!r} at character {at + 1}; "
+                "expected numbers, + - * / ^ ** and parentheses"
+            )
+        symbol, at = token["symbol"], token.end()
+        if symbol in (None, "("):
+            if not wants_operand:
+                _refuse(open_parentheses, wants_operand=False, token=token)
+            open_parentheses += symbol == "("
+            wants_operand = symbol == "("
+        elif symbol == ")":
+            if wants_operand or not open_parentheses:
+                _refuse(open_parentheses, wants_operand=wants_operand, token=token)
+            open_parentheses -= 1
+        else:
+            if wants_operand and symbol not in "+-":
+                _refuse(open_parentheses, wants_operand=True, token=token)
+            wants_operand = True
+        if open_parentheses > MAX_DEPTH:
+            _too_deep()
+        found.append(token)
+    if wants_operand or open_parentheses:
+        _refuse(open_parentheses, wants_operand=wants_operand, token=None)
+    return found
+
+
+def _refuse(open_parentheses: int, *, wants_operand: bool, token: re.Match[str] | None) -> NoReturn:
+    if wants_operand:
+        expected = "a number or an opening parenthesis"
+    else:
+        expected = "a closing parenthesis" if open_parentheses else "an operator"
+    kind = token.lastgroup or "" if token is not None else ""
+    got = "the end" if token is None else f"{token[kind]!r} at character {token.start(kind) + 1}"
+    raise UsageError(f"expected {expected}, got {got}")
+
+
+def _too_deep() -> NoReturn:
+    raise UsageError(f"the expression is nested too deep; {MAX_DEPTH} levels are allowed")
+
+
+def _value(node: ast.expr, numbers: Sequence[Decimal], *, depth: int) -> Decimal:
+    if depth > MAX_DEPTH:
+        _too_deep()
+    match node:
+        case ast.Name(id=name):
+            return numbers[int(name[1:])]
+        case ast.UnaryOp(op=sign, operand=operand):
+            value = _value(operand, numbers, depth=depth + 1)
+            return value.copy_negate() if isinstance(sign, ast.USub) and value else value
+        case ast.BinOp(left=left, op=operator, right=right):
+            power = isinstance(operator, ast.Pow)
+            return calculate(
+                _OPERATIONS[type(operator)],
+                _value(left, numbers, depth=depth),
+                _value(right, numbers, depth=depth + power),
+            )
+    raise AssertionError(f"the tokens allow no {type(node).__name__}")

@@ -1,4 +1,4 @@
-"""`document_analyzer`: counts and key words of a text, or of a page that this server has as a resource."""
+"""`document_analyzer`: counts and key words of a document, or of a page of this server."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import mcp_types as types
 import trio
 
 from playhead.errors import UsageError
-from playhead.servers.template.pages import Pages, words
-from playhead.servers.template.tools.kit import Arguments, TemplateTool, answer
+from playhead.servers.template.resources import ShippedPages, words
+from playhead.servers.template.tools import Arguments, TemplateTool, answer
 
 MAX_CHARS: Final = 100_000
 WORDS_A_MINUTE: Final = 240
 """Silent reading of English prose (Brysbaert 2019: 238)."""
 _SENTENCE_END: Final = re.compile(r"[.!?](?=\s|$)")
-"""The last of several marks. With `[.!?]+`, 100,000 marks before a letter took a minute."""
+"""The last of several marks. (With `[.!?]+`, 100,000 marks before a letter took a minute.)"""
 
 DEFINITION: Final = types.Tool(
     name="document_analyzer",
@@ -45,7 +45,7 @@ DEFINITION: Final = types.Tool(
             },
             "max_keywords": {
                 "type": "integer",
-                "description": "How many key words at most.",
+                "description": "The greatest number of key words.",
                 "minimum": 0,
                 "maximum": 50,
                 "default": 5,
@@ -81,11 +81,11 @@ DEFINITION: Final = types.Tool(
 )
 
 
-def document_analyzer(pages: Pages) -> TemplateTool:
+def document_analyzer(pages: ShippedPages) -> TemplateTool:
     """The tool over the shipped pages."""
 
     async def run(arguments: Arguments) -> types.CallToolResult:
-        # 100,000 characters take some tens of milliseconds, which other clients need not wait for.
+        # 100,000 characters take some tens of milliseconds, for which other clients should not wait.
         text = _text_of(pages, arguments)
         return await trio.to_thread.run_sync(analyze, text, arguments["max_keywords"])
 
@@ -93,7 +93,7 @@ def document_analyzer(pages: Pages) -> TemplateTool:
 
 
 def analyze(text: str, max_keywords: int) -> types.CallToolResult:
-    """The answer of the tool; linear in the text's length."""
+    """Analyze `text`, in time linear in its length."""
     word_count = len(text.split())
     keywords = sorted(Counter(words(text)).items(), key=lambda pair: (-pair[1], pair[0]))[:max_keywords]
     facts: dict[str, Any] = {
@@ -112,11 +112,11 @@ def analyze(text: str, max_keywords: int) -> types.CallToolResult:
     return answer(told, facts)
 
 
-def _text_of(pages: Pages, arguments: Arguments) -> str:
+def _text_of(pages: ShippedPages, arguments: Arguments) -> str:
     if "text" in arguments:
         return str(arguments["text"])
     uri = str(arguments["uri"])
     page = pages.get(uri.removeprefix("pages://"))
     if page is None:
-        raise UsageError(f"there is no page {uri!r}; resources/list names the pages")
+        raise UsageError(f"unknown page {uri!r}; resources/list names the pages")
     return page.text

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import json
+from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any, Final
 
 import mcp_types as types
 import trio
 
 from playhead.errors import UsageError
-from playhead.servers.template.pages import Graph
-from playhead.servers.template.tools.kit import Arguments, TemplateTool, answer
+from playhead.servers.template.tools import Arguments, TemplateTool, answer
 
 MAX_DEPTH: Final = 3
 
@@ -29,14 +31,14 @@ RELATIONS: Final = (
 DEFINITION: Final = types.Tool(
     name="knowledge_graph",
     title="Knowledge graph",
-    description="Says what a person, place, instrument, idea or codec of the history of sound is related to.",
+    description="Finds the relations of a person, place, instrument, idea or codec in the history of sound.",
     input_schema={
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
         "properties": {
             "entity": {
                 "type": "string",
-                "description": "Its name; upper and lower case do not matter.",
+                "description": "Its name, in upper or lower case.",
                 "minLength": 1,
                 "maxLength": 100,
                 "examples": ["Claude Shannon"],
@@ -49,7 +51,7 @@ DEFINITION: Final = types.Tool(
             },
             "depth": {
                 "type": "integer",
-                "description": "How many relations away at most.",
+                "description": "The greatest distance, in relations.",
                 "minimum": 1,
                 "maximum": MAX_DEPTH,
                 "default": 1,
@@ -74,7 +76,7 @@ DEFINITION: Final = types.Tool(
                         "uri": {
                             "type": "string",
                             "format": "uri",
-                            "description": "The page about it, to be read as a resource.",
+                            "description": "The page about it, a resource of this server.",
                         },
                     },
                     "required": ["name", "kind"],
@@ -102,7 +104,65 @@ DEFINITION: Final = types.Tool(
 )
 
 
-def knowledge_graph(graph: Graph) -> TemplateTool:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entity:
+    """A node of the graph."""
+
+    name: str
+    kind: str
+    page: str | None
+    """The slug of the page about it, if any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """An edge: `source relation target`, read as a sentence."""
+
+    source: str
+    relation: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeGraph:
+    """People, places, instruments, ideas and codecs, and their relations."""
+
+    entities: tuple[Entity, ...]
+    relations: tuple[Relation, ...]
+
+    @classmethod
+    def load(cls) -> KnowledgeGraph:
+        """Read the shipped file."""
+        found = json.loads(files("playhead.servers.template").joinpath("data/graph.json").read_text("utf-8"))
+        return cls(
+            entities=tuple(Entity(**entity) for entity in found["entities"]),
+            relations=tuple(
+                Relation(source=source, relation=relation, target=target)
+                for source, relation, target in found["relations"]
+            ),
+        )
+
+    def get(self, name: str) -> Entity | None:
+        """The entity of this name, ignoring case, if any."""
+        wanted = " ".join(name.casefold().split())
+        return next((entity for entity in self.entities if entity.name.casefold() == wanted), None)
+
+    def around(
+        self, entity: Entity, *, depth: int, relation: str | None
+    ) -> tuple[list[Entity], list[Relation]]:
+        """`entity` and all within `depth` relations of it, in both directions, and those relations.
+
+        With `relation`, only relations of this name count.
+        """
+        edges = [edge for edge in self.relations if relation in (None, edge.relation)]
+        reached, met = {entity.name}, []
+        for _ in range(depth):
+            met = [edge for edge in edges if edge.source in reached or edge.target in reached]
+            reached |= {name for edge in met for name in (edge.source, edge.target)}
+        return [each for each in self.entities if each.name in reached], met
+
+
+def knowledge_graph(graph: KnowledgeGraph) -> TemplateTool:
     """The tool over a graph."""
 
     async def run(arguments: Arguments) -> types.CallToolResult:
@@ -129,7 +189,7 @@ def knowledge_graph(graph: Graph) -> TemplateTool:
     return TemplateTool(definition=DEFINITION, run=run)
 
 
-def _unknown(graph: Graph, name: str) -> str:
+def _unknown(graph: KnowledgeGraph, name: str) -> str:
     names = [entity.name for entity in graph.entities]
     near = difflib.get_close_matches(name.strip().title(), names, n=3)
-    return f"the graph has no {name!r}; it has {', '.join(near or names)}"
+    return f"unknown entity {name!r}; the graph has {', '.join(near or names)}"

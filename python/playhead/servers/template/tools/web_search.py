@@ -15,19 +15,19 @@ import trio
 from playhead.content.formats import uri_problem
 from playhead.errors import ConnectError, DeadlineError, LimitError, ProtocolError, RemoteError
 from playhead.limits import MIB
-from playhead.servers.template.pages import Pages
-from playhead.servers.template.tools.kit import Arguments, TemplateTool, answer
+from playhead.servers.template.resources import ShippedPages
+from playhead.servers.template.tools import Arguments, TemplateTool, answer
 
 MOST_RESULTS: Final = 20
 ANSWER_BYTES: Final = MIB
-"""Of the engine's answer; twenty results are some ten kilobytes."""
+"""Of the engine's answer; twenty results have some ten kilobytes."""
 ENGINE_SECONDS: Final = 20.0
 SNIPPET_CHARS: Final = 300
 
 DEFINITION: Final = types.Tool(
     name="web_search",
     title="Web search",
-    description="Searches the web for pages and gives their titles, addresses and first words, best first.",
+    description="Searches the web and returns the titles, addresses and first words of pages, best first.",
     input_schema={
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -41,7 +41,7 @@ DEFINITION: Final = types.Tool(
             },
             "max_results": {
                 "type": "integer",
-                "description": "How many results at most.",
+                "description": "The greatest number of results.",
                 "minimum": 1,
                 "maximum": MOST_RESULTS,
                 "default": 5,
@@ -92,20 +92,20 @@ class Engine:
     """A search engine that answers JSON as SearXNG does: `{"results": [{"title", "url", "content"}]}`."""
 
     url: str
-    """With `{query}`, and perhaps `{max_results}`."""
+    """With `{query}`, and optionally `{max_results}`."""
     client: httpx2.AsyncClient
-    """A guarded one: the engine's redirects must not lead into the private network."""
+    """A guarded client: the engine's redirects must not lead into the private network."""
 
     async def search(self, query: str, most: int) -> list[Found]:
-        """Raises `TransportError` or `RemoteError`; cancelling closes the request."""
+        """Search. Raises `TransportError` or `RemoteError`; cancelling closes the request."""
         url = self.url.replace("{query}", quote(query, safe="")).replace("{max_results}", str(most))
         try:
             with trio.fail_after(ENGINE_SECONDS):
                 body = await self._get(url)
         except trio.TooSlowError:
-            raise DeadlineError(f"the search engine gave no answer within {ENGINE_SECONDS:g} s") from None
+            raise DeadlineError(f"the search engine did not answer within {ENGINE_SECONDS:g} s") from None
         except httpx2.HTTPError as error:
-            raise ConnectError(f"the search engine cannot be reached: {error}") from error
+            raise ConnectError(f"cannot reach the search engine: {error}") from error
         return _read_results(body)[:most]
 
     async def _get(self, url: str) -> bytes:
@@ -126,8 +126,8 @@ class Engine:
         return bytes(body)
 
 
-def web_search(pages: Pages, engine: Engine | None) -> TemplateTool:
-    """The tool over an engine, or over the shipped pages where there is none."""
+def web_search(pages: ShippedPages, engine: Engine | None) -> TemplateTool:
+    """The tool over an engine, or over the shipped pages without one."""
 
     async def run(arguments: Arguments) -> types.CallToolResult:
         query, most = arguments["query"], arguments["max_results"]
@@ -172,6 +172,6 @@ def _read_results(body: bytes) -> list[Found]:
         ]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ProtocolError(
-            'expected {"results": [{"title", "url", "content"}]} of the search engine, '
-            f"but its answer has another form ({type(error).__name__})"
+            'expected {"results": [{"title", "url", "content"}]} from the search engine, '
+            f"got an answer of another form ({type(error).__name__})"
         ) from error

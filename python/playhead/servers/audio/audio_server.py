@@ -1,4 +1,4 @@
-"""Runs the audio server over stdio, Streamable HTTP or WebSocket, with the HTTP origin of its library."""
+"""Run the audio server over stdio, Streamable HTTP or WebSocket, with the HTTP origin of its library."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ from starlette.applications import Starlette
 from playhead.errors import UsageError
 from playhead.net_guard import Origin, guarded_client, parse_origins
 from playhead.servers.access import Access
-from playhead.servers.audio.library import Library
+from playhead.servers.audio import AudioServerOptions
+from playhead.servers.audio.library import Library, media_url, serve_origin
 from playhead.servers.audio.mixer import MemoryMixer, Mixer, SystemMixer
-from playhead.servers.audio.options import AudioServerOptions
-from playhead.servers.audio.origin import media_url, serve_origin
 from playhead.servers.audio.tools import AudioTools
-from playhead.servers.http import DEFAULT_OPTIONS, base_url, bind, serve_until_sigterm
+from playhead.servers.http import DEFAULT_OPTIONS, base_url, bind, serve_until_sigterm, tls_context
 from playhead.servers.stdio import serve_stdio
-from playhead.servers.tls import tls_context
 from playhead.servers.websocket import websocket_routes
 
 MCP_PATH = "/mcp"
@@ -33,22 +31,22 @@ MCP_PATH = "/mcp"
 async def serve(
     options: AudioServerOptions, *, task_status: trio.TaskStatus[str | None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Serves until stdin ends (stdio), SIGTERM comes (HTTP, WebSocket) or it is cancelled.
+    """Serve until stdin ends (stdio), SIGTERM arrives (HTTP, WebSocket) or it is cancelled.
 
     Over HTTP and WebSocket one line with the server's URL goes to stderr, and the URL is the task status;
     over stdio nothing is written but MCP messages, and the task status is None. Cancelled, it closes every
-    connection at once; on SIGTERM (heard in the main thread) requests in flight have 30 s to be answered.
+    connection at once. On SIGTERM (received in the main thread only) requests in flight have 30 s to finish.
 
     Raises:
-        UsageError: an address that cannot be listened on, a library or an origin that is none, a certificate
-            or token that cannot be used.
-        ConfigError: the library's `library.json` is wrong.
+        UsageError: the server cannot listen on the address, or the library, an origin, the certificate or the
+            token cannot be used.
+        ConfigError: the library's `library.json` is invalid.
     """
-    # What the user may have got wrong is checked before any nursery would wrap the error in a group.
+    # The user's mistakes are found before a nursery would wrap the error in a group.
     origins = parse_origins(options.allow_origins)
     access = Access.for_host(options.host, web_origins=options.web_origins, token=options.token)
     if options.tls_key is not None and options.tls_certificate is None:
-        raise UsageError("--tls-key needs --tls-certificate, the certificate it belongs to")
+        raise UsageError("got --tls-key without --tls-certificate; give the certificate that it belongs to")
     tls = tls_context(options.tls_certificate, options.tls_key) if options.tls_certificate else None
     library = await trio.to_thread.run_sync(Library.scan, options.library)
     if options.transport == "stdio":
@@ -72,10 +70,10 @@ def _app(server: Server[dict[str, Any]], options: AudioServerOptions) -> Starlet
         return Starlette(routes=websocket_routes(server, MCP_PATH))
     return server.streamable_http_app(
         streamable_http_path=MCP_PATH,
-        json_response=True,  # a page needs no event stream around it
+        json_response=True,  # a page does not need an event stream
         max_request_body_size=DEFAULT_OPTIONS.body_bytes,
         max_sessions=options.sessions,
-        # `Access` has checked Host and Origin.
+        # `Access` checks Host and Origin.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
 
@@ -87,10 +85,10 @@ async def open_audio_server(
     library: Library | None = None,
     origins: frozenset[Origin] | None = None,
 ) -> AsyncIterator[Server[dict[str, Any]]]:
-    """The audio server as an SDK server, with its origin running: for `serve`, and to connect in-process.
+    """The audio server as an SDK server, with its origin running: for `serve`, and to connect in process.
 
-    The transport options are not looked at. `library` and `origins` are made from the options where they are
-    not given. Leaving the context stops the origin and closes every connection to it, at once.
+    The transport options are ignored. `library` and `origins` are made from the options by default. Leaving
+    the context stops the origin and closes every connection to it, at once.
 
     Raises:
         UsageError, ConfigError: as `serve`.
@@ -99,13 +97,15 @@ async def open_audio_server(
         library = await trio.to_thread.run_sync(Library.scan, options.library)
     if origins is None:
         origins = parse_origins(options.allow_origins)
-    mixer: Mixer = MemoryMixer() if options.mixer == "memory" else SystemMixer()
+    mixer: Mixer = MemoryMixer()
+    if options.mixer == "system":
+        mixer = SystemMixer(environment=options.mixer_environment)
     limits = replace(options.limits, page_seconds=options.origin_seconds)
     async with trio.open_nursery() as nursery:
         own = await nursery.start(partial(serve_origin, library))
         async with guarded_client(allow_origins=origins | {Origin.parse(own)}, limits=limits) as client:
-            # The first request of a process imports and connects for 20 ms and more, which would come before
-            # the first sound; so it is made here.
+            # The first request of a process imports and connects for 20 ms and more, which would delay the
+            # first sound; so it is made here.
             await client.head(media_url(own, library.tracks[0]))
             yield AudioTools(
                 library=library,

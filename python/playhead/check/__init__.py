@@ -1,13 +1,12 @@
-"""Tests any MCP server: its handshake, its listings, what its tools answer to right and wrong input."""
+"""Test any MCP server: its handshake, its listings, and its tools' answers to valid and invalid input."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from playhead.check.options import CheckOptions
-
 if TYPE_CHECKING:
+    from playhead.check.options import CheckOptions
     from playhead.check.report import to_html, to_json, to_junit, to_markdown, write_report
     from playhead.check.results import Check, CheckKind, Report, TestResult
     from playhead.check.run import check_server
@@ -27,6 +26,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "CheckOptions": "options",
     "Check": "results",
     "CheckKind": "results",
     "Report": "results",
@@ -38,7 +38,7 @@ _HOMES: Final = {
     "to_markdown": "report",
     "write_report": "report",
 }
-"""Imported when first asked for: the command line shows its help without them."""
+"""Imported on first use: the command line shows its help without them."""
 
 
 def __getattr__(name: str) -> object:

@@ -1,13 +1,13 @@
 """The state graph of a check, and a runner for it.
 
-Nodes are coroutines from the state to what they change in it; each has one edge, to a node or to a choice.
-The graph comes in two stages, since a server's tools are known only once it was asked:
+Nodes are coroutines from the state to an update of it; each has one edge, to a node or to a choice. The graph
+has two stages, because the tools of a server are known only after discovery:
 
-    discovery:  check_mcp_status ─→ discover_tools ─→ END        (END at once where nobody answers)
+    discovery:  check_mcp_status ─→ discover_tools ─→ END        (END if the server is unavailable)
     testing:    test_<tool> ─→ … ─→ test_resources ─→ test_prompts ─→ generate_report ─→ END
                 (quick: generate_report ─→ END)
 
-Any runner that honours `Graph` gives the same report: `run_graph` here, `check.langgraph` under LangGraph.
+Every runner of a `Graph` produces the same report: `run_graph` here, `check.langgraph` under LangGraph.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ McpStatus = Literal["unknown", "available", "unavailable"]
 
 
 class State(TypedDict):
-    """What the nodes hand on. `messages` grows; every other key is replaced."""
+    """The state passed between nodes. `messages` grows; every other key is replaced."""
 
     messages: Annotated[list[str], operator.add]
     mcp_status: McpStatus
@@ -38,7 +38,7 @@ class State(TypedDict):
 
 
 class Update(TypedDict, total=False):
-    """What a node changes."""
+    """The changes made by a node."""
 
     messages: list[str]
     mcp_status: McpStatus
@@ -53,16 +53,16 @@ Node = Callable[[State], Awaitable[Update]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """An edge that looks at the state."""
+    """An edge that depends on the state."""
 
     choose: Callable[[State], str]
     targets: tuple[str, ...]
-    """All that `choose` may answer."""
+    """All possible results of `choose`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """Nodes by name, the one to begin with, and where each leads."""
+    """Nodes by name, the first one, and the edge of each."""
 
     nodes: Mapping[str, Node]
     first: str
@@ -70,13 +70,13 @@ class Graph:
 
 
 class Runner(Protocol):
-    """Runs a graph from `first` to `END` and gives the last state."""
+    """Run a graph from `first` to `END` and return the last state."""
 
     async def __call__(self, graph: Graph, state: State) -> State: ...
 
 
 class Steps(Protocol):
-    """The work behind the nodes (`check.run`)."""
+    """The implementation of the nodes (`check.run`)."""
 
     async def check_mcp_status(self, state: State) -> Update: ...
     async def discover_tools(self, state: State) -> Update: ...
@@ -87,7 +87,7 @@ class Steps(Protocol):
 
 
 def first_state() -> State:
-    """The state before anything was done."""
+    """Return the initial state."""
     return State(
         messages=[],
         mcp_status="unknown",
@@ -99,7 +99,7 @@ def first_state() -> State:
 
 
 def discovery_graph(steps: Steps) -> Graph:
-    """Is the server there, and what does it offer?"""
+    """Return the first stage: connect, and list the tools."""
 
     def reached(state: State) -> str:
         return "discover_tools" if state["mcp_status"] == "available" else END
@@ -115,7 +115,7 @@ def discovery_graph(steps: Steps) -> Graph:
 
 
 def reporting_graph(steps: Steps) -> Graph:
-    """What follows in a quick check: nothing is called."""
+    """Return the second stage of a quick check, which calls nothing."""
     return Graph(
         nodes={"generate_report": steps.generate_report},
         first="generate_report",
@@ -124,7 +124,10 @@ def reporting_graph(steps: Steps) -> Graph:
 
 
 def testing_graph(steps: Steps, tools: Sequence[str]) -> Graph:
-    """One node a tool, in the server's order, then the rest. `tools` are distinct names."""
+    """Return the second stage of a full check: one node per tool, in the server's order, then the rest.
+
+    `tools` are distinct names.
+    """
     fixed: dict[str, Node] = {
         "test_resources": steps.test_resources,
         "test_prompts": steps.test_prompts,
@@ -133,7 +136,7 @@ def testing_graph(steps: Steps, tools: Sequence[str]) -> Graph:
     nodes: dict[str, Node] = {}
     for tool in tools:
         name = f"test_{tool}"
-        while name in fixed or name in nodes:  # of a tool that is called "resources", say
+        while name in fixed or name in nodes:  # for example, a tool called "resources"
             name += "_"
         nodes[name] = steps.test_tool(tool)
     nodes |= fixed
@@ -142,20 +145,20 @@ def testing_graph(steps: Steps, tools: Sequence[str]) -> Graph:
 
 
 def following(graph: Graph, name: str, state: State) -> str:
-    """The node after `name`, or END."""
+    """Return the node after `name`, or END."""
     edge = graph.edges[name]
     return edge if isinstance(edge, str) else edge.choose(state)
 
 
 def merged(state: State, update: Update) -> State:
-    """`state` after `update`."""
+    """Return `state` with `update` applied."""
     after = State(**(state | update))
     after["messages"] = [*state["messages"], *update.get("messages", [])]
     return after
 
 
 async def run_graph(graph: Graph, state: State) -> State:
-    """The runner without LangGraph: one node after the other. Cancelling ends the node under way."""
+    """Run the nodes one after the other, without LangGraph. Cancelling cancels the running node."""
     name = graph.first
     while name != END:
         await trio.lowlevel.checkpoint()

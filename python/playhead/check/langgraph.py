@@ -1,9 +1,8 @@
-"""The graph of a check under LangGraph: the same nodes, the same edges.
+"""Run the graph of a check under LangGraph, with the same nodes and edges.
 
-LangGraph's asynchronous side needs asyncio. Its synchronous `invoke` runs here in a worker thread, and what
-it calls for a node asks the trio thread to run it. The nodes run in a nursery of the caller's, not in the
-thread's: so they are cancelled with the caller, and the thread then ends by itself, since each node it still
-calls is refused.
+The asynchronous interface of LangGraph needs asyncio. Its synchronous `invoke` runs here in a worker thread,
+and each node it calls is run by the trio thread, in a nursery of the caller. So nodes are cancelled with the
+caller, and the thread then ends by itself, because every further node is refused.
 """
 
 from __future__ import annotations
@@ -14,39 +13,28 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 import trio
 
 from playhead.check.graph import END, Choice, Graph, Node, State, Update
-from playhead.client.groups import bare
-from playhead.errors import UsageError
+from playhead.concurrency import unwrap_exception_group
+from playhead.extras import require_extra
 
 if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
 
 _RESERVED: Final = str.maketrans({":": "%3A", "|": "%7C", "%": "%25"})
-"""LangGraph keeps these for itself, and a tool's name may have them."""
+"""Reserved by LangGraph, but allowed in a tool's name."""
 
 
 class _StoppedError(Exception):
-    """A node was not run to its end: the check is being left."""
-
-
-def check_installed() -> None:
-    """Raise `UsageError` where LangGraph isn't installed."""
-    try:
-        import langgraph.graph  # noqa: F401
-    except ImportError:
-        raise UsageError(
-            "the graph is to run under LangGraph, which is not installed: pip install 'playhead[langgraph]',"
-            " or leave --graph out"
-        ) from None
+    """A node did not complete, because the check is cancelled."""
 
 
 async def run_under_langgraph(graph: Graph, state: State) -> State:
-    """A `Runner`: run `graph` under LangGraph. Raises `UsageError` where it isn't installed.
+    """A `Runner`: run `graph` under LangGraph. Raises `UsageError` if it isn't installed.
 
-    Cancelling cancels the node under way, and returns when LangGraph's thread has noticed.
+    Cancelling cancels the running node, and returns when LangGraph's thread has ended.
     """
-    check_installed()
+    require_extra("langgraph", "checks with --graph langgraph")
     final: dict[str, Any] | None = None
-    with bare():
+    with unwrap_exception_group():
         async with trio.open_nursery() as nursery:
             compiled = _compiled(graph, _Bridge(nursery))
             config: Any = {"recursion_limit": len(graph.nodes) + 1}
@@ -55,21 +43,21 @@ async def run_under_langgraph(graph: Graph, state: State) -> State:
                 try:
                     return compiled.invoke(state, config)
                 except _StoppedError:
-                    return None  # the node's own error, or the cancellation, says why
+                    return None  # the node's own error, or the cancellation, is raised by the nursery
 
             final = await trio.to_thread.run_sync(invoke)
-    assert final is not None, "a node that was stopped has ended the nursery with its reason"
-    return cast("State", final)  # LangGraph gives the keys of its schema
+    assert final is not None, "a stopped node ends the nursery with its own error"
+    return cast("State", final)  # LangGraph returns the keys of its schema
 
 
 class _Step(Protocol):
-    """A node as LangGraph calls it: in a thread, and to its end."""
+    """A node as LangGraph calls it: synchronously, in a thread."""
 
     def __call__(self, state: State) -> Update: ...
 
 
 class _Bridge:
-    """From LangGraph's threads to nodes in a nursery."""
+    """Run nodes in a nursery for LangGraph's threads."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
@@ -82,7 +70,7 @@ class _Bridge:
         return call
 
     async def _run(self, node: Node, state: State) -> Update:
-        # This is a system task, which nobody but the end of the program cancels.
+        # This is a system task, which only the end of the program cancels.
         update: Update | None = None
         over = trio.Event()
 

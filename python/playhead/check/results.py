@@ -1,8 +1,8 @@
-"""What a check of a server found: checks, the tests they belong to, and the report that holds them all.
+"""The findings of a check: single checks, the tests they belong to, and the report.
 
-A *check* is one judgement with a stable name (`tools.structured-content`), a *test* is something done to the
-server once (a call, a read, a listing) with the checks made on it, and the report counts tests. Everything
-here is plain data: `check.report` writes it as JSON, Markdown, HTML and JUnit XML.
+A *check* is one judgement with a stable name (`tools.structured-content`). A *test* is one action (a call, a
+read, a listing) with the checks made on its outcome. The report counts tests. Everything here is plain data:
+`check.report` writes it as JSON, Markdown, HTML and JUnit XML.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 
 Verdict = Literal["passed", "failed", "skipped"]
 Status = Literal["success", "failed", "error", "skipped"]
-"""`failed`: a check found a defect. `error`: nothing is proven either way; a tool answered with an error to
-arguments that only its schema vouches for. `skipped`: not done, and why."""
+"""`failed`: a check found a defect. `error`: undecided, for example because a tool refused arguments that
+only its schema allows. `skipped`: not done, with the reason."""
 
 Level = Literal["must", "should"]
 
 _MESSAGE_CHARS: Final = 4_000
-"""Of one message: what a server said is quoted in it, however long that was."""
+"""Of one message, which may quote a server at any length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckKind:
-    """A check as the catalogue has it: what is asked of every server."""
+    """A kind of check in the catalogue: one requirement on every server."""
 
     name: str
     """Stable, `subject.what` in lower case: `tools.structured-content`."""
     title: str
-    """What is expected, as a sentence."""
+    """The requirement, as a sentence."""
     level: Level
-    """The word of the specification; a breach of either is a failed check."""
+    """The keyword of the specification (RFC 2119); a violation of either fails the check."""
     source: str
-    """Where that is written: the page of the MCP specification, or the page of this project."""
+    """The page of the MCP specification, or of this project, that states the requirement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,37 +45,39 @@ class Check:
     kind: CheckKind
     verdict: Verdict
     message: str = ""
-    """Of a failed one: what was expected, what came, where, what to do. Of a skipped one: why."""
+    """Of a failed check: expected and actual value, place and remedy. Of a skipped one: the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestResult:
-    """One thing done to the server, and what was judged of it."""
+    """One action on the server, and the checks of its outcome."""
 
     __test__ = False  # pytest collects classes by this prefix
 
     subject: str
-    """What was tested: `tool NAME`, `connection`, `listing tools`, `resource URI`, `prompt NAME`."""
+    """The tested part: `tool NAME`, `connection`, `listing tools`, `resource URI`, `prompt NAME`."""
     title: str
-    """What was done, in words: `valid arguments: the least`, `8 calls at once`."""
+    """The action, in words: `valid arguments: the least`, `8 calls at once`."""
     tool: str | None = None
-    """The tool's name, where a tool was tested."""
+    """The name of the tested tool, if any."""
     method: str | None = None
-    """The request's method; with `input` it is what to send to see the same again."""
+    """The method of the request; sending it with `input` repeats the test."""
     input: Json = None
-    """The request's parameters as they were sent."""
+    """The parameters of the request, as sent."""
     output: Json = None
-    """What came: the result, or the error object. Long texts are cut, with a word that says so."""
+    """The result or the error object. Long strings are truncated and marked."""
     status: Status
     error: str | None = None
-    """Why the test is `failed`, `error` or `skipped`, in one line."""
+    """The reason for `failed`, `error` or `skipped`, in one line."""
     latency_ms: float | None = None
     checks: tuple[Check, ...] = ()
 
 
 def judged(checks: Sequence[Check], *, undecided: str | None = None) -> tuple[Status, str | None]:
-    """The status and error of a test from its checks; `undecided` says why a test with no failed check is
-    `error` and no success."""
+    """Derive the status and error of a test from its checks.
+
+    `undecided` is the reason why a test without a failed check is an `error` and not a success.
+    """
     failed = [check for check in checks if check.verdict == "failed"]
     if failed:
         return "failed", failed[0].message
@@ -88,15 +90,15 @@ def judged(checks: Sequence[Check], *, undecided: str | None = None) -> tuple[St
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What `check_server` gives, and every format of the report is written from."""
+    """The result of `check_server`, and the source of every report format."""
 
     server: str
-    """The server in words, without secrets."""
+    """A description of the server, without secrets."""
     target: str | None = None
-    """SERVER as the command line was given it, to show how a call is made again; formats leave out of it what
-    looks like a secret. None where a program named the server."""
+    """SERVER as typed on the command line, to show how to repeat a call; formats redact apparent secrets.
+    None if a program named the server."""
     config: str | None = None
-    """The servers file that the command line named beside `target`; None where it named none."""
+    """The servers file given on the command line, if any."""
     server_name: str | None = None
     server_version: str | None = None
     protocol_version: str | None = None
@@ -110,23 +112,23 @@ class Report:
     """Names of the tools discovered."""
     tests: tuple[TestResult, ...] = ()
     remarks: tuple[str, ...] = ()
-    """What a reader should know and no test says: a part that was not tried, and why."""
+    """Notes for the reader that belong to no test, such as an omitted part and the reason."""
     interrupted: bool = False
-    """Whether the check was broken off: this is what was found up to then."""
+    """True if the check was interrupted: the report has the findings up to then."""
 
     def count(self, status: Status) -> int:
         return sum(test.status == status for test in self.tests)
 
     @property
     def passed(self) -> bool:
-        """Whether the server was there, the check came to its end, and no test failed."""
+        """True if the server was available, the check completed, and no test failed."""
         there = self.mcp_service_status == "available"
         return there and not self.interrupted and self.count("failed") == 0
 
 
 @dataclass(slots=True)
 class TestDraft:
-    """Collects the checks of one test while it runs. `passed`, `failed` and `skipped` add one each."""
+    """Collect the checks of one test while it runs. `passed`, `failed` and `skipped` add one each."""
 
     __test__ = False
 
@@ -139,7 +141,7 @@ class TestDraft:
     latency_ms: float | None = None
     undecided: str | None = None
     void: str | None = None
-    """Why nothing can be concluded from what came, whatever was judged of it: the server was too busy."""
+    """The reason why no judgement counts, such as a server that was too busy."""
     checks: list[Check] = field(default_factory=list)
 
     def passed(self, kind: CheckKind) -> None:
@@ -152,7 +154,7 @@ class TestDraft:
         self.checks.append(Check(kind=kind, verdict="skipped", message=message[:_MESSAGE_CHARS]))
 
     def require(self, kind: CheckKind, condition: bool, message: str) -> bool:
-        """Passed where `condition` holds, else failed with `message`; gives `condition` back."""
+        """Add a passed check if `condition` is true, else a failed one with `message`. Return `condition`."""
         if condition:
             self.passed(kind)
         else:
@@ -187,4 +189,4 @@ REPORT_KEYS: Final = (
     "skipped_tests",
     "detailed_results",
 )
-"""The keys that every JSON report has."""
+"""The keys of every JSON report."""

@@ -1,9 +1,9 @@
-"""`check_server`: the whole check of one server, from connecting to the report."""
+"""`check_server`: check one server, from connecting to the report."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -13,7 +13,6 @@ import trio
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
-from playhead.check.connecting import Checkable, SessionTarget, open_target, resolve, words_for
 from playhead.check.graph import (
     Graph,
     Node,
@@ -28,15 +27,25 @@ from playhead.check.graph import (
     testing_graph,
 )
 from playhead.check.options import CheckOptions
-from playhead.check.probes.connection import judge_stay, probe_connection, unreachable
+from playhead.check.probes import (
+    audio,
+    connection,
+    discovery,
+    prompts,
+    reads,
+    resources,
+    server,
+    tool_judging,
+)
+from playhead.check.probes.connection import judge_stay, judge_wire, probe_connection, unreachable
 from playhead.check.probes.discovery import probe_discovery
 from playhead.check.probes.prompts import probe_prompts
 from playhead.check.probes.resources import probe_resources
 from playhead.check.probes.server import probe_server
 from playhead.check.probes.tools import probe_tool
-from playhead.check.probes.wire import judge_wire
-from playhead.check.results import Report, TestResult
-from playhead.client.groups import bare
+from playhead.check.results import CheckKind, Report, TestResult
+from playhead.check.target import Checkable, SessionTarget, open_target, resolve, words_for
+from playhead.concurrency import unwrap_exception_group
 from playhead.config.servers import ServerConfig
 from playhead.errors import ConnectError, PlayheadError
 from playhead.limits import MIB
@@ -45,11 +54,11 @@ OnTest = Callable[[TestResult], None]
 OnBrokenOff = Callable[[Report], None]
 
 MOST_TOOLS: Final = 256
-"""Called of one server; the rest is reported as skipped."""
+"""Tools called on one server; the rest is reported as skipped."""
 _KEPT_CHARS: Final = 64 * MIB
-"""Of requests and answers, as they stand in a report; past it, those of tests that passed are left out."""
+"""Characters of requests and answers in a report; beyond it, those of passed tests are omitted."""
 _MOST_LOST: Final = 5
-"""Tests at which the connection was lost that a report names."""
+"""Tests with a lost connection that a report names."""
 _TITLE_CHARS: Final = 300
 
 
@@ -61,25 +70,25 @@ async def check_server(
     on_broken_off: OnBrokenOff | None = None,
     runner: Runner = run_graph,
 ) -> Report:
-    """Check the server that `target` names (as for `playhead.connect`), and report what was found.
+    """Check the server that `target` names (as for `playhead.connect`) and return the report.
 
-    `on_test` is told of each test as it ends, and must not wait; `on_broken_off` is given the report on what
-    was found up to then where the check is cancelled. `runner` is what runs the state graph:
-    `playhead.check.langgraph.run_under_langgraph` runs the same one under LangGraph.
+    `on_test` is called with each finished test and must not block. `on_broken_off` gets the report on the
+    findings so far if the check is cancelled. `runner` runs the state graph:
+    `playhead.check.langgraph.run_under_langgraph` runs it under LangGraph.
 
-    What the server does wrong is in the report, never raised: one that can't be reached has the
-    `mcp_service_status` `unavailable`. Raises `ConfigError` for a target that can't be understood.
-    Cancelling ends the server's process, where there is one, and everything in flight.
+    Defects of the server are in the report, never raised: an unreachable server has the `mcp_service_status`
+    `unavailable`. Raises `ConfigError` for an invalid target. Cancelling stops the server's process, if any,
+    and everything in flight.
     """
-    check = _Check(resolve(target), options or CheckOptions(), on_test or _nobody)
-    with bare():
+    check = _Check(resolve(target), options or CheckOptions(), on_test or _ignore)
+    with unwrap_exception_group():
         async with trio.open_nursery() as nursery:
             check.nursery = nursery
             try:
                 state = await runner(discovery_graph(check), first_state())
                 if state["mcp_status"] == "available":
                     state = await runner(check.testing(), state)
-            except BaseException:  # an interrupt above all: what was found so far is not lost
+            except BaseException:  # an interrupt above all: the findings so far must not be lost
                 if on_broken_off is not None:
                     on_broken_off(check.broken_off())
                 raise
@@ -88,15 +97,15 @@ async def check_server(
     return state["result"] or check.report(state)
 
 
-def _nobody(_test: TestResult) -> None:
-    """Who is told where nobody asked to be."""
+def _ignore(_test: TestResult) -> None:
+    """Discard a test: the default of `on_test`."""
 
 
 class _Check:
-    """One check under way: the connection, what was found, and the work behind the graph's nodes.
+    """One running check: the connection, the findings, and the implementation of the graph's nodes.
 
-    The connection is held by a task of its own, since the nodes may run each in a task that ends before the
-    next begins.
+    A task of its own holds the connection, because each node may run in a task that ends before the next
+    starts.
     """
 
     nursery: trio.Nursery
@@ -119,7 +128,7 @@ class _Check:
     # --- the nodes ---------------------------------------------------------------------------------
 
     async def check_mcp_status(self, state: State) -> Update:
-        """Connect, and judge how that went."""
+        """Connect, and judge the handshake."""
         started = trio.current_time()
         try:
             self._target = await self.nursery.start(self._hold)
@@ -156,7 +165,7 @@ class _Check:
         )
 
     def test_tool(self, name: str) -> Node:
-        """The node that tests the tool `name`."""
+        """Return the node that tests the tool `name`."""
 
         async def test(state: State) -> Update:
             tool = next(tool for tool in self._there().tools if tool.name == name)
@@ -170,18 +179,18 @@ class _Check:
         return test
 
     async def test_resources(self, state: State) -> Update:
-        """List and read."""
+        """List and read the resources."""
         await self._probe("resources", lambda: probe_resources(self._there(), self._found))
         return Update(current_task="test_resources", messages=["tested resources"])
 
     async def test_prompts(self, state: State) -> Update:
-        """List and get; and then, last of all that is sent, what the server as a whole has to stand."""
+        """List and get the prompts; then, last of all, send the requests that test the server as a whole."""
         await self._probe("prompts", lambda: probe_prompts(self._there(), self._found))
         await self._probe("server", lambda: probe_server(self._there(), self._found))
         return Update(current_task="test_prompts", messages=["tested prompts"])
 
     async def generate_report(self, state: State) -> Update:
-        """Put together what was found, with what was noticed by the way."""
+        """Assemble the report, with the observations made on the wire."""
         target = self._there()
         judge_stay(target, self._found)
         judge_wire(target, self._found)
@@ -189,7 +198,7 @@ class _Check:
         if reconnects:
             times = "once" if reconnects == 1 else f"{reconnects} times"
             at = "; ".join(self._lost_at) + ("; …" if len(self._lost_at) == _MOST_LOST else "")
-            self._remarks.append(f"the connection was lost and made anew, {times}, at: {at or 'the end'}")
+            self._remarks.append(f"the connection was lost and replaced {times}, at: {at or 'the end'}")
         return Update(
             current_task="generate_report",
             result=self.report(state),
@@ -199,17 +208,17 @@ class _Check:
     # --- what they need ----------------------------------------------------------------------------
 
     def testing(self) -> Graph:
-        """The graph of what is left to do, now that the tools are known."""
+        """Return the graph of the remaining work, now that the tools are known."""
         if self._options.depth == "quick":
             return reporting_graph(self)
         names = [tool.name for tool in self._there().tools]
         if len(names) > MOST_TOOLS:
-            why = f"{MOST_TOOLS} tools of one server are called"
+            why = f"at most {MOST_TOOLS} tools of one server are called"
             self._skipped(f"the other {len(names) - MOST_TOOLS} tools", why)
         return testing_graph(self, names[:MOST_TOOLS])
 
     def _why_not(self, tool: types.Tool) -> str | None:
-        """Why a tool is not called; None where it is."""
+        """Return the reason for not calling a tool, if any."""
         allowed = self._server.allowed_tools if isinstance(self._server, ServerConfig) else None
         if allowed is not None and tool.name not in allowed:
             return "the servers file does not allow it (playhead.allowed_tools)"
@@ -219,20 +228,20 @@ class _Check:
         self._found(TestResult(subject=subject, title="all", tool=tool, status="skipped", error=why))
 
     def leave(self) -> None:
-        """Let go of the connection. Idempotent."""
+        """Release the connection. Idempotent."""
         self._left.set()
 
     def broken_off(self) -> Report:
-        """What was found up to now, in a check that does not come to its end."""
+        """Return the report of an interrupted check."""
         found = Update(mcp_status="unknown")
         if self._target is not None:
             tools = [tool.name for tool in self._target.tools]
             found = Update(mcp_status="available", available_tools=tools)
-        self._remarks.append("the check was broken off: this is what was found up to then")
+        self._remarks.append("the check was interrupted: these are the findings up to then")
         return replace(self.report(merged(first_state(), found)), interrupted=True)
 
     def report(self, state: State) -> Report:
-        """What was found so far."""
+        """Return the report on the findings so far."""
         session = self._target.session if self._target is not None else None
         info = session.server_info if session is not None else None
         return Report(
@@ -256,7 +265,7 @@ class _Check:
             await self._left.wait()
 
     def _there(self) -> SessionTarget:
-        assert self._target is not None, "the graph comes here after check_mcp_status only"
+        assert self._target is not None, "only reached after check_mcp_status"
         return self._target
 
     def _found(self, test: TestResult) -> None:
@@ -269,7 +278,8 @@ class _Check:
         self._on_test(test)
 
     def _bounded(self, test: TestResult) -> TestResult:
-        """`test` as it is kept: a server names its tools, and there may be thousands of tests."""
+        """Bound the size of `test`: servers choose the names of their tools, and there may be thousands of
+        tests."""
         test = replace(test, subject=test.subject[:_TITLE_CHARS], title=test.title[:_TITLE_CHARS])
         if test.status == "success" and self._kept_chars > _KEPT_CHARS:
             return replace(test, input=None, output=None)
@@ -277,7 +287,7 @@ class _Check:
         return test
 
     async def _probe(self, subject: str, probe: Callable[[], Awaitable[None]]) -> None:
-        """Run `probe`; where it breaks itself, say so as a test that decided nothing, and go on."""
+        """Run `probe`. If it fails itself, record an undecided test and continue."""
         if self._there().gone is not None:
             self._skipped(subject, "the server is gone")
             return
@@ -294,11 +304,34 @@ class _Check:
                 self._found(_given_up(subject, why))
         if scope.cancelled_caught:
             self._remarks.append(f"not everything was tested: {self._too_late()}")
-            self._skipped(subject, f"the rest was left out: {self._too_late()}")
+            self._skipped(subject, f"the rest was omitted: {self._too_late()}")
 
     def _too_late(self) -> str:
-        return f"the check had taken the {self._options.total_seconds:g} s that it may take (--max-time)"
+        return f"the check reached its limit of {self._options.total_seconds:g} s (--max-time)"
 
 
 def _given_up(subject: str, why: str) -> TestResult:
     return TestResult(subject=subject, title="given up", status="error", error=why)
+
+
+_KINDS: Final[tuple[tuple[CheckKind, ...], ...]] = (
+    connection.KINDS,
+    discovery.KINDS,
+    tool_judging.KINDS,
+    resources.KINDS,
+    reads.KINDS,
+    audio.KINDS,
+    prompts.KINDS,
+    server.KINDS,
+    connection.WIRE_KINDS,
+)
+
+
+def all_kinds() -> tuple[CheckKind, ...]:
+    """Return every kind of check as declared. Names are unique; a test enforces it."""
+    return tuple(kind for kinds in _KINDS for kind in kinds)
+
+
+def catalogue() -> Mapping[str, CheckKind]:
+    """Return every kind of check by name, in the order of execution."""
+    return {kind.name: kind for kind in all_kinds()}

@@ -1,43 +1,53 @@
-"""The server under check, as the probes see it: requests, and their answers as they came."""
+"""The connected server under test: requests and their unvalidated answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import mcp_types as types
+import trio
+from mcp.server import Server
+from mcp.server.mcpserver import MCPServer
 
 from playhead.check.options import CheckOptions
-from playhead.client.session import Session
-from playhead.errors import PlayheadError
+from playhead.client.connect import connect
+from playhead.client.session.session import Session
+from playhead.client.targets import transport_factory
+from playhead.config.servers import ServerConfig, from_command, resolve_target
+from playhead.errors import HttpStatusError, PlayheadError, ServerError, TransportError
+from playhead.limits import DEFAULT_LIMITS, Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What came back for one request: exactly one of `result`, `error` and `failure` is set."""
+class RequestOutcome:
+    """The outcome of one request: exactly one of `result`, `error` and `failure` is set."""
 
     result: Mapping[str, Any] | None = None
-    """The result object as it came, unvalidated."""
+    """The unvalidated result object."""
     error: types.ErrorData | None = None
-    """A JSON-RPC error of the server."""
+    """The server's JSON-RPC error."""
     failure: PlayheadError | None = None
-    """No usable answer: a deadline (`DeadlineError`), a lost connection, a message that is none."""
+    """The reason for an unusable answer: a deadline (`DeadlineError`), a lost connection, an invalid message.
+    """
     latency_ms: float
     too_often: bool = False
-    """The server said that it was asked too often (HTTP 429, or an error in those words), and went on saying
-    so when it was given time: a test of it proves nothing."""
+    """The server limits the rate of requests (HTTP 429, or an error that says so) and still refused after
+    pauses: the test proves nothing."""
 
 
 class Target(Protocol):
-    """A connected server. Usable from many tasks at once."""
+    """A connected server. Many tasks may use it at once."""
 
     @property
     def options(self) -> CheckOptions: ...
 
     @property
     def session(self) -> Session:
-        """For what is built on requests: streams of resources, results understood."""
+        """For features built on requests: streams of resources, classified results."""
         ...
 
     @property
@@ -45,7 +55,7 @@ class Target(Protocol):
 
     @property
     def tools(self) -> tuple[types.Tool, ...]:
-        """As discovered; empty before."""
+        """The discovered tools; empty before discovery."""
         ...
 
     async def request(
@@ -54,8 +64,154 @@ class Target(Protocol):
         params: Mapping[str, Any] | None = None,
         *,
         timeout_seconds: float | None = None,
-    ) -> Answer:
-        """Send any request and give what came. Never raises for what the server does; a lost connection is
-        made anew before the next request. `timeout_seconds` defaults to `options.timeout_seconds`. Cancelling
-        sends `notifications/cancelled`."""
+    ) -> RequestOutcome:
+        """Send a request and return its outcome.
+
+        Never raises because of the server; a lost connection is replaced before the next request.
+        `timeout_seconds` defaults to `options.timeout_seconds`. Cancelling sends `notifications/cancelled`.
+        """
         ...
+
+
+Checkable = ServerConfig | Server[Any] | MCPServer
+"""A resolved name, URL or command, or a server object."""
+
+PATIENCE: float = 6.0
+"""A request that keeps showing signs of life may take this many times its timeout."""
+
+MOST_UNANSWERED: int = 6
+"""After this many consecutive requests without an answer, and a listing without one, the server is considered
+gone: each of hundreds of further requests would cost its deadline."""
+
+TOO_OFTEN_WAITS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
+"""Pauses in seconds before a rate-limited request is repeated."""
+
+_TOO_OFTEN = re.compile(r"rate.?limit|too many requests", re.IGNORECASE)
+_TOO_MANY_REQUESTS = 429
+_MILLISECONDS = 1000.0
+
+
+@dataclass(slots=True)
+class SessionTarget:
+    """A `Target` over one session, which replaces a lost connection."""
+
+    options: CheckOptions
+    session: Session
+    server: Checkable
+    """The server of the session, for probes that open their own connection."""
+    tools: tuple[types.Tool, ...] = ()
+    limits: Limits = field(default=DEFAULT_LIMITS)
+    gone: PlayheadError | None = None
+    """Set once the server has not answered for so long that nothing more is sent."""
+    _unanswered: int = 0
+    _patient: bool = True
+
+    @property
+    def protocol_version(self) -> str:
+        return self.session.protocol_version
+
+    @property
+    def is_process(self) -> bool:
+        """True if the server is a process started for the check, speaking over stdio."""
+        return isinstance(self.server, ServerConfig) and self.server.command is not None
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        timeout_seconds: float | None = None,
+    ) -> RequestOutcome:
+        """See `Target.request`. Once the server is `gone`, every answer is that failure, immediately."""
+        if self.gone is not None:
+            return RequestOutcome(failure=self.gone, latency_ms=0.0)
+        seconds = self.options.timeout_seconds if timeout_seconds is None else timeout_seconds
+        answer = await self._send_in_time(method, params, seconds)
+        unanswered = isinstance(answer.failure, TransportError) and not answer.too_often
+        self._unanswered = self._unanswered + 1 if unanswered else 0
+        if self._unanswered >= MOST_UNANSWERED:
+            await self._look_for_life()
+        return answer
+
+    async def _send_in_time(
+        self, method: str, params: Mapping[str, Any] | None, seconds: float
+    ) -> RequestOutcome:
+        """Send a request, and repeat it after pauses if the server limits the rate."""
+        answer = await self._send(method, params, seconds)
+        for wait_seconds in TOO_OFTEN_WAITS if self._patient else ():
+            if not _is_too_often(answer):
+                return answer
+            await trio.sleep(wait_seconds)
+            answer = await self._send(method, params, seconds)
+        too_often = _is_too_often(answer)
+        # A server that still refuses is not waited for again with the next request.
+        self._patient = not too_often
+        return replace(answer, too_often=too_often)
+
+    async def _look_for_life(self) -> None:
+        """Send a request that any server answers quickly: a server may hang in one tool only."""
+        self._unanswered = 0
+        alive = await self._send("tools/list", None, self.options.timeout_seconds)
+        if isinstance(alive.failure, TransportError):
+            self.gone = alive.failure
+
+    async def _send(self, method: str, params: Mapping[str, Any] | None, seconds: float) -> RequestOutcome:
+        started = trio.current_time()
+        result: dict[str, Any] | None = None
+        error: types.ErrorData | None = None
+        failure: PlayheadError | None = None
+        try:
+            result = await self.session.request(method, params, timeout=seconds)
+        except ServerError as raised:
+            error = types.ErrorData(code=raised.code, message=raised.said, data=raised.data)
+        except PlayheadError as raised:
+            failure = raised
+        latency_ms = (trio.current_time() - started) * _MILLISECONDS
+        return RequestOutcome(result=result, error=error, failure=failure, latency_ms=latency_ms)
+
+
+def _is_too_often(answer: RequestOutcome) -> bool:
+    if isinstance(answer.failure, HttpStatusError):
+        return answer.failure.status == _TOO_MANY_REQUESTS
+    return answer.error is not None and _TOO_OFTEN.search(answer.error.message[:500]) is not None
+
+
+def resolve(target: Checkable | str | Sequence[str]) -> Checkable:
+    """Resolve `target` as `playhead.client.connect` does. Raises `ConfigError` if nothing matches."""
+    if isinstance(target, ServerConfig | Server | MCPServer):
+        return target
+    return resolve_target(target) if isinstance(target, str) else from_command(target)
+
+
+def limits_of(options: CheckOptions) -> Limits:
+    """Return the limits of the session of a check, in which nothing waits forever."""
+    seconds = options.timeout_seconds
+    return replace(
+        DEFAULT_LIMITS,
+        connect_seconds=max(seconds, DEFAULT_LIMITS.connect_seconds),
+        handshake_seconds=max(seconds, DEFAULT_LIMITS.handshake_seconds),
+        page_seconds=seconds,
+        page_total_seconds=seconds * PATIENCE,
+        tool_seconds=seconds,
+        tool_total_seconds=seconds * PATIENCE,
+    )
+
+
+@asynccontextmanager
+async def open_target(
+    server: Checkable, options: CheckOptions, *, mode: str | None = None
+) -> AsyncIterator[SessionTarget]:
+    """Connect for the duration of the context. `mode` and errors are as for `playhead.client.connect`.
+
+    A server process that ends is always restarted: one that dies of a request still gets all the others.
+    """
+    limits = limits_of(options)
+    if isinstance(server, ServerConfig):
+        server = replace(server, restart="always")
+    async with connect(server, limits=limits, mode=mode) as session:
+        yield SessionTarget(options=options, session=session, server=server, limits=limits)
+
+
+def words_for(server: Checkable) -> str:
+    """Describe the server without secrets, for a report without a session."""
+    return transport_factory(server, limits=DEFAULT_LIMITS, auth=None).server

@@ -1,1 +1,1 @@
-"""What is asked of a server, one subject a file. Each has its `KINDS` for the catalogue, and its probe."""
+"""The probes, one subject per file: each file has its `KINDS` for the catalogue and its probe."""

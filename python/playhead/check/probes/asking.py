@@ -1,4 +1,4 @@
-"""What every probe of a listing, a read or a prompt needs: a request made, its answer noted in the test."""
+"""Shared by the probes: send a request, and record it and its answer in the test."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Final
 import mcp_types as types
 
 from playhead.check.results import CheckKind, Json, TestDraft
-from playhead.check.target import Answer, Target
+from playhead.check.target import RequestOutcome, Target
 from playhead.errors import DeadlineError, PlayheadError, ProtocolError
 
 SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/2025-11-25"
 MESSAGES: Final = CheckKind(
     name="wire.messages",
-    title="Nothing comes but valid JSON-RPC messages",
+    title="The server sends only valid JSON-RPC messages",
     level="must",
     source=f"{SPECIFICATION}/basic/transports#stdio",
 )
@@ -25,16 +25,14 @@ _SHOWN_ITEMS: Final = 20
 _SHOWN_KEYS: Final = 50
 _SHOWN_DEPTH: Final = 12
 _SHOWN_TOTAL: Final = 16_384
-"""Characters of one answer that a report keeps: there may be thousands of them."""
+"""Characters of one answer in a report, which may have thousands of answers."""
 _SENT_TOTAL: Final = 65_536
-"""Of one request. It is kept whole, to be sent again, or not at all."""
-TOO_OFTEN: Final = (
-    "the server said that it was asked too often, and went on saying so: nothing can be concluded"
-)
+"""Of one request. It is recorded completely, so that it can be repeated, or not at all."""
+TOO_OFTEN: Final = "the server limits the rate of requests and still refused after pauses: undecided"
 
 
-async def ask(target: Target, draft: TestDraft, params: Mapping[str, Any] | None = None) -> Answer:
-    """Send `draft.method` with `params`, and keep in the draft what was sent and what came."""
+async def ask(target: Target, draft: TestDraft, params: Mapping[str, Any] | None = None) -> RequestOutcome:
+    """Send `draft.method` with `params`, and record the request and the answer in the draft."""
     assert draft.method is not None, "a draft of a request names its method"
     draft.input = sent(params or {})
     answer = await target.request(draft.method, params)
@@ -42,8 +40,8 @@ async def ask(target: Target, draft: TestDraft, params: Mapping[str, Any] | None
     return answer
 
 
-def note(draft: TestDraft, answer: Answer) -> None:
-    """Keep `answer` in the draft."""
+def note(draft: TestDraft, answer: RequestOutcome) -> None:
+    """Record `answer` in the draft."""
     draft.latency_ms = answer.latency_ms
     if answer.too_often:
         draft.void = TOO_OFTEN
@@ -53,28 +51,30 @@ def note(draft: TestDraft, answer: Answer) -> None:
         draft.output = error_shown(answer.error)
 
 
-def require_answered(draft: TestDraft, kind: CheckKind, answer: Answer, target: Target) -> bool:
-    """Judge whether an answer came at all: a result or a JSON-RPC error."""
+def require_answered(draft: TestDraft, kind: CheckKind, answer: RequestOutcome, target: Target) -> bool:
+    """Require an answer: a result or a JSON-RPC error."""
     if answer.failure is None:
         draft.passed(kind)
         return True
     seconds = target.options.timeout_seconds
     if isinstance(answer.failure, DeadlineError):
-        why = f"expected an answer to {draft.method} within {seconds:g} s, came none; it was cancelled"
+        why = f"expected an answer to {draft.method} within {seconds:g} s, got none; cancelled it"
     else:
-        why = f"expected an answer to {draft.method}, came none that can be used: {answer.failure}"
+        why = f"expected an answer to {draft.method}, got none that is usable: {answer.failure}"
     draft.failed(fault_of(answer.failure, kind), why)
     return False
 
 
 def fault_of(failure: PlayheadError | None, kind: CheckKind) -> CheckKind:
-    """The check that a missing answer fails: `kind`, unless one came that is no message at all. That is one
-    defect, whatever was asked."""
+    """Return the check that a missing answer fails: `kind`, unless the server sent an invalid message.
+
+    An invalid message is the same defect for every request.
+    """
     return MESSAGES if isinstance(failure, ProtocolError) else kind
 
 
 def said(error: types.ErrorData) -> str:
-    """An error in a message."""
+    """Format an error for a message."""
     return f"error {error.code}: {error.message[:_SHOWN_CHARS]}"
 
 
@@ -83,20 +83,20 @@ def error_shown(error: types.ErrorData) -> Json:
 
 
 def sent(params: object) -> Json:
-    """A request's parameters as a report keeps them: whole, so that they can be sent again."""
+    """Copy the parameters of a request for the report, completely, so that they can be sent again."""
     room = _Room(left=_SENT_TOTAL)
     kept = room.copied(params)
-    return kept if room.left >= 0 else f"… (more than {_SENT_TOTAL} characters, not kept)"
+    return kept if room.left >= 0 else f"… (more than {_SENT_TOTAL} characters, not recorded)"
 
 
 def shown(value: object) -> Json:
-    """What came as a report keeps it: long texts and lists cut, and the whole of it bounded."""
+    """Copy an answer for the report: long strings and lists are truncated, and the total is bounded."""
     return _Room(left=_SHOWN_TOTAL).shown(value)
 
 
 @dataclass(slots=True)
 class _Room:
-    """How many characters there is still room for."""
+    """The number of characters left."""
 
     left: int
 

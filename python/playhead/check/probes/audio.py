@@ -1,4 +1,4 @@
-"""Sound that a server sends: is it what its MIME type says, and can it be decoded?"""
+"""Audio from a server: does it match its MIME type, and can it be decoded?"""
 
 from __future__ import annotations
 
@@ -21,29 +21,30 @@ from playhead.content.audio import (
 from playhead.content.formats import base64_problem
 from playhead.errors import DecodeError, UnsupportedFormatError
 from playhead.limits import MIB
+from playhead.stream.source import Reader
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 MOST_PCM_BYTES: Final = 32 * MIB
-"""Decoded of one sound: three minutes of 44.1 kHz stereo. Damage shows earlier."""
-MOST_SOUND_BYTES: Final = 16 * MIB
+"""Decoded audio per item: three minutes of 44.1 kHz stereo. Damage shows earlier."""
+MOST_AUDIO_BYTES: Final = 16 * MIB
 
 DECODES: Final = CheckKind(
     name="audio.decodes",
-    title="Sound can be decoded, from its first byte to its last",
+    title="Audio can be decoded, from its first byte to its last",
     level="must",
-    source="docs/check.md#sound",
+    source="docs/check.md#audio",
 )
 TYPE: Final = CheckKind(
     name="audio.mime-type",
-    title="The bytes of a sound are of the format that its MIME type names",
+    title="The bytes of audio have the format that its MIME type names",
     level="must",
     source="https://modelcontextprotocol.io/specification/2025-11-25/server/tools#audio-content",
 )
 BASE64: Final = CheckKind(
     name="audio.base64",
-    title="The data of a sound is base64 (RFC 4648, section 4)",
+    title="The data of audio is base64 (RFC 4648, section 4)",
     level="must",
     source="https://modelcontextprotocol.io/specification/2025-11-25/server/tools#audio-content",
 )
@@ -57,12 +58,12 @@ _FAMILIES: Final[tuple[frozenset[AudioFormat], ...]] = (
     frozenset({AudioFormat.AAC, AudioFormat.MP4}),
     frozenset({AudioFormat.OPUS, AudioFormat.VORBIS, AudioFormat.WEBM}),
 )
-"""Formats that go by each other's names, since one is the other's container."""
+"""Formats labelled with each other's names, because one is the container of the other."""
 _DECODED: Final = frozenset({AudioFormat.MP3, AudioFormat.FLAC, AudioFormat.WAV, AudioFormat.VORBIS})
 
 
-class _Held:
-    """Bytes that are there, for a decoder."""
+class _Held(Reader):
+    """Bytes that have arrived already, for a decoder."""
 
     def __init__(self, data: bytes) -> None:
         self._rest = memoryview(data)
@@ -75,7 +76,7 @@ class _Held:
         return count
 
 
-async def probe_sound(
+async def probe_audio(
     target: Target,
     found: Callable[[TestResult], None],
     *,
@@ -86,23 +87,23 @@ async def probe_sound(
     tool: str | None = None,
     uri: str | None = None,
 ) -> None:
-    """Judge sound that came as base64 inside a result. Sends nothing."""
+    """Judge audio in base64 inside a result. Sends nothing."""
     draft = TestDraft(subject=subject, title=title, tool=tool)
     problem = await trio.to_thread.run_sync(base64_problem, base64)
-    if draft.require(BASE64, problem is None, f"expected base64, came {problem}"):
+    if draft.require(BASE64, problem is None, f"expected base64, got {problem}"):
         data = await trio.to_thread.run_sync(decode_base64, base64)
-        await judge_sound(draft, data, mime_type=mime_type, uri=uri, whole=True)
+        await judge_audio(draft, data, mime_type=mime_type, uri=uri, whole=True)
     found(draft.done())
 
 
-async def judge_sound(
+async def judge_audio(
     draft: TestDraft, data: bytes, *, mime_type: str | None, uri: str | None, whole: bool
 ) -> None:
-    """Judge `data`, all of a sound (`whole`) or its beginning, in a worker thread."""
+    """Judge `data`, an audio file (`whole`) or its beginning, in a worker thread."""
     _judge_type(draft, data[:SNIFF_BYTES], mime_type)
-    whole = whole and len(data) <= MOST_SOUND_BYTES
+    whole = whole and len(data) <= MOST_AUDIO_BYTES
     verdict, why = await trio.to_thread.run_sync(
-        lambda: _decoded(data[:MOST_SOUND_BYTES], mime_type=mime_type, uri=uri, whole=whole)
+        lambda: _decoded(data[:MOST_AUDIO_BYTES], mime_type=mime_type, uri=uri, whole=whole)
     )
     match verdict:
         case True:
@@ -113,45 +114,47 @@ async def judge_sound(
             draft.skipped(DECODES, why)
 
 
-def sounds_like(item: Mapping[str, Any], uri: str | None = None) -> bool:
-    """Whether the labels of a block, link or contents say sound."""
+def looks_like_audio(item: Mapping[str, Any], uri: str | None = None) -> bool:
+    """True if the labels of a block, link or contents say audio."""
     mime_type = item.get("mimeType")
     return is_audio(mime_type if isinstance(mime_type, str) else None, uri) is True
 
 
 def _judge_type(draft: TestDraft, head: bytes, mime_type: str | None) -> None:
-    label, came = format_of_mime(mime_type), sniff(head)
+    label, got = format_of_mime(mime_type), sniff(head)
     if label is None and (mime_type or "").partition(";")[0].strip().lower() in (
         "audio/ogg",
         "application/ogg",
     ):
         label = AudioFormat.OGG
-    if label is None or came is None or came is AudioFormat.TEXT or not has_signature(head):
-        return  # the label names no format that is known here, or the bytes don't say: decoding tells
-    same = label is came or any(label in family and came in family for family in _FAMILIES)
-    draft.require(TYPE, same, f"expected {label.value}, since it is called {mime_type}; came {came.value}")
+    if label is None or got is None or got is AudioFormat.TEXT or not has_signature(head):
+        return  # an unknown label, or bytes without a signature: decoding decides
+    same = label is got or any(label in family and got in family for family in _FAMILIES)
+    draft.require(
+        TYPE, same, f"expected {label.value}, because of the MIME type {mime_type}; got {got.value}"
+    )
 
 
 def _decoded(data: bytes, *, mime_type: str | None, uri: str | None, whole: bool) -> tuple[bool | None, str]:
-    """Whether the sound decodes; None where that can't be told, and why."""
+    """Decode the audio. Return the verdict, None if undecidable, and the reason."""
     from playhead.playback.decoder import open_decoder
-    from playhead.playback.source import DecoderSource
+    from playhead.playback.decoder_source import DecoderSource
 
-    came = sniff(data[:SNIFF_BYTES])
+    got = sniff(data[:SNIFF_BYTES])
     label = format_of_mime(mime_type)
-    known = came if came not in (None, AudioFormat.TEXT) else label
-    if came is not AudioFormat.TEXT and known is not AudioFormat.PCM and known not in _DECODED and data:
-        name = known.value if known is not None else mime_type or "a format that is not known here"
-        return None, f"{name} is not decoded by this checker"
+    known = got if got not in (None, AudioFormat.TEXT) else label
+    if got is not AudioFormat.TEXT and known is not AudioFormat.PCM and known not in _DECODED and data:
+        name = known.value if known is not None else mime_type or "an unknown format"
+        return None, f"the checker can't decode {name}"
     frames_bytes = 0
     try:
         source = DecoderSource(_Held(data))
         decoder = open_decoder(source, mime_type=mime_type, uri=uri, size_bytes=len(data))
         try:
             while frames_bytes < MOST_PCM_BYTES and (size := memoryview(decoder.read()).nbytes):
-                source.sound_began()
+                source.audio_began()
                 frames_bytes += size
-                source.sound_began()
+                source.audio_began()
         finally:
             decoder.close()
     except (UnsupportedFormatError, DecodeError) as error:
@@ -159,7 +162,7 @@ def _decoded(data: bytes, *, mime_type: str | None, uri: str | None, whole: bool
             return True, ""
         if not whole:
             return None, f"only the beginning was read: {error}"
-        return False, f"expected sound ({mime_type}) in {len(data)} bytes: {error}"
+        return False, f"expected audio ({mime_type}) in {len(data)} bytes: {error}"
     if frames_bytes:
         return True, ""
-    return False, f"expected sound ({mime_type}), came {len(data)} bytes with not one sample in them"
+    return False, f"expected audio ({mime_type}), got {len(data)} bytes without a sample"

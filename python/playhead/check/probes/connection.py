@@ -1,4 +1,4 @@
-"""Is the server there, does it shake hands as the specification says, and does it let go?"""
+"""The connection: the handshake, its end, and the messages seen on the wire."""
 
 from __future__ import annotations
 
@@ -15,9 +15,18 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from pydantic import ValidationError
 
 from playhead._core import __version__
-from playhead.check.connecting import SessionTarget, open_target
-from playhead.check.probes.asking import SPECIFICATION, ask, error_shown, require_answered, said, sent, shown
+from playhead.check.probes.asking import (
+    MESSAGES,
+    SPECIFICATION,
+    ask,
+    error_shown,
+    require_answered,
+    said,
+    sent,
+    shown,
+)
 from playhead.check.results import CheckKind, TestDraft, TestResult
+from playhead.check.target import SessionTarget, open_target
 from playhead.client.transports.stdio import stdio_transport
 from playhead.config.servers import ServerConfig
 from playhead.content.formats import quoted
@@ -33,13 +42,13 @@ CONNECT: Final = CheckKind(
 )
 HEALTH: Final = CheckKind(
     name="connection.health",
-    title="The health endpoint, where there is one, says that the server is well",
+    title="The health endpoint, if any, reports a healthy server",
     level="should",
     source="docs/check.md",
 )
 REVISION: Final = CheckKind(
     name="handshake.revision",
-    title="The handshake settles on a published revision",
+    title="The handshake negotiates a published revision",
     level="must",
     source=f"{LIFECYCLE}#version-negotiation",
 )
@@ -51,7 +60,7 @@ SHAPE: Final = CheckKind(
 )
 NEGOTIATES: Final = CheckKind(
     name="handshake.negotiates",
-    title="A client that asks for a revision that nobody has is offered another one",
+    title="A client that asks for an unknown revision is offered another one",
     level="must",
     source=f"{LIFECYCLE}#version-negotiation",
 )
@@ -63,45 +72,64 @@ PING: Final = CheckKind(
 )
 SECOND: Final = CheckKind(
     name="connection.second",
-    title="A second client can connect while the first is there",
+    title="A second client can connect while the first is connected",
     level="should",
     source=f"{SPECIFICATION}/basic/transports#streamable-http",
 )
 STOPS: Final = CheckKind(
     name="connection.stops",
-    title="The server's process ends when its stdin does, or at SIGTERM",
+    title="The server's process ends when its stdin is closed, or at SIGTERM",
     level="should",
     source=f"{LIFECYCLE}#shutdown",
 )
 STAYS: Final = CheckKind(
     name="connection.stays",
-    title="The server is there until the end",
+    title="The server stays available until the end of the check",
     level="must",
     source="docs/check.md#server",
 )
+REPEATED: Final = CheckKind(
+    name="wire.answered-once",
+    title="No request is answered twice",
+    level="must",
+    source="https://www.jsonrpc.org/specification#response_object",
+)
+UNASKED: Final = CheckKind(
+    name="wire.known-ids",
+    title="Every answer has the id of a request",
+    level="must",
+    source=f"{SPECIFICATION}/basic#responses",
+)
+RETYPED: Final = CheckKind(
+    name="wire.same-ids",
+    title="An answer's id is the request's, of the same type: 7 is not \"7\"",
+    level="must",
+    source="https://www.jsonrpc.org/specification#response_object",
+)
 KINDS: Final = (CONNECT, HEALTH, REVISION, SHAPE, NEGOTIATES, PING, SECOND, STOPS, STAYS)
+WIRE_KINDS: Final = (MESSAGES, REPEATED, UNASKED, RETYPED)
 
 _UNWELL: Final = frozenset({"unhealthy", "error", "down", "fail", "failed", "failing", "degraded"})
 _BODY_BYTES: Final = 64 * 1024
 _KILLED: Final = -9
 NO_REVISION: Final = "1999-12-31"
-"""Older than the protocol: revisions are named by their date."""
+"""A date before the protocol existed: revisions are named by date."""
 
 
 def unreachable(error: ConnectError, latency_ms: float) -> TestResult:
-    """The test of a server that no session came about with."""
+    """Return the test of a server that could not be connected to."""
     draft = TestDraft(subject="connection", title="connect", latency_ms=latency_ms)
     draft.failed(CONNECT, str(error))
     return draft.done()
 
 
 def judge_stay(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
-    """Judge whether the server outlived the check: to be called when everything else was tried."""
+    """Judge whether the server is still available. Call it after all other probes."""
     draft = TestDraft(subject="connection", title="until the end")
     draft.require(
         STAYS,
         target.gone is None,
-        f"expected the server to answer, or a new connection to it, until the end; it is gone: {target.gone}",
+        f"expected the server to stay available until the end; it is gone: {target.gone}",
     )
     found(draft.done())
 
@@ -109,7 +137,7 @@ def judge_stay(target: SessionTarget, found: Callable[[TestResult], None]) -> No
 async def probe_connection(
     target: SessionTarget, found: Callable[[TestResult], None], *, latency_ms: float
 ) -> None:
-    """Judge the connection that stands (it took `latency_ms`), and what else connecting can show."""
+    """Judge the open connection (established in `latency_ms`), and other properties of connecting."""
     found(_connected(target, latency_ms))
     url = target.server.url if isinstance(target.server, ServerConfig) else None
     if url is not None:
@@ -128,14 +156,14 @@ def _connected(target: SessionTarget, latency_ms: float) -> TestResult:
     draft = TestDraft(subject="connection", title="connect", latency_ms=latency_ms)
     draft.passed(CONNECT)
     if handshake is None:
-        draft.skipped(REVISION, "the revision was given, and none negotiated")
+        draft.skipped(REVISION, "the revision was preset, not negotiated")
         return draft.done()
     draft.method = "server/discover" if modern else "initialize"
     draft.output = shown(handshake)
     draft.require(
         REVISION,
         target.protocol_version in (*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS),
-        f"expected one of {', '.join(HANDSHAKE_PROTOCOL_VERSIONS)}, came {quoted(target.protocol_version)}",
+        f"expected one of {', '.join(HANDSHAKE_PROTOCOL_VERSIONS)}, got {quoted(target.protocol_version)}",
     )
     wrong = _shape_problems(types.DiscoverResult if modern else types.InitializeResult, handshake)
     draft.require(SHAPE, not wrong, f"expected the result of {draft.method}; {wrong}")
@@ -146,7 +174,7 @@ def _shape_problems(
     model: type[types.DiscoverResult] | type[types.InitializeResult], raw: Mapping[str, Any]
 ) -> str:
     try:
-        # Strict: pydantic would take "yes" for true.
+        # Strict: lax pydantic accepts "yes" for true.
         model.model_validate_json(json.dumps(raw), strict=True, by_name=False)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[:5]
@@ -157,7 +185,7 @@ def _shape_problems(
 
 
 async def _probe_health(target: SessionTarget, url: str, found: Callable[[TestResult], None]) -> None:
-    """Ask the origin for `/health`. The specification knows none: one that isn't there is fine."""
+    """Ask the origin for `/health`. The specification doesn't define it, so it may be missing."""
     place = httpx2.URL(url)
     scheme = {"ws": "http", "wss": "https"}.get(place.scheme, place.scheme)
     health = place.copy_with(scheme=scheme, raw_path=b"/health", userinfo=b"", fragment=None)
@@ -179,9 +207,9 @@ async def _probe_health(target: SessionTarget, url: str, found: Callable[[TestRe
                         break
                 _judge_health(draft, response.status_code, bytes(body))
         except (httpx2.HTTPError, OSError) as error:
-            draft.skipped(HEALTH, f"no health endpoint can be asked ({type(error).__name__})")
+            draft.skipped(HEALTH, f"the health endpoint can't be reached ({type(error).__name__})")
     if not draft.checks:
-        draft.skipped(HEALTH, "the health endpoint gave no answer in time")
+        draft.skipped(HEALTH, "the health endpoint did not answer in time")
     found(draft.done())
 
 
@@ -193,17 +221,17 @@ def _judge_health(draft: TestDraft, status: int, body: bytes) -> None:
     state = answer.get("status") if isinstance(answer, dict) else None
     draft.output = {"status": status, "body": shown(answer)}
     if not isinstance(state, str) or status not in (200, 503):
-        draft.skipped(HEALTH, f"there is no health endpoint (HTTP {status})")
+        draft.skipped(HEALTH, f"no health endpoint (HTTP {status})")
         return
     well = status == 200 and state.lower() not in _UNWELL
-    draft.require(HEALTH, well, f"expected the server to be well, came HTTP {status}, status {quoted(state)}")
+    draft.require(HEALTH, well, f"expected a healthy server, got HTTP {status}, status {quoted(state)}")
 
 
 async def _probe_ping(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
     draft = TestDraft(subject="connection", title="ping", method="ping")
     answer = await ask(target, draft)
     if answer.error is not None:
-        draft.failed(PING, f"expected an empty result, came {said(answer.error)}")
+        draft.failed(PING, f"expected an empty result, got {said(answer.error)}")
     else:
         require_answered(draft, PING, answer, target)
     found(draft.done())
@@ -216,7 +244,7 @@ async def _probe_second(target: SessionTarget, found: Callable[[TestResult], Non
         async with open_target(target.server, target.options):
             draft.passed(SECOND)
     except PlayheadError as error:
-        draft.failed(SECOND, f"expected a second session beside the first, came none: {error}")
+        draft.failed(SECOND, f"expected a second session while the first is open, got none: {error}")
     draft.latency_ms = (trio.current_time() - started) * 1000
     found(draft.done())
 
@@ -227,8 +255,7 @@ async def _probe_stop(
     command: tuple[str, ...],
     found: Callable[[TestResult], None],
 ) -> None:
-    """Start another process of the server, ask it for a revision that nobody has, close its stdin, and see
-    how it ends."""
+    """Start a second process, ask it for an unknown revision, close its stdin, and watch it end."""
     draft = TestDraft(subject="connection", title="the process ends")
     transport = stdio_transport(command, env=config.env, cwd=config.cwd, limits=target.limits)
     answer: JSONRPCResponse | JSONRPCError | None = None
@@ -243,13 +270,12 @@ async def _probe_stop(
     if target.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         found(_negotiated(answer))
     if answer is None:
-        draft.skipped(STOPS, "a second process gave no answer")
+        draft.skipped(STOPS, "a second process did not answer")
     else:
         draft.require(
             STOPS,
             transport.returncode not in (None, _KILLED),
-            "expected the process to end after its stdin was closed, or after SIGTERM; after 2 s of each it"
-            " had to be killed",
+            "expected the process to end within 2 s of closing its stdin, or of SIGTERM; it had to be killed",
         )
     found(draft.done())
 
@@ -262,7 +288,7 @@ _ASKED: Final[Mapping[str, Any]] = {
 
 
 async def _offered(read: Any, write: Any) -> JSONRPCResponse | JSONRPCError | None:
-    """The answer to a client that asks for `NO_REVISION`; None where the stream ends first."""
+    """Return the answer to a client that asks for `NO_REVISION`; None if the stream ends first."""
     request = JSONRPCRequest(jsonrpc="2.0", id=1, method="initialize", params=dict(_ASKED))
     await write.send(SessionMessage(request))
     async for item in read:
@@ -273,21 +299,52 @@ async def _offered(read: Any, write: Any) -> JSONRPCResponse | JSONRPCError | No
 
 
 def _negotiated(answer: JSONRPCResponse | JSONRPCError | None) -> TestResult:
-    draft = TestDraft(subject="connection", title="a revision that nobody has", method="initialize")
+    draft = TestDraft(subject="connection", title="an unknown revision", method="initialize")
     draft.input = sent(_ASKED)
     match answer:
         case None:
-            # It may be one that runs once on a machine.
-            draft.undecided = "a second process gave no answer"
+            # The server may allow only one process per machine.
+            draft.undecided = "a second process did not answer"
         case JSONRPCError():
             draft.output = error_shown(answer.error)
-            draft.failed(NEGOTIATES, f"expected another revision, came {said(answer.error)}")
+            draft.failed(NEGOTIATES, f"expected another revision, got {said(answer.error)}")
         case JSONRPCResponse():
             draft.output = shown(answer.result)
             revision = answer.result.get("protocolVersion")
             draft.require(
                 NEGOTIATES,
                 isinstance(revision, str) and revision != NO_REVISION,
-                f"expected a revision that the server supports, came {shown(revision)!r:.100}",
+                f"expected a supported revision, got {shown(revision)!r:.100}",
             )
     return draft.done()
+
+
+def judge_wire(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
+    """Judge the messages observed during the whole check. Call it last."""
+    faults = target.session.protocol_faults()
+    draft = TestDraft(subject="connection", title="messages other than answers")
+    where = "lines on stdout" if target.is_process else "messages"
+    hint = "; logs belong to stderr" if target.is_process else ""
+    draft.require(
+        MESSAGES,
+        faults.not_messages == 0,
+        f"expected only JSON-RPC messages, got {faults.not_messages} invalid {where}, first:"
+        f" {faults.first}{hint}",
+    )
+    draft.require(
+        REPEATED,
+        faults.repeated == 0,
+        f"expected one answer per request, got {faults.repeated} answers to requests already answered",
+    )
+    draft.require(
+        UNASKED,
+        faults.unasked == 0,
+        f"expected answers to requests, got {faults.unasked} with an unknown id",
+    )
+    draft.require(
+        RETYPED,
+        faults.retyped == 0,
+        f"expected the ids of requests unchanged, got {faults.retyped} answers with an id of another type:"
+        " a client that compares ids waits for them forever",
+    )
+    found(draft.done())

@@ -1,26 +1,27 @@
-"""What the server lists: whole, once each, in the official shape; and what it says that it has."""
+"""Discovery: the listing of tools, their definitions, and the declared capabilities."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+from urllib.parse import unquote
 
 import mcp_types as types
 import trio
 from mcp_types import METHOD_NOT_FOUND
 from pydantic import ValidationError
 
-from playhead.check.expectations import Expectations
+from playhead.check.options import Expectations
 from playhead.check.probes.asking import SPECIFICATION, ask, said, shown
-from playhead.check.probes.paging import listing_kinds, probe_listing
-from playhead.check.probes.schemas import schema_problem
-from playhead.check.probes.shapes import told
+from playhead.check.probes.findings import summarize
+from playhead.check.probes.listing import listing_kinds, probe_listing
 from playhead.check.results import CheckKind, TestDraft, TestResult
 from playhead.check.target import Target
 from playhead.content.findings import Finding, Notes, kind_of
 from playhead.content.formats import quoted
-from playhead.content.validation_fields import ICON, Field, check_fields
+from playhead.content.validation import ICON, Field, check_fields
+from playhead.content.validation_schema import check_output
 from playhead.errors import DeadlineError
 
 PAGE: Final = f"{SPECIFICATION}/server/tools"
@@ -42,7 +43,7 @@ INPUT_SCHEMA: Final = CheckKind(
 )
 OUTPUT_SCHEMA: Final = CheckKind(
     name="tools.output-schema",
-    title="A tool's outputSchema, where it has one, is a valid JSON Schema",
+    title="A tool's outputSchema, if any, is a valid JSON Schema",
     level="must",
     source=f"{PAGE}#output-schema",
 )
@@ -54,13 +55,13 @@ ANNOTATIONS: Final = CheckKind(
 )
 DECLARED: Final = CheckKind(
     name="capabilities.declared",
-    title="What the server lists, it declares as a capability",
+    title="The server declares the capability of everything it lists",
     level="must",
     source=f"{SPECIFICATION}/basic/lifecycle#capability-negotiation",
 )
 ANSWERED: Final = CheckKind(
     name="capabilities.answered",
-    title="What the server declares as a capability, it knows the methods of",
+    title="The server knows the methods of its declared capabilities",
     level="must",
     source=f"{SPECIFICATION}/basic/lifecycle#capability-negotiation",
 )
@@ -82,7 +83,7 @@ KINDS: Final = (
 )
 
 MOST_DEFINITIONS: Final = 1000
-"""Judged one by one; the shape of all others is judged with the listing."""
+"""Tools with a test of their own; the listing covers the shape of all others."""
 NAMES_SINCE: Final = "2025-11-25"
 ANY_OUTPUT_SINCE: Final = "2026-07-28"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -110,7 +111,7 @@ _LISTS: Final = (
 
 
 async def probe_discovery(target: Target, found: Callable[[TestResult], None]) -> tuple[types.Tool, ...]:
-    """Judge the listing of tools and the capabilities; gives the tools that can be tested, one a name."""
+    """Judge the listing of tools and the capabilities. Return the testable tools, one per name."""
     await _probe_capabilities(target, found)
     if not _may_have(target, "tools"):
         return ()
@@ -130,7 +131,7 @@ async def probe_discovery(target: Target, found: Callable[[TestResult], None]) -
         draft = TestDraft(
             subject="listing tools", title=f"the other {len(raw) - MOST_DEFINITIONS} definitions"
         )
-        draft.skipped(INPUT_SCHEMA, f"the definitions of {MOST_DEFINITIONS} tools of one server are judged")
+        draft.skipped(INPUT_SCHEMA, f"at most {MOST_DEFINITIONS} definitions of one server are judged")
         found(draft.done())
     tools = [tool for tool in map(_understood, raw) if tool is not None]
     if target.options.expectations is not None:
@@ -139,7 +140,7 @@ async def probe_discovery(target: Target, found: Callable[[TestResult], None]) -
 
 
 def tool_findings(path: str, raw: object) -> list[Finding]:
-    """What is wrong with one item of `tools/list`, but for its schemas and hints, which have their own."""
+    """Validate one item of `tools/list`, except its schemas and hints, which have their own checks."""
     notes = Notes()
     if not isinstance(raw, dict):
         notes.add(path, expected="an object", came=kind_of(raw))
@@ -155,7 +156,7 @@ def tool_findings(path: str, raw: object) -> list[Finding]:
 
 
 def judge_definition(raw: Mapping[str, Any], revision: str) -> TestResult:
-    """One tool as it is listed."""
+    """Judge the definition of one tool."""
     name = str(raw["name"])
     draft = TestDraft(subject=f"tool {name}", title="definition", tool=name, method="tools/list", input={})
     draft.output = shown(raw)
@@ -163,7 +164,7 @@ def judge_definition(raw: Mapping[str, Any], revision: str) -> TestResult:
         draft.require(
             NAME,
             _NAME.fullmatch(name) is not None,
-            f"expected a name of 1 to 128 characters out of A-Z a-z 0-9 _ - . , came {quoted(name)}",
+            f"expected a name of 1 to 128 characters from A-Z a-z 0-9 _ - . , got {quoted(name)}",
         )
     problem = schema_problem(raw.get("inputSchema"), name="inputSchema", of_object=True)
     draft.require(INPUT_SCHEMA, problem is None, problem or "")
@@ -175,7 +176,7 @@ def judge_definition(raw: Mapping[str, Any], revision: str) -> TestResult:
     if isinstance(hints, dict):
         notes = Notes()
         check_fields(notes, "$.annotations", hints, _HINTS)
-        draft.require(ANNOTATIONS, not notes.all(), told(notes.all()))
+        draft.require(ANNOTATIONS, not notes.all(), summarize(notes.all()))
     return draft.done()
 
 
@@ -183,7 +184,7 @@ def _understood(raw: Mapping[str, Any]) -> types.Tool | None:
     try:
         return types.Tool.model_validate(raw, by_name=False)
     except ValidationError:
-        # Judged above, and in the report. Without its hints and titles it may still be called.
+        # Already judged. Without its hints and titles the tool may still be callable.
         bare = {key: raw[key] for key in ("name", "description", "inputSchema") if key in raw}
     try:
         return types.Tool.model_validate(bare, by_name=False)
@@ -192,39 +193,39 @@ def _understood(raw: Mapping[str, Any]) -> types.Tool | None:
 
 
 def _may_have(target: Target, capability: str) -> bool:
-    """Empty capabilities say nothing: a revision that was given without a handshake has them."""
+    """True unless undeclared. Empty capabilities prove nothing: without a handshake they are empty."""
     capabilities = target.session.capabilities
     return getattr(capabilities, capability) is not None or not capabilities.model_fields_set
 
 
 async def _probe_capabilities(target: Target, found: Callable[[TestResult], None]) -> None:
-    """One page of each listing, asked for whether it is declared or not."""
+    """Request one page of each listing, whether declared or not."""
     capabilities = target.session.capabilities
     if not capabilities.model_fields_set and target.session.handshake is None:
         return
     for capability, method, key in _LISTS:
         declared = getattr(capabilities, capability) is not None
         if declared and (capability == "tools" or target.options.depth == "full"):
-            continue  # read whole, and judged, by a probe of its own
+            continue  # has a probe of its own
         title = f"{capability}, declared" if declared else f"{capability}, not declared"
         draft = TestDraft(subject="capabilities", title=title, method=method)
         answer = await ask(target, draft)
         if declared:
             if isinstance(answer.failure, DeadlineError):
-                why = f"expected an answer to {method}, came none in {target.options.timeout_seconds:g} s"
+                why = f"expected an answer to {method} within {target.options.timeout_seconds:g} s, got none"
                 draft.failed(ANSWERED, why)
             elif answer.failure is not None:
                 draft.undecided = str(answer.failure)
             else:
                 known = answer.error is None or answer.error.code != METHOD_NOT_FOUND
-                why = f"expected {method} to be known, since the server declares {capability}; came "
+                why = f"expected {method} to be known, since the server declares {capability}; got "
                 draft.require(ANSWERED, known, why + said(answer.error) if answer.error else "")
         else:
             items = answer.result.get(key) if answer.result is not None else None
             count = len(items) if isinstance(items, list) else 0
             why = (
-                f"expected the handshake to declare the capability {capability}, since {method} gives"
-                f" {count}; clients that go by the handshake don't ask"
+                f"expected the handshake to declare the capability {capability}, since {method} returns"
+                f" {count}; clients that rely on the handshake don't ask"
             )
             draft.require(DECLARED, count == 0, why)
         found(draft.done())
@@ -236,5 +237,74 @@ def _judge_expected(
     for name in dict.fromkeys(call.tool for call in expectations.calls):
         draft = TestDraft(subject=f"tool {name}", title="expected to be listed", tool=name)
         have = ", ".join(sorted(listed)[:20]) or "none"
-        draft.require(EXPECTED, name in listed, f"expected a tool {quoted(name)}; listed are {have}")
+        draft.require(EXPECTED, name in listed, f"expected a tool {quoted(name)}, got {have}")
         found(draft.done())
+
+
+_MOST_VALUES: Final = 5_000
+_NO_SCHEMA: Final = "a valid JSON Schema"
+"""The finding of `check_output` for a schema that its metaschema refuses. Other findings (a schema too large
+to check, an external reference) prove nothing."""
+
+
+def schema_problem(schema: object, *, name: str, of_object: bool) -> str | None:
+    """Return a message about a defect of the schema in the field `name`, or None.
+
+    `of_object` requires `type: "object"` at its root.
+    """
+    if not isinstance(schema, dict):
+        return f"expected {name} to be a JSON Schema (an object), got {kind_of(schema)}"
+    kind = schema.get("type")
+    if of_object and kind != "object":
+        got = quoted(kind) if isinstance(kind, str) else "nothing" if kind is None else kind_of(kind)
+        return f'expected {name}.type "object", got {got}'
+    notes = Notes()
+    check_output(notes, "$", {}, schema)
+    for finding in notes.all():
+        if finding.expected == _NO_SCHEMA:
+            where = finding.path.replace("outputSchema", name, 1)
+            got = finding.came.replace("outputSchema", name)
+            return f"expected {name} to be a valid JSON Schema; {where} is {got}"
+    missing = _unresolved_reference(schema)
+    if missing is not None:
+        return f"expected every $ref in {name} to resolve; {quoted(missing)} does not"
+    return None
+
+
+def _unresolved_reference(schema: Mapping[str, object]) -> str | None:
+    """Return the first unresolvable `$ref` into the schema itself."""
+    references: list[str] = []
+    left: list[object] = [schema]
+    seen = 0
+    while left:
+        value = left.pop()
+        seen += 1
+        if seen > _MOST_VALUES:
+            return None
+        if isinstance(value, dict):
+            if isinstance(value.get("$id"), str) and value is not schema:
+                return None  # its references are resolved against that id
+            reference = value.get("$ref")
+            if isinstance(reference, str) and reference.startswith("#/"):
+                references.append(reference)
+            # The values of these keywords are data, not schemas.
+            left.extend(
+                item for key, item in value.items() if key not in ("const", "enum", "default", "examples")
+            )
+        elif isinstance(value, list):
+            left.extend(value)
+    return next((reference for reference in references if not _resolves(schema, reference)), None)
+
+
+def _resolves(schema: Mapping[str, object], reference: str) -> bool:
+    """Resolve a JSON pointer in a fragment (RFC 6901)."""
+    at: object = schema
+    for part in reference[2:].split("/"):
+        key = unquote(part).replace("~1", "/").replace("~0", "~")
+        if isinstance(at, dict) and key in at:
+            at = at[key]
+        elif isinstance(at, list) and key.isdecimal() and int(key) < len(at):
+            at = at[int(key)]
+        else:
+            return False
+    return True

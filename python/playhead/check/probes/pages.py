@@ -1,4 +1,4 @@
-"""How the pages of one resource are asked for, and what came for one of them."""
+"""Request pages of one resource, and represent the answers."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from playhead._core import decode_base64
 from playhead.check.probes.asking import ask, note, said
-from playhead.check.probes.contents import blobs_of
 from playhead.check.results import TestDraft
 from playhead.check.target import Target
-from playhead.client.failures import PAST_END
-from playhead.errors import PlayheadError
+from playhead.client.transports.failures import PAST_END
+from playhead.errors import Base64Error, PlayheadError
 from playhead.limits import MIB
-from playhead.stream.ranges import RangeStrategy, ResourceRequest, choose_strategy
+from playhead.stream.strategies import RangeStrategy, ResourceRequest, choose_strategy
 
 MOST_BYTES: Final = 4 * MIB
-"""Compared from the beginning of a resource; its end is looked at apart."""
+"""Compared from the start of a resource; its end is tested separately."""
 DONE: Final = b"[DONE]"
 TELLING_BYTES: Final = 64
-"""So many bytes are somewhere by chance only where a resource repeats itself."""
+"""This many bytes occur twice only in a resource that repeats itself."""
 _PAGE_BYTES: Final = 100 * 1024
 _MOST_PAGES: Final = 64
-"""Of the reading in series: a server that caps its pages at 1 KiB is not asked 4,000 times."""
+"""Of the sequential read: a server with 1 KiB pages does not get 4,000 requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class ReadPage:
     """The answer to a read of `[start, end)`."""
 
     start: int
     end: int
     data: bytes | None = None
-    """The bytes that came; empty at the end. None where none could be had, and `why`."""
+    """The received bytes; empty at the end. None if there are none, with the reason in `why`."""
     why: str = ""
     failure: PlayheadError | None = None
     past_end: bool = False
-    """Whether it says that nothing is at `start`: empty, `[DONE]`, or 416."""
+    """True if the answer says that `start` is past the end: empty, `[DONE]`, or 416."""
 
 
 class Pages:
-    """Asks for pages of one resource."""
+    """Request pages of one resource."""
 
     def __init__(self, target: Target, strategy: RangeStrategy, *, uri: str) -> None:
         self._target = target
@@ -48,18 +48,18 @@ class Pages:
         self._uri = uri
         self.strategy = strategy.name
 
-    async def page(self, start: int, end: int, draft: TestDraft | None = None) -> Page:
-        """Read `[start, end)`; `draft` keeps what was sent and what came."""
+    async def page(self, start: int, end: int, draft: TestDraft | None = None) -> ReadPage:
+        """Read `[start, end)`; `draft` records the request and the answer."""
         params = _params(self._strategy.request(start, end))
         if draft is not None:
             answer = await ask(self._target, draft, params)
         else:
             answer = await self._target.request("resources/read", params)
         if answer.failure is not None:
-            return Page(start=start, end=end, why=str(answer.failure), failure=answer.failure)
+            return ReadPage(start=start, end=end, why=str(answer.failure), failure=answer.failure)
         if answer.error is not None:
             past = PAST_END.search(answer.error.message) is not None
-            return Page(
+            return ReadPage(
                 start=start, end=end, data=b"" if past else None, why=said(answer.error), past_end=past
             )
         assert answer.result is not None
@@ -68,15 +68,15 @@ class Pages:
         data, why = blobs_of(answer.result)
         if data == DONE and start > 0:
             data = b""
-        return Page(start=start, end=end, data=data, why=why, past_end=data == b"")
+        return ReadPage(start=start, end=end, data=data, why=why, past_end=data == b"")
 
     async def plain(self) -> bytes | None:
-        """A read without a range; None where it gives no bytes."""
+        """Read without a range. None if the result has no bytes."""
         answer = await self._target.request("resources/read", {"uri": self._uri})
         return blobs_of(answer.result)[0] if answer.result is not None else None
 
     async def in_series(self) -> tuple[bytes, bool]:
-        """The beginning, one page after the other by what came, and whether that is all of it."""
+        """Read pages in sequence, each from the end of the previous one. Return the bytes, and if all."""
         whole = bytearray()
         for _ in range(_MOST_PAGES):
             page = await self.page(len(whole), len(whole) + _PAGE_BYTES)
@@ -91,7 +91,7 @@ class Pages:
 
 
 def offered_strategy(item: Mapping[str, Any], templates: list[str]) -> RangeStrategy:
-    """How ranges of a link or listed resource can be asked for, as it and the server's templates say."""
+    """Choose how to request ranges of a link or listed resource, by its fields and the templates."""
     description = item.get("description")
     return choose_strategy(
         uri=item["uri"],
@@ -102,7 +102,7 @@ def offered_strategy(item: Mapping[str, Any], templates: list[str]) -> RangeStra
 
 
 def meta_key_of(item: Mapping[str, Any]) -> str | None:
-    """A key of `_meta` that is called `range`, whoever's it is: `com.example/range`."""
+    """Return the key of `_meta` named `range` in any namespace: `com.example/range`."""
     meta = item.get("_meta")
     keys = meta if isinstance(meta, dict) else {}
     return next((key for key in keys if key.rpartition("/")[2] == "range"), None)
@@ -117,11 +117,28 @@ def _params(request: ResourceRequest) -> dict[str, Any]:
     return params
 
 
+def blobs_of(result: Mapping[str, Any]) -> tuple[bytes | None, str]:
+    """Return the bytes of all blobs, in order, or None and the reason."""
+    contents = result.get("contents")
+    if not isinstance(contents, list):
+        return None, "no array of contents"
+    whole = bytearray()
+    for index, part in enumerate(contents):
+        blob = part.get("blob") if isinstance(part, dict) else None
+        if not isinstance(blob, str):
+            return None, f"contents[{index}] has no blob"
+        try:
+            whole += decode_base64(blob)
+        except Base64Error as error:
+            return None, f"contents[{index}].blob is not base64: {error}"
+    return bytes(whole), ""
+
+
 def place_of(data: bytes, whole: bytes) -> int | None:
-    """Where in `whole` the bytes are from; None for bytes of nowhere, or so few that they are everywhere."""
+    """Find `data` in `whole`. None if absent, or too short to be unique."""
     if len(data) < TELLING_BYTES:
         return None
     if (place := whole.find(data)) >= 0:
         return place
-    place = whole.find(data[:TELLING_BYTES])  # they may go on past what is known of the whole
+    place = whole.find(data[:TELLING_BYTES])  # they may extend past the known part
     return place if place >= 0 and data.startswith(whole[place : place + len(data)]) else None

@@ -1,4 +1,4 @@
-"""Prompts: listed whole, given with their arguments, refused without them."""
+"""Prompts: the listing, getting each with its arguments, and refusals without them."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any, Final
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
 from playhead.check.probes.asking import SPECIFICATION, ask, require_answered, said
-from playhead.check.probes.paging import listing_kinds, probe_listing
-from playhead.check.probes.shapes import block_findings, prompt_findings, told
+from playhead.check.probes.findings import block_findings, prompt_findings, summarize
+from playhead.check.probes.listing import listing_kinds, probe_listing
 from playhead.check.results import CheckKind, TestDraft, TestResult
-from playhead.check.target import Answer, Target
+from playhead.check.target import RequestOutcome, Target
 from playhead.content import Finding
 from playhead.content.findings import kind_of
 
 PAGE: Final = f"{SPECIFICATION}/server/prompts"
 MOST_PROMPTS: Final = 20
-"""Got of one server; the rest is reported as not tried."""
+"""Prompts requested from one server; the rest is reported as skipped."""
 UNKNOWN_NAME: Final = "playhead-check-no-such-prompt"
 FILLING: Final = "playhead"
-"""What generated arguments say: prompts take any string."""
+"""The value of generated arguments: prompts accept any string."""
 OLD_NOT_FOUND: Final = -32004
-"""How servers of 2024-11-05 with codes of their own say it (JSON-RPC, 5.1: -32000 to -32099 are theirs)."""
+"""The code of some 2024-11-05 servers (JSON-RPC, 5.1: -32000 to -32099 are for servers)."""
 
 LISTING: Final = listing_kinds("prompts.list", what="prompts", identity="name", source=PAGE)
 ANSWERED: Final = CheckKind(
     name="prompts.get-answered",
-    title="A prompt that is asked for is answered, with messages or an error, in time",
+    title="A requested prompt is answered in time, with messages or an error",
     level="must",
     source=f"{SPECIFICATION}/basic",
 )
@@ -45,13 +45,13 @@ MISSING: Final = CheckKind(
 )
 UNKNOWN: Final = CheckKind(
     name="prompts.unknown",
-    title="A prompt that doesn't exist is refused",
+    title="An unknown prompt is refused",
     level="should",
     source=f"{PAGE}#error-handling",
 )
 CODE: Final = CheckKind(
     name="prompts.error-code",
-    title=f"What is wrong with a request for a prompt is said with {INVALID_PARAMS}",
+    title=f"An invalid request for a prompt is refused with {INVALID_PARAMS}",
     level="should",
     source=f"{PAGE}#error-handling",
 )
@@ -59,7 +59,7 @@ KINDS: Final = (*LISTING.all(), ANSWERED, MESSAGES, MISSING, UNKNOWN, CODE)
 
 
 async def probe_prompts(target: Target, found: Callable[[TestResult], None]) -> None:
-    """List the prompts, get each, and ask for what must be refused. Changes nothing on the server."""
+    """List the prompts, get each, and send requests that must be refused. Changes nothing on the server."""
     capabilities = target.session.capabilities
     if capabilities.prompts is None and capabilities.model_fields_set:
         draft = TestDraft(subject="prompts", title="all")
@@ -80,7 +80,7 @@ async def probe_prompts(target: Target, found: Callable[[TestResult], None]) -> 
         await _probe_prompt(target, prompt, found)
     if len(prompts) > MOST_PROMPTS:
         draft = TestDraft(subject="prompts", title=f"the other {len(prompts) - MOST_PROMPTS}")
-        draft.skipped(ANSWERED, f"{MOST_PROMPTS} prompts of one server are got")
+        draft.skipped(ANSWERED, f"at most {MOST_PROMPTS} prompts of one server are requested")
         found(draft.done())
     if prompts:
         await _probe_unknown(target, found)
@@ -121,14 +121,12 @@ async def _probe_got(
     answer = await ask(target, draft, _params(name, arguments))
     if require_answered(draft, ANSWERED, answer, target):
         if answer.error is not None and answer.error.code == METHOD_NOT_FOUND:
-            draft.failed(ANSWERED, f"expected the listed prompt, came {said(answer.error)}")
+            draft.failed(ANSWERED, f"expected the listed prompt, got {said(answer.error)}")
         elif answer.error is not None:
-            draft.undecided = (
-                f"refused the generated arguments, which nobody vouches for: {said(answer.error)}"
-            )
+            draft.undecided = f"refused the generated arguments, which may be invalid: {said(answer.error)}"
         elif answer.result is not None:
             findings = _message_findings(answer.result, target.protocol_version)
-            draft.require(MESSAGES, not findings, told(findings))
+            draft.require(MESSAGES, not findings, summarize(findings))
     found(draft.done())
 
 
@@ -149,27 +147,27 @@ async def _probe_missing(
 
 
 async def _probe_unknown(target: Target, found: Callable[[TestResult], None]) -> None:
-    draft = TestDraft(subject="prompts", title="a prompt that doesn't exist", method="prompts/get")
+    draft = TestDraft(subject="prompts", title="an unknown prompt", method="prompts/get")
     answer = await ask(target, draft, {"name": UNKNOWN_NAME})
     if require_answered(draft, ANSWERED, answer, target):
         own = target.protocol_version == "2024-11-05" and (
             answer.error is not None and answer.error.code == OLD_NOT_FOUND
         )
-        _judge_refusal(draft, UNKNOWN, answer, why="there is no such prompt", own_code=own)
+        _judge_refusal(draft, UNKNOWN, answer, why="the prompt does not exist", own_code=own)
     found(draft.done())
 
 
 def _judge_refusal(
-    draft: TestDraft, kind: CheckKind, answer: Answer, *, why: str, own_code: bool = False
+    draft: TestDraft, kind: CheckKind, answer: RequestOutcome, *, why: str, own_code: bool = False
 ) -> None:
     refused = answer.error is not None
-    if not draft.require(kind, refused, f"expected error {INVALID_PARAMS}, since {why}; came a result"):
+    if not draft.require(kind, refused, f"expected error {INVALID_PARAMS}, since {why}; got a result"):
         return
     assert answer.error is not None
     draft.require(
         CODE,
         own_code or answer.error.code == INVALID_PARAMS,
-        f"expected error {INVALID_PARAMS}, since {why}; came {said(answer.error)}",
+        f"expected error {INVALID_PARAMS}, since {why}; got {said(answer.error)}",
     )
 
 
@@ -180,8 +178,8 @@ def _params(name: str, arguments: Mapping[str, str]) -> dict[str, Any]:
 def _message_findings(result: Mapping[str, Any], revision: str) -> list[Finding]:
     messages = result.get("messages")
     if not isinstance(messages, list):
-        came = kind_of(messages) if "messages" in result else "nothing"
-        return [Finding(path="$.messages", expected="an array", came=came)]
+        got = kind_of(messages) if "messages" in result else "nothing"
+        return [Finding(path="$.messages", expected="an array", came=got)]
     findings: list[Finding] = []
     for index, message in enumerate(messages[:100]):
         path = f"$.messages[{index}]"
@@ -190,8 +188,8 @@ def _message_findings(result: Mapping[str, Any], revision: str) -> list[Finding]
             continue
         role = message.get("role")
         if role not in ("user", "assistant"):
-            came = f"{role!r:.60}" if "role" in message else "nothing"
-            findings.append(Finding(path=f"{path}.role", expected="user or assistant", came=came))
+            got = f"{role!r:.60}" if "role" in message else "nothing"
+            findings.append(Finding(path=f"{path}.role", expected="user or assistant", came=got))
         if "content" not in message:
             findings.append(Finding(path=f"{path}.content", expected="a content block", came="nothing"))
         else:

@@ -1,9 +1,9 @@
-"""Ranged reads: pages are the bytes that a whole read gives, and they end where it ends.
+"""Ranged reads: pages have the bytes of a whole read, and end where it ends.
 
-MCP has no ranged read of its own, so what is asked here is what docs/streaming.md says. Only what a server
-offers is held against it: a template with `start` and `end`, a link whose description is a URL, a `_meta` key
-called `range`. A page shorter than asked loses no bytes for who goes on where it ends; that others stop
-there is a check of its own.
+MCP has no ranged reads, so these checks follow docs/streaming.md. They apply only if a server offers ranges:
+a template with `start` and `end`, a link whose description is a URL, a `_meta` key called `range`. A short
+page loses no bytes for a client that continues where it ends; clients that stop there have a check of their
+own.
 """
 
 from __future__ import annotations
@@ -14,27 +14,87 @@ from typing import Any, Final
 
 import trio
 
-from playhead.check.probes import range_kinds as kinds
 from playhead.check.probes.asking import fault_of
-from playhead.check.probes.audio import judge_sound, sounds_like
+from playhead.check.probes.audio import judge_audio, looks_like_audio
 from playhead.check.probes.contents import probe_read
-from playhead.check.probes.pages import MOST_BYTES, Page, Pages, offered_strategy, place_of
-from playhead.check.probes.streams import IN_FLIGHT, Reference, judge_stream
-from playhead.check.results import TestDraft, TestResult
+from playhead.check.probes.pages import MOST_BYTES, Pages, ReadPage, meta_key_of, offered_strategy, place_of
+from playhead.check.results import CheckKind, TestDraft, TestResult
 from playhead.check.target import Target
+from playhead.client.call_results.media import ResourceMedia
 from playhead.errors import PlayheadError
-from playhead.limits import MIB
-from playhead.stream.options import DEFAULT_OPTIONS
-from playhead.stream.ranges import is_url
+from playhead.limits import KIB, MIB
+from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
+from playhead.stream.strategies import is_url
+
+DOCS: Final = "docs/streaming.md#what-ends-a-stream"
+
+
+def _kind(name: str, title: str, source: str = DOCS, *, should: bool = False) -> CheckKind:
+    return CheckKind(name=f"reads.{name}", title=title, level="should" if should else "must", source=source)
+
+
+ANSWERED: Final = _kind("answered", "Each read of a range is answered in time")
+HONOURED: Final = _kind(
+    "range-honoured", "An offered range is honoured: a part is not answered with the whole"
+)
+LENGTH: Final = _kind("page-length", "A page has no more bytes than requested")
+SAME: Final = _kind("page-bytes", "A page has the same bytes as a whole read")
+REPEATED: Final = _kind("page-repeated", "A page does not have the bytes of another place")
+TAIL: Final = _kind("tail", "Pages reach the last byte of a whole read")
+STREAM: Final = _kind(
+    "stream",
+    "A stream with several reads in flight has the bytes of a whole read",
+    "docs/streaming.md#which-ranges-and-how-many",
+)
+CAP: Final = _kind(
+    "page-cap",
+    "A page has the requested length, up to playhead's own 100 KiB, if the resource has the bytes",
+    should=True,
+)
+SIZE: Final = _kind("size", "The bytes end at the announced size")
+PAST_END: Final = _kind(
+    "past-end", "A read past the end is answered with nothing, [DONE], or an error that says 416"
+)
+EMPTY: Final = _kind("empty-range", "An empty range has no bytes")
+CONCURRENT: Final = _kind(
+    "concurrent",
+    "Concurrent reads are answered concurrently",
+    "docs/streaming.md#which-ranges-and-how-many",
+    should=True,
+)
+KINDS: Final = (
+    ANSWERED,
+    HONOURED,
+    LENGTH,
+    SAME,
+    REPEATED,
+    TAIL,
+    STREAM,
+    CAP,
+    SIZE,
+    PAST_END,
+    EMPTY,
+    CONCURRENT,
+)
 
 PAGE_BYTES: Final = 16_381
-"""Asked for at once: a prime, so that no page begins where a group of base64, or a block of a file, does."""
+"""Bytes per page: a prime, so that no page starts at a base64 group or at a block of the file."""
 DEFAULT_PAGE_BYTES: Final = DEFAULT_OPTIONS.page_bytes
-WRONG_ALREADY: Final = "its pages are wrong one by one already"
+WRONG_ALREADY: Final = "single pages are wrong already"
 SLOW_SECONDS: Final = 0.1
-"""A read that takes less says nothing about whether others had to wait for it."""
+"""A faster read does not show whether others had to wait for it."""
 AT_ONCE: Final = 4
 FOLLOW_UPS: Final = 32
+_STREAM_PAGE_BYTES: Final = 32 * KIB
+IN_FLIGHT: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """The reference for pages and streams: the start of the resource, or all of it."""
+
+    data: bytes
+    complete: bool
 
 
 async def probe_link(
@@ -44,11 +104,10 @@ async def probe_link(
     *,
     tool: str | None = None,
 ) -> None:
-    """Read what `link` (a `resource_link`, as it came) leads to: in ranges where it offers them, else
-    whole."""
+    """Read the resource of `link` (an unvalidated `resource_link`), in ranges if offered, else as a whole."""
     uri = link.get("uri")
     if not isinstance(uri, str):
-        return  # judged where the result was
+        return  # judged with the result
     subject = f"tool {tool}" if tool is not None else f"resource {uri}"
     capabilities = target.session.capabilities
     nothing_to_read = capabilities.resources is None and bool(capabilities.model_fields_set)
@@ -58,7 +117,7 @@ async def probe_link(
         return
     if is_url(uri):
         draft = TestDraft(subject=subject, title=f"its link {uri}", tool=tool)
-        draft.skipped(kinds.ANSWERED, "the link leads to the web, not to this server")
+        draft.skipped(ANSWERED, "the link points to the web, not to this server")
         found(draft.done())
         return
     await probe_read(target, link, found, listed=False, subject=subject, tool=tool)
@@ -72,7 +131,7 @@ async def probe_ranges(
     subject: str,
     tool: str | None = None,
 ) -> bool:
-    """Judge the ranged reads of a link or listed resource; False where none are offered for it."""
+    """Judge the ranged reads of a link or listed resource. False if it offers none."""
     try:
         templates = [template.uri_template for template in await target.session.list_resource_templates()]
     except PlayheadError:
@@ -103,7 +162,7 @@ class _Reads:
     subject: str
     tool: str | None
     broken: bool = False
-    """Whether a page was not what it should be: then a stream of them can't be either."""
+    """True if a page was wrong: a stream of pages then is, too."""
 
     async def probe(self) -> None:
         announced = self.item.get("size")
@@ -122,10 +181,10 @@ class _Reads:
         await self._at_once(len(reference.data))
         streamed = await self._stream(reference, size)
         await self._cap(reference)
-        if sounds_like(self.item, self.item["uri"]) and streamed:
-            await self._sound(streamed, whole=reference.complete and len(streamed) == len(reference.data))
+        if looks_like_audio(self.item, self.item["uri"]) and streamed:
+            await self._audio(streamed, whole=reference.complete and len(streamed) == len(reference.data))
 
-    def _tell(self, draft: TestDraft) -> None:
+    def _add(self, draft: TestDraft) -> None:
         test = draft.done()
         self.broken = self.broken or test.status == "failed"
         self.found(test)
@@ -139,47 +198,45 @@ class _Reads:
         )
 
     async def _first(self, page_bytes: int, plain: bytes | None) -> bool:
-        """Whether the resource has ranges, and bytes in them."""
+        """Judge the first page. False if the resource has no ranges or no bytes."""
         draft = self._draft(f"the first {page_bytes} bytes")
         page = await self.pages.page(0, page_bytes, draft)
         go_on = self._answered(draft, page)
         if go_on and page.data is None:
-            draft.undecided = f"no bytes came: {page.why}"
+            draft.undecided = f"no bytes: {page.why}"
             go_on = False
         elif go_on and page.data is not None and len(page.data) > page_bytes:
             await self._too_long(draft, page, plain)
             go_on = False
         elif go_on:
-            draft.passed(kinds.LENGTH)
-        self._tell(draft)
+            draft.passed(LENGTH)
+        self._add(draft)
         return go_on and bool(page.data)
 
-    async def _too_long(self, draft: TestDraft, page: Page, plain: bytes | None) -> None:
-        """Judge a page with more bytes than asked for: the whole, or a page that is longer."""
+    async def _too_long(self, draft: TestDraft, page: ReadPage, plain: bytes | None) -> None:
+        """Judge a page with more bytes than requested: the whole resource, or a longer page."""
         assert page.data is not None
         later = await self.pages.page(page.end, page.end + page.end - page.start)
         if page.data not in (plain, later.data):
-            draft.failed(
-                kinds.LENGTH, f"expected at most {page.end - page.start} bytes, came {len(page.data)}"
-            )
+            draft.failed(LENGTH, f"expected at most {page.end - page.start} bytes, got {len(page.data)}")
         elif self.pages.strategy == "uri-template":
             draft.failed(
-                kinds.HONOURED,
+                HONOURED,
                 f"expected bytes [{page.start}, {page.end}) of the resource, since the server lists a"
-                f" template with start and end; came all of its {len(page.data)} bytes",
+                f" template with start and end; got all {len(page.data)} bytes",
             )
         else:
-            draft.skipped(kinds.HONOURED, "no ranges: each read gives the whole, as MCP has it")
+            draft.skipped(HONOURED, "no ranges: each read returns the whole resource, as in plain MCP")
 
     async def _reference(self, plain: bytes | None) -> Reference:
         data, complete = (plain, True) if plain is not None else await self.pages.in_series()
         if plain is not None and (more := (await self.pages.page(len(plain), len(plain) + 1)).data):
-            # A plain read gives a first part only, or the pages don't know where to end.
+            # Either a plain read returns only a first part, or the pages have no end.
             complete = bool(more) and self.item.get("size") == len(plain)
         return Reference(data=data[:MOST_BYTES], complete=complete and len(data) <= MOST_BYTES)
 
     async def _sampled(self, reference: Reference, page_bytes: int) -> bool:
-        """Single pages, and the way to the end; False where reads are not answered any more."""
+        """Judge single pages and the end. False if reads are no longer answered."""
         size = len(reference.data)
         last = max(0, size - page_bytes)
         starts = sorted({0, page_bytes, size // 2, last})
@@ -188,54 +245,52 @@ class _Reads:
             draft = self._draft(f"bytes [{start}, {start + page_bytes})")
             page = await self.pages.page(start, start + page_bytes, draft)
             if not self._answered(draft, page):
-                self._tell(draft)
+                self._add(draft)
                 return False
             await self._judge_page(draft, page, reference, whole_wanted=reference.complete)
-            self._tell(draft)
+            self._add(draft)
             failed |= {check.kind.name for check in draft.checks if check.verdict == "failed"}
         if reference.complete and not failed and size:
             await self._follow_tail(reference, last, page_bytes)
         return True
 
     async def _judge_page(
-        self, draft: TestDraft, page: Page, reference: Reference, *, whole_wanted: bool
+        self, draft: TestDraft, page: ReadPage, reference: Reference, *, whole_wanted: bool
     ) -> None:
         whole = reference.data
         expected = whole[page.start : page.end]
         asked = f"bytes [{page.start}, {page.end})"
         data = page.data
         if data is not None and expected.startswith(data) and (data or not expected):
-            draft.passed(kinds.LENGTH)
-            draft.passed(kinds.SAME)
+            draft.passed(LENGTH)
+            draft.passed(SAME)
             return
         if data is not None and not reference.complete and data.startswith(expected):
-            draft.passed(kinds.SAME)  # past what is known
+            draft.passed(SAME)  # past the known part
             return
         again = await self.pages.page(page.start, page.end)
         if again.data != data or (again.data is None and data is None and again.why != page.why):
-            draft.undecided = "a second read of the range gave something else: the resource changes, or fails"
+            draft.undecided = "a second read of the range had another outcome: the resource changes, or fails"
             return
         if data is None:
-            draft.failed(kinds.SAME, f"expected {asked}, which a whole read has; came {page.why}")
+            draft.failed(SAME, f"expected {asked}, which a whole read has; got {page.why}")
         elif not data:
-            kind = kinds.TAIL if whole_wanted else kinds.SAME
-            draft.failed(kind, f"expected {asked} of {len(whole)}, came the end")
+            kind = TAIL if whole_wanted else SAME
+            draft.failed(kind, f"expected {asked} of {len(whole)}, got the end")
         elif len(data) > page.end - page.start:
-            kind = kinds.HONOURED if data == whole else kinds.LENGTH
-            draft.failed(kind, f"expected at most {page.end - page.start} bytes, came {len(data)}")
+            kind = HONOURED if data == whole else LENGTH
+            draft.failed(kind, f"expected at most {page.end - page.start} bytes, got {len(data)}")
         elif (elsewhere := place_of(data, whole)) is not None and elsewhere != page.start:
-            draft.failed(kinds.REPEATED, f"expected {asked}, came those from {elsewhere} on")
+            draft.failed(REPEATED, f"expected {asked}, got those from {elsewhere} on")
         else:
             at = next(
                 (index for index, (a, b) in enumerate(zip(expected, data, strict=False)) if a != b),
                 len(expected),
             )
-            draft.failed(
-                kinds.SAME, f"expected {asked} as a whole read has them; byte {page.start + at} differs"
-            )
+            draft.failed(SAME, f"expected {asked} as in a whole read; byte {page.start + at} differs")
 
     async def _follow_tail(self, reference: Reference, start: int, page_bytes: int) -> None:
-        """From the last page on by what came, as a stream does: short pages are no end."""
+        """Read on from the last page, as a stream does: a short page is not the end."""
         draft = self._draft(f"from byte {start} to the end")
         size = len(reference.data)
         at = start
@@ -245,43 +300,43 @@ class _Reads:
                 break
             at += len(page.data)
         if at > start + page_bytes * FOLLOW_UPS or at < size:
-            draft.failed(kinds.TAIL, f"expected bytes up to {size}, as in a whole read; pages end at {at}")
+            draft.failed(TAIL, f"expected bytes up to {size}, as in a whole read; pages end at {at}")
         else:
-            draft.passed(kinds.TAIL)
-        self._tell(draft)
+            draft.passed(TAIL)
+        self._add(draft)
 
     async def _stream(self, reference: Reference, size: int | None) -> bytes:
-        """All of it as a stream, up to a bound; what came."""
+        """Read all of it as a stream, up to a limit. Return the bytes."""
         draft = self._draft(f"as a stream, {IN_FLIGHT} reads in flight")
         draft.method = None
-        came = b""
+        got = b""
         if self.broken:
-            draft.skipped(kinds.STREAM, WRONG_ALREADY)
+            draft.skipped(STREAM, WRONG_ALREADY)
         else:
-            came = await judge_stream(draft, self.target, self.item, reference, size=size)
-        self._tell(draft)
-        return came
+            got = await judge_stream(draft, self.target, self.item, reference, size=size)
+        self._add(draft)
+        return got
 
     async def _cap(self, reference: Reference) -> None:
-        """Judged last: streams cope with a cap, others take a short page for the end and lose the rest."""
+        """Judge the page cap, last: streams cope with it, but some clients take a short page for the end."""
         wanted = min(DEFAULT_PAGE_BYTES, len(reference.data))
         draft = self._draft(f"bytes [0, {wanted}) in one page")
         if self.broken:
-            draft.skipped(kinds.CAP, WRONG_ALREADY)
-            self._tell(draft)
+            draft.skipped(CAP, WRONG_ALREADY)
+            self._add(draft)
             return
         page = await self.pages.page(0, wanted, draft)
         if self._answered(draft, page) and page.data:
             draft.require(
-                kinds.CAP,
+                CAP,
                 len(page.data) >= wanted,
-                f"expected the {wanted} bytes that were asked for, which the resource has; came the first"
+                f"expected the {wanted} requested bytes, which the resource has; got the first"
                 f" {len(page.data)}: a client that takes a short page for the end loses the rest",
             )
-        self._tell(draft)
+        self._add(draft)
 
     async def _end(self, reference: Reference, size: int | None, page_bytes: int) -> None:
-        """Past the end, just there and far behind; and whether the end is where it was announced."""
+        """Read at the end and far past it, and compare the end with the announced size."""
         end = len(reference.data) if reference.complete else size
         if end is None:
             return
@@ -292,59 +347,55 @@ class _Reads:
             page = await self.pages.page(start, start + page_bytes, draft)
             if self._answered(draft, page):
                 if page.data is None:
-                    draft.failed(
-                        kinds.PAST_END, f"expected nothing, [DONE] or 416 at byte {start}; came {page.why}"
-                    )
+                    draft.failed(PAST_END, f"expected nothing, [DONE] or 416 at byte {start}; got {page.why}")
                 elif page.data and not reference.complete:
-                    draft.failed(kinds.SIZE, f"expected an end at byte {end} as announced; came more bytes")
+                    draft.failed(SIZE, f"expected the end at byte {end} as announced; got more bytes")
                 else:
-                    why = f"expected nothing at byte {start} of {end}; came {len(page.data)} bytes"
-                    draft.require(kinds.PAST_END, not page.data, why)
+                    why = f"expected nothing at byte {start} of {end}; got {len(page.data)} bytes"
+                    draft.require(PAST_END, not page.data, why)
                 if size is not None and start == end and reference.complete:
-                    draft.require(kinds.SIZE, size == end, f"expected {size} bytes as announced, came {end}")
-            self._tell(draft)
+                    draft.require(SIZE, size == end, f"expected {size} bytes as announced, got {end}")
+            self._add(draft)
 
     async def _last_page(self, start: int, end: int) -> None:
-        """What was not compared may at least not end before its announced size."""
+        """Judge the last announced page: a part that was not compared must reach the announced size."""
         draft = self._draft(f"bytes [{start}, {end}), the last announced")
         page = await self.pages.page(start, end, draft)
         if self._answered(draft, page) and page.data is not None:
+            draft.require(SIZE, not page.past_end, f"expected {end} bytes as announced; got none at {start}")
             draft.require(
-                kinds.SIZE, not page.past_end, f"expected {end} bytes as announced; came none at {start}"
-            )
-            draft.require(
-                kinds.LENGTH,
+                LENGTH,
                 len(page.data) <= end - start,
-                f"expected at most {end - start} bytes, came {len(page.data)}",
+                f"expected at most {end - start} bytes, got {len(page.data)}",
             )
         elif page.failure is None:
-            draft.undecided = f"no bytes came: {page.why}"
-        self._tell(draft)
+            draft.undecided = f"no bytes: {page.why}"
+        self._add(draft)
 
     async def _empty_range(self) -> None:
         draft = self._draft("bytes [0, 0)")
         page = await self.pages.page(0, 0, draft)
         if self._answered(draft, page):
             count = len(page.data or b"")
-            draft.require(kinds.EMPTY, count == 0, f"expected no bytes, or an error; came {count} bytes")
-        self._tell(draft)
+            draft.require(EMPTY, count == 0, f"expected no bytes, or an error; got {count} bytes")
+        self._add(draft)
 
     async def _at_once(self, size: int) -> None:
-        """Small reads, so that it is not the bytes that take the time."""
+        """Time concurrent reads, small ones, so that the bytes take no time."""
         draft = self._draft(f"{AT_ONCE} reads at once")
         offsets = [index * 64 % max(1, size - 64) for index in range(AT_ONCE)]
         alone = min([await self._timed([offsets[0]]) for _ in range(2)])
         if alone < SLOW_SECONDS:
-            draft.skipped(kinds.CONCURRENT, f"a read takes {alone * 1000:.0f} ms: too quick to tell")
+            draft.skipped(CONCURRENT, f"a read takes {alone * 1000:.0f} ms: too fast to tell")
         else:
             together = min([await self._timed(offsets) for _ in range(2)])
             draft.require(
-                kinds.CONCURRENT,
+                CONCURRENT,
                 together < alone * (AT_ONCE - 0.5),
                 f"expected {AT_ONCE} reads to take about as long as one ({alone:.2f} s); they took"
-                f" {together:.2f} s, one after the other",
+                f" {together:.2f} s, one after another",
             )
-        self._tell(draft)
+        self._add(draft)
 
     async def _timed(self, offsets: list[int]) -> float:
         started = trio.current_time()
@@ -353,19 +404,73 @@ class _Reads:
                 nursery.start_soon(self.pages.page, offset, offset + 64)
         return trio.current_time() - started
 
-    async def _sound(self, data: bytes, *, whole: bool) -> None:
-        draft = self._draft("its sound")
+    async def _audio(self, data: bytes, *, whole: bool) -> None:
+        draft = self._draft("its audio")
         draft.method = None
         mime_type = self.item.get("mimeType")
-        await judge_sound(
+        await judge_audio(
             draft,
             data,
             mime_type=mime_type if isinstance(mime_type, str) else None,
             uri=self.item["uri"],
             whole=whole,
         )
-        self._tell(draft)
+        self._add(draft)
 
-    def _answered(self, draft: TestDraft, page: Page) -> bool:
+    def _answered(self, draft: TestDraft, page: ReadPage) -> bool:
         why = f"expected an answer to a read of [{page.start}, {page.end}); {page.failure}"
-        return draft.require(fault_of(page.failure, kinds.ANSWERED), page.failure is None, why)
+        return draft.require(fault_of(page.failure, ANSWERED), page.failure is None, why)
+
+
+async def judge_stream(
+    draft: TestDraft, target: Target, item: Mapping[str, Any], reference: Reference, *, size: int | None
+) -> bytes:
+    """Read `item` (a link or listed resource) through a stream, up to `MOST_BYTES`. Return the bytes.
+
+    `size` is the announced one.
+    """
+    options = StreamOptions(
+        page_bytes=_STREAM_PAGE_BYTES,
+        in_flight=IN_FLIGHT,
+        timeout=target.options.timeout_seconds,
+        patience_seconds=target.options.timeout_seconds,
+        meta_key=meta_key_of(item),
+    )
+    description = item.get("description")
+    media = ResourceMedia(
+        uri=item["uri"],
+        title=item["uri"],
+        description=description if isinstance(description, str) else None,
+        size_bytes=size if size is not None and size >= 0 else None,
+        streams=target.session,
+    )
+    got = bytearray()
+    try:
+        with trio.fail_after(target.options.timeout_seconds * IN_FLIGHT):
+            async with media.open(options) as stream:
+                while len(got) < MOST_BYTES and (chunk := await stream.receive_some()):
+                    got += chunk
+                draft.output = {"bytes": len(got), "ended_by": stream.statistics().ended_by}
+    except trio.TooSlowError:
+        draft.undecided = f"took too long; {len(got)} bytes were read"
+    except PlayheadError as error:
+        draft.failed(STREAM, f"expected the bytes of a whole read, got an error: {error}")
+    else:
+        _compare(draft, bytes(got), reference)
+    return bytes(got)
+
+
+def _compare(draft: TestDraft, got: bytes, reference: Reference) -> None:
+    expected = reference.data
+    common = min(len(got), len(expected))
+    if got[:common] != expected[:common]:
+        at = next(index for index in range(common) if got[index] != expected[index])
+        draft.failed(STREAM, f"expected the bytes of a whole read; byte {at} differs")
+    elif len(got) < len(expected):
+        why = f"expected {len(expected)} bytes, as in a whole read; the stream has {common}"
+        draft.failed(TAIL, why)
+    elif reference.complete and len(got) > len(expected):
+        why = f"expected {len(expected)} bytes, as in a whole read; got {len(got)}"
+        draft.failed(STREAM, why)
+    else:
+        draft.passed(STREAM)

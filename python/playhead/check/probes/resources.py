@@ -1,4 +1,4 @@
-"""Resources: listed whole, read as they are listed, refused where there is none."""
+"""Resources: the listings, reads of listed resources, and refusals of unknown ones."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from playhead.check.probes.contents import (
     shape_findings,
 )
 from playhead.check.probes.contents import KINDS as CONTENTS_KINDS
-from playhead.check.probes.paging import listing_kinds, probe_listing
+from playhead.check.probes.findings import resource_findings, summarize, template_findings
+from playhead.check.probes.listing import listing_kinds, probe_listing
 from playhead.check.probes.reads import probe_ranges
-from playhead.check.probes.shapes import resource_findings, template_findings, told
 from playhead.check.results import CheckKind, TestDraft, TestResult
 from playhead.check.target import Target
 from playhead.content import Finding
 from playhead.content.formats import quoted
-from playhead.stream.ranges import RANGE_VARIABLES
+from playhead.stream.strategies import RANGE_VARIABLES
 
 MOST_READS: Final = 16
-"""Of one server's listed resources; the rest is reported as not tried."""
+"""Resources read from one server; the rest is reported as skipped."""
 MOST_TEMPLATES: Final = 5
 UNKNOWN_URI: Final = "playhead-check://no/such/resource"
-"""A scheme that nobody has: a server that reads any URL it is given has no such one either."""
+"""An unused scheme: a server that reads any URL does not know it either."""
 FILLING: Final = "1"
-"""What generated values of a template's variables are: a number, a name, an index."""
+"""The value of template variables: valid as a number, a name or an index."""
 NEWEST: Final = "2026-07-28"
 
 LISTING: Final = listing_kinds("resources.list", what="resources", identity="uri", source=PAGE)
 TEMPLATES: Final = listing_kinds("resources.templates", what="resource templates", identity=None, source=PAGE)
 UNKNOWN: Final = CheckKind(
     name="resources.unknown",
-    title="A resource that doesn't exist is refused with an error, not with (empty) contents",
+    title="An unknown resource is refused with an error, not with (empty) contents",
     level="should",
     source=f"{PAGE}#error-handling",
 )
 CODE: Final = CheckKind(
     name="resources.error-code",
-    title=f"A resource that doesn't exist is {INVALID_PARAMS} since {NEWEST}; {RESOURCE_NOT_FOUND} or"
+    title=f"The error code of an unknown resource is {INVALID_PARAMS} since {NEWEST}; {RESOURCE_NOT_FOUND} or"
     f" {INVALID_PARAMS} before",
     level="should",
     source="https://modelcontextprotocol.io/seps/2164-resource-not-found-error",
@@ -61,7 +61,7 @@ _TEMPLATE: Final = re.compile(rf"(?:[^{{}}]|\{{[+#./;?&=,!@|]?{_SPEC}(?:,{_SPEC}
 
 
 async def probe_resources(target: Target, found: Callable[[TestResult], None]) -> None:
-    """List the resources and templates, read what is listed, and ask for what is not there."""
+    """List the resources and templates, read the listed ones, and request an unknown one."""
     capabilities = target.session.capabilities
     if capabilities.resources is None and capabilities.model_fields_set:
         draft = TestDraft(subject="resources", title="all")
@@ -102,7 +102,7 @@ async def _probe_listed(
         subject = f"resource {resource['uri']}"
         if count == MOST_READS:
             draft = TestDraft(subject="resources", title=f"the other {len(resources) - count}")
-            draft.skipped(ANSWERED, f"{MOST_READS} resources of one server are read")
+            draft.skipped(ANSWERED, f"at most {MOST_READS} resources of one server are read")
             found(draft.done())
             return
         if await probe_read(target, resource, found, listed=True, subject=subject):
@@ -110,32 +110,32 @@ async def _probe_listed(
 
 
 async def _probe_template(target: Target, text: str, found: Callable[[TestResult], None]) -> None:
-    """Read a template with made-up values. An error is a good answer: nobody knows of such a resource."""
+    """Read a template with generated values. An error is a valid answer: the resource may not exist."""
     try:
         template = UriTemplate.parse(text)
     except InvalidUriTemplate:
-        return  # a form that can't be expanded here, or none: its listing was judged
+        return  # invalid, or a form that can't be expanded here: the listing was judged
     if set(template.variable_names) >= RANGE_VARIABLES:
-        return  # for ranges of another resource: probed with the links that lead there
+        return  # for ranges of another resource: probed with its links
     uri = template.expand(dict.fromkeys(template.variable_names, FILLING))
-    draft = TestDraft(subject=f"template {text}", title="made-up values", method="resources/read")
+    draft = TestDraft(subject=f"template {text}", title="generated values", method="resources/read")
     answer = await ask(target, draft, {"uri": uri})
     if require_answered(draft, ANSWERED, answer, target) and answer.result is not None:
         findings = shape_findings(answer.result, target.protocol_version)
-        draft.require(SHAPE, not findings, told(findings))
+        draft.require(SHAPE, not findings, summarize(findings))
     found(draft.done())
 
 
 async def _probe_unknown(target: Target, found: Callable[[TestResult], None]) -> None:
-    draft = TestDraft(subject="resources", title="a resource that doesn't exist", method="resources/read")
+    draft = TestDraft(subject="resources", title="an unknown resource", method="resources/read")
     answer = await ask(target, draft, {"uri": UNKNOWN_URI})
     newest = target.protocol_version >= NEWEST
     codes = (INVALID_PARAMS,) if newest else (RESOURCE_NOT_FOUND, INVALID_PARAMS)
     expected = f"expected error {' or '.join(map(str, codes))} ({target.protocol_version or 'no revision'})"
     if require_answered(draft, ANSWERED, answer, target):
-        draft.require(UNKNOWN, answer.error is not None, f"{expected}, came a result")
+        draft.require(UNKNOWN, answer.error is not None, f"{expected}, got a result")
         if answer.error is not None:
-            draft.require(CODE, answer.error.code in codes, f"{expected}, came {said(answer.error)}")
+            draft.require(CODE, answer.error.code in codes, f"{expected}, got {said(answer.error)}")
     found(draft.done())
 
 

@@ -1,4 +1,4 @@
-"""Calls of one tool, one after the other, each judged."""
+"""Call one tool with generated and expected arguments, and judge each answer."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import mcp_types as types
 import regex
 import trio
 
-from playhead.check.arguments_case import Case
-from playhead.check.expectations import ExpectedCall
-from playhead.check.probes import tool_kinds as kinds
+from playhead.check.arguments.cases import Case
+from playhead.check.options import ExpectedCall
+from playhead.check.probes import tool_judging as kinds
 from playhead.check.probes.asking import note, said, sent
 from playhead.check.probes.tool_judging import (
     asks_for_input,
@@ -25,23 +25,22 @@ from playhead.check.probes.tool_judging import (
     texts_of,
 )
 from playhead.check.results import TestDraft, TestResult
-from playhead.check.target import Answer, Target
+from playhead.check.target import RequestOutcome, Target
 from playhead.errors import DeadlineError, TransportError
 
 METHOD: Final = "tools/call"
 TOOL_SECONDS: Final = 60.0
-"""For the generated calls of one tool together: a slow tool is looked at less closely, and the report says
-so."""
+"""Limit of all generated calls of one tool: a slow tool gets fewer calls, and the report says so."""
 _MAX_LOSSES: Final = 3
-"""Hangs and deaths, after which a tool is called no more: each costs a deadline or a new process."""
+"""Unanswered calls after which a tool is no longer called: each costs a deadline or a new process."""
 _BRIEFLY: Final = 1.5
-"""Odd arguments may take this many times the deadline, progress or not."""
+"""Calls with unusual arguments may take this many times the deadline, with or without progress."""
 _PATTERN_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """A valid call that succeeded."""
+    """A successful call with valid arguments."""
 
     case: Case
     result: Mapping[str, Any]
@@ -50,15 +49,15 @@ class Answered:
 
 @dataclass(slots=True)
 class ToolCalls:
-    """The calls of one tool, and what is known from them."""
+    """The calls of one tool, and their results."""
 
     target: Target
     tool: types.Tool
     found: Callable[[TestResult], None]
     succeeded: list[Answered] = field(default_factory=list)
-    """Generated calls that succeeded, in order."""
+    """Successful calls, in order."""
     answered: int = 0
-    """Calls with any answer."""
+    """Number of answered calls."""
     _losses: int = 0
     _began: float | None = None
 
@@ -67,11 +66,11 @@ class ToolCalls:
         return f"tool {self.tool.name}"
 
     def params(self, arguments: object) -> dict[str, Any]:
-        """Of a call with `arguments`."""
+        """Return the parameters of a call with `arguments`."""
         return {"name": self.tool.name, "arguments": arguments}
 
     def draft(self, title: str, arguments: object) -> TestDraft:
-        """A test that calls the tool."""
+        """Start a test that calls the tool."""
         return TestDraft(
             subject=self.subject,
             title=title,
@@ -81,43 +80,43 @@ class ToolCalls:
         )
 
     def enough(self) -> str | None:
-        """Why the tool isn't called with more generated arguments, or None."""
+        """Return the reason for not calling the tool any more, if any."""
         if self._losses >= _MAX_LOSSES:
             return f"the tool left {self._losses} calls without an answer"
         if self._began is None:
             self._began = trio.current_time()
         if trio.current_time() - self._began > TOOL_SECONDS:
-            return f"the calls before took more than {TOOL_SECONDS:g} s"
+            return f"the previous calls took more than {TOOL_SECONDS:g} s"
         return None
 
-    async def ask(self, arguments: object, *, timeout_seconds: float | None = None) -> Answer:
-        """Send a call and count what became of it."""
+    async def ask(self, arguments: object, *, timeout_seconds: float | None = None) -> RequestOutcome:
+        """Send a call and count its outcome."""
         answer = await self.target.request(METHOD, self.params(arguments), timeout_seconds=timeout_seconds)
         self.answered += answer.failure is None
         self._losses += isinstance(answer.failure, TransportError)
         return answer
 
-    async def _ask_briefly(self, arguments: object) -> Answer:
-        """The same, but however much progress the tool shows, it isn't waited for long."""
+    async def _ask_briefly(self, arguments: object) -> RequestOutcome:
+        """Send a call with a deadline that progress does not extend."""
         seconds = _BRIEFLY * self.target.options.timeout_seconds
         with trio.move_on_after(seconds):
             return await self.ask(arguments)
         self._losses += 1
-        why = f"the tool was at work for {seconds:g} s; the call was cancelled"
-        return Answer(failure=DeadlineError(why), latency_ms=seconds * 1000)
+        why = f"the tool was still running after {seconds:g} s; cancelled the call"
+        return RequestOutcome(failure=DeadlineError(why), latency_ms=seconds * 1000)
 
     # --- generated arguments ---------------------------------------------------------------------------
 
     async def generated(self, case: Case) -> None:
         """Call with `case` and judge the answer."""
-        kind = "arguments that break the schema" if case.kind == "invalid" else f"{case.kind} arguments"
+        kind = "arguments that violate the schema" if case.kind == "invalid" else f"{case.kind} arguments"
         draft = self.draft(f"{kind}: {case.title}", case.arguments)
         is_odd = case.kind in ("boundary", "random")
         answer = await (self._ask_briefly(case.arguments) if is_odd else self.ask(case.arguments))
         note(draft, answer)
         excused = None
         if self.answered and is_odd:
-            excused = "the tool answers other arguments, and these may ask for something long"
+            excused = "the tool answers other arguments, and these may take long"
         if not judge_answered(draft, answer, seconds=self.target.options.timeout_seconds, excused=excused):
             self.found(draft.done())
             return
@@ -131,7 +130,7 @@ class ToolCalls:
             self.succeeded.append(Answered(case=case, result=answer.result, latency_ms=answer.latency_ms))
 
     async def without_arguments(self) -> None:
-        """Leave `arguments` out, which the schema of a call has as optional, where `{}` is known to do."""
+        """Call without `arguments`, which are optional, if `{}` is known to work."""
         if not any(it.case.arguments == {} for it in self.succeeded):
             return
         draft = self.draft("without arguments", {})
@@ -143,27 +142,29 @@ class ToolCalls:
             if answer.error is None:
                 draft.passed(kinds.NO_ARGUMENTS)
             elif (again := await self.ask({})).result is None or not self._is_success(again.result):
-                draft.undecided = "the tool refuses by now what it took before"
+                draft.undecided = "the tool now refuses arguments that it accepted before"
             else:
-                why = f"expected the same as for empty arguments, came {said(answer.error)}"
+                why = f"expected the same result as for empty arguments, got {said(answer.error)}"
                 draft.failed(kinds.NO_ARGUMENTS, why)
         self.found(draft.done())
 
     def _is_success(self, result: Mapping[str, Any]) -> bool:
         return result.get("isError") is not True and not asks_for_input(result)
 
-    async def _judge_shape(self, draft: TestDraft, answer: Answer, *, is_invalid: bool = False) -> None:
+    async def _judge_shape(
+        self, draft: TestDraft, answer: RequestOutcome, *, is_invalid: bool = False
+    ) -> None:
         if answer.result is None:
             return
         if asks_for_input(answer.result):
-            draft.undecided = "the tool asks the user something, or answered with a task"
+            draft.undecided = "the tool asks for user input, or answered with a task"
             return
         judge = partial(
             judge_result,
             draft,
             answer.result,
             revision=self.target.protocol_version,
-            # What has to be an error conforms to nothing, whether it is marked as one or not.
+            # Errors need not conform to the schema, whether they are marked as errors or not.
             output_schema=None if is_invalid else self.tool.output_schema,
         )
         await trio.to_thread.run_sync(judge)
@@ -171,7 +172,7 @@ class ToolCalls:
     # --- arguments that somebody vouches for -----------------------------------------------------------
 
     async def expected(self, call: ExpectedCall, title: str) -> None:
-        """Call as the expectations file says, and hold the answer against it."""
+        """Make a call of the expectations file, and compare the answer with it."""
         arguments = dict(call.arguments)
         draft = self.draft(title, arguments)
         seconds = self.target.options.timeout_seconds
@@ -187,24 +188,24 @@ class ToolCalls:
             case = Case(title=title, arguments=arguments, kind="valid")
             self.succeeded.append(Answered(case=case, result=answer.result, latency_ms=answer.latency_ms))
 
-    async def _judge_expected(self, draft: TestDraft, answer: Answer, call: ExpectedCall) -> None:
+    async def _judge_expected(self, draft: TestDraft, answer: RequestOutcome, call: ExpectedCall) -> None:
         draft.require(kinds.EXPECTED_OUTCOME, _as_expected(answer, call), _outcome(answer, call))
         if call.max_latency_ms is not None:
             draft.require(
                 kinds.EXPECTED_LATENCY,
                 answer.latency_ms <= call.max_latency_ms,
-                f"expected an answer within {call.max_latency_ms:g} ms, came one after"
+                f"expected an answer within {call.max_latency_ms:g} ms, got one after"
                 f" {answer.latency_ms:.0f} ms",
             )
         if answer.result is None:
             return
         if call.content_types is not None:
-            came = kind_of_content(answer.result)
+            got = kind_of_content(answer.result)
             draft.require(
                 kinds.EXPECTED_CONTENT,
-                came == list(call.content_types),
-                f"expected content of the types {', '.join(call.content_types) or 'none'}; came"
-                f" {', '.join(came) or 'none'}",
+                got == list(call.content_types),
+                f"expected content of the types {', '.join(call.content_types) or 'none'}; got"
+                f" {', '.join(got) or 'none'}",
             )
         text = texts_of(answer.result)
         for pattern in call.patterns:
@@ -212,11 +213,11 @@ class ToolCalls:
             draft.require(
                 kinds.EXPECTED_TEXT,
                 is_found,
-                f"expected a text that matches {pattern!r}, came {text[:200]!r}",
+                f"expected text that matches {pattern!r}, got {text[:200]!r}",
             )
 
 
-def _as_expected(answer: Answer, call: ExpectedCall) -> bool:
+def _as_expected(answer: RequestOutcome, call: ExpectedCall) -> bool:
     if call.error_code is not None:
         return answer.error is not None and answer.error.code == call.error_code
     if answer.error is not None:
@@ -224,16 +225,16 @@ def _as_expected(answer: Answer, call: ExpectedCall) -> bool:
     return answer.result is not None and (answer.result.get("isError") is True) is call.is_error
 
 
-def _outcome(answer: Answer, call: ExpectedCall) -> str:
+def _outcome(answer: RequestOutcome, call: ExpectedCall) -> str:
     if call.error_code is not None:
         expected = f"JSON-RPC error {call.error_code}"
     else:
         expected = "a result with isError" if call.is_error else "a result without isError"
     if answer.error is not None:
-        return f"expected {expected}, came {said(answer.error)}"
+        return f"expected {expected}, got {said(answer.error)}"
     result = answer.result or {}
-    came = "one with isError" if result.get("isError") is True else "one without"
-    return f"expected {expected}, came {came}: {texts_of(result)[:200]!r}"
+    got = "one with isError" if result.get("isError") is True else "one without"
+    return f"expected {expected}, got {got}: {texts_of(result)[:200]!r}"
 
 
 def _matches(pattern: str, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""What is judged of one answer to a `tools/call`. No I/O."""
+"""The checks of tool calls, and the judgement of one answer to `tools/call`. No I/O."""
 
 from __future__ import annotations
 
@@ -7,21 +7,161 @@ import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from playhead.check.probes import tool_kinds as kinds
-from playhead.check.probes.asking import fault_of, said
+from playhead.check.probes.asking import SPECIFICATION, fault_of, said
 from playhead.check.results import CheckKind, TestDraft
-from playhead.check.target import Answer
+from playhead.check.target import RequestOutcome
 from playhead.content.findings import Finding, kind_of
 from playhead.content.revisions import REVISIONS
 from playhead.content.validation import validate_tool_response
 from playhead.errors import DeadlineError, HttpStatusError, LimitError, TransportError, UsageError
+
+TOOLS: Final = f"{SPECIFICATION}/server/tools"
+SCHEMA: Final = f"{SPECIFICATION}/schema#calltoolresult"
+
+ANSWERED: Final = CheckKind(
+    name="tools.call-answered",
+    title="A call is answered with a result or a JSON-RPC error",
+    level="must",
+    source=f"{SPECIFICATION}/basic#responses",
+)
+DEADLINE: Final = CheckKind(
+    name="tools.deadline",
+    title="A call is answered, or shows progress, within the time allowed",
+    level="should",
+    source="docs/check.md#tools",
+)
+SURVIVES: Final = CheckKind(
+    name="tools.survives",
+    title="No call terminates the server or its connection",
+    level="must",
+    source="docs/check.md#tools",
+)
+SIZE: Final = CheckKind(
+    name="tools.size",
+    title="A result is within the limits of a client",
+    level="should",
+    source="docs/safety.md",
+)
+RESULT: Final = CheckKind(
+    name="tools.result",
+    title="A result has a list of content, and isError is a boolean",
+    level="must",
+    source=SCHEMA,
+)
+CONTENT: Final = CheckKind(
+    name="tools.content",
+    title="Each content block is valid in the negotiated revision",
+    level="must",
+    source=f"{TOOLS}#tool-result",
+)
+IMAGE: Final = CheckKind(
+    name="tools.image",
+    title="The bytes of an image have the format that its MIME type names",
+    level="must",
+    source=f"{TOOLS}#image-content",
+)
+OUTPUT: Final = CheckKind(
+    name="tools.structured-content",
+    title="A tool with an outputSchema returns structured content that conforms to it",
+    level="must",
+    source=f"{TOOLS}#output-schema",
+)
+STRUCTURED_TEXT: Final = CheckKind(
+    name="tools.structured-text",
+    title="Structured content is also sent in a text block, for clients that read only text",
+    level="should",
+    source=f"{TOOLS}#structured-content",
+)
+NO_ARGUMENTS: Final = CheckKind(
+    name="tools.without-arguments",
+    title="A call that needs no arguments may omit `arguments`",
+    level="should",
+    source=f"{SPECIFICATION}/schema#calltoolrequestparams",
+)
+REFUSED: Final = CheckKind(
+    name="tools.invalid-refused",
+    title="Arguments that violate the inputSchema are answered with an error",
+    level="must",
+    source=f"{TOOLS}#security-considerations",
+)
+ERROR_CODE: Final = CheckKind(
+    name="tools.error-code",
+    title="A JSON-RPC error has the right code",
+    level="must",
+    source=f"{TOOLS}#error-handling",
+)
+EXPECTED_OUTCOME: Final = CheckKind(
+    name="tools.expected-outcome",
+    title="A call succeeds or fails as the expectations file says",
+    level="must",
+    source="docs/check.md#expectations",
+)
+EXPECTED_CONTENT: Final = CheckKind(
+    name="tools.expected-content",
+    title="A result has the types of content that the expectations file names",
+    level="must",
+    source="docs/check.md#expectations",
+)
+EXPECTED_TEXT: Final = CheckKind(
+    name="tools.expected-text",
+    title="The text of a result matches the patterns of the expectations file",
+    level="must",
+    source="docs/check.md#expectations",
+)
+EXPECTED_LATENCY: Final = CheckKind(
+    name="tools.expected-latency",
+    title="A call is answered within the time of the expectations file",
+    level="must",
+    source="docs/check.md#expectations",
+)
+CONCURRENT: Final = CheckKind(
+    name="tools.concurrent",
+    title="Each of several concurrent calls gets its own result",
+    level="must",
+    source=f"{SPECIFICATION}/basic#responses",
+)
+CANCELLED: Final = CheckKind(
+    name="tools.cancelled",
+    title="A cancelled call is not answered with its result",
+    level="should",
+    source=f"{SPECIFICATION}/basic/utilities/cancellation#behavior-requirements",
+)
+CANCEL_SURVIVES: Final = CheckKind(
+    name="tools.cancel-survives",
+    title="The server survives a cancellation",
+    level="must",
+    source="docs/check.md#tools",
+)
+
+KINDS: Final = (
+    ANSWERED,
+    DEADLINE,
+    SURVIVES,
+    SIZE,
+    RESULT,
+    CONTENT,
+    IMAGE,
+    OUTPUT,
+    STRUCTURED_TEXT,
+    NO_ARGUMENTS,
+    REFUSED,
+    ERROR_CODE,
+    EXPECTED_OUTCOME,
+    EXPECTED_CONTENT,
+    EXPECTED_TEXT,
+    EXPECTED_LATENCY,
+    CONCURRENT,
+    CANCELLED,
+    CANCEL_SURVIVES,
+)
+
 
 MISTAKEN_CODES: Final = {
     -32700: "parse error",
     -32600: "invalid request",
     -32601: "method not found",
 }
-"""Codes of JSON-RPC that say something else is wrong than the arguments or the tool."""
+"""JSON-RPC codes for errors that are not about the arguments or the tool."""
 _SHOWN_FINDINGS: Final = 5
 _SIGNATURES: Final[Mapping[str, tuple[bytes, ...]]] = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
@@ -32,70 +172,71 @@ _SIGNATURES: Final[Mapping[str, tuple[bytes, ...]]] = {
 }
 
 
-def judge_answered(draft: TestDraft, answer: Answer, *, seconds: float, excused: str | None = None) -> bool:
-    """Whether there is a result or an error to look at. `excused` is why a silent server proves nothing."""
+def judge_answered(
+    draft: TestDraft, answer: RequestOutcome, *, seconds: float, excused: str | None = None
+) -> bool:
+    """Require a result or an error. `excused` is the reason why a silent server proves nothing."""
     match answer.failure:
         case None:
-            draft.passed(kinds.ANSWERED)
+            draft.passed(ANSWERED)
             return True
         case DeadlineError():
             why = (
-                f"expected an answer, or progress, within {seconds:g} s, came none; the call was cancelled"
-                " (--timeout gives a slow tool more)"
+                f"expected an answer or progress within {seconds:g} s, got none; cancelled the call"
+                " (--timeout allows a slow tool more time)"
             )
             if excused is None:
-                draft.failed(kinds.DEADLINE, why)
+                draft.failed(DEADLINE, why)
             else:
                 draft.undecided = f"{why} ({excused})"
         case LimitError() as error:
-            draft.failed(kinds.SIZE, str(error))
+            draft.failed(SIZE, str(error))
         case HttpStatusError() as error:
-            draft.failed(kinds.ANSWERED, f"expected a result or a JSON-RPC error, came: {error}")
+            draft.failed(ANSWERED, f"expected a result or a JSON-RPC error, got: {error}")
         case TransportError() as error:
-            draft.failed(kinds.SURVIVES, f"expected an answer, but the connection ended: {error}")
+            draft.failed(SURVIVES, f"expected an answer, but the connection ended: {error}")
         case UsageError() as error:
             draft.undecided = f"the call could not be sent: {error}"
         case error:
-            draft.failed(fault_of(error, kinds.ANSWERED), f"expected an answer that can be used: {error}")
+            draft.failed(fault_of(error, ANSWERED), f"expected a usable answer: {error}")
     return False
 
 
 def judge_result(
     draft: TestDraft, result: Mapping[str, Any], *, revision: str, output_schema: object
 ) -> None:
-    """Hold a result against the revision and the tool's outputSchema. May take a second for hostile ones."""
+    """Validate a result against the revision and the outputSchema. Hostile ones may take a second."""
     found = findings_of(result, revision, output_schema)
     shape = [it for it in found if _part(it) == "shape"]
     content = [it for it in found if _part(it) == "content"]
     output = [it for it in found if _part(it) == "output"]
-    _require(draft, kinds.RESULT, shape)
+    _require(draft, RESULT, shape)
     blocks = result.get("content")
     if isinstance(blocks, list):
-        _require(draft, kinds.CONTENT, content)
+        _require(draft, CONTENT, content)
         _judge_images(draft, blocks)
     if output_schema is not None or output:
         _judge_output(draft, output)
     if _says_something(result) and isinstance(blocks, list):
         has_text = any(isinstance(it, dict) and it.get("type") == "text" for it in blocks)
         draft.require(
-            kinds.STRUCTURED_TEXT,
+            STRUCTURED_TEXT,
             has_text,
-            "expected a text block with the structured content's JSON in `content`, came none",
+            "expected a text block with the structured content as JSON in `content`, got none",
         )
 
 
 def _judge_output(draft: TestDraft, output: Sequence[Finding]) -> None:
     certain = [it for it in output if not it.path.startswith("outputSchema") and not _is_format(it)]
     if certain or not output:
-        _require(draft, kinds.OUTPUT, certain)
+        _require(draft, OUTPUT, certain)
     elif _is_format(output[0]):
         draft.undecided = (
-            f"{output[0]}: JSON Schema leaves open whether a format is more than a note; many clients"
-            " refuse it"
+            f"{output[0]}: in JSON Schema a format may be an annotation only, but many clients enforce it"
         )
     else:
-        # A schema that is none was judged where it is listed; one too large to be checked proves nothing.
-        draft.skipped(kinds.OUTPUT, str(output[0]))
+        # An invalid schema was judged in the listing; one that is too large to check proves nothing.
+        draft.skipped(OUTPUT, str(output[0]))
 
 
 def _is_format(finding: Finding) -> bool:
@@ -103,7 +244,7 @@ def _is_format(finding: Finding) -> bool:
 
 
 def _says_something(result: Mapping[str, Any]) -> bool:
-    """Whether there is structured content whose text would be missed: an empty list says nothing in words."""
+    """True if there is structured content worth repeating in a text block: an empty list is not."""
     structured = result.get("structuredContent")
     if result.get("isError") is True or structured is None:
         return False
@@ -112,25 +253,25 @@ def _says_something(result: Mapping[str, Any]) -> bool:
 
 
 def findings_of(result: Mapping[str, Any], revision: str, output_schema: object) -> list[Finding]:
-    """What is wrong with a result, without what an older revision's open objects may hold."""
+    """Validate a result, except for unknown fields, which open objects of older revisions allow."""
     known = revision if revision in REVISIONS else REVISIONS[-1]
     return [
         finding
         for finding in validate_tool_response(result, known, output_schema=output_schema)
-        # Fields that a revision doesn't have are fields nobody reads there: its objects are open.
+        # Unknown fields are allowed: objects are open.
         if not finding.expected.startswith(("no ", "_meta on the result only"))
     ]
 
 
 def asks_for_input(result: Mapping[str, Any]) -> bool:
-    """Whether a result is a question to the user (2026-07-28), or a task: no tool result yet."""
+    """True if a result asks for user input (2026-07-28) or is a task, and so is not final."""
     return result.get("resultType", "complete") != "complete" or (
         "task" in result and "content" not in result
     )
 
 
 def texts_of(result: Mapping[str, Any]) -> str:
-    """The texts of a result, one a line."""
+    """Return the text of a result, one line per block."""
     blocks = result.get("content")
     found = []
     for block in blocks if isinstance(blocks, list) else ():
@@ -141,46 +282,46 @@ def texts_of(result: Mapping[str, Any]) -> str:
     return "\n".join(found)
 
 
-def judge_valid(draft: TestDraft, answer: Answer) -> None:
-    """Generated arguments prove nothing when they are refused; but for what."""
+def judge_valid(draft: TestDraft, answer: RequestOutcome) -> None:
+    """Judge the answer to valid generated arguments: a refusal proves nothing, but its code might."""
     if answer.error is not None:
         mistaken = MISTAKEN_CODES.get(answer.error.code)
         draft.require(
-            kinds.ERROR_CODE,
+            ERROR_CODE,
             mistaken is None,
-            f"expected a result, or an error about the tool or its arguments; came {said(answer.error)},"
+            f"expected a result, or an error about the tool or its arguments; got {said(answer.error)},"
             f" which means {mistaken}",
         )
-        draft.undecided = f"the schema allows the arguments, and the tool refused them: {said(answer.error)}"
+        draft.undecided = f"the tool refused arguments that its schema allows: {said(answer.error)}"
     elif answer.result is not None and answer.result.get("isError") is True:
-        text = texts_of(answer.result)[:300] or "an error without a text"
-        draft.undecided = f"the schema allows the arguments, and the tool refused them: {text}"
+        text = texts_of(answer.result)[:300] or "an error without text"
+        draft.undecided = f"the tool refused arguments that its schema allows: {text}"
 
 
-def judge_invalid(draft: TestDraft, answer: Answer, *, title: str, certain: bool) -> None:
-    """Arguments that break the schema are answered with an error of either kind."""
+def judge_invalid(draft: TestDraft, answer: RequestOutcome, *, title: str, certain: bool) -> None:
+    """Judge the answer to invalid arguments: an error of either kind is expected."""
     if answer.error is not None:
-        draft.passed(kinds.REFUSED)
+        draft.passed(REFUSED)
         mistaken = MISTAKEN_CODES.get(answer.error.code)
         draft.require(
-            kinds.ERROR_CODE,
+            ERROR_CODE,
             mistaken is None,
-            f"expected -32602 (invalid params) or a result with isError; came {said(answer.error)}, which"
+            f"expected -32602 (invalid params) or a result with isError; got {said(answer.error)}, which"
             f" means {mistaken}",
         )
     elif answer.result is not None and answer.result.get("isError") is True:
-        draft.passed(kinds.REFUSED)
+        draft.passed(REFUSED)
     elif not isinstance((answer.result or {}).get("isError", False), bool):
-        draft.skipped(kinds.REFUSED, "isError is no boolean")
+        draft.skipped(REFUSED, "isError is not a boolean")
     elif certain:
         draft.failed(
-            kinds.REFUSED,
-            f"expected error -32602 or a result with isError for arguments that break the inputSchema"
-            f" ({title}), came a result without isError; validate the arguments, and set isError where a"
-            " result says what is wrong",
+            REFUSED,
+            f"expected error -32602 or a result with isError for arguments that violate the inputSchema"
+            f" ({title}), got a result without isError; validate the arguments, and set isError if the"
+            " result reports an error",
         )
     else:
-        draft.undecided = f"the tool accepted arguments that its inputSchema doesn't allow ({title})"
+        draft.undecided = f"the tool accepted arguments that violate its inputSchema ({title})"
 
 
 def _part(finding: Finding) -> str:
@@ -206,17 +347,17 @@ def _judge_images(draft: TestDraft, blocks: Sequence[Any]) -> None:
         try:
             head = base64.b64decode(data[:64], validate=True)
         except (binascii.Error, ValueError):
-            continue  # said already, of the content
+            continue  # already a finding of the content
         draft.require(
-            kinds.IMAGE,
+            IMAGE,
             head.startswith(signatures),
-            f"$.content[{index}].data: expected {mime_type} by its MIME type, came bytes that begin with"
+            f"$.content[{index}].data: expected {mime_type} by its MIME type, got bytes that start with"
             f" {head[:12].hex(' ')}",
         )
 
 
 def kind_of_content(result: Mapping[str, Any]) -> list[str]:
-    """The types of the blocks, in order."""
+    """Return the types of the blocks, in order."""
     blocks = result.get("content")
     return [
         str(it.get("type")) if isinstance(it, dict) else kind_of(it)

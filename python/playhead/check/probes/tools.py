@@ -1,33 +1,32 @@
-"""One tool: called with right, odd and wrong arguments, several times at once, and cancelled."""
+"""One tool: called with valid, unusual and invalid arguments, concurrently, and cancelled."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import mcp_types as types
 import trio
 
-from playhead.check.arguments import arguments_for
-from playhead.check.arguments_case import Case
-from playhead.check.probes import tool_kinds
-from playhead.check.probes.media import probe_media
+from playhead.check.arguments.cases import Case
+from playhead.check.arguments.generate import arguments_for, distinct_arguments
+from playhead.check.probes import tool_judging as kinds
+from playhead.check.probes.asking import TOO_OFTEN, sent, shown
+from playhead.check.probes.audio import looks_like_audio, probe_audio
+from playhead.check.probes.reads import probe_link
 from playhead.check.probes.tool_calls import METHOD, ToolCalls
-from playhead.check.probes.tool_cancellation import probe_cancellation
-from playhead.check.probes.tool_concurrency import probe_concurrency
-from playhead.check.results import TestResult
-from playhead.check.target import Target
-from playhead.client.tasks import needs_task
-
-KINDS: Final = tool_kinds.KINDS
+from playhead.check.results import TestDraft, TestResult
+from playhead.check.target import RequestOutcome, Target
+from playhead.client.session.tool_calls import needs_task
 
 
 async def probe_tool(target: Target, tool: types.Tool, found: Callable[[TestResult], None]) -> None:
-    """Test `tool`, and call `found` with each test as it ends.
+    """Test `tool`, and call `found` with each finished test.
 
-    Calls that an expectations file vouches for come first. A tool with an explicit `destructiveHint: true` is
-    called only where the options allow it; one that can run as a task only is not called.
+    Calls of the expectations file come first. A tool with an explicit `destructiveHint: true` is called only
+    if the options allow it; one that runs only as a task is not called.
     """
     if (why := _why_not(target, tool)) is not None:
         found(_skipped(tool, "all calls", why))
@@ -45,13 +44,13 @@ async def probe_tool(target: Target, tool: types.Tool, found: Callable[[TestResu
     await _all(calls, "valid arguments", [case for case in made.valid if case.kind == "valid"])
     await calls.without_arguments()
     await probe_media(target, [it.result for it in calls.succeeded], found, tool=tool.name)
-    await _all(calls, "arguments that break the schema", made.invalid)
+    await _all(calls, "arguments that violate the schema", made.invalid)
     if calls.enough() is None:
         await probe_concurrency(calls)
     if calls.enough() is None:
         await probe_cancellation(calls)
-    # Last: what a schema doesn't forbid may ask a tool for hours of work.
-    await _all(calls, "odd arguments", [case for case in made.valid if case.kind != "valid"])
+    # Last: arguments that a schema allows may mean hours of work for a tool.
+    await _all(calls, "unusual arguments", [case for case in made.valid if case.kind != "valid"])
 
 
 async def _all(calls: ToolCalls, what: str, cases: Iterable[Case]) -> None:
@@ -66,9 +65,9 @@ async def _all(calls: ToolCalls, what: str, cases: Iterable[Case]) -> None:
 def _why_not(target: Target, tool: types.Tool) -> str | None:
     destructive = tool.annotations is not None and tool.annotations.destructive_hint is True
     if destructive and not target.options.allow_destructive:
-        return "the tool says that it is destructive (destructiveHint); --allow-destructive calls it"
+        return "the tool is marked as destructive (destructiveHint); --allow-destructive calls it"
     if needs_task(tool):
-        return "the tool can be called as a task only, which is not tested"
+        return "the tool runs only as a task, which is not tested"
     return None
 
 
@@ -80,4 +79,225 @@ def _skipped(tool: types.Tool, title: str, why: str) -> TestResult:
         method=METHOD,
         status="skipped",
         error=why,
+    )
+
+
+MOST_AUDIO: Final = 3
+MOST_LINKS: Final = 3
+"""Links per tool: they tend to share their defects, and each is read more than once."""
+
+
+async def probe_media(
+    target: Target,
+    results: Sequence[Mapping[str, Any]],
+    found: Callable[[TestResult], None],
+    *,
+    tool: str,
+) -> None:
+    """Judge the audio and the links in `results`, the unvalidated results of calls to `tool`.
+
+    Errors are ignored. Call it once per tool, so that the same link is read once.
+    """
+    blocks = [
+        block
+        for result in results
+        if result.get("isError") is not True and isinstance(result.get("content"), list)
+        for block in result["content"]
+        if isinstance(block, dict)
+    ]
+    audio: dict[str, tuple[str | None, str | None]] = {}
+    links: dict[tuple[str, object], Mapping[str, Any]] = {}
+    for block in blocks:
+        inner = block.get("resource")
+        match block.get("type"):
+            case "audio" if isinstance(block.get("data"), str):
+                audio.setdefault(block["data"], (_text(block.get("mimeType")), None))
+            case "resource" if isinstance(inner, dict) and isinstance(inner.get("blob"), str):
+                if looks_like_audio(inner, _text(inner.get("uri"))):
+                    audio.setdefault(inner["blob"], (_text(inner.get("mimeType")), _text(inner.get("uri"))))
+            case "resource_link" if isinstance(block.get("uri"), str):
+                links.setdefault((block["uri"], block.get("description")), block)
+    for base64, (mime_type, uri) in list(audio.items())[:MOST_AUDIO]:
+        await probe_audio(
+            target,
+            found,
+            base64=base64,
+            mime_type=mime_type,
+            subject=f"tool {tool}",
+            title=f"its audio ({mime_type})",
+            tool=tool,
+            uri=uri,
+        )
+    for link in list(links.values())[:MOST_LINKS]:
+        await probe_link(target, link, found, tool=tool)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+_SERIAL_SECONDS: Final = 10.0
+"""Limit of the sequential calls that are made for comparison."""
+_CONFIRMATIONS: Final = 2
+
+
+async def probe_concurrency(calls: ToolCalls) -> None:
+    """Send `calls_at_once` concurrent calls. Calls nothing if no call has succeeded.
+
+    Mixed answers are proven in one way only: a call gets the answer that belongs to another concurrent call,
+    and never gets it alone. Tools whose answers are all alike, or never the same twice, prove nothing.
+    """
+    count = calls.target.options.calls_at_once
+    if not calls.succeeded or count < 2:
+        return
+    base = calls.succeeded[0]
+    each_ms = min(it.latency_ms for it in calls.succeeded)
+    arguments = await trio.to_thread.run_sync(
+        distinct_arguments, calls.tool.input_schema, base.case.arguments, count
+    )
+    one_by_one: list[RequestOutcome] = []
+    if len(arguments) == count and each_ms * count / 1000 <= _SERIAL_SECONDS:
+        one_by_one = [await calls.ask(one) for one in arguments]
+    else:
+        arguments = [base.case.arguments] * count
+    in_series_ms = sum(it.latency_ms for it in one_by_one) or count * each_ms
+    alone = [_key(it) for it in one_by_one]
+    draft = TestDraft(
+        subject=calls.subject,
+        title=f"{count} concurrent calls",
+        tool=calls.tool.name,
+        method=METHOD,
+        input=sent([calls.params(one) for one in arguments]),
+    )
+    # A server that runs one call at a time is slow, but correct.
+    seconds = calls.target.options.timeout_seconds + in_series_ms / 1000
+    started = trio.current_time()
+    answers = await _at_once(calls, arguments, seconds)
+    draft.latency_ms = (trio.current_time() - started) * 1000
+    draft.output = shown([_shown(it) for it in answers])
+    unanswered = [it for it in answers if it.failure is not None]
+    if any(it.too_often for it in answers):
+        draft.void = TOO_OFTEN
+    if any(it.failure is not None for it in one_by_one):
+        draft.skipped(kinds.CONCURRENT, "one of the calls was not answered alone either")
+    elif unanswered:
+        draft.failed(
+            kinds.CONCURRENT,
+            f"expected an answer to each of {count} concurrent calls, got none to {len(unanswered)} of them:"
+            f" {unanswered[0].failure}",
+        )
+    else:
+        mixed = await _mixed(calls, arguments, alone, [_key(it) for it in answers])
+        draft.require(kinds.CONCURRENT, mixed is None, mixed or "")
+    calls.found(draft.done())
+
+
+async def _at_once(calls: ToolCalls, arguments: Sequence[Any], seconds: float) -> list[RequestOutcome]:
+    answers: dict[int, RequestOutcome] = {}
+
+    async def call(index: int) -> None:
+        answers[index] = await calls.ask(arguments[index], timeout_seconds=seconds)
+
+    async with trio.open_nursery() as nursery:
+        for index in range(len(arguments)):
+            nursery.start_soon(call, index)
+    return [answers[index] for index in range(len(arguments))]
+
+
+async def _mixed(
+    calls: ToolCalls, arguments: Sequence[Any], alone: Sequence[str | None], together: Sequence[str | None]
+) -> str | None:
+    """Return a message if answers were mixed, or None."""
+    for index, got in enumerate(together if alone else ()):
+        own = alone[index]
+        if got is None or own is None or got == own:
+            continue
+        other = next((at for at, known in enumerate(alone) if known == got and at != index), None)
+        if other is None:
+            continue
+        again = {_key(await calls.ask(arguments[index])) for _ in range(_CONFIRMATIONS)}
+        if again == {own}:
+            return (
+                f"expected the answer to {_brief(arguments[index])}, got that of the concurrent call"
+                f" {_brief(arguments[other])}"
+            )
+    return None
+
+
+def _key(answer: RequestOutcome) -> str | None:
+    if answer.result is None:
+        return None
+    return json.dumps({key: it for key, it in answer.result.items() if key != "_meta"}, sort_keys=True)
+
+
+def _brief(arguments: object) -> str:
+    return json.dumps(arguments, ensure_ascii=False)[:120]
+
+
+def _shown(answer: RequestOutcome) -> Any:
+    if answer.result is not None:
+        return answer.result
+    return str(answer.failure) if answer.error is None else {"error": answer.error.message}
+
+
+SLOW_SECONDS: Final = 0.3
+"""Latency of a tool whose answer to a cancelled call can't have crossed the cancellation."""
+_LONGEST_SECONDS: Final = 8.0
+"""Slower tools are not waited for."""
+
+
+async def probe_cancellation(calls: ToolCalls) -> None:
+    """Cancel one call. Calls nothing if no call has succeeded.
+
+    An answer may cross the cancellation of a fast tool, so a late answer is judged for slow tools only; for
+    all, the server has to survive.
+    """
+    if not calls.succeeded:
+        return
+    bearable = [it for it in calls.succeeded if it.latency_ms <= _LONGEST_SECONDS * 1000]
+    call = max(bearable or calls.succeeded, key=lambda it: it.latency_ms)
+    seconds = call.latency_ms / 1000
+    # An accidentally slow tool answers before the cancellation this time, or before counting starts.
+    is_slow = SLOW_SECONDS <= seconds <= _LONGEST_SECONDS
+    case = call.case
+    draft = calls.draft("a cancelled call", case.arguments)
+    reconnects = calls.target.session.statistics().reconnects
+    with trio.move_on_after(seconds / 4) as scope:
+        await calls.ask(case.arguments)
+    if not scope.cancelled_caught:
+        draft.skipped(kinds.CANCELLED, "the tool answered before the call could be cancelled")
+    elif is_slow:
+        await _judge_late(calls, draft, seconds)
+    else:
+        draft.skipped(
+            kinds.CANCELLED,
+            f"the tool answers in {call.latency_ms:.0f} ms: its answer may cross the cancellation",
+        )
+    if scope.cancelled_caught:
+        await _judge_alive(calls, draft, reconnects)
+    calls.found(draft.done())
+
+
+async def _judge_late(calls: ToolCalls, draft: TestDraft, seconds: float) -> None:
+    """Judge whether the result is sent despite the cancellation. A late *error* is allowed."""
+    session = calls.target.session
+    await trio.sleep(seconds / 4)  # for answers already sent when the cancellation arrived
+    before = session.protocol_faults().late_results
+    await trio.sleep(seconds)
+    draft.require(
+        kinds.CANCELLED,
+        session.protocol_faults().late_results == before,
+        f"expected no answer to a call that was cancelled after {seconds / 4:.2f} s, got its result more than"
+        f" {seconds / 4:.2f} s later; stop the work, and send nothing",
+    )
+
+
+async def _judge_alive(calls: ToolCalls, draft: TestDraft, reconnects: int) -> None:
+    answer = await calls.target.request("tools/list")
+    lost = calls.target.session.statistics().reconnects > reconnects
+    draft.require(
+        kinds.CANCEL_SURVIVES,
+        (answer.failure is None or answer.too_often) and not lost,
+        "expected the server to answer tools/list after a cancellation,"
+        f" got: {answer.failure or 'the end of its connection'}",
     )

@@ -1,8 +1,7 @@
-"""What was sent and what came, made fit for a report: bounded, without credentials, nothing hidden in it.
+"""Requests and answers as a report shows them, bounded and without credentials, and how to repeat them.
 
-A server may answer with megabytes, with a million keys, with control characters, or with the token it was
-sent. Each format gives a value so many characters, and a report as a whole so many: what is beyond is cut,
-with a word that says so.
+A server may answer with megabytes, a million keys, control characters, or the token that it got. Each format
+limits the characters per value and per report; the rest is truncated and marked.
 """
 
 from __future__ import annotations
@@ -10,17 +9,18 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from playhead.check.results import Json
-from playhead.escaping import escape, is_hidden
+from playhead.check.results import Json, Report, TestResult
+from playhead.escaping import escape, escape_line, is_hidden
 
 DEPTH: Final = 64
-"""Levels shown. Deeper than a person follows, and far from the interpreter's own limit."""
+"""Levels shown: deeper than people read, and far below the interpreter's recursion limit."""
 _ITEM_CHARS: Final = 8
-"""What an item costs at least: a million empty lists have no text, and are no small report."""
+"""Least cost of an item: a million empty lists contain no characters, but make a large report."""
 
 _CREDENTIAL_CHARS: Final = 600
 """More than the patterns below look ahead."""
@@ -37,18 +37,18 @@ _CREDENTIALS: Final = (
         r"\1=…",
     ),
 )
-"""A user and password in an address, an Authorization header, a key in a query. The checker sends none of its
-own into a report; a server that repeats what it was sent would."""
+"""User and password in a URL, an Authorization header, a key in a query. The checker writes none of its own
+into a report, but a server may echo them."""
 
 
 @dataclass(slots=True)
 class Allowance:
-    """How many characters of evidence a report may still hold."""
+    """The characters that a report has left."""
 
     left: int
 
     def take(self, chars: int) -> int:
-        """At most `chars`, and at most what is left."""
+        """Return at most `chars`, and at most the rest."""
         return max(0, min(chars, self.left))
 
     def spend(self, chars: int) -> None:
@@ -57,11 +57,11 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A value fit for a report."""
+    """A value as a report shows it."""
 
     value: Json
     is_whole: bool
-    """Whether it is all of it, so that it can be sent again as it stands."""
+    """True if the value is complete, so that it can be sent again."""
 
 
 def without_credentials(text: str) -> str:
@@ -71,22 +71,22 @@ def without_credentials(text: str) -> str:
 
 
 def cut(text: str, chars: int) -> str:
-    """`text` in at most about `chars` characters, without credentials."""
-    # What lies over the cut is looked for too: of a password whose `@` was cut off, nothing tells what it is.
+    """Truncate `text` to about `chars` characters, without credentials."""
+    # Look beyond the cut, too: a password is not recognized if its `@` is cut off.
     kept = without_credentials(text[: chars + _CREDENTIAL_CHARS])[:chars]
     return kept if len(text) <= chars else f"{kept}… ({len(text) - chars:,} more characters)"
 
 
 def plain(text: str, chars: int = 4_000) -> str:
-    """A text for a report: bounded, without credentials, and hidden characters shown as `\\x1b`."""
+    """Format a string for a report: bounded, without credentials, hidden characters as `\\x1b`."""
     return escape(cut(text, chars))
 
 
 def bounded(value: Json, allowance: Allowance, *, chars: int) -> Shown:
-    """`value` in about `chars` characters, fewer where the report is nearly full."""
+    """Bound `value` to about `chars` characters, fewer if the report is nearly full."""
     most = allowance.take(chars)
     if most == 0 and value is not None:
-        return Shown(value="(left out: the report is full)", is_whole=False)
+        return Shown(value="(omitted: the report is full)", is_whole=False)
     walk = _Walk(left=most)
     found = walk.value(value, 0)
     allowance.spend(most - max(0, walk.left))
@@ -94,14 +94,18 @@ def bounded(value: Json, allowance: Allowance, *, chars: int) -> Shown:
 
 
 def json_text(value: Json, *, indent: int | None = 2) -> str:
-    """`value` as JSON that is fit to be read and means the same: hidden characters are written `\\u202e`."""
+    """Format `value` as readable, equivalent JSON: hidden characters are written as `\\u202e`."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
-    hidden = {char for char in set(text) if is_hidden(char) and char != "\n"}  # `json` wrote the newlines
+    hidden = {
+        char for char in set(text) if is_hidden(char) and char != "\n"
+    }  # newlines are from the indentation
     return text.translate({ord(char): _json_escape(char) for char in hidden}) if hidden else text
 
 
 def _json_escape(char: str) -> str:
-    return json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f"  # the one control that `json` leaves
+    return (
+        json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f"
+    )  # the one control that `json` does not escape
 
 
 @dataclass(slots=True)
@@ -129,7 +133,7 @@ class _Walk:
                 return self.items(value, depth)
 
     def integer(self, value: int) -> Json:
-        if value.bit_length() <= 1_024:  # as far as a double goes; Python refuses to print a very long one
+        if value.bit_length() <= 1_024:  # the range of a double; Python refuses to print very long ones
             return value
         self.is_whole = False
         return f"(an integer of {value.bit_length():,} bits)"
@@ -138,7 +142,7 @@ class _Walk:
         if math.isfinite(value):
             return value
         self.is_whole = False
-        return f"({value}, which JSON has no number for)"
+        return f"({value}, not representable in JSON)"
 
     def text(self, value: str) -> str:
         shown = cut(value, max(0, self.left))
@@ -166,3 +170,87 @@ class _Walk:
                 break
             found.append(self.value(item, depth + 1))
         return found
+
+
+_COMMAND_CHARS: Final = 32_000
+"""Linux accepts 128 KiB in one argument; shells and terminals accept less when pasting."""
+
+
+_SERVER_CHARS: Final = 2_000
+_SECRET_OPTION: Final = re.compile(
+    r"""([\w-]{0,40}(?:token|secret|passw|api[-_]?key|credential|auth)[\w-]{0,40}(?:=|\s+))(?!-)("[^"]*"|'[^']*'|[^\s"']+)""",
+    re.IGNORECASE,
+)
+"""`--api-key abc` and `TOKEN=abc` in a server's command line."""
+
+
+def server_words(report: Report) -> str:
+    """Return the server as the user named it, with apparent secrets redacted."""
+    return plain(
+        _SECRET_OPTION.sub(r"\1…", cut(report.target or report.server, _SERVER_CHARS)), _COMMAND_CHARS
+    )
+
+
+def lacks_a_secret(report: Report) -> bool:
+    """True if `server_words` redacted something, so that the command line can't be run unchanged."""
+    named = report.target or report.server
+    return server_words(report) != escape(named)
+
+
+def message(test: TestResult, sent: Shown) -> Json:
+    """Return the JSON-RPC request of a test, if any."""
+    if test.method is None:
+        return None
+    request: dict[str, Json] = {"jsonrpc": "2.0", "id": 1, "method": test.method}
+    return request if sent.value is None else request | {"params": sent.value}
+
+
+def command(report: Report, test: TestResult, sent: Shown) -> str | None:
+    """Return the `playhead` command line that repeats a test, quoted for a POSIX shell.
+
+    None for a method without a command, for truncated parameters, for names with characters that a terminal
+    would interpret when pasted, and for a server that no command line can name.
+    """
+    named = report.target or report.server
+    if len(named) > _SERVER_CHARS or (report.target is None and not _ADDRESS.match(named)):
+        return None
+    server = server_words(report)
+    config = () if report.config is None else ("--config", report.config)
+    if test.method == "tools/list":
+        return _command("tools", config, server)
+    params = sent.value
+    if not sent.is_whole or not isinstance(params, Mapping):
+        return None
+    match test.method:
+        case "tools/call":
+            name, arguments = params.get("name"), params.get("arguments")
+            if not isinstance(name, str) or not isinstance(arguments, Mapping | None):
+                return None
+            options = ("--args", json.dumps(arguments)) if arguments else ()
+            return _command("call", (*options, *config), server, name)
+        case "resources/read":
+            uri = params.get("uri")
+            return _command("read", config, server, uri) if isinstance(uri, str) else None
+        case _:
+            return None
+
+
+_ADDRESS: Final = re.compile(r"(?:https?|wss?)://", re.IGNORECASE)
+
+
+def _command(name: str, options: tuple[str, ...], *words: str) -> str | None:
+    if not all(_is_plain(word) for word in (*options, *words)):
+        return None
+    if any(word.startswith("-") for word in words):  # would be parsed as an option
+        line = f"playhead {name} {_words(*options, '--', *words)}"
+    else:
+        line = f"playhead {name} {_words(*words, *options)}"
+    return line if len(line) <= _COMMAND_CHARS else None
+
+
+def _words(*words: str) -> str:
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def _is_plain(text: str) -> bool:
+    return escape_line(text) == text

@@ -1,8 +1,8 @@
-"""The report for people: one HTML file that needs nothing else, and asks nobody for anything.
+"""The HTML report: one self-contained file that loads nothing.
 
-Whatever a server said is text: the template escapes it, and should that ever fail, the page's own
-Content-Security-Policy runs no script and loads nothing but the one script and the one style sheet whose
-hashes it names. Without JavaScript every row is there; the script adds filters, search and copy buttons.
+The template escapes everything from a server. Should that ever fail, the page's Content-Security-Policy
+allows only the one script and the one style sheet whose hashes it names. Without JavaScript every row is
+visible; the script adds filters, search and copy buttons.
 """
 
 from __future__ import annotations
@@ -19,8 +19,17 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from markupsafe import escape as escape_html
 
-from playhead.check.report.evidence import Allowance, bounded, json_text, plain
-from playhead.check.report.order import (
+from playhead.check.report.evidence import (
+    Allowance,
+    bounded,
+    command,
+    json_text,
+    lacks_a_secret,
+    message,
+    plain,
+    server_words,
+)
+from playhead.check.report.rows import (
     OUTCOMES,
     STATUS_OUTCOME,
     Outcome,
@@ -31,11 +40,10 @@ from playhead.check.report.order import (
     started,
     verdict_sentence,
 )
-from playhead.check.report.repeat import command, lacks_a_secret, message, server_words
 from playhead.check.results import Report, TestResult
 
 _ROWS: Final = 5_000
-"""A browser stays fluent with these; what passed comes last, and is what is left out."""
+"""A browser stays responsive with this many; passed checks come last and are omitted first."""
 _VALUE_CHARS: Final = 16_000
 _REPORT_CHARS: Final = 8 * 1024 * 1024
 _NAME_CHARS: Final = 200
@@ -44,7 +52,7 @@ _PEEK_CHARS: Final = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Evidence:
-    """What was sent and what came, shown once a test."""
+    """The request and the answer, shown once per test."""
 
     request: str | None
     is_whole: bool
@@ -54,7 +62,7 @@ class _Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """One row, every text of it ready but for the escaping."""
+    """One row, with all of its strings ready for escaping."""
 
     number: int
     outcome: Outcome
@@ -66,18 +74,18 @@ class _Line:
     latency: str
     message: str
     peek: str
-    """The message's beginning, for a row that is closed."""
+    """The start of the message, for a closed row."""
     expected: Markup | None
     source: str | None
     source_is_link: bool
     evidence: _Evidence | None
     evidence_row: int
-    """The row that has the evidence: itself, or an earlier one of the same test."""
+    """The row with the evidence: this one, or an earlier one of the same test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Segment:
-    """A part of the bar, in percent of its width, and its place in the legend."""
+    """A segment of the bar, in percent of its width, and its entry in the legend."""
 
     outcome: Outcome
     count: int
@@ -85,8 +93,8 @@ class _Segment:
     width: float
 
 
-def to_html(report: Report) -> str:
-    """The report as a page."""
+def render(report: Report) -> str:
+    """Render the report."""
     found = rows(report.tests)
     css, script = _file("report.css"), _file("report.js")
     return (
@@ -139,7 +147,7 @@ def _segments(report: Report) -> list[_Segment]:
 
 
 def _subjects(found: Sequence[Row]) -> list[str]:
-    """As the tests came, each once."""
+    """Return each subject once, in the order of the tests."""
     return list(dict.fromkeys(plain(row.test.subject, _NAME_CHARS) for row in found))
 
 
@@ -178,18 +186,18 @@ def _line(number: int, row: Row, evidence: _Evidence | None, evidence_row: int) 
 
 def _evidence(report: Report, test: TestResult, allowance: Allowance) -> _Evidence:
     sent = bounded(test.input, allowance, chars=_VALUE_CHARS)
-    came = bounded(test.output, allowance, chars=_VALUE_CHARS)
+    got = bounded(test.output, allowance, chars=_VALUE_CHARS)
     request = message(test, sent)
     return _Evidence(
         request=None if request is None else json_text(request),
         is_whole=sent.is_whole,
         command=command(report, test, sent),
-        answer=None if test.output is None else json_text(came.value),
+        answer=None if test.output is None else json_text(got.value),
     )
 
 
 def _sentence(text: str) -> Markup:
-    """Of the catalogue, or a test's title: names of fields stand between backticks."""
+    """Mark up a title, in which names of fields are between backticks."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape_html(plain(text)))))
 
 

@@ -1,24 +1,22 @@
-"""The report for programs: one JSON object."""
+"""The JSON report: one object, for programs."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from playhead.check.report.evidence import Allowance, bounded, cut, json_text
-from playhead.check.report.repeat import command, server_words
+from playhead.check.report.evidence import Allowance, bounded, command, cut, json_text, server_words
 from playhead.check.results import Check, Json, Report, TestResult
 
 _VALUE_CHARS: Final = 65_536
-"""Of one input or output. A page of audio is 100 KiB of base64 that nobody reads."""
+"""Of one input or output. A page of audio is 100 KiB of base64, which nobody reads."""
 _REPORT_CHARS: Final = 32 * 1024 * 1024
 _MESSAGE_CHARS: Final = 4_000
 
 
 def to_json(report: Report) -> str:
-    """The report as a JSON object with the keys of `REPORT_KEYS`, and more.
+    """Format the report as a JSON object with the keys of `REPORT_KEYS`, and more.
 
-    Long values are cut, with a word that says so. What a terminal would act on is written as an escape, so
-    that the text can be printed.
+    Long values are truncated and marked. Terminal controls are escaped, so that the output can be printed.
     """
     allowance = Allowance(left=_REPORT_CHARS)
     found: dict[str, Json] = {
@@ -49,7 +47,7 @@ def to_json(report: Report) -> str:
 
 def _test(report: Report, test: TestResult, allowance: Allowance) -> Json:
     sent = bounded(test.input, allowance, chars=_VALUE_CHARS)
-    came = bounded(test.output, allowance, chars=_VALUE_CHARS)
+    got = bounded(test.output, allowance, chars=_VALUE_CHARS)
     found: dict[str, Json] = {
         "type": "test_result",
         "subject": _text(test.subject),
@@ -57,7 +55,7 @@ def _test(report: Report, test: TestResult, allowance: Allowance) -> Json:
         "tool": _optional(test.tool),
         "method": _optional(test.method),
         "input": sent.value,
-        "output": came.value,
+        "output": got.value,
         "status": test.status,
     }
     if test.error is not None:

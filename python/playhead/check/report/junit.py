@@ -1,10 +1,10 @@
-"""The report for continuous integration: JUnit XML, one test suite a subject, one test case a test.
+"""The JUnit XML report, for continuous integration: one test suite per subject, one test case per test.
 
-Nobody owns the format. What is written here keeps to the schema of Jenkins' xUnit plugin (junit-10.xsd),
-the one that readers elsewhere take too. An undecided test is written as skipped, with its reason: CI systems
-fail a build for an `error`, and an undecided test proves nothing. An `error` is what kept the server from
-being tested at all. What XML 1.0 has no way to write, not even as a reference (section 2.2), is among the
-hidden characters that `plain` and `json_text` show.
+The format has no owner. This module follows the schema of Jenkins' xUnit plugin (junit-10.xsd), which other
+readers accept, too. An undecided test is reported as skipped, with its reason: CI systems fail a build for an
+`error`, and an undecided test proves nothing. An `error` means that the server could not be tested at all.
+Characters that XML 1.0 can't represent, not even as a reference (section 2.2), are among the hidden
+characters that `plain` and `json_text` escape.
 """
 
 from __future__ import annotations
@@ -14,19 +14,26 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from playhead.check.report.evidence import Allowance, bounded, json_text, plain
-from playhead.check.report.order import verdict_sentence
-from playhead.check.report.repeat import command, message, server_words
+from playhead.check.report.evidence import (
+    Allowance,
+    bounded,
+    command,
+    json_text,
+    message,
+    plain,
+    server_words,
+)
+from playhead.check.report.rows import verdict_sentence
 from playhead.check.results import Check, Report, TestResult
 
 _VALUE_CHARS: Final = 8_000
 _REPORT_CHARS: Final = 8 * 1024 * 1024
 _LINE_CHARS: Final = 500
-"""Of an attribute: CI systems show it in a list."""
+"""Of an attribute, which CI systems show in a list."""
 
 
 def to_junit(report: Report) -> str:
-    """The report as JUnit XML."""
+    """Format the report as JUnit XML."""
     allowance = Allowance(left=_REPORT_CHARS)
     root = ET.Element(
         "testsuites", name=_line(f"playhead check {server_words(report)}"), time=_seconds(report.seconds)
@@ -100,7 +107,7 @@ def _case(suite: ET.Element, report: Report, test: TestResult, allowance: Allowa
 
 def _explanation(report: Report, test: TestResult, failed: Sequence[Check], allowance: Allowance) -> str:
     sent = bounded(test.input, allowance, chars=_VALUE_CHARS)
-    came = bounded(test.output, allowance, chars=_VALUE_CHARS)
+    got = bounded(test.output, allowance, chars=_VALUE_CHARS)
     parts = [
         f"{check.kind.name} ({check.kind.level})\nexpected: {check.kind.title}\n"
         f"found: {plain(check.message)}\nsource: {check.kind.source}"
@@ -110,10 +117,10 @@ def _explanation(report: Report, test: TestResult, failed: Sequence[Check], allo
     if request is not None:
         parts.append(f"sent: {json_text(request, indent=None)}")
     if test.output is not None:
-        parts.append(f"came: {json_text(came.value, indent=None)}")
+        parts.append(f"received: {json_text(got.value, indent=None)}")
     line = command(report, test, sent)
     if line is not None:
-        parts.append(f"again: {line}")
+        parts.append(f"repeat: {line}")
     return "\n\n".join(parts)
 
 
@@ -129,5 +136,5 @@ def _seconds(seconds: float) -> str:
 
 
 def _line(text: str) -> str:
-    """For an attribute: one line, in which a reader of lists sees the beginning."""
+    """Format a string for an attribute: one line, truncated."""
     return " ".join(plain(text, _LINE_CHARS).split())

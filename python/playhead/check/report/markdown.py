@@ -1,7 +1,7 @@
-"""The report for people, as text: reads in a terminal, and on GitHub as a page, a comment or a job's summary.
+"""The Markdown report: readable in a terminal, and on GitHub as a page, a comment or a job summary.
 
-Foreign text stands in code spans and fences only, which nothing in it can end: a fence is longer than the
-longest run of backticks inside.
+Untrusted text appears only in code spans and fences that it can't close: a fence is longer than the longest
+run of backticks inside.
 """
 
 from __future__ import annotations
@@ -12,8 +12,16 @@ from typing import Final
 
 from rich.cells import cell_len
 
-from playhead.check.report.evidence import Allowance, bounded, json_text, plain
-from playhead.check.report.order import (
+from playhead.check.report.evidence import (
+    Allowance,
+    bounded,
+    command,
+    json_text,
+    message,
+    plain,
+    server_words,
+)
+from playhead.check.report.rows import (
     OUTCOMES,
     STATUS_OUTCOME,
     Outcome,
@@ -22,13 +30,12 @@ from playhead.check.report.order import (
     started,
     verdict_sentence,
 )
-from playhead.check.report.repeat import command, message, server_words
 from playhead.check.results import Check, Report, TestResult
 from playhead.escaping import escape_line
 
 _VALUE_CHARS: Final = 4_000
 _REPORT_CHARS: Final = 400_000
-"""GitHub shows a file of 512 KiB and a job's summary of 1 MiB."""
+"""GitHub shows files up to 512 KiB and job summaries up to 1 MiB."""
 _TABLE_ROWS: Final = 1_000
 _FAILED_TESTS: Final = 200
 _NAME_CHARS: Final = 120
@@ -37,11 +44,11 @@ _SIGNS: Final[dict[Outcome, str]] = {"failed": "❌", "undecided": "❔", "skipp
 _PLAIN: Final = re.compile(
     r"(?=[A-Za-z])(?:[A-Za-z0-9 ,;()'%…-]|:(?!/)|\.(?!\w)|\.(?=\d)|(?<=[A-Za-z0-9])_(?=[A-Za-z0-9]))+"
 )
-"""What means nothing to Markdown, wherever it stands, and is no address that GitHub makes a link of."""
+"""Text without meaning in Markdown at any position, and without addresses that GitHub turns into links."""
 
 
-def to_markdown(report: Report) -> str:
-    """The report as GitHub-flavoured Markdown: summary, table of tests, and each failed test whole."""
+def render(report: Report) -> str:
+    """Render the summary, the failed tests with all details, and the table of tests."""
     allowance = Allowance(left=_REPORT_CHARS)
     tests = by_outcome(report.tests)
     failed = [test for test in tests if test.status == "failed"]
@@ -52,16 +59,18 @@ def to_markdown(report: Report) -> str:
     ]
     parts.extend(f"> {_inline(remark, 1_000)}" for remark in report.remarks)
     if failed:
-        parts.append("## What failed")
+        parts.append("## Failed")
         parts.extend(_failed(report, test, allowance) for test in failed[:_FAILED_TESTS])
         if len(failed) > _FAILED_TESTS:
             parts.append(
-                f"{counted(len(failed) - _FAILED_TESTS, 'failed test')} more: the JSON report has all."
+                f"{counted(len(failed) - _FAILED_TESTS, 'failed test')} more; the JSON report has all."
             )
     undecided = [test for test in tests if test.status == "error"]
     if undecided:
         parts.append("## Undecided")
-        parts.append("An error in answer to arguments that only the schema vouches for proves nothing.")
+        parts.append(
+            "An error in answer to generated arguments proves nothing, even if the schema allows them."
+        )
         parts.append(_reasons(undecided))
     skipped = [test for test in tests if test.status == "skipped"]
     if skipped:
@@ -71,7 +80,7 @@ def to_markdown(report: Report) -> str:
         parts.append("## Tests")
         parts.append(_table(tests[:_TABLE_ROWS]))
         if len(tests) > _TABLE_ROWS:
-            parts.append(f"{counted(len(tests) - _TABLE_ROWS, 'test')} more: the JSON report has all.")
+            parts.append(f"{counted(len(tests) - _TABLE_ROWS, 'test')} more; the JSON report has all.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -98,16 +107,16 @@ def _failed(report: Report, test: TestResult, allowance: Allowance) -> str:
     if not checks and test.error:
         parts.append(_fence(plain(test.error)))
     sent = bounded(test.input, allowance, chars=_VALUE_CHARS)
-    came = bounded(test.output, allowance, chars=_VALUE_CHARS)
+    got = bounded(test.output, allowance, chars=_VALUE_CHARS)
     request = message(test, sent)
     if request is not None:
-        whole = "" if sent.is_whole else " (not all of it: it was too long)"
+        whole = "" if sent.is_whole else " (truncated)"
         parts.append(f"Sent{whole}:\n\n{_fence(json_text(request), 'json')}")
     if test.output is not None:
-        parts.append(f"Came:\n\n{_fence(json_text(came.value), 'json')}")
+        parts.append(f"Received:\n\n{_fence(json_text(got.value), 'json')}")
     line = command(report, test, sent)
     if line is not None:
-        parts.append(f"The same again:\n\n{_fence(line, 'sh')}")
+        parts.append(f"Repeat:\n\n{_fence(line, 'sh')}")
     return "\n\n".join(parts)
 
 
@@ -134,7 +143,7 @@ def _reasons(tests: Sequence[TestResult]) -> str:
 
 
 def _table(tests: Sequence[TestResult]) -> str:
-    """Padded, so that it is a table in a terminal too."""
+    """Format a padded table, readable in a terminal."""
     head = ("", "Result", "Subject", "Test", "Checks", "Latency")
     lines = [head]
     for test in tests:
@@ -172,7 +181,7 @@ def _latency(test: TestResult) -> str:
 
 
 def _inline(text: str, chars: int = _NAME_CHARS) -> str:
-    """Text in a line: as it is where it means nothing to Markdown, else as code."""
+    """Format inline text: unchanged if it has no meaning in Markdown, else as code."""
     line = _one_line(text, chars)
     return line if _PLAIN.fullmatch(line) and not re.search(r"\bwww\b", line) else _code(text, chars)
 

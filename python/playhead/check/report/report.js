@@ -50,7 +50,7 @@
     choose("");
   };
 
-  // What was sent and what came is in the file once a test; a row of the same test borrows it when opened.
+  // Request and answer are in the file once per test; other rows of the test show them when opened.
   const borrow = (row) => {
     const link = row.querySelector(".elsewhere");
     const evidence = link && byId(`row-${row.dataset.evidence}`)?.querySelector(".evidence");
@@ -77,7 +77,7 @@
 
   const onCopy = async (button) => {
     const done = await copy(button.closest(".block").querySelector("code").textContent);
-    button.textContent = done ? "Copied" : "Select it by hand";
+    button.textContent = done ? "Copied" : "Select it manually";
     button.classList.toggle("done", done);
     button.focus();
     setTimeout(() => {

@@ -1,4 +1,4 @@
-"""A listing page by page, judged while it is read: does it end, is each item what it should be, and once?"""
+"""Read a listing page by page and judge it: does it end, and is each item valid and unique?"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 from mcp_types import INVALID_PARAMS
 
 from playhead.check.probes.asking import SPECIFICATION, ask, error_shown, fault_of, require_answered, said
-from playhead.check.probes.shapes import told
+from playhead.check.probes.findings import summarize
 from playhead.check.results import CheckKind, Json, Level, TestDraft, TestResult
 from playhead.check.target import Target
 from playhead.content import Finding
@@ -20,9 +20,9 @@ from playhead.limits import MIB
 MOST_PAGES: Final = 200
 MOST_ITEMS: Final = 10_000
 MOST_CHARS: Final = 64 * MIB
-"""Of all pages together: a server may put as much into each message."""
+"""Of all pages together: each message of a server may be this large."""
 EMPTY_PAGES: Final = 20
-"""So many pages in a row that bring nothing new, each with another cursor: the list doesn't end."""
+"""After this many consecutive pages without new items, each with a new cursor, the listing is endless."""
 PAGINATION: Final = f"{SPECIFICATION}/server/utilities/pagination"
 
 
@@ -44,18 +44,20 @@ class ListingKinds:
 def listing_kinds(
     subject: str, *, what: str, identity: str | None, source: str, unique_level: Level = "must"
 ) -> ListingKinds:
-    """The checks of a listing, named `subject-…`; `what` are its items, told apart by `identity` (None: the
-    specification names nothing)."""
+    """Return the checks of a listing, named `subject-…`.
+
+    `what` names its items, which differ in the field `identity`; None if the specification requires none.
+    """
     return ListingKinds(
         answered=CheckKind(
             name=f"{subject}-answered",
-            title=f"A listing of {what} that the server declares is answered with a result in time",
+            title=f"A listing of {what}, if declared, is answered with a result in time",
             level="must",
             source=source,
         ),
         shape=CheckKind(
             name=f"{subject}-shape",
-            title=f"The listing holds an array of {what}, each with the fields of the schema",
+            title=f"The listing has an array of {what}, each with the fields of the schema",
             level="must",
             source=source,
         ),
@@ -69,13 +71,13 @@ def listing_kinds(
         else None,
         ends=CheckKind(
             name=f"{subject}-ends",
-            title="Each page has another cursor (a string), and the last one has none",
+            title="Each page has a new cursor (a string), and the last page has none",
             level="must",
             source=PAGINATION,
         ),
         cursor=CheckKind(
             name=f"{subject}-unknown-cursor",
-            title=f"A cursor that the server never gave is refused with {INVALID_PARAMS}",
+            title=f"An unknown cursor is refused with {INVALID_PARAMS}",
             level="should",
             source=PAGINATION,
         ),
@@ -93,9 +95,9 @@ async def probe_listing(
     kinds: ListingKinds,
     optional: bool = False,
 ) -> tuple[dict[str, Any], ...]:
-    """Read the whole listing, judge it, and give its items that are objects, one of each identity.
+    """Read and judge the whole listing. Return its items that are objects, one per identity.
 
-    `optional` says that the server may not know the method (-32601): that is then no finding.
+    With `optional`, the server need not know the method (-32601).
     """
 
     async def read() -> _Reading:
@@ -105,7 +107,7 @@ async def probe_listing(
         return reading
 
     reading = await read()
-    # A list that changes while it is read shows on the next page once more what moved there.
+    # If a list changes while it is read, items may move to the next page and appear twice.
     again = await read() if reading.may_have_moved else None
     reading.judge_unique(again)
     found(reading.draft.done())
@@ -115,7 +117,7 @@ async def probe_listing(
 
 
 class _Reading:
-    """One listing under way."""
+    """One reading of a listing."""
 
     def __init__(
         self,
@@ -174,18 +176,16 @@ class _Reading:
     def _refused(self, code: int, words: str, *, optional: bool) -> None:
         draft, kind = self.draft, self._kinds.answered
         if code == -32601 and optional:
-            draft.skipped(kind, f"the server has no {draft.method}: none are listed")
+            draft.skipped(kind, f"the server has no {draft.method}")
         else:
-            draft.failed(
-                kind, f"expected a result of {draft.method}, which the server declares; came {words}"
-            )
+            draft.failed(kind, f"expected a result of {draft.method}, which the server declares; got {words}")
 
     def _page(self, result: Any) -> tuple[bool, str | None]:
-        """Judge one page; whether to go on, and with which cursor."""
+        """Judge one page. Return whether to continue, and with which cursor."""
         items = result.get(self._key)
         if not isinstance(items, list):
-            came = ", ".join(list(result)[:10]) or "an empty object"
-            self.draft.failed(self._kinds.shape, f"expected a result with an array {self._key}, came {came}")
+            got = ", ".join(list(result)[:10]) or "an empty object"
+            self.draft.failed(self._kinds.shape, f"expected a result with an array {self._key}, got {got}")
             return False, None
         new = sum(self._item(f"$.{self._key}[{index}]", item) for index, item in enumerate(items))
         self._stale_pages = 0 if new else self._stale_pages + 1
@@ -194,18 +194,20 @@ class _Reading:
             return False, None
         self.paged = True
         if not isinstance(following, str):
-            self._endless(f"expected nextCursor to be a string, or absent; came {kind_of(following)}")
+            self._endless(f"expected nextCursor to be a string or absent, got {kind_of(following)}")
             return False, None
         if following in self._cursors:
-            self._endless(f"expected another cursor on each page; {following!r:.80} came twice")
+            self._endless(f"expected a new cursor on each page, got {following!r:.80} twice")
             return False, None
         self._cursors.add(following)
         if self._stale_pages >= EMPTY_PAGES:
-            self._endless(f"expected an end; {EMPTY_PAGES} pages in a row brought a cursor and nothing new")
+            self._endless(
+                f"expected an end, got {EMPTY_PAGES} consecutive pages with a cursor and no new items"
+            )
             return False, None
         self._chars += len(json.dumps(result))
         if self._pages >= MOST_PAGES or self._listed >= MOST_ITEMS or self._chars >= MOST_CHARS:
-            self.draft.undecided = f"read no further than {self._pages} pages with {self._listed} items"
+            self.draft.undecided = f"reading stopped after {self._pages} pages with {self._listed} items"
             return False, None
         return True, following
 
@@ -230,7 +232,7 @@ class _Reading:
     def _judged(self) -> None:
         draft, kinds = self.draft, self._kinds
         if not any(check.kind is kinds.shape for check in draft.checks):
-            draft.require(kinds.shape, not self._findings, told(self._findings))
+            draft.require(kinds.shape, not self._findings, summarize(self._findings))
         ended = any(check.kind is kinds.ends for check in draft.checks)
         if not ended:
             draft.passed(kinds.ends)
@@ -238,38 +240,36 @@ class _Reading:
 
     @property
     def may_have_moved(self) -> bool:
-        """Whether items came twice, and each on different pages."""
+        """True if items appeared twice, each on different pages."""
         return bool(self._twice) and not self._twice_on_a_page
 
     def judge_unique(self, again: _Reading | None) -> None:
-        """Whether each item came once; `again` is a second reading, where this one has to be confirmed."""
+        """Judge the uniqueness of items; `again` is a second reading that confirms this one, if needed."""
         kind = self._kinds.unique
         if kind is None or not self._ended:
             return
         if again is not None and not self._twice & again._twice:
-            self.draft.skipped(
-                kind, "the list changed while it was read: that something came twice proves nothing"
-            )
+            self.draft.skipped(kind, "the list changed while it was read: repeated items prove nothing")
             return
         names = ", ".join(repr(name)[:100] for name in sorted(self._twice)[:5])
-        self.draft.require(kind, not self._twice, f"expected each {self._identity} once; came twice: {names}")
+        self.draft.require(kind, not self._twice, f"expected each {self._identity} once, got twice: {names}")
 
 
 async def _probe_cursor(
     target: Target, found: Callable[[TestResult], None], *, method: str, key: str, kinds: ListingKinds
 ) -> None:
-    draft = TestDraft(subject=f"listing {key}", title="a cursor that was never given", method=method)
+    draft = TestDraft(subject=f"listing {key}", title="an unknown cursor", method=method)
     answer = await ask(target, draft, {"cursor": "playhead-check-no-such-cursor"})
     if answer.failure is not None:
-        why = f"expected error {INVALID_PARAMS}, came no answer: {answer.failure}"
+        why = f"expected error {INVALID_PARAMS}, got no answer: {answer.failure}"
         draft.failed(fault_of(answer.failure, kinds.cursor), why)
     elif answer.error is None:
-        draft.failed(kinds.cursor, f"expected error {INVALID_PARAMS}, came a page")
+        draft.failed(kinds.cursor, f"expected error {INVALID_PARAMS}, got a page")
     else:
         draft.output = error_shown(answer.error)
         draft.require(
             kinds.cursor,
             answer.error.code == INVALID_PARAMS,
-            f"expected error {INVALID_PARAMS}, came {said(answer.error)}",
+            f"expected error {INVALID_PARAMS}, got {said(answer.error)}",
         )
     found(draft.done())

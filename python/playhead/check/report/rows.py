@@ -1,4 +1,4 @@
-"""What the formats have in common: words for verdicts, and an order with the failed first."""
+"""The rows of a report, failed ones first, and the words for verdicts: shared by all formats."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Final, Literal
 from playhead.check.results import Check, Report, Status, TestResult, Verdict
 
 Outcome = Literal["failed", "undecided", "skipped", "passed"]
-"""Of one row. A test's status `error` is called undecided: `error` would be taken for a defect."""
+"""Of one row. The status `error` of a test is shown as undecided: `error` would read like a defect."""
 
 OUTCOMES: Final[tuple[Outcome, ...]] = ("failed", "undecided", "skipped", "passed")
-"""In the order in which a reader wants them."""
+"""In the order of interest."""
 STATUS_OUTCOME: Final[dict[Status, Outcome]] = {
     "failed": "failed",
     "error": "undecided",
@@ -22,7 +22,7 @@ STATUS_OUTCOME: Final[dict[Status, Outcome]] = {
 }
 _STATUS_VERDICT: Final[dict[Status, Verdict | None]] = {
     "failed": "failed",
-    "error": None,  # no check says so, the test does
+    "error": None,  # stated by the test, not by a check
     "skipped": "skipped",
     "success": "passed",
 }
@@ -30,7 +30,7 @@ _STATUS_VERDICT: Final[dict[Status, Verdict | None]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of a report: a check on a test, or what the test itself says where no check says it."""
+    """One row of a report: a check of a test, or the test's own status if no check shows it."""
 
     outcome: Outcome
     test: TestResult
@@ -42,12 +42,12 @@ class Row:
 
 
 def by_outcome(tests: Iterable[TestResult]) -> list[TestResult]:
-    """The failed tests first, then the undecided and the skipped; else in the order they were made in."""
+    """Sort tests: failed, undecided, skipped, passed; otherwise in the order of execution."""
     return sorted(tests, key=lambda test: OUTCOMES.index(STATUS_OUTCOME[test.status]))
 
 
 def rows(tests: Iterable[TestResult]) -> list[Row]:
-    """One row a check, the failed first; and one for each test whose status no check of it shows."""
+    """Return one row per check, failed first, and one per test whose status no check shows."""
     found: list[Row] = []
     for test in tests:
         if all(check.verdict != _STATUS_VERDICT[test.status] for check in test.checks):
@@ -64,7 +64,7 @@ def count_rows(found: Iterable[Row]) -> dict[Outcome, int]:
 
 
 def verdict_sentence(report: Report) -> str:
-    """The whole report in one sentence."""
+    """Summarize the report in one sentence."""
     tests = len(report.tests)
     if report.mcp_service_status != "available":
         return "The server could not be used."
@@ -78,7 +78,7 @@ def verdict_sentence(report: Report) -> str:
 
 
 def started(report: Report) -> str:
-    """When, as a person reads it."""
+    """Format the start time for people."""
     return re.sub(r"(?:Z|\+00:00)$", " UTC", report.started_at).replace("T", " ", 1)
 
 

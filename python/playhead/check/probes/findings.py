@@ -1,7 +1,7 @@
-"""Whether an object of a listing, of a read or of a prompt has the shape that the schema gives it.
+"""Validate objects of listings, reads and prompts against the shapes of the MCP schema.
 
-The tables and rules are those that hold for the results of tools (`content.validation`): a link and a listed
-resource have the same fields, an embedded resource and what a read gives are one type.
+The tables and rules are those for results of tools (`content.validation`): a link and a listed resource have
+the same fields, an embedded resource and the contents of a read the same type.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from playhead.content import Finding, validate_tool_response
 from playhead.content.findings import Notes, kind_of
 from playhead.content.formats import number, quoted
 from playhead.content.revisions import LATEST, REVISIONS
-from playhead.content.validation_fields import ANNOTATIONS, BLOCKS, Field, check_fields
+from playhead.content.validation import ANNOTATIONS, BLOCKS, Field, check_fields
 
 _META: Final = Field(name="_meta", kind="object")
 _RESOURCE: Final = (
@@ -43,7 +43,7 @@ _SHOWN: Final = 5
 
 
 def resource_findings(path: str, raw: object) -> list[Finding]:
-    """What is wrong with one item of `resources/list`."""
+    """Validate one item of `resources/list`."""
     notes = Notes()
     if (item := _object(notes, path, raw)) is not None:
         check_fields(notes, path, item, _RESOURCE)
@@ -55,7 +55,7 @@ def resource_findings(path: str, raw: object) -> list[Finding]:
 
 
 def template_findings(path: str, raw: object) -> list[Finding]:
-    """What is wrong with one item of `resources/templates/list`; the template itself is not parsed."""
+    """Validate one item of `resources/templates/list`; the template itself is not parsed."""
     notes = Notes()
     if (item := _object(notes, path, raw)) is not None:
         check_fields(notes, path, item, _TEMPLATE)
@@ -64,7 +64,7 @@ def template_findings(path: str, raw: object) -> list[Finding]:
 
 
 def prompt_findings(path: str, raw: object) -> list[Finding]:
-    """What is wrong with one item of `prompts/list`."""
+    """Validate one item of `prompts/list`."""
     notes = Notes()
     if (item := _object(notes, path, raw)) is not None:
         check_fields(notes, path, item, _PROMPT)
@@ -77,17 +77,17 @@ def prompt_findings(path: str, raw: object) -> list[Finding]:
 
 
 def contents_findings(path: str, raw: object, revision: str) -> list[Finding]:
-    """What is wrong with one item of what `resources/read` gives."""
+    """Validate one item of the result of `resources/read`."""
     return _within({"type": "resource", "resource": raw}, "$.content[0].resource", path, revision)
 
 
 def block_findings(path: str, raw: object, revision: str) -> list[Finding]:
-    """What is wrong with the content of a prompt's message."""
+    """Validate the content of a prompt message."""
     return _within(raw, "$.content[0]", path, revision)
 
 
-def told(findings: Sequence[Finding]) -> str:
-    """Findings as the end of a message, the first few of them."""
+def summarize(findings: Sequence[Finding]) -> str:
+    """Format the first few findings for a message."""
     more = f"; and {len(findings) - _SHOWN} more" if len(findings) > _SHOWN else ""
     return "; ".join(str(finding) for finding in findings[:_SHOWN]) + more
 
@@ -120,5 +120,5 @@ def _annotations(notes: Notes, path: str, item: Mapping[str, object]) -> None:
     audience = annotations.get("audience")
     for index, role in enumerate(audience if isinstance(audience, list) else ()):
         if role not in ("user", "assistant"):
-            came = quoted(role) if isinstance(role, str) else kind_of(role)
-            notes.add(f"{path}.annotations.audience[{index}]", expected="user or assistant", came=came)
+            got = quoted(role) if isinstance(role, str) else kind_of(role)
+            notes.add(f"{path}.annotations.audience[{index}]", expected="user or assistant", came=got)

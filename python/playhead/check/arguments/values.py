@@ -1,35 +1,195 @@
-"""Makes values for schemas: the least that is allowed, everything that is declared, or a random one.
+"""Generate values for schemas: the smallest allowed, everything declared, or random.
 
-Values are made in good faith and verified by whoever asked for them. Bounded in steps, depth and size.
+Values are plausible, not validated: the caller does that. Bounded in steps, depth and size. Strings are made
+for a length, a format or a regular expression.
 """
 
 from __future__ import annotations
 
 import math
 import random
+import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from playhead.check.arguments_shapes import NoValueError, Shape, Shapes, same, types_of
-from playhead.check.arguments_strings import MAX_STRING, WORD, described, of_format, of_length, of_pattern
+from playhead.check.arguments.shapes import NoValueError, Shape, Shapes, same, types_of
+
+MAX_STRING: Final = 10_000
+"""Longest generated string: longer ones test the transport, which `server.big-request` does."""
+WORD: Final = "example"
+UNICODE: Final = "Grüße, 世界! 🎵 \u0301\u202e'\"\\\n\t<&>"
+"""Two scripts, an astral character, a combining and a right-to-left mark, quotes and controls."""
+
+_FORMATS: Final = {
+    "date-time": "2026-01-12T10:00:00Z",
+    "date": "2026-01-12",
+    "time": "10:00:00Z",
+    "duration": "PT1H",
+    "email": "someone@example.com",
+    "idn-email": "someone@example.com",
+    "hostname": "example.com",
+    "idn-hostname": "example.com",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+    "uri": "https://example.com/",
+    "url": "https://example.com/",
+    "uri-reference": "https://example.com/",
+    "iri": "https://example.com/",
+    "iri-reference": "https://example.com/",
+    "uri-template": "https://example.com/{name}",
+    "uuid": "2f1e4b7a-9c3d-4e8f-8a6b-0d5c7e9f1a23",
+    "regex": "a+",
+    "json-pointer": "/a",
+    "relative-json-pointer": "0",
+    "byte": "QUFB",
+}
+"""Addresses and names reserved for documentation (RFC 2606, 5737, 3849)."""
+
+_QUOTED: Final = re.compile(
+    r"""(?:e\.g\.|for example|such as|like)[\s,:(]{0,3}(?P<quote>['"`])(?P<text>.{1,60}?)(?P=quote)""", re.I
+)
+
+
+def of_format(name: object) -> str | None:
+    """Return a string of the named format, or None if it is unknown."""
+    return _FORMATS.get(name) if isinstance(name, str) else None
+
+
+def described(description: object) -> str | None:
+    """Extract an example from a description (`e.g. 'Europe/Paris'`): better than any generated value."""
+    if not isinstance(description, str):
+        return None
+    found = _QUOTED.search(description[:2000])
+    return found["text"] if found else None
+
+
+def of_length(length: int, text: str = WORD) -> str:
+    """Truncate or repeat `text` to `length` characters."""
+    return (text * (length // len(text) + 1))[:length]
+
+
+# --- regular expressions --------------------------------------------------------------------------------
+
+_MAX_REPEATS: Final = 1000
+_PRINTABLE: Final = [chr(code) for code in range(0x20, 0x7F)]
+_CATEGORIES: Final = {
+    "CATEGORY_DIGIT": "0123456789",
+    "CATEGORY_WORD": "abcXYZ019_",
+    "CATEGORY_SPACE": " ",
+    "CATEGORY_NOT_DIGIT": "abcXYZ_-",
+    "CATEGORY_NOT_WORD": " -.,",
+    "CATEGORY_NOT_SPACE": "abcXYZ019",
+}
+
+
+def of_pattern(pattern: str, *, draw: random.Random | None = None, least: int = 0) -> str:
+    """Generate a string that `pattern` probably matches: the shortest, or a random one.
+
+    The caller validates it: look-arounds and back-references are ignored. `least` is the wanted length, if
+    repeats can reach it. Raises `NoValueError` for a pattern that Python can't parse, or that needs too long
+    a string. Uses `re._parser`, since no public module parses patterns; only the validator runs them, with a
+    timeout.
+    """
+    if len(pattern) > 2000:
+        raise NoValueError("a pattern of more than 2,000 characters")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # warnings about a server's pattern are of no use here
+            parsed = re._parser.parse(pattern)  # type: ignore[attr-defined]
+        written = _Writer(draw, repeats=0).text(parsed)
+        if len(written) < least:
+            written = _Writer(draw, repeats=least - len(written)).text(parsed)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise NoValueError(f"the pattern {pattern[:60]!r} can't be parsed by Python: {error}") from None
+    return written
+
+
+class _Writer:
+    def __init__(self, draw: random.Random | None, *, repeats: int) -> None:
+        self._draw = draw
+        self._extra = repeats
+        self._written = 0
+
+    def text(self, parsed: Any) -> str:
+        return "".join(self._one(str(code), value) for code, value in parsed)
+
+    def _one(self, code: str, value: Any) -> str:
+        self._written += 1
+        if self._written > MAX_STRING:
+            raise NoValueError("a pattern that needs too long a string")
+        match code:
+            case "LITERAL":
+                return chr(value)
+            case "NOT_LITERAL":
+                return "b" if value == ord("a") else "a"
+            case "ANY":
+                return str(self._choose(["a", "b", "1"]))
+            case "IN":
+                return str(self._choose(_members(value)))
+            case "BRANCH":
+                return self.text(self._choose(value[1]))
+            case "SUBPATTERN":
+                return self.text(value[-1])
+            case "ATOMIC_GROUP":
+                return self.text(value)
+            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+                return self._repeated(*value)
+        return ""  # anchors match nothing; assertions and references are left to the validator
+
+    def _repeated(self, low: Any, high: Any, inner: Any) -> str:
+        low, high = int(low), int(high)
+        if low > _MAX_REPEATS:
+            raise NoValueError(f"a pattern that repeats something {low:,} times")
+        times = min(high, low + self._extra)
+        self._extra -= times - low
+        if self._draw is not None:
+            times = self._draw.randint(low, max(times, min(high, low + 5)))
+        return "".join(self.text(inner) for _ in range(times))
+
+    def _choose(self, choices: Any) -> Any:
+        return choices[0] if self._draw is None else self._draw.choice(choices)
+
+
+def _members(items: Any) -> list[str]:
+    """Return characters of a class: of a range, its ends and a few between."""
+    found: list[str] = []
+    negated = False
+    for code, value in items:
+        match str(code):
+            case "NEGATE":
+                negated = True
+            case "LITERAL":
+                found.append(chr(value))
+            case "RANGE":
+                low, high = value
+                found += [chr(it) for it in sorted({low, high, *range(low, min(high, low + 25))})]
+            case "CATEGORY":
+                found += _CATEGORIES.get(str(value), "a")
+    if negated:
+        found = [it for it in ["a", "b", *_PRINTABLE] if it not in found]
+    if not found:
+        raise NoValueError("a pattern with a class of no characters")
+    return found
+
 
 Style = Literal["least", "full", "random"]
 
 MAX_ITEMS: Final = 200
-"""Items of one array, and properties of one object, that are made."""
+"""Most generated items of an array, and properties of an object."""
 _MAX_DEPTH: Final = 24
 _FULL_DEPTH: Final = 4
-"""Optional properties deeper than this are left out: a recursive schema ends here."""
+"""Optional properties deeper than this are omitted, which ends recursive schemas."""
 _MAX_VALUES: Final = 20_000
 SAFE_INTEGER: Final = 2**53 - 1
-"""The largest whole number that every JSON library reads exactly (RFC 8259, section 6)."""
+"""The largest integer that every JSON library reads exactly (RFC 8259, section 6)."""
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz ABCXYZ 0123456789 -_.,äß世🎵"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """The numbers a shape allows, both ends included; None is no end."""
+    """The numbers that a shape allows, both ends included; None is unbounded."""
 
     lower: int | float | None
     upper: int | float | None
@@ -60,7 +220,7 @@ class Range:
         return cls(lower=lower, upper=upper, whole=whole, step=step if step and step > 0 else None)
 
     def fit(self, wanted: int | float) -> int | float:
-        """The allowed number nearest to `wanted`, where steps let it be found. Raises `NoValueError`."""
+        """Return the allowed number nearest to `wanted`. Raises `NoValueError` if none is found."""
         value = wanted
         if self.lower is not None:
             value = max(value, self.lower)
@@ -78,7 +238,7 @@ class Range:
 
 
 def number(shape: Shape, key: str) -> int | float | None:
-    """A keyword's number, or None."""
+    """Return the number of a keyword, or None."""
     value = shape.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -86,28 +246,28 @@ def number(shape: Shape, key: str) -> int | float | None:
 
 
 def _after(value: int | float, inset: float, *, whole: bool) -> int | float:
-    """The first number tried that is greater than `value`."""
+    """Return a number that is greater than `value`."""
     return math.floor(value) + 1 if whole else value + inset
 
 
 def count(shape: Shape, key: str, otherwise: int) -> int:
-    """A keyword that counts: `minLength`, `maxItems`, …"""
+    """Return the value of a counting keyword (`minLength`, `maxItems`, …)."""
     value = number(shape, key)
     return otherwise if value is None else max(0, int(value))
 
 
 class Maker:
-    """Values of the schemas inside one root schema."""
+    """Generate values for the schemas inside one root schema."""
 
     def __init__(self, shapes: Shapes, draw: random.Random, *, use_given: bool = True) -> None:
         self.shapes = shapes
         self._draw = draw
         self._use_given = use_given
-        """Whether `examples` and `default` are taken: a wrong one spoils every value that holds it."""
+        """Use `examples` and `default`. An invalid one makes every value with it invalid."""
         self._made = 0
 
     def value(self, schema: object, style: Style, depth: int = 0) -> Any:
-        """A value. Raises `NoValueError` where none was found."""
+        """Generate a value. Raises `NoValueError` if none is found."""
         why = "the schema allows nothing"
         shapes = list(self.shapes.of(schema))
         if style == "random":
@@ -120,12 +280,12 @@ class Maker:
         raise NoValueError(why)
 
     def of_shape(self, shape: Shape, style: Style, depth: int = 0) -> Any:
-        """A value of one shape. Raises `NoValueError` where none was found."""
+        """Generate a value of one shape. Raises `NoValueError` if none is found."""
         self._made += 1
         if self._made > _MAX_VALUES:
-            raise NoValueError(f"more than {_MAX_VALUES:,} values were made for one tool")
+            raise NoValueError(f"more than {_MAX_VALUES:,} values were generated for one tool")
         if depth > _MAX_DEPTH:
-            raise NoValueError("a schema that requires itself without end, or nests too deep")
+            raise NoValueError("the schema requires itself endlessly, or nests too deep")
         given = self._given(shape, style)
         if given:
             return given[0]
@@ -143,7 +303,7 @@ class Maker:
                 return self._draw.random() < 0.5 if style == "random" else True
             case "null":
                 return None
-        raise NoValueError(f"there is no JSON type {kind[:40]!r}")
+        raise NoValueError(f"unknown JSON type {kind[:40]!r}")
 
     def _given(self, shape: Shape, style: Style) -> list[Any]:
         if "const" in shape:
@@ -156,13 +316,13 @@ class Maker:
         if self._use_given:
             examples = shape.get("examples")
             found = examples[:1] if isinstance(examples, list) else []
-            # A default of null says "none" for an optional property whose schema may not even allow null.
+            # A null default means "absent", even if the schema does not allow null.
             if shape.get("default") is not None:
                 found = [*found, shape["default"]]
         return [*(it for it in found if not enum or any(same(it, one) for one in enum)), *enum]
 
     def kind(self, shape: Shape, style: Style = "least") -> str:
-        """The JSON type to make, guessed from the keywords where none is declared."""
+        """Return the JSON type to generate, guessed from the keywords if undeclared."""
         declared = types_of(shape)
         if declared:
             if style == "random":
@@ -189,7 +349,7 @@ class Maker:
             try:
                 made[name] = self.value(schema, style, depth + 1)
             except NoValueError:
-                continue  # optional: the object does without
+                continue  # optional
         self._fill(shape, made, style, depth)
         return made
 
@@ -231,7 +391,7 @@ class Maker:
         return self.items(shape, min(length, max(high, low)), style, depth)
 
     def items(self, shape: Shape, length: int, style: Style, depth: int = 0) -> list[Any]:
-        """An array of `length` items, distinct where `uniqueItems` asks for that."""
+        """Generate an array of `length` items, distinct if `uniqueItems` is true."""
         prefix, rest = prefix_of(shape), rest_of(shape)
         distinct = shape.get("uniqueItems") is True
         made: list[Any] = []
@@ -265,9 +425,9 @@ class Maker:
         if style == "random":
             length = self._draw.randint(low, max(low, min(high, low + 30)))
             return "".join(self._draw.choices(_LETTERS, k=length))
-        told = described(shape.get("description"))
-        if told is not None and low <= len(told) <= high:
-            return told
+        example = described(shape.get("description"))
+        if example is not None and low <= len(example) <= high:
+            return example
         return of_length(max(low, min(high, len(WORD))))
 
     def _number(self, shape: Shape, style: Style, *, whole: bool) -> int | float:
@@ -284,13 +444,13 @@ class Maker:
 
 
 def properties_of(shape: Shape) -> Mapping[str, Any]:
-    """The declared properties."""
+    """Return the declared properties."""
     declared = shape.get("properties")
     return declared if isinstance(declared, dict) else {}
 
 
 def required_of(shape: Shape) -> list[str]:
-    """The names of required properties."""
+    """Return the names of the required properties."""
     wanted = shape.get("required")
     names = [it for it in wanted if isinstance(it, str)] if isinstance(wanted, list) else []
     if len(names) > MAX_ITEMS:
@@ -299,7 +459,7 @@ def required_of(shape: Shape) -> list[str]:
 
 
 def prefix_of(shape: Shape) -> list[Any]:
-    """The schemas of the first items, each its own."""
+    """Return the positional schemas of the first items."""
     for key in ("prefixItems", "items"):
         if isinstance(shape.get(key), list):
             found: list[Any] = shape[key]
@@ -308,7 +468,7 @@ def prefix_of(shape: Shape) -> list[Any]:
 
 
 def rest_of(shape: Shape) -> Any:
-    """The schema of all other items."""
+    """Return the schema of all other items."""
     items = shape.get("items", True)
     return shape.get("additionalItems", True) if isinstance(items, list) else items
 

@@ -1,9 +1,9 @@
-"""From a JSON Schema to plain shapes that a value can be made for: references followed, `allOf` merged,
-`anyOf`, `oneOf` and `if` opened into alternatives.
+"""Expand a JSON Schema into plain shapes: references followed, `allOf` merged, and `anyOf`, `oneOf` and `if`
+expanded into alternatives.
 
-A help for making values and no validator: what `not`, `dependentSchemas` and the like ask for is left out
-here, and every value made is held against the whole schema afterwards (`arguments_validity`). Bounded: a
-schema that refers to itself, or doubles at each level, gives fewer alternatives and never an endless walk.
+This helps to generate values and is not a validator: `not`, `dependentSchemas` and the like are ignored here,
+and every generated value is validated against the whole schema (`Validity`). Bounded: a schema that refers to
+itself, or doubles at each level, yields fewer alternatives and never an endless walk.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 MAX_ALTERNATIVES: Final = 8
-"""Of one schema: enough for every `anyOf` seen in the field."""
+"""Of one schema: enough for every `anyOf` seen in real schemas."""
 MAX_STEPS: Final = 20_000
-"""Schemas opened for one tool: some tenths of a second."""
+"""Schemas expanded for one tool: some tenths of a second."""
 _MAX_CHAIN: Final = 32
 _OPENED: Final = frozenset(
     {"$ref", "allOf", "anyOf", "oneOf", "if", "then", "else", "$defs", "definitions", "$schema", "$id"}
@@ -25,11 +25,11 @@ _LOWER: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems
 _UPPER: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
 
 Shape = Mapping[str, Any]
-"""A schema without references and combinations. `properties`, `items` and the like still hold schemas."""
+"""A schema without references and combinations. `properties`, `items` and the like still contain schemas."""
 
 
 class NoValueError(Exception):
-    """No value can be made: the message says why. Never leaves `arguments_for`."""
+    """No value can be generated, with the reason. Never raised out of `arguments_for`."""
 
 
 class Shapes:
@@ -39,17 +39,19 @@ class Shapes:
         self._root = root
         self._steps = 0
         self.unresolved: set[str] = set()
-        """References that lead out of the schema, or nowhere."""
+        """References to other documents, or to nothing."""
 
     def of(self, schema: object) -> Sequence[Shape]:
-        """The alternatives; empty where there are none (`false`, contradictions). Raises `NoValueError` for a
-        schema too large to be opened."""
+        """Return the alternatives, none for `false` and contradictions.
+
+        Raises `NoValueError` for a schema that is too large to expand.
+        """
         return self._of(schema, 0)
 
     def _of(self, schema: object, chain: int) -> list[dict[str, Any]]:
         self._steps += 1
         if self._steps > MAX_STEPS:
-            raise NoValueError(f"the schema takes more than {MAX_STEPS:,} steps to open")
+            raise NoValueError(f"the schema takes more than {MAX_STEPS:,} steps to expand")
         if schema is False or chain > _MAX_CHAIN:
             return []
         if not isinstance(schema, dict):
@@ -70,7 +72,7 @@ class Shapes:
     def _any_of(self, parts: list[object], chain: int) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         for part in parts:
-            if len(found) >= MAX_ALTERNATIVES:  # more would be cut anyway, and doubles at each level
+            if len(found) >= MAX_ALTERNATIVES:  # more would be dropped anyway, and double at each level
                 break
             found += self._of(part, chain)
         return found
@@ -117,12 +119,12 @@ def _walk(root: object) -> Iterator[dict[str, Any]]:
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two pieces of JSON are the same; 1 and true are not."""
+    """Compare two JSON values; 1 and true differ."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def types_of(shape: Shape) -> list[str]:
-    """The declared JSON types, in order; empty where none is."""
+    """Return the declared JSON types, in order."""
     declared = shape.get("type")
     if isinstance(declared, str):
         return [declared]
@@ -130,7 +132,7 @@ def types_of(shape: Shape) -> list[str]:
 
 
 def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What both allow, or None where they plainly contradict each other."""
+    """Return the intersection of two shapes, or None if they obviously contradict each other."""
     both = {**one, **other}
     for key in one.keys() & other.keys():
         left, right = one[key], other[key]

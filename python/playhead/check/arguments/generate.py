@@ -1,9 +1,8 @@
-"""From a tool's inputSchema to arguments to call it with: right ones, ones at the edges, and wrong ones.
+"""Generate arguments from a tool's inputSchema: valid ones, boundary values, and invalid ones.
 
-Every case is held against the schema by the project's validator before it is given out: a valid case
-conforms, an invalid one doesn't. A schema that nothing can be made for gives a remark and no case, never an
-exception; the same schema and seed give the same cases. Takes milliseconds for the schemas of the field and a
-few seconds for a hostile one: to be called in a thread.
+The project's validator confirms every case: valid cases conform to the schema, invalid ones don't. A schema
+without possible values yields a remark and no cases, never an exception. The same schema and seed yield the
+same cases. Takes milliseconds for real schemas and a few seconds for hostile ones: call it in a thread.
 """
 
 from __future__ import annotations
@@ -14,47 +13,47 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from playhead.check.arguments_boundary import boundary_cases
-from playhead.check.arguments_case import Case, Kind
-from playhead.check.arguments_invalid import invalid_cases
-from playhead.check.arguments_shapes import NoValueError, Shapes
-from playhead.check.arguments_validity import Validity
-from playhead.check.arguments_values import Maker, Style
+from playhead.check.arguments.cases import Case, Kind, boundary_cases, invalid_cases
+from playhead.check.arguments.shapes import NoValueError, Shapes
+from playhead.check.arguments.values import Maker, Style
+from playhead.content.validation_schema import SchemaReader
 
 MAX_VALID: Final = 60
 MAX_INVALID: Final = 40
-"""Cases of one tool. More properties than these cover are looked at by another seed, or by nobody."""
+"""Cases per tool. Another seed may cover further properties."""
 _TRIES: Final = 6
-"""Random values made for each that is wanted: some break what only the validator understands."""
+"""Attempts per random value: some violate keywords that only the validator understands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolArguments:
-    """What a tool can be called with."""
+    """The generated arguments of one tool."""
 
     valid: tuple[Case, ...]
-    """The least first, then everything declared, the edges, and random ones."""
+    """The smallest first, then everything declared, boundary values, and random ones."""
     invalid: tuple[Case, ...]
-    """The certain breaches first."""
+    """The certain violations first."""
     remarks: tuple[str, ...]
-    """What was not made, and why."""
+    """Omitted cases, with the reason."""
 
 
 def arguments_for(schema: object, *, seed: int = 0, examples: int = 5) -> ToolArguments:
-    """Arguments for the inputSchema `schema`; `examples` random ones beside the others. Raises nothing."""
+    """Generate arguments for the inputSchema `schema`, `examples` of them random. Raises nothing."""
     validity = Validity(schema)
     if validity.problem is not None:
-        return _none(f"the inputSchema can't be used, so that nothing was made for it: {validity.problem}")
+        return _none(f"no arguments were generated, because the inputSchema is unusable: {validity.problem}")
     try:
         return _Work(schema, validity, seed).all(examples)
     except (NoValueError, RecursionError, OverflowError, ValueError, TypeError, ArithmeticError) as error:
-        # A keyword with a value that the metaschema allows and nobody foresaw: one remark, not a crash.
-        return _none(f"no arguments could be made for the inputSchema: {error}")
+        # An unforeseen keyword value that the metaschema allows: one remark, not a crash.
+        return _none(f"no arguments could be generated for the inputSchema: {error}")
 
 
 def distinct_arguments(schema: object, base: dict[str, Any], count: int) -> list[dict[str, Any]]:
-    """`count` valid arguments that differ in one property, for calls whose answers are to be told apart.
-    Empty where none of the properties of `base`, valid arguments, can be varied."""
+    """Return `count` valid arguments that differ in one property, so that their answers can be distinguished.
+
+    `base` are valid arguments; the result is empty if none of their properties can be varied.
+    """
     validity = Validity(schema)
     for name, value in base.items():
         made = [{**base, name: _varied(value, index)} for index in range(count)]
@@ -81,18 +80,18 @@ class _Work:
     def __init__(self, schema: object, validity: Validity, seed: int) -> None:
         self._schema = schema
         self._wanted = {"allOf": [schema, {"type": "object"}]}
-        """What arguments are: MCP has objects only, whether the schema says so or not."""
+        """The effective schema: arguments are objects in MCP, even if the schema doesn't say so."""
         self._validity = validity
         self._seed = seed
         self._shapes = Shapes(schema)
         self._remarks: list[str] = []
         self._reasons: list[str] = []
-        """Why values could not be made; of interest where none could."""
+        """Reasons for failed attempts, reported if none succeeds."""
         self._seen: set[str] = set()
 
     def all(self, examples: int) -> ToolArguments:
         maker = Maker(self._shapes, self._draw())
-        bases = list(self._bases()) or list(self._random(1))  # chance finds its way around a `not`
+        bases = list(self._bases()) or list(self._random(1))  # a random value may satisfy a `not`
         if not bases:
             return _none(self._why_none())
         fullest = max(bases, key=lambda case: len(case.arguments)).arguments
@@ -102,14 +101,14 @@ class _Work:
         broken = invalid_cases(maker, self._wanted, fullest)
         invalid = self._kept(broken, wanted=False, most=MAX_INVALID)
         if self._shapes.unresolved:
-            self._remarks.append(f"a reference was not followed: {min(self._shapes.unresolved)}")
+            self._remarks.append(f"an external reference was not followed: {min(self._shapes.unresolved)}")
         return ToolArguments(valid=tuple(valid), invalid=tuple(invalid), remarks=tuple(self._remarks))
 
     def _draw(self) -> random.Random:
-        return random.Random(self._seed)  # a fresh one for each part: cases don't shift when another grows
+        return random.Random(self._seed)  # a fresh one for each part, so that the parts are independent
 
     def _bases(self) -> Iterator[Case]:
-        """The least and the fullest arguments, by whichever way gives valid ones."""
+        """Generate the smallest and the fullest valid arguments."""
         styles: tuple[tuple[Style, str], ...] = (("least", "the least"), ("full", "everything declared"))
         for style, title in styles:
             for arguments in self._ways(style):
@@ -128,7 +127,7 @@ class _Work:
                     self._remember(str(error))
 
     def _given(self) -> Iterator[Case]:
-        """The schema's own examples of whole arguments."""
+        """Return the schema's own examples of arguments."""
         examples = self._schema.get("examples") if isinstance(self._schema, dict) else None
         for index, arguments in enumerate(examples[:10] if isinstance(examples, list) else ()):
             title = f"example {index + 1} of the schema"
@@ -157,7 +156,7 @@ class _Work:
                 continue
             if len(kept) == most:
                 kind: Kind = case.kind
-                self._remarks.append(f"only the first {most} {kind} cases were made")
+                self._remarks.append(f"only the first {most} {kind} cases were generated")
                 break
             kept.append(case)
         return kept
@@ -176,8 +175,28 @@ class _Work:
     def _why_none(self) -> str:
         if self._shapes.unresolved:
             return (
-                f"no arguments could be made: the inputSchema refers to {min(self._shapes.unresolved)},"
-                " and nothing outside of it is followed"
+                f"no arguments could be generated: the inputSchema refers to {min(self._shapes.unresolved)},"
+                " and external references are not followed"
             )
-        why = "; ".join(self._reasons) or "every object that was tried breaks it"
-        return f"no arguments could be made that the inputSchema allows: {why}"
+        why = "; ".join(self._reasons) or "every generated object violates it"
+        return f"no valid arguments could be generated for the inputSchema: {why}"
+
+
+class Validity:
+    """Validate many values against one inputSchema. Arguments are objects, whatever the schema says."""
+
+    def __init__(self, schema: object) -> None:
+        self._reader = SchemaReader(schema)
+
+    @property
+    def problem(self) -> str | None:
+        """The reason why the schema is unusable, if any."""
+        return self._reader.problem
+
+    def allows(self, value: Any) -> bool | None:
+        """Validate a value; None if undecidable, because of an external reference or an exceeded limit."""
+        try:
+            json.dumps(value, allow_nan=False).encode("utf-8")
+        except (ValueError, RecursionError):
+            return None  # not representable in JSON
+        return isinstance(value, dict) and self._reader.allows(value)

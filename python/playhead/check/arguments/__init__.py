@@ -1,0 +1,1 @@
+"""Arguments generated from a tool's inputSchema: valid, at the edges, and invalid."""

@@ -1,0 +1,351 @@
+"""Single cases: arguments at the limits of a schema, and arguments that violate it in one place."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from playhead.check.arguments.shapes import NoValueError, Shape, same, types_of
+from playhead.check.arguments.values import (
+    MAX_ITEMS,
+    MAX_STRING,
+    SAFE_INTEGER,
+    UNICODE,
+    Maker,
+    Range,
+    count,
+    of_length,
+    properties_of,
+    required_of,
+)
+
+Kind = Literal["valid", "boundary", "random", "invalid"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Arguments of one call, validated against the tool's inputSchema."""
+
+    title: str
+    """The characteristic: "the least", "without `query`", "`max_results` 0, below its minimum 1"."""
+    arguments: Any
+    """An object, except in some invalid cases."""
+    kind: Kind
+    certain: bool = False
+    """For an invalid case: True if accepting it is certainly a defect, because a required property is missing
+    or has the wrong JSON type. Lengths and ranges are often recommendations that servers don't enforce."""
+
+
+def named(path: tuple[str | int, ...]) -> str:
+    """Format a path into the arguments for a title: `` `filter.limit` ``."""
+    text = ""
+    for key in path:
+        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
+    return f"`{text[:80]}`"
+
+
+def counted(number: int, what: str) -> str:
+    """Format `1 item`, `2,000 characters`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def brief(value: Any) -> str:
+    """Format any value briefly, for a title."""
+    match value:
+        case str() if len(value) > 30:
+            return f"a string of {len(value):,} characters"
+        case str():
+            return ascii(value) if any(ord(it) < 32 for it in value) else f'"{value}"'
+        case bool():
+            return "true" if value else "false"
+        case None:
+            return "null"
+        case int() | float():
+            return str(value) if abs(value) < 10**20 else "a very large number"
+        case list():
+            return f"an array of {len(value)}"
+        case dict():
+            return "an object"
+    return type(value).__name__
+
+
+LONG_STRING: Final = 2_000
+"""Characters if the schema sets no limit: models often send a page of text."""
+_MANY_ITEMS: Final = 3
+_MAX_ENUM: Final = 20
+_MAX_DEPTH: Final = 3
+
+Path = tuple[str | int, ...]
+Variant = tuple[str, Any]
+"""The characteristic of a value, and the value."""
+
+
+def boundary_cases(maker: Maker, schema: object, base: dict[str, Any]) -> Iterator[Case]:
+    """Put the boundary values of each property into `base`, valid arguments.
+
+    Extremes that the schema doesn't name come last. Not validated.
+    """
+    late: list[Case] = []
+    for path, title, value, declared in _edges(maker, schema, (), 0):
+        arguments = placed(base, path, value)
+        if arguments is None:
+            continue
+        case = Case(title=f"{named(path)} {title}", arguments=arguments, kind="boundary")
+        if declared:
+            yield case
+        else:
+            late.append(case)
+    yield from late
+
+
+def placed(base: Any, path: Path, value: Any) -> Any | None:
+    """Return a copy of `base` with `value` at `path`, or None if `base` has no such place."""
+    if not path:
+        return copy.deepcopy(value)
+    made = copy.deepcopy(base)
+    at = made
+    for key in path[:-1]:
+        if not isinstance(at, dict) or key not in at:
+            return None
+        at = at[key]
+    if not isinstance(at, dict):
+        return None
+    at[path[-1]] = value
+    return made
+
+
+def _edges(maker: Maker, schema: object, path: Path, depth: int) -> Iterator[tuple[Path, str, Any, bool]]:
+    for shape in maker.shapes.of(schema):
+        if path:
+            for title, value in _declared(maker, shape):
+                yield path, title, value, True
+            for title, value in _undeclared(maker, shape):
+                yield path, title, value, False
+        if depth < _MAX_DEPTH and maker.kind(shape) == "object":
+            for name, inner in list(properties_of(shape).items())[:MAX_ITEMS]:
+                yield from _edges(maker, inner, (*path, name), depth + 1)
+
+
+def _declared(maker: Maker, shape: Shape) -> Iterator[Variant]:
+    """Generate the boundary values that the schema names."""
+    if "const" in shape:
+        return
+    if isinstance(enum := shape.get("enum"), list):
+        yield from ((brief(value), value) for value in enum[:_MAX_ENUM])
+        return
+    if "null" in types_of(shape):
+        yield "null", None
+    match maker.kind(shape):
+        case "boolean":
+            yield from (("true", True), ("false", False))
+        case "integer" | "number":
+            span = Range.of(shape)
+            if span.lower is not None:
+                yield from _fitted(span, span.lower, "its minimum")
+            if span.upper is not None:
+                yield from _fitted(span, span.upper, "its maximum")
+        case "string" if "pattern" not in shape and "format" not in shape:
+            if (least := count(shape, "minLength", 0)) and least <= MAX_STRING:
+                yield f"of {counted(least, 'character')}, its shortest", of_length(least)
+            if (most := count(shape, "maxLength", MAX_STRING + 1)) <= MAX_STRING:
+                yield f"of {counted(most, 'character')}, its longest", of_length(most)
+        case "array":
+            for key, word in (("minItems", "fewest"), ("maxItems", "most")):
+                length = count(shape, key, MAX_ITEMS + 1)
+                if length <= MAX_ITEMS:
+                    yield from _array(maker, shape, length, f", its {word}")
+
+
+def _undeclared(maker: Maker, shape: Shape) -> Iterator[Variant]:
+    """Generate boundary values that the schema allows without naming them."""
+    if shape.keys() & {"const", "enum"}:
+        return
+    match maker.kind(shape):
+        case "integer" | "number" as kind:
+            span = Range.of(shape)
+            wanted: list[float] = [0]
+            wanted += [] if kind == "integer" else [0.5]
+            wanted += [] if span.lower is not None else [-1]
+            wanted += [] if span.upper is not None else [SAFE_INTEGER]
+            for value in wanted:
+                yield from _fitted(span, value, None)
+        case "string" if "pattern" not in shape and "format" not in shape:
+            least, most = count(shape, "minLength", 0), count(shape, "maxLength", LONG_STRING)
+            if least == 0:
+                yield "empty", ""
+            if least <= most <= MAX_STRING or least <= len(UNICODE) <= most:
+                yield "of many scripts", of_length(max(least, min(most, len(UNICODE))), UNICODE)
+            if "maxLength" not in shape and least <= LONG_STRING:
+                yield f"of {LONG_STRING:,} characters", of_length(LONG_STRING)
+        case "array":
+            for length in (0, 1, _MANY_ITEMS):
+                if count(shape, "minItems", 0) < length < count(shape, "maxItems", MAX_ITEMS) or (
+                    length == 0 and "minItems" not in shape
+                ):
+                    yield from _array(maker, shape, length, "")
+
+
+def _fitted(span: Range, wanted: float, word: str | None) -> Iterator[Variant]:
+    try:
+        value = span.fit(wanted)
+    except (NoValueError, OverflowError):
+        return
+    yield f"{brief(value)}{f', {word}' if word else ''}", value
+
+
+def _array(maker: Maker, shape: Shape, length: int, word: str) -> Iterator[Variant]:
+    try:
+        value = maker.items(shape, length, "full", 1)
+    except NoValueError:
+        return
+    yield f"of {counted(length, 'item')}{word}", value
+
+
+_WRONG: Final[tuple[tuple[str, Any], ...]] = (
+    ("object", {"wrong": "type"}),
+    ("number", 12345),
+    ("string", "wrong type"),
+    ("array", ["wrong type"]),
+    ("boolean", True),
+    ("null", None),
+)
+"""In this order: lenient readers convert "5" to 5, but not an object to a string or number."""
+NO_OBJECTS: Final[tuple[tuple[str, Any], ...]] = (("an array", []), ("a string", "arguments"))
+_ADDED: Final = "playhead_undeclared"
+
+
+def invalid_cases(maker: Maker, schema: object, base: dict[str, Any]) -> Iterator[Case]:
+    """Violate the schema in one place of `base`, valid arguments; certain violations first. Not validated."""
+    cases = list(_object_cases(maker, schema, base, (), 0))
+    yield from (case for case in cases if case.certain)
+    for title, value in NO_OBJECTS:
+        yield Case(title=f"{title} in place of an object", arguments=value, kind="invalid", certain=True)
+    yield from (case for case in cases if not case.certain)
+
+
+def _object_cases(
+    maker: Maker, schema: object, base: dict[str, Any], path: Path, depth: int
+) -> Iterator[Case]:
+    for shape in maker.shapes.of(schema):
+        if maker.kind(shape) != "object":
+            continue
+        for name in required_of(shape):
+            if (arguments := _without(base, (*path, name))) is not None:
+                title = f"without {named((*path, name))}"
+                # Schema generators list properties with a default as required, and servers fill them in.
+                certain = not _has_default(properties_of(shape).get(name))
+                yield Case(title=title, arguments=arguments, kind="invalid", certain=certain)
+        for name, inner in list(properties_of(shape).items())[:MAX_ITEMS]:
+            here = (*path, name)
+            yield from _property_cases(maker, inner, base, here)
+            if depth < _MAX_DEPTH:
+                yield from _object_cases(maker, inner, base, here, depth + 1)
+        added = placed(base, (*path, _ADDED), 1)
+        if shape.get("additionalProperties") is False and added is not None:
+            title = f"with {named((*path, _ADDED))}, which is not declared"
+            yield Case(title=title, arguments=added, kind="invalid")
+
+
+def _has_default(schema: object) -> bool:
+    return isinstance(schema, dict) and "default" in schema
+
+
+def _without(base: dict[str, Any], path: Path) -> Any | None:
+    made = copy.deepcopy(base)
+    at: Any = made
+    for key in path[:-1]:
+        if not isinstance(at, dict) or key not in at:
+            return None
+        at = at[key]
+    if not isinstance(at, dict) or path[-1] not in at:
+        return None
+    del at[path[-1]]
+    return made
+
+
+def _property_cases(maker: Maker, schema: object, base: dict[str, Any], path: Path) -> Iterator[Case]:
+    shapes = maker.shapes.of(schema)
+    if (wrong := _wrong_type(shapes)) is not None:
+        kind, value, wanted = wrong
+        arguments = placed(base, path, value)
+        if arguments is not None:
+            article = "an" if kind[0] in "ao" else "a"
+            title = (
+                f"{named(path)} {f'{article} {kind}' if value is not None else 'null'} in place of {wanted}"
+            )
+            # Many languages read null as an absent value.
+            certain = value is not None
+            yield Case(title=title, arguments=arguments, kind="invalid", certain=certain)
+    for shape in shapes:
+        for title, value in _breaches(maker, shape):
+            arguments = placed(base, path, value)
+            if arguments is not None:
+                yield Case(title=f"{named(path)} {title}", arguments=arguments, kind="invalid")
+
+
+def _wrong_type(shapes: Any) -> tuple[str, Any, str] | None:
+    """Return a value of a type that no alternative declares."""
+    declared: list[str] = []
+    for shape in shapes:
+        types = types_of(shape)
+        if not types:
+            return None
+        declared += types
+    if not declared:
+        return None
+    allowed = {"number" if it == "integer" else it for it in declared}
+    found = next(((kind, value) for kind, value in _WRONG if kind not in allowed), None)
+    return None if found is None else (*found, " or ".join(dict.fromkeys(declared)))
+
+
+def _breaches(maker: Maker, shape: Shape) -> Iterator[tuple[str, Any]]:
+    """Generate values of the right type that the schema excludes."""
+    if isinstance(enum := shape.get("enum"), list):
+        odd: Any = "playhead-undeclared" if any(isinstance(it, str) for it in enum) else 987_654
+        if not any(same(odd, it) for it in enum):
+            yield f"{brief(odd)}, which is not in its enum", odd
+        return
+    match maker.kind(shape):
+        case "integer" | "number" as kind:
+            span = Range.of(shape)
+            if span.lower is not None:
+                below = span.lower - 1
+                yield f"{brief(below)}, below its minimum {brief(span.lower)}", below
+            if span.upper is not None:
+                above = span.upper + 1
+                yield f"{brief(above)}, above its maximum {brief(span.upper)}", above
+            if kind == "integer":
+                yield "1.5 in place of a whole number", 1.5
+        case "string":
+            least, most = count(shape, "minLength", 0), count(shape, "maxLength", MAX_STRING + 1)
+            if 0 < least <= MAX_STRING:
+                yield (
+                    f"of {counted(least - 1, 'character')}, below its minLength {least:,}",
+                    of_length(least - 1),
+                )
+            if most <= MAX_STRING:
+                yield (
+                    f"of {counted(most + 1, 'character')}, above its maxLength {most:,}",
+                    of_length(most + 1),
+                )
+            if isinstance(shape.get("pattern"), str):
+                for text in ("~", "", "0", "a"):
+                    yield f"{brief(text)}, which its pattern does not allow", text
+        case "array":
+            yield from _array_breaches(maker, shape)
+
+
+def _array_breaches(maker: Maker, shape: Shape) -> Iterator[tuple[str, Any]]:
+    least, most = count(shape, "minItems", 0), count(shape, "maxItems", MAX_ITEMS + 1)
+    wanted: list[tuple[int, str]] = []
+    if 0 < least <= MAX_ITEMS:
+        wanted.append((least - 1, f"below its minItems {least}"))
+    if most <= MAX_ITEMS:
+        wanted.append((most + 1, f"above its maxItems {most}"))
+    for length, word in wanted:
+        try:
+            yield f"of {counted(length, 'item')}, {word}", maker.items(shape, length, "full", 1)
+        except NoValueError:
+            continue

@@ -1,18 +1,25 @@
-"""playhead: MCP tool results, played, shown and routed while they are still arriving.
+"""playhead plays, shows and routes MCP tool results while they are still arriving.
 
-The names here are the ones that most programs need; `playhead.playback` has the player and its sinks,
-`playhead.stream` the ranged reads by themselves, `playhead.testing` the suites and peers for your own tests.
+Most programs need only the names here. `playhead.playback` has the player and its sinks, `playhead.stream`
+the ranged reads alone, and `playhead.testing` the suites and peers for your own tests.
 """
 
-from __future__ import annotations
+import sys
+
+if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and {"playhead", "-mplayhead"} & {*sys.orig_argv}:
+    # `python -m playhead` puts the current directory in front: a file there called trio.py would be run.
+    # Before every other import, and without one of `__future__`, which could be such a file too.
+    del sys.path[0]
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 from playhead import errors
 from playhead.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
+    __version__: str
     from playhead.client import CallResult, Session, connect
     from playhead.client.hub import Hub, open_hub
     from playhead.config.servers import ServerConfig
@@ -28,6 +35,7 @@ __all__ = [
     "ServerConfig",
     "Session",
     "StreamOptions",
+    "__version__",
     "connect",
     "errors",
     "open_hub",
@@ -45,14 +53,16 @@ _HOMES: Final = {
     "open_hub": "playhead.client.hub",
     "open_stream": "playhead.stream.reader",
 }
-"""Imported when first asked for: the MCP SDK takes half a second that `playhead --help` need not pay."""
+"""Imported on first use: the MCP SDK takes half a second, which `playhead --help` can do without."""
 
 
 def __getattr__(name: str) -> object:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
+    if name == "__version__":
+        return version("playhead")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, "__version__"})

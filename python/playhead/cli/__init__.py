@@ -1,4 +1,4 @@
-"""The command line. `main` imports the rest inside itself, so that Ctrl-C during start-up is quiet too."""
+"""The command line. `main` imports the rest itself, so that Ctrl-C during start-up prints no traceback."""
 
 from __future__ import annotations
 
@@ -8,20 +8,29 @@ import signal
 import sys
 from contextlib import suppress
 
+from playhead.errors import UsageError
+from playhead.extras import require_extra
+
+EXIT_USAGE = 2
 EXIT_BY_SIGNAL = 128
 EXIT_INTERRUPTED = EXIT_BY_SIGNAL + signal.SIGINT
 
 
 def main() -> None:
     """Run the `playhead` command and exit with its code."""
-    # Outside of a running command there is nothing to clean up, and a traceback helps nobody.
+    # Outside a running command there is nothing to clean up, and a traceback helps no one.
     signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
     make_streams_usable()
+    try:
+        require_extra("cli", "the commands of playhead")
+    except UsageError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(EXIT_USAGE)
     from playhead.cli.app import run
 
     code = run(sys.argv[1:])
     if code >= EXIT_BY_SIGNAL:
-        # A person waits, and all is closed: taking the modules apart would be half of the wait.
+        # Everything is closed: tearing down the interpreter would double the time that the user waits.
         with suppress(OSError):
             sys.stdout.flush()
             sys.stderr.flush()
@@ -30,16 +39,16 @@ def main() -> None:
 
 
 def make_streams_usable() -> None:
-    """Open what was closed (`playhead ... >&-`), and let no character be one that cannot be written.
+    """Reopen closed standard streams (`playhead ... >&-`), and escape characters that can't be encoded.
 
-    A closed stdin, stdout or stderr leaves its number to the next file or socket opened, which would then get
-    what is printed; /dev/null takes its place. In an ASCII locale `\u2026` is shown as `\\u2026`.
+    The number of a closed stdin, stdout or stderr would go to the next file or socket opened, which would
+    then receive the output; /dev/null takes its place. In an ASCII locale `\u2026` is printed as `\\u2026`.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115 - for good
     for stream in (sys.stdout, sys.stderr):

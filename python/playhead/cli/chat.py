@@ -1,82 +1,109 @@
-"""`playhead chat`: a model with the tools of your servers, in a terminal, a pipe or a script."""
+"""`playhead chat`: a model with the tools of your servers, in a terminal, a pipe or a script.
+
+The model, servers, player, approvals and recorder are each open for as long as the chat lasts.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from playhead.cli import parameters as p
 from playhead.cli.chat_models import ProviderName, text_of
+from playhead.cli.progress import clock, live_line
 from playhead.cli.runner import EXIT_DONE, Report, run_command
-from playhead.cli.terminal import Terminal
+from playhead.cli.terminal import Terminal, escape_line
+from playhead.cli.trust import with_consent
 from playhead.errors import UsageError
+
+if TYPE_CHECKING:
+    from playhead.agent.agent import Agent
+    from playhead.agent.conversation import Model
+    from playhead.agent.events import Event
+    from playhead.cli.chat_questions import Questions
+    from playhead.client.hub import Hub
+    from playhead.config.servers import ServerConfig
+    from playhead.config.tools import ApprovalPolicy, ToolConfigSources
+    from playhead.config.trust import Trust
+    from playhead.playback import Player, Sink
 
 
 def chat(
     message: Annotated[
         str | None,
-        typer.Argument(metavar="MESSAGE", help="What to say. [default: stdin, or a conversation]"),
+        typer.Argument(metavar="MESSAGE", help="The message. [default: stdin, or a conversation]"),
     ] = None,
-    provider: Annotated[ProviderName | None, typer.Option(help="How the model is spoken to.")] = None,
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="The model's name there.")] = None,
+    provider: Annotated[ProviderName | None, typer.Option(help="API of the model.")] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the model.")] = None,
     base_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Another address of the same API, e.g. a local one.")
+        str | None, typer.Option(metavar="URL", help="Another URL of the same API, e.g. a local one.")
     ] = None,
     servers: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Servers of the file to use. [default: all]")
+        str | None, typer.Option(metavar="A,B", help="Servers to use, by name. [default: all]")
     ] = None,
     config: p.ConfigFile = None,
     tool_config: p.ToolConfigFile = None,
+    trusted: p.Trust = False,
     sink: p.SinkName = None,
     system: Annotated[
-        str | None, typer.Option(metavar="TEXT|@FILE", help="The system prompt.", show_default=False)
+        str | None, typer.Option(metavar="TEXT|@FILE", help="System prompt.", show_default=False)
     ] = None,
     prompt_template: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="With --provider prompt: how the tools are told of."),
+        typer.Option(
+            metavar="FILE", help="Prompt template that describes the tools (with --provider prompt)."
+        ),
     ] = None,
     record: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep the events in a new file.")
+        Path | None, typer.Option(metavar="FILE", help="Record the events to a new file.")
     ] = None,
     replay: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Show a recording; no model, no server.")
+        Path | None, typer.Option(metavar="FILE", help="Show a recording, without model or servers.")
     ] = None,
     pace: Annotated[
         float | None,
-        typer.Option(metavar="N", help="With --replay: 1 as recorded, 2 twice as fast. [default: at once]"),
+        typer.Option(
+            metavar="N", help="Speed of --replay: 1 as recorded, 2 twice as fast. [default: no delays]"
+        ),
     ] = None,
+    deadline: p.Deadline = None,
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Show thinking, progress and tokens too.")
+        bool, typer.Option("-v", "--verbose", help="Also show thinking, progress and tokens.")
     ] = False,
     json_output: p.Json = False,
 ) -> None:
-    """Talk with a model that has your servers' tools.
+    """Chat with a model that can call your servers' tools.
 
-    Music that they give plays on while you type. Keys are taken from
+    Music keeps playing while you type. API keys are read from
     OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or GOOGLE_API_KEY.
-    With --json sound is played only where --sink says into what.
+    With --json, audio is played only if --sink is given.
     """
     if replay is not None:
         _check_replay(message=message, record=record)
-        _replay(replay, pace=pace, verbose=verbose, json_output=json_output)
+        _replay(replay, pace=pace, verbose=verbose, json_output=json_output, deadline=deadline)
     if pace is not None:
-        raise UsageError("--pace belongs to --replay")
+        raise UsageError("--pace needs --replay")
     if provider is None or not model:
         missing = "--provider" if provider is None else "--model"
-        raise UsageError(f"{missing} is missing: say how a model is spoken to, and its name there")
+        raise UsageError(
+            f"{missing} is missing: give the API of the model (--provider) and its name (--model)"
+        )
     if prompt_template is not None and provider != "prompt":
-        raise UsageError("--prompt-template belongs to --provider prompt; other models are offered tools")
+        raise UsageError("--prompt-template needs --provider prompt; other providers have function calling")
     from playhead.cli.chat_models import is_readable, opened_model
-    from playhead.cli.chat_setup import Setup, run_chat
-    from playhead.cli.sinks import make_sink
+    from playhead.cli.parameters import make_sink
 
     said = _message(message, json_output=json_output)
     template = None if prompt_template is None else text_of(prompt_template, option="--prompt-template")
-    setup = Setup(
+    setup = ChatSetup(
         model=opened_model(
             provider,
             model,
@@ -89,7 +116,8 @@ def chat(
         servers=None if servers is None else tuple(name.strip() for name in servers.split(",")),
         config=config,
         tool_config=tool_config,
-        # A conversation is heard in real time, so that its commands have something to act on.
+        trusted=trusted,
+        # In real time, so that the commands of a conversation have something to act on.
         sink=None if json_output and sink is None else make_sink(sink, real_time=said is None),
         system=_system(system),
         record=record,
@@ -98,10 +126,12 @@ def chat(
 
     async def command(terminal: Terminal, report: Report) -> int:
         if is_readable(base_url):
-            terminal.say("--base-url is no https: the network can read the key and the talk", style="yellow")
+            terminal.say(
+                "--base-url is not https: the network can read the key and the conversation", style="yellow"
+            )
         return await run_chat(setup, terminal, report)
 
-    run_command(command, json_output=json_output)
+    run_command(command, json_output=json_output, deadline=deadline)
 
 
 def _system(given: str | None) -> str:
@@ -111,48 +141,196 @@ def _system(given: str | None) -> str:
 
 
 def _message(given: str | None, *, json_output: bool) -> str | None:
-    """What is said in the one turn; None for a conversation at the terminal."""
+    """The message of a single turn; None for a conversation at the terminal."""
     if given is None and sys.stdin.isatty():
         if json_output:
-            raise UsageError("--json needs a MESSAGE: a conversation is no object")
+            raise UsageError("--json needs a MESSAGE: a conversation has no single result")
         return None
     text = sys.stdin.buffer.read().decode("utf-8", "replace") if given is None else given
     if not text.strip():
-        raise UsageError("the message is empty: give a MESSAGE, or write one to stdin")
+        raise UsageError("the message is empty: pass a MESSAGE, or write one to stdin")
     return text
 
 
 def _check_replay(*, message: str | None, record: Path | None) -> None:
     if message is not None or record is not None:
-        raise UsageError("--replay shows a recording: it goes with no MESSAGE and no --record")
+        raise UsageError("--replay shows a recording: omit MESSAGE and --record")
 
 
-def _replay(path: Path, *, pace: float | None, verbose: bool, json_output: bool) -> None:
-    """Show the recording at `path`, as the turn looked. Does not return."""
+def _replay(
+    path: Path, *, pace: float | None, verbose: bool, json_output: bool, deadline: float | None
+) -> None:
+    """Show the recording at `path` as the turn was shown. Does not return."""
 
     async def command(terminal: Terminal, report: Report) -> int:
         import trio
 
-        from playhead.agent import record
-        from playhead.agent.events import Event, Failed
-        from playhead.cli.chat_report import Told
-        from playhead.cli.chat_view import View
+        from playhead.agent import recording as recordings
+        from playhead.agent.events import Failed
+        from playhead.cli.chat_view import ChatView, TurnSummary
 
-        view, told = View(terminal, verbose=verbose), Told(report)
+        view, summary = ChatView(terminal, verbose=verbose), TurnSummary(report)
 
         def show(event: Event) -> None:
             view(event)
-            told(event)
+            summary(event)
             if isinstance(event, Failed):
                 terminal.fail(event.error)
 
-        recording = await trio.to_thread.run_sync(record.read_recording, path)
-        await record.replay(recording, show, pace=pace)
+        recording = await trio.to_thread.run_sync(recordings.read_recording, path)
+        await recordings.replay(recording, show, pace=pace)
         view.end_line()
         if recording.broken_end is not None:
-            terminal.say(f"the recording breaks off: {recording.broken_end}", style="yellow")
+            terminal.say(f"the recording is cut off: {recording.broken_end}", style="yellow")
         if recording.unknown:
-            terminal.say(f"{recording.unknown} events are unknown to this version", style="yellow")
+            terminal.say(
+                f"skipped {recording.unknown} events of types unknown to this version", style="yellow"
+            )
         return EXIT_DONE
 
-    run_command(command, json_output=json_output)
+    run_command(command, json_output=json_output, deadline=deadline)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatSetup:
+    """The command line, checked."""
+
+    model: AbstractAsyncContextManager[Model]
+    message: str | None
+    """None: a conversation at the terminal."""
+    servers: tuple[str, ...] | None
+    config: Path | None
+    tool_config: Path | None
+    trusted: bool
+    sink: Sink | None
+    """None: nothing is played."""
+    system: str
+    record: Path | None
+    verbose: bool
+
+
+async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
+    """Run the conversation or the single turn; return the exit code. Raises what ends a single turn."""
+    from playhead.agent.agent import Agent
+    from playhead.agent.approvals import Approvals
+    from playhead.agent.recording import Recorder
+    from playhead.cli.chat_questions import Questions
+    from playhead.cli.chat_terminal import TerminalChat, TerminalLines
+    from playhead.cli.chat_view import ChatView, TurnSummary
+    from playhead.config.servers import default_servers, load_servers
+    from playhead.config.tools import default_approval_policy, default_sources
+    from playhead.playback import Player
+
+    view, summary = ChatView(terminal, verbose=setup.verbose), TurnSummary(report)
+
+    def load(trust: Trust) -> tuple[dict[str, ServerConfig] | None, ToolConfigSources, ApprovalPolicy]:
+        return (
+            default_servers(trust=trust) if setup.config is None else load_servers(setup.config),
+            default_sources(setup.tool_config, trust=trust),
+            default_approval_policy(setup.tool_config, trust=trust),
+        )
+
+    servers, sources, policy = await with_consent(terminal, load, trusted=setup.trusted)
+    for each in (servers or {}).values():
+        terminal.hide(each.secrets)
+    lines = TerminalLines(sys.stdin.fileno())
+    conversation: TerminalChat | None = None
+
+    async def read() -> str | None:
+        return await (lines.read() if conversation is None else conversation.answer())
+
+    questions = Questions(terminal, read) if _can_ask(terminal) else None
+    async with AsyncExitStack() as stack:
+        model = await stack.enter_async_context(setup.model)
+        recorder = None
+        if setup.record is not None:
+            recorder = await stack.enter_async_context(Recorder(setup.record))
+        opened = _opened_hub(setup, servers, sources, terminal, report, questions)
+        hub = await stack.enter_async_context(opened)
+        player = None if setup.sink is None else await stack.enter_async_context(Player(setup.sink))
+
+        async def on_event(event: Event) -> None:
+            view(event)
+            summary(event)
+            if recorder is not None:
+                await recorder.write(event)
+
+        def new_agent() -> Agent:
+            return Agent(
+                model,
+                hub,
+                system=setup.system,
+                approvals=Approvals(policy, ask=None if questions is None else questions.approve),
+                on_event=on_event,
+                player=player,
+            )
+
+        if setup.message is not None:
+            return await _one_turn(new_agent(), setup.message, player, terminal, report)
+        assert player is not None, "a conversation always has a player"
+        conversation = TerminalChat(
+            new_agent, hub=hub, player=player, terminal=terminal, view=view, lines=lines
+        )
+        terminal.say(f"{escape_line(model.name)}, {len(hub.tools)} tools; /help lists the commands")
+        await conversation.run(questions)
+    return EXIT_DONE
+
+
+async def _one_turn(
+    agent: Agent, said: str, player: Player | None, terminal: Terminal, report: Report
+) -> int:
+    """Run one turn, and play its music to the end."""
+    from playhead.cli.chat_view import exit_code, show_outcome
+
+    result = await agent.say(said)
+    report.update(ended_by=result.ended_by, reason=result.reason)
+    show_outcome(result, terminal)
+    if player is not None:
+        async with live_line(terminal, partial(_playing, player)):
+            await player.wait_finished()
+    return exit_code(result)
+
+
+def _playing(player: Player) -> str:
+    now = player.snapshot()
+    of = "" if now.duration_seconds is None else f"/{clock(now.duration_seconds)}"
+    return f"{clock(now.position_seconds)}{of} · {now.title or ''}"
+
+
+def _can_ask(terminal: Terminal) -> bool:
+    """A person is there to read questions and type answers."""
+    return sys.stdin.isatty() and sys.stderr.isatty() and not terminal.json_output
+
+
+@asynccontextmanager
+async def _opened_hub(
+    setup: ChatSetup,
+    servers: dict[str, ServerConfig] | None,
+    sources: ToolConfigSources,
+    terminal: Terminal,
+    report: Report,
+    questions: Questions | None,
+) -> AsyncIterator[Hub]:
+    """Connect to the servers; one that fails is reported, and the others are used."""
+    from playhead.cli.targets import show_url
+    from playhead.client.hub import open_hub
+    from playhead.client.hub.server import ServerStatus
+
+    if servers is None and setup.servers is None:
+        terminal.say("no servers file (./mcp.json, or --config FILE): the model has no tools", style="yellow")
+    async with open_hub(
+        servers or {},
+        names=setup.servers,
+        tool_configs=sources,
+        show_url=show_url,
+        on_elicitation=None if questions is None else questions.elicit,
+    ) as hub:
+        states = await hub.connect_all()
+        found = await hub.discover_and_register_all_tools()
+        for state in states:
+            if state.status is not ServerStatus.CONNECTED:
+                terminal.say(f"{escape_line(state.name)} is not connected: {state.reason}", style="yellow")
+        for name, reason in found.failed.items():
+            terminal.say(f"{escape_line(name)} failed to list its tools: {reason}", style="yellow")
+        report["servers"] = {name: str(state.status) for name, state in hub.states.items()}
+        yield hub

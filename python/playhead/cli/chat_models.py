@@ -1,4 +1,4 @@
-"""From `--provider`, `--model` and the environment to a model. The only place that reads providers' keys."""
+"""Make a model from `--provider`, `--model` and the environment; the only reader of providers' API keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from playhead.errors import UsageError
 
 if TYPE_CHECKING:
-    from playhead.agent.model import Model
+    from playhead.agent.conversation import Model
 
 ProviderName = Literal["openai", "openai-responses", "anthropic", "gemini", "prompt"]
 
@@ -23,9 +23,9 @@ _KEYS: Final[Mapping[ProviderName, tuple[str, ...]]] = {
     "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     "prompt": ("OPENAI_API_KEY",),
 }
-"""Where each provider's own tools look for its key."""
+"""The variables that each provider's own tools read."""
 _NO_KEY: Final = "none"
-"""For a server of one's own, in a request that has to have some key."""
+"""For a local server, in a request that must have some key."""
 
 
 def opened_model(
@@ -37,34 +37,33 @@ def opened_model(
     template_name: str = "--prompt-template",
     environment: Mapping[str, str],
 ) -> AbstractAsyncContextManager[Model]:
-    """The model, its connections kept while the context is open.
+    """Make the model; its connections are pooled while the context is open.
 
-    `base_url` None is the provider's own address. With one, `openai` and `prompt` speak plain HTTP to it and
-    need no SDK. Raises `UsageError` (at once, not on entering) for a missing key, a missing SDK and a broken
+    `base_url` None means the provider's own address. With one, `openai` and `prompt` use plain HTTP and need
+    no SDK. Raises `UsageError` (at once, not on entering) for a missing key, a missing SDK, and an invalid
     template or address.
     """
     key = _key(provider, base_url=base_url, environment=environment)
     match provider:
         case "openai" if base_url is None:
-            from playhead.agent.providers.openai_client import OpenAIChatModel
+            from playhead.agent.models.openai_chat import OpenAIChatModel
 
             return OpenAIChatModel(name, api_key=key or _NO_KEY)
         case "openai" | "prompt":
-            from playhead.agent.providers.compatible import CompatibleModel
-            from playhead.agent.providers.openai_client import OPENAI_URL
+            from playhead.agent.models.openai_chat import OPENAI_URL, CompatibleModel
 
             inner = CompatibleModel(name, base_url=base_url or OPENAI_URL, api_key=key)
             return inner if provider == "openai" else _prompted(inner, template, template_name)
         case "openai-responses":
-            from playhead.agent.providers.openai_client import OpenAIResponsesModel
+            from playhead.agent.models.openai_responses import OpenAIResponsesModel
 
             return OpenAIResponsesModel(name, api_key=key or _NO_KEY, base_url=base_url)
         case "anthropic":
-            from playhead.agent.providers.anthropic_client import AnthropicModel
+            from playhead.agent.models.anthropic import AnthropicModel
 
             return AnthropicModel(name, api_key=key or _NO_KEY, base_url=base_url)
         case "gemini":
-            from playhead.agent.providers.gemini_client import GeminiModel
+            from playhead.agent.models.gemini import GeminiModel
 
             return GeminiModel(name, api_key=key or _NO_KEY, base_url=base_url)
         case _:
@@ -78,14 +77,12 @@ def _key(provider: ProviderName, *, base_url: str | None, environment: Mapping[s
             return key
     if base_url is not None and is_loopback(base_url):
         return None
-    where = "" if base_url is None else "; only a --base-url on this machine goes without"
-    raise UsageError(
-        f"--provider {provider} needs a key: expected one in {' or '.join(names)}, came none{where}"
-    )
+    where = "" if base_url is None else "; only a --base-url on this machine works without a key"
+    raise UsageError(f"--provider {provider} needs an API key: set {' or '.join(names)}{where}")
 
 
 def is_loopback(url: str) -> bool:
-    """Whether `url` leads to this machine by its host's name or number; nobody is asked."""
+    """Tell if the host of `url` is this machine, by its name or number alone: no lookup."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:
@@ -99,16 +96,14 @@ def is_loopback(url: str) -> bool:
 
 
 def is_readable(url: str | None) -> bool:
-    """Whether others can read what goes to `url`, the key too: plain HTTP that leaves this machine."""
+    """Tell if the network can read requests to `url`, key included: plain HTTP to another machine."""
     return url is not None and url.lower().startswith("http://") and not is_loopback(url)
 
 
 def _prompted(
     inner: AbstractAsyncContextManager[Model], template: str | None, where: str
 ) -> AbstractAsyncContextManager[Model]:
-    from playhead.agent.prompt_mode import PromptModel
-    from playhead.agent.prompt_text import DEFAULT_PROMPT
-    from playhead.agent.templates import PromptTemplate
+    from playhead.agent.prompt_mode import DEFAULT_PROMPT, PromptModel, PromptTemplate
 
     chosen = DEFAULT_PROMPT if template is None else PromptTemplate(text=template, where=where)
 
@@ -121,9 +116,11 @@ def _prompted(
 
 
 def text_of(path: Path, *, option: str) -> str:
-    """The text of a file that an option names. Raises `UsageError` where it is no text, `OSError` where it
-    can't be read."""
+    """Read the text file that an option names. Raises `UsageError` if it isn't UTF-8, `OSError` if it can't
+    be read."""
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{option}: {path}: expected text in UTF-8, byte {error.start} is not") from None
+        raise UsageError(
+            f"{option}: {path}: expected UTF-8 text, got an invalid byte at {error.start}"
+        ) from None

@@ -1,6 +1,6 @@
-"""Questions to the person at the terminal: may this call run, and what a server wants to know.
+"""Ask the person at the terminal: approval of a call, and questions from a server.
 
-One question at a time, whoever asks. What was typed before a question is no answer to it. Everything in a
+One question at a time, whoever asks. Text typed before a question does not answer it. Everything in a
 question is foreign (the model's arguments, the server's words) and goes through the terminal's escaping.
 """
 
@@ -15,30 +15,30 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from playhead.cli.terminal import Terminal, escape_line
-from playhead.client.elicitation import Question, Reply, Value, is_value
+from playhead.client.session.elicitation import FieldValue, Question, Reply, is_value
 
 if TYPE_CHECKING:
     from playhead.agent.approvals import Approval, ApprovalRequest
 
 ReadLine = Callable[[], Awaitable[str | None]]
-"""The next line that the person types; None where there will be none."""
+"""Returns the next line that the person types; None at the end of input."""
 
 
 class Questions:
-    """Asks at `terminal` and takes the answer from `read`."""
+    """Asks at `terminal` and reads the answers with `read`."""
 
     def __init__(self, terminal: Terminal, read: ReadLine) -> None:
         self._terminal = terminal
         self._read = read
         self._lock = trio.Lock()
         self.is_open = False
-        """A question waits: the next line is its answer. False again when the asking is cancelled."""
+        """A question is waiting: the next line answers it. False again if asking is cancelled."""
 
     async def approve(self, request: ApprovalRequest) -> Approval:
-        """Ask about a call. Anything but a yes is a no, the end of input too."""
+        """Ask about a call. Anything but yes means no, including the end of input."""
         from playhead.agent.approvals import Approval
 
-        says = " (it says that it destroys)" if request.hints.destructive else ""
+        says = " (marked as destructive)" if request.hints.destructive else ""
         shown = json.dumps(dict(request.arguments), ensure_ascii=False, indent=2, default=str)
         name = ".".join(escape_line(part) for part in (request.server, request.tool) if part)
         async with self._lock:
@@ -51,7 +51,7 @@ class Questions:
         )
 
     async def elicit(self, question: Question) -> Reply:
-        """Put a server's question. Never raises: what a person types wrongly is asked for again."""
+        """Ask a server's question. Never raises: after an invalid answer it asks again."""
         async with self._lock:
             said = f"{escape_line(question.server)} asks: {question.message}"
             self._terminal.say(said, style="yellow", whole=True)
@@ -62,7 +62,7 @@ class Questions:
                 return Reply(action="cancel")
             if answer.strip().lower() not in ("y", "yes"):
                 return Reply(action="decline")
-            content: dict[str, Value] = {}
+            content: dict[str, FieldValue] = {}
             for name, schema in question.fields.items():
                 field = _Field(name, schema, required=name in question.required)
                 while (text := await self._answer(field.prompt)) is not None:
@@ -73,18 +73,18 @@ class Questions:
                 if text is None:
                     return Reply(action="cancel")
             if question.required - content.keys() - _with_defaults(question):
-                return Reply(action="cancel")  # a field that has no form: nobody could fill it in
+                return Reply(action="cancel")  # a field without a form: nobody could fill it in
             return Reply(action="accept", content=content)
 
     async def _visit(self, url: str) -> Reply:
         import webbrowser
 
-        self._terminal.say(f"to answer, a page is to be opened: {escape_line(url)}", whole=True)
+        self._terminal.say(f"the answer is given on a web page: {escape_line(url)}", whole=True)
         answer = await self._answer("Open it in the browser? y yes, n no: ")
         if answer is None or answer.strip().lower() not in ("y", "yes"):
             return Reply(action="cancel" if answer is None else "decline")
         if not url.lower().startswith(("https://", "http://")):
-            self._terminal.say("that is no http(s) address: it is not opened", style="red")
+            self._terminal.say("not opened: expected an http(s) URL", style="red")
             return Reply(action="decline")
         await trio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
         return Reply(action="accept")
@@ -113,7 +113,7 @@ class _Field:
 
     @property
     def prompt(self) -> str:
-        """Its name, and what can be typed."""
+        """The field's name and the accepted input."""
         about = self._schema.get("description") or self._schema.get("title") or ""
         wanted = " | ".join(self._choices) or {"boolean": "y | n", "array": "a, b, …"}.get(
             self._kind, self._kind
@@ -124,8 +124,8 @@ class _Field:
         named = escape_line(self._name) + (f" ({escape_line(str(about))})" if about else "")
         return f"  {named} [{escape_line(wanted + default)}]: "
 
-    def take(self, text: str, content: dict[str, Value]) -> str | None:
-        """Put what was typed into `content`; else say what is wrong with it."""
+    def take(self, text: str, content: dict[str, FieldValue]) -> str | None:
+        """Store the typed value in `content`, or return what is wrong with it."""
         text = text.strip()
         if not text:
             return f"{self._name} is required" if self._required else None
@@ -134,10 +134,10 @@ class _Field:
         try:
             content[self._name] = self._value(text)
         except (ValueError, KeyError, OverflowError):
-            return f"expected {self._kind}, came {text!r}"
+            return f"expected {self._kind}, got {text!r}"
         return None
 
-    def _value(self, text: str) -> Value:
+    def _value(self, text: str) -> FieldValue:
         match self._kind:
             case "boolean":
                 return {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}[
@@ -160,7 +160,7 @@ class _Field:
 
 
 def _choices(schema: dict[str, Any]) -> list[str]:
-    """What a field may be, where that is listed: `enum`, or titled ones; those of a list's items too."""
+    """The listed values of a field, or of a list's items: `enum`, or titled constants."""
     found: list[str] = []
     items = schema.get("items")
     for place in (schema, items if isinstance(items, dict) else {}):
@@ -174,12 +174,12 @@ def _choices(schema: dict[str, Any]) -> list[str]:
 
 
 def _with_defaults(question: Question) -> set[str]:
-    """The fields that get a value where the reply leaves them out."""
+    """The fields that get a value if the reply omits them."""
     return {name for name, schema in question.fields.items() if is_value(schema.get("default"))}
 
 
 def _forget_typed() -> None:
-    """Drop what the terminal holds: it was typed before the question was there to be read."""
+    """Drop pending input: it was typed before the question could be read."""
     if sys.stdin.isatty():
         import termios
 

@@ -1,27 +1,33 @@
-"""A conversation at a terminal: one task reads lines, one takes turns, one listens to the player.
+"""A conversation at a terminal: one task reads lines, one runs turns, one watches the player.
 
     a line ─ a question is open ─▶ its answer
-           ├ /command ───────────▶ at once, also while the model talks
-           └ anything else ──────▶ what is said next
+           ├ /command ───────────▶ at once, even while the model talks
+           └ anything else ──────▶ the next message
 
-Ctrl-C ends the turn that runs; a second one, with no line between, leaves.
+Ctrl-C ends the running turn; a second one, with no line in between, leaves.
+
+Lines are read without a thread: the kernel edits the line and wakes us when it ends. A line-editing library
+would need a thread or asyncio of its own, and would compete for the screen with streaming text. A terminal's
+line holds 4,095 bytes; longer input comes through a pipe.
 """
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from playhead.cli.chat_commands import Command, Commands
-from playhead.cli.chat_lines import Lines
-from playhead.cli.chat_turns import tell_outcome
-from playhead.cli.chat_view import View
+from playhead.cli.chat_view import ChatView, show_outcome
+from playhead.cli.progress import clock
 from playhead.cli.runner import first_leaf
-from playhead.cli.terminal import Terminal
-from playhead.errors import PlayheadError
+from playhead.cli.terminal import Terminal, escape_line
+from playhead.errors import PlayheadError, UsageError
 
 if TYPE_CHECKING:
     from playhead.agent.agent import Agent
@@ -29,13 +35,140 @@ if TYPE_CHECKING:
     from playhead.client.hub import Hub
     from playhead.playback import Player
 
+_READ_BYTES: Final = 65_536
+
+
+class TerminalLines:
+    """The lines of the terminal behind `fd`. For one reader at a time; cancellation loses nothing."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._held = b""
+        self._over = False
+
+    async def read(self) -> str | None:
+        """Return the next line without its line break; None after Ctrl-D, or once the terminal is gone."""
+        while b"\n" not in self._held and not self._over:
+            await trio.lowlevel.wait_readable(self._fd)
+            try:
+                data = os.read(self._fd, _READ_BYTES)
+            except OSError:  # EIO: the terminal was closed
+                data = b""
+            self._over = not data
+            self._held += data
+        line, newline, rest = self._held.partition(b"\n")
+        self._held = rest
+        if not newline and not line:
+            return None
+        return line.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlashCommand:
+    help: str
+    run: Callable[[str], Awaitable[None]]
+    argument: str = ""
+
+
+class SlashCommands:
+    """The commands that begin with a slash. `extra` holds those of the conversation itself."""
+
+    def __init__(
+        self, hub: Hub, player: Player, terminal: Terminal, extra: Mapping[str, SlashCommand]
+    ) -> None:
+        self._hub = hub
+        self._player = player
+        self._terminal = terminal
+        self.known: Mapping[str, SlashCommand] = MappingProxyType(
+            {
+                "stop": SlashCommand(help="stop the music and clear the queue", run=self._stop),
+                "pause": SlashCommand(help="pause the music", run=self._pause),
+                "resume": SlashCommand(help="resume it", run=self._resume),
+                "next": SlashCommand(help="skip to the next piece", run=self._next),
+                "volume": SlashCommand(
+                    help="show the volume, or set it (0 to 100)", run=self._volume, argument="N"
+                ),
+                "tools": SlashCommand(help="list the tools the model can call", run=self._tools),
+                "servers": SlashCommand(help="list the servers and their status", run=self._servers),
+                **extra,
+                "help": SlashCommand(help="show this list", run=self._help),
+            }
+        )
+
+    async def run(self, line: str) -> None:
+        """Run `line`, given without its slash; report an unknown command."""
+        name, _, argument = line.strip().partition(" ")
+        command = self.known.get(name.lower())
+        if command is None:
+            near = get_close_matches(name.lower(), self.known, n=1)
+            hint = f"did you mean /{near[0]}?" if near else "/help lists the commands"
+            self._terminal.say(f"unknown command /{escape_line(name)}; {hint}", style="red")
+            return
+        await command.run(argument.strip())
+
+    async def _stop(self, _argument: str) -> None:
+        await self._player.stop()
+        self._terminal.say("stopped")
+
+    async def _pause(self, _argument: str) -> None:
+        self._player.pause()
+        self._show_player()
+
+    async def _resume(self, _argument: str) -> None:
+        self._player.resume()
+        self._show_player()
+
+    async def _next(self, _argument: str) -> None:
+        await self._player.next()
+        self._show_player()
+
+    async def _volume(self, argument: str) -> None:
+        if argument:
+            try:
+                self._player.set_volume(int(argument))
+            except (ValueError, UsageError):
+                said = f"expected a volume from 0 to 100, got {escape_line(argument)!r}"
+                self._terminal.say(said, style="red")
+                return
+        self._terminal.say(f"volume {self._player.snapshot().volume}")
+
+    async def _tools(self, _argument: str) -> None:
+        for tool in self._hub.tools:
+            first = (tool.description or "").strip().partition("\n")[0]
+            self._terminal.line(f"{tool.model_name}  {first}".rstrip())
+        if not self._hub.tools:
+            self._terminal.say("no tools; see /servers")
+
+    async def _servers(self, _argument: str) -> None:
+        for state in self._hub.states.values():
+            about = f"{state.tools} tools" if state.tools is not None else ""
+            words = ", ".join(word for word in (about, escape_line(state.reason)) if word)
+            self._terminal.say(
+                f"{escape_line(state.name)}: {state.status}" + (f" ({words})" if words else "")
+            )
+        if not self._hub.states:
+            self._terminal.say("no servers; --config FILE names the servers file")
+
+    async def _help(self, _argument: str) -> None:
+        for name, command in self.known.items():
+            call = f"/{name} {command.argument}".rstrip()
+            self._terminal.line(f"{call:<11} {command.help}")
+        self._terminal.line("//text      send a message that begins with a slash")
+        self._terminal.line("Ctrl-C      end the model's turn; twice to leave. Ctrl-D: leave")
+
+    def _show_player(self) -> None:
+        now = self._player.snapshot()
+        title = f" · {escape_line(now.title)}" if now.title else ""
+        self._terminal.say(f"{now.status} · {clock(now.position_seconds)}{title}")
+
+
 _PROMPT: Final = "> "
 _WAITING: Final = 16
-"""Messages that were typed while a turn runs."""
+"""Messages that may be typed while a turn runs."""
 
 
-class Conversation:
-    """`new_agent` begins a conversation anew. `questions` reads its answers from `answer`."""
+class TerminalChat:
+    """A chat at the terminal. `new_agent` starts a new conversation; questions read answers by `answer`."""
 
     def __init__(
         self,
@@ -44,8 +177,8 @@ class Conversation:
         hub: Hub,
         player: Player,
         terminal: Terminal,
-        view: View,
-        lines: Lines,
+        view: ChatView,
+        lines: TerminalLines,
     ) -> None:
         self._new_agent = new_agent
         self._agent = new_agent()
@@ -59,24 +192,24 @@ class Conversation:
         self._busy = False
         self._armed = False
         self._over = False
-        """/quit was said."""
+        """/quit was typed."""
         self._interrupted = False
         extra = {
-            "new": Command(help="begin a new conversation", run=self._new),
-            "quit": Command(help="leave", run=self._quit),
+            "new": SlashCommand(help="start a new conversation", run=self._new),
+            "quit": SlashCommand(help="leave", run=self._quit),
         }
-        self._commands = Commands(hub, player, terminal, extra)
+        self._commands = SlashCommands(hub, player, terminal, extra)
 
     async def answer(self) -> str | None:
-        """The next line, for a question that is open."""
+        """Return the next line, for an open question."""
         while self._answered.statistics().current_buffer_used:
-            self._answered.receive_nowait()  # of a question that was cancelled while its answer came
+            self._answered.receive_nowait()  # of a question that was cancelled as its answer arrived
         return await self._answered.receive()
 
     async def run(self, questions: Questions | None) -> None:
-        """Until Ctrl-D or /quit. Left by Ctrl-C: does not return, the command is interrupted.
+        """Run until Ctrl-D or /quit. After the second Ctrl-C it does not return: the command is interrupted.
 
-        Cancelled: a turn that runs ends on the wire. Raises what is no `PlayheadError` of a turn's."""
+        Cancellation ends a running turn on the wire. A turn's `PlayheadError` is shown; others are raised."""
         self._questions = questions
         with trio.open_signal_receiver(signal.SIGINT) as signals:
             async with trio.open_nursery() as nursery:
@@ -86,11 +219,11 @@ class Conversation:
                 await self._read_lines()
                 nursery.cancel_scope.cancel()
         if self._interrupted:
-            # The command's own way to end takes over: servers are left, and the exit code says it.
+            # The command's own interrupt handling takes over: it leaves the servers and sets the exit code.
             signal.raise_signal(signal.SIGINT)
             await trio.sleep_forever()
 
-    # --- what is typed -------------------------------------------------------------------------------
+    # --- input -------------------------------------------------------------------------------
 
     async def _read_lines(self) -> None:
         self._prompt()
@@ -123,16 +256,16 @@ class Conversation:
         try:
             self._to_say.send_nowait(text)
         except trio.WouldBlock:
-            self._terminal.say("that is not said: too much is waiting to be", style="red")
+            self._terminal.say("message dropped: too many are waiting", style="red")
             return
         if self._busy:
-            self._terminal.say("(said after this turn)", style="dim")
+            self._terminal.say("(sent after this turn)", style="dim")
 
     async def _new(self, _argument: str) -> None:
         self._agent.abort()
         self._forget_waiting()
         self._agent = self._new_agent()
-        self._terminal.say("a new conversation")
+        self._terminal.say("new conversation")
 
     async def _quit(self, _argument: str) -> None:
         self._over = True
@@ -152,7 +285,7 @@ class Conversation:
         try:
             result = await self._agent.say(text)
             self._view.end_line()
-            tell_outcome(result, self._terminal)
+            show_outcome(result, self._terminal)
         except* PlayheadError as group:
             self._view.end_line()
             self._terminal.fail(str(first_leaf(group)))
@@ -161,7 +294,7 @@ class Conversation:
         while self._said.statistics().current_buffer_used:
             self._said.receive_nowait()
 
-    # --- what happens meanwhile --------------------------------------------------------------------------
+    # --- meanwhile --------------------------------------------------------------------------
 
     async def _watch_signals(self, signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
         async for _ in signals:
@@ -172,21 +305,21 @@ class Conversation:
             self._armed = True
             if self._busy:
                 if self._questions is not None and self._questions.is_open:
-                    self._terminal.prompt("\n")  # what comes now is no part of the question's line
+                    self._terminal.prompt("\n")  # the next output belongs on a line of its own
                 self._forget_waiting()
                 self._agent.abort()
             else:
-                self._terminal.say("\nCtrl-C once more, Ctrl-D or /quit leaves")
+                self._terminal.say("\npress Ctrl-C again to leave, or use Ctrl-D or /quit")
                 self._prompt()
 
     async def _watch_player(self) -> None:
-        """Tell of sounds that fail after their turn; within it, the turn's own events do."""
+        """Report audio that fails after its turn; during it, the turn's own events do."""
         from playhead.playback.state import ItemError
 
         with self._player.events() as events:
             async for event in events:
                 if isinstance(event, ItemError) and not self._busy:
-                    self._terminal.say(f"\n✗ {event.title or 'sound'}: {event.error}", style="red")
+                    self._terminal.say(f"\n✗ {event.title or 'audio'}: {event.error}", style="red")
                     self._prompt()
 
     def _prompt(self) -> None:

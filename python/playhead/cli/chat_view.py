@@ -1,13 +1,13 @@
-"""What a person sees of a turn: its events, and nothing else, so that a recording looks as the turn did.
+"""The view of a turn, and its JSON summary: both made from events alone, so a recording looks the same.
 
-The model's and the tools' words are foreign: they pass through the terminal's escaping. The answer goes to
-stdout as it comes; all that is about it (calls, sound, thinking) to stderr, a line each.
+The model's and the tools' words are foreign and pass through the terminal's escaping. The answer goes to
+stdout as it arrives; everything about it (calls, audio, thinking) to stderr, one line each.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from playhead.agent.events import (
     AudioEnd,
@@ -31,14 +31,19 @@ from playhead.agent.events import (
     Usage,
 )
 from playhead.cli.progress import human_bytes
+from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, Report
 from playhead.cli.terminal import Terminal, escape_line
 
+if TYPE_CHECKING:
+    from playhead.agent.middleware import TurnResult
+    from playhead.client.call_results.processing import ProcessedResult
+
 _SHOWN_CHARS: Final = 1000
-"""Of a name, arguments or a reason: no line is wider, and they have no bound."""
+"""The limit for a name, arguments or a reason, which have none of their own; no line is wider."""
 
 
-class View:
-    """`verbose` shows what the model thinks, progress and tokens too."""
+class ChatView:
+    """Shows events at `terminal`. `verbose` adds thinking, progress and tokens."""
 
     def __init__(self, terminal: Terminal, *, verbose: bool) -> None:
         self._terminal = terminal
@@ -47,7 +52,7 @@ class View:
         self._mid_line = False
 
     def __call__(self, event: Event) -> None:
-        """Show `event`. Raises `OSError` where stdout is gone or full."""
+        """Show `event`. Raises `OSError` if stdout is gone or full."""
         match event:
             case TextDelta():
                 self._end_thinking()
@@ -70,9 +75,9 @@ class View:
             case ToolCallError():
                 self._failure(event.tool.name, event.error)
             case AudioStart():
-                self._line(f"♪ {event.title or 'sound'}", "magenta")
+                self._line(f"♪ {event.title or 'audio'}", "magenta")
             case AudioEnd() if event.error is not None:
-                self._failure(event.title or "sound", event.error)
+                self._failure(event.title or "audio", event.error)
             case ImageComplete():
                 self._line(f"image: {event.mime_type}, {human_bytes(event.size_bytes)}", "magenta")
             case Usage() if self._verbose:
@@ -90,7 +95,7 @@ class View:
                 assert_never(event)
 
     def end_line(self) -> None:
-        """Begin a new line, if the text stopped in the middle of one."""
+        """Start a new line if the text stopped in the middle of one."""
         if self._mid_line:
             self._mid_line = False
             self._terminal.write("\n")
@@ -106,7 +111,7 @@ class View:
         self._terminal.line(text[:_SHOWN_CHARS], style=style)
 
     def _failure(self, what: str, why: str) -> None:
-        """In as many lines as it needs: the end of a reason says what to do."""
+        """Use as many lines as needed: the end of a reason says what to do."""
         self._end_thinking()
         self.end_line()
         self._terminal.say(f"✗ {escape_line(what[:_SHOWN_CHARS])}: {why[:_SHOWN_CHARS]}", style="red")
@@ -133,7 +138,86 @@ def _count(tokens: int | None) -> str:
 
 
 def _arguments(tool: ToolRef) -> str:
-    """A call's arguments as a line, without what would only be braces."""
+    """A call's arguments as one line; empty without any."""
     if not tool.arguments:
         return ""
     return escape_line(json.dumps(dict(tool.arguments), ensure_ascii=False, default=str))
+
+
+class TurnSummary:
+    """Keeps the object of `--json` up to date, so that an interrupted turn is reported too."""
+
+    def __init__(self, report: Report) -> None:
+        self._text: list[str] = []
+        self._calls: dict[tuple[int, str], dict[str, Any]] = {}
+        self._tokens: dict[str, int | None] = {"input_tokens": None, "output_tokens": None}
+        self._report = report
+        report.update(text="", rounds=0, calls=[], usage=self._tokens, ended_by=None, reason="")
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case ReplyCreated():
+                self._text.clear()
+                self._report.update(text="", rounds=event.round)
+            case TextDelta():
+                self._text.append(event.text)
+            case ToolInProgress():
+                call = {
+                    "id": event.tool.id,
+                    "name": event.tool.name,
+                    "arguments": event.tool.arguments,
+                    "status": "cancelled",
+                    "result": "",
+                }
+                self._calls[event.round, event.tool.id] = call
+            case ToolCallResponse():
+                self._end(event.round, event.tool.id, event.result.status, event.result.text)
+            case ToolCallError():
+                self._end(event.round, event.tool.id, event.status, event.error)
+            case Usage():
+                self._count("input_tokens", event.input_tokens)
+                self._count("output_tokens", event.output_tokens)
+            case Failed():
+                self._report["ended_by"] = "error"
+            case _:
+                pass  # only for watching
+        self._report["calls"] = list(self._calls.values())
+        self._report["text"] = "".join(self._text)
+
+    def _end(self, round_: int, id_: str, status: str, text: str) -> None:
+        call = self._calls.get((round_, id_))
+        if call is not None:
+            call.update(status=status, result=text)
+
+    def _count(self, name: str, tokens: int | None) -> None:
+        if tokens is not None:
+            self._tokens[name] = (self._tokens[name] or 0) + tokens
+
+
+def show_outcome(result: TurnResult, terminal: Terminal) -> None:
+    """Show the results meant for the user, and why the turn ended if not by an answer."""
+    for outcome in result.outcomes:
+        if outcome.processed is not None:
+            _show_result(outcome.processed, terminal)
+    match result.ended_by:
+        case "answer" | "tool_turn":
+            pass
+        case "aborted" | "length" | "refused" | "depth" | "calls" | "seconds" | "tokens" | "repeats":
+            terminal.say(f"({result.reason})", style="yellow")
+        case _:
+            assert_never(result.ended_by)
+
+
+def _show_result(processed: ProcessedResult, terminal: Terminal) -> None:
+    if processed.text_for_user:
+        terminal.show_markdown(processed.text_for_user)
+    for output in processed.saved:
+        terminal.say(f"saved {escape_line(str(output.path))}", style="dim")
+    for error in (processed.handler_error, processed.saving_error):
+        if error is not None:
+            terminal.say(str(error), style="red")
+
+
+def exit_code(result: TurnResult) -> int:
+    """0 if the model answered, also at a budget; 1 if it refused or was cut short."""
+    return EXIT_FAILED if result.ended_by in ("length", "refused", "aborted") else EXIT_DONE

@@ -1,37 +1,43 @@
-"""`playhead check`: test any server, and report what it does wrong."""
+"""`playhead check`: test any server and report its defects."""
 
 from __future__ import annotations
 
 import json
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from playhead.cli import parameters as p
-from playhead.cli.check_lines import Progress, show_report
 from playhead.cli.progress import live_line
-from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, EXIT_NO_CONNECTION, Report, run_command
-from playhead.cli.terminal import Terminal
+from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, EXIT_NO_CONNECTION, run_command
+from playhead.cli.runner import Report as Fields
+from playhead.cli.targets import find_server
+from playhead.cli.terminal import Terminal, escape_line
 from playhead.errors import UsageError
+from playhead.extras import require_extra
+from playhead.redaction import redacted_url
 
 if TYPE_CHECKING:
     from playhead.check.graph import Runner
     from playhead.check.options import CheckOptions
-    from playhead.check.results import Report as Found
+    from playhead.check.results import Report, Status, TestResult
 
 
 class Depth(StrEnum):
-    """How far a check goes."""
+    """The extent of a check."""
 
     QUICK = "quick"
     FULL = "full"
 
 
-class Graph(StrEnum):
-    """What runs the state graph."""
+class GraphRunner(StrEnum):
+    """The runner of the state graph."""
 
     OWN = "own"
     LANGGRAPH = "langgraph"
@@ -43,7 +49,7 @@ def check(
         Depth,
         typer.Argument(
             metavar="DEPTH",
-            help="quick: connect and list, call nothing. full: call every tool.",
+            help="quick: connect and list. full: call every tool, too.",
         ),
     ] = Depth.QUICK,
     reports: Annotated[
@@ -51,48 +57,52 @@ def check(
         typer.Option(
             "--report",
             metavar="FILE",
-            help="Write the report; .json, .md, .html or .xml (JUnit) chooses the format. May be repeated.",
+            help="Write a report; .json, .md, .html or .xml (JUnit) selects the format. Repeatable.",
         ),
     ] = None,
     expect: Annotated[
         Path | None,
         typer.Option(
-            "--expect", metavar="FILE", help="Calls to make and what they answer: TOML, or JSON in a .json."
+            "--expect",
+            metavar="FILE",
+            help="Calls to make and the expected answers: TOML, or JSON if FILE ends in .json.",
         ),
     ] = None,
     destructive: Annotated[
         bool,
-        typer.Option("--allow-destructive", help="Call tools that say destructiveHint: true, too."),
+        typer.Option("--allow-destructive", help="Also call tools with destructiveHint: true."),
     ] = False,
     seed: Annotated[
         int,
-        typer.Option("--seed", metavar="N", help="Of the generated arguments; the report names it."),
+        typer.Option("--seed", metavar="N", help="Seed of the generated arguments; the report names it."),
     ] = 0,
     config: p.ConfigFile = None,
+    trusted: p.Trust = False,
     timeout: p.Timeout = None,
+    deadline: p.Deadline = None,
     max_time: Annotated[
         float | None,
         typer.Option(
-            "--max-time", min=0.001, metavar="SECONDS", help="For the whole check; 1800 by default."
+            "--max-time", min=0.001, metavar="SECONDS", help="Limit of the whole check. [default: 1800]"
         ),
     ] = None,
     graph: Annotated[
-        Graph,
-        typer.Option("--graph", help="What runs the state graph; langgraph needs playhead[langgraph]."),
-    ] = Graph.OWN,
+        GraphRunner,
+        typer.Option("--graph", help="Runner of the state graph; langgraph needs playhead[langgraph]."),
+    ] = GraphRunner.OWN,
     json_output: p.Json = False,
 ) -> None:
-    """Test a server, and report what it does wrong.
+    """Test a server and report its defects.
 
-    A failed check is a breach of the MCP specification, or of the expectations
-    file. A tool that answers generated arguments with an error is undecided: its
-    schema can't say which city exists.
+    A failed check is a violation of the MCP specification or of the expectations
+    file. If a tool answers generated arguments with an error, the result is
+    undecided: a schema can't say which city exists.
 
-    Exit code 1 when anything failed, 3 when the server can't be reached. A
-    check that is interrupted shows and writes what was found up to then.
+    Exit code 1 if anything failed, 3 if the server can't be reached. An
+    interrupted check still shows and writes its findings.
     """
 
-    async def command(terminal: Terminal, report: Report) -> int:
+    async def command(terminal: Terminal, fields: Fields) -> int:
         from playhead.check.report import to_json
 
         targets = reports or []
@@ -102,20 +112,20 @@ def check(
         )
         runner = _runner(graph)
 
-        # Half a second of imports: what is wrong with the command line is said before.
+        # Half a second of imports: errors in the command line are reported before.
         from playhead.check.run import check_server
-        from playhead.config.servers import resolve_target
 
-        target = resolve_target(server, config)
+        target = await find_server(server, terminal, config=config, trusted=trusted)
         progress = Progress()
 
-        def show(found: Found) -> None:
-            found = replace(found, target=server, config=None if config is None else str(config))
-            report.update(_loaded(to_json(found)))
+        def show(found: Report) -> None:
+            found = replace(found, target=_named(server), config=None if config is None else str(config))
+            found = terminal.redacted(found)
+            fields.update(_loaded(to_json(found)))
             show_report(terminal, found)
             _write(terminal, targets, found)
 
-        broken_off: list[Found] = []
+        broken_off: list[Report] = []
         try:
             async with live_line(terminal, progress.line):
                 found = await check_server(
@@ -125,7 +135,7 @@ def check(
                     on_broken_off=broken_off.append,
                     runner=runner,
                 )
-        except BaseException:  # Ctrl-C above all: what was found so far is shown and written
+        except BaseException:  # Ctrl-C above all: show and write the findings so far
             for part in broken_off:
                 show(part)
             raise
@@ -134,7 +144,7 @@ def check(
             return EXIT_NO_CONNECTION
         return EXIT_DONE if found.passed else EXIT_FAILED
 
-    run_command(command, json_output=json_output)
+    run_command(command, json_output=json_output, deadline=deadline)
 
 
 def _check_paths(paths: list[Path]) -> None:
@@ -153,11 +163,12 @@ def _options(
     timeout: float | None,
     max_time: float | None,
 ) -> CheckOptions:
-    from playhead.check.expectations import load_expectations
-    from playhead.check.options import CheckOptions
+    from playhead.check.options import CheckOptions, load_expectations
 
     if expect is not None and depth is Depth.QUICK:
-        raise UsageError("--expect needs a full check, a quick one calls nothing: playhead check SERVER full")
+        raise UsageError(
+            "--expect needs a full check, since a quick one calls no tools: playhead check SERVER full"
+        )
     options = CheckOptions(
         depth="full" if depth is Depth.FULL else "quick",
         seed=seed,
@@ -169,15 +180,19 @@ def _options(
     return options if timeout is None else replace(options, timeout_seconds=timeout)
 
 
-def _runner(graph: Graph) -> Runner:
-    if graph is Graph.LANGGRAPH:
-        from playhead.check.langgraph import check_installed, run_under_langgraph
+def _runner(graph: GraphRunner) -> Runner:
+    if graph is GraphRunner.LANGGRAPH:
+        require_extra("langgraph", "checks with --graph langgraph")
+        from playhead.check.langgraph import run_under_langgraph
 
-        check_installed()
         return run_under_langgraph
     from playhead.check.graph import run_graph
 
     return run_graph
+
+
+def _named(server: str) -> str:
+    return redacted_url(server) if re.match(r"\w+://\S*$", server) else server
 
 
 def _loaded(text: str) -> dict[str, object]:
@@ -185,9 +200,148 @@ def _loaded(text: str) -> dict[str, object]:
     return found
 
 
-def _write(terminal: Terminal, paths: list[Path], found: Found) -> None:
+def _write(terminal: Terminal, paths: list[Path], found: Report) -> None:
     from playhead.check.report import write_report
 
     for path in paths:
         write_report(found, path)
         terminal.say(f"wrote {path}")
+
+
+WIDTH: Final = 80
+_WORDS: Final[Mapping[Status, str]] = {
+    "success": "passed",
+    "failed": "failed",
+    "error": "undecided",
+    "skipped": "skipped",
+}
+_MOST_FAILED: Final = 50
+_MOST_UNDECIDED: Final = 10
+_INPUT_CHARS: Final = 4_000
+"""Of a request shown on the terminal. The reports have all of it."""
+_MESSAGE_CHARS: Final = 2_000
+_MOST_TITLES: Final = 3
+"""Lines with the titles of tests that fail alike."""
+_SUBJECT_CHARS: Final = 50
+
+
+class Progress:
+    """Progress of a check, for the live line."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._failed = 0
+        self._newest = "connecting"
+
+    def tested(self, test: TestResult) -> None:
+        """Count a finished test."""
+        self._count += 1
+        self._failed += test.status == "failed"
+        self._newest = f"{test.subject}: {test.title}"
+
+    def line(self) -> str:
+        """Return the current line."""
+        failed = f", {self._failed} failed" if self._failed else ""
+        return f"{_tests(self._count)}{failed} · {self._newest}"
+
+
+def show_report(terminal: Terminal, report: Report) -> None:
+    """Print the report on stdout at 80 columns; silent with `--json`."""
+    for line in report_lines(report):
+        terminal.show(line)
+
+
+def report_lines(report: Report) -> Iterator[str]:
+    """Format the report. Controls in untrusted text are escaped."""
+    failed = _alike(test for test in report.tests if test.status == "failed")
+    for tests in failed[:_MOST_FAILED]:
+        yield from _failed(tests[0])
+        if len(tests) > 1:
+            titles = ", ".join(escape_line(test.title) for test in tests[1:])
+            more = f"and {len(tests) - 1} more like it: {titles}"
+            yield from _wrapped(more, indent=2, most=_MOST_TITLES)
+        yield ""
+    if len(failed) > _MOST_FAILED:
+        left = sum(len(tests) for tests in failed[_MOST_FAILED:])
+        yield f"… and {left} more failed tests; --report FILE lists all"
+        yield ""
+    for word, status in (("undecided  ", "error"), ("skipped    ", "skipped")):
+        groups = _alike(test for test in report.tests if test.status == status)
+        for tests in groups[:_MOST_UNDECIDED]:
+            yield from _short(word, tests[0])
+            if len(tests) > 1:
+                yield f"{' ' * len(word)}and {_tests(len(tests) - 1)} more of {_subject(tests[0])}"
+        if len(groups) > _MOST_UNDECIDED:
+            left = sum(len(tests) for tests in groups[_MOST_UNDECIDED:])
+            yield f"… and {left} more {word.strip()} tests"
+        if groups:
+            yield ""
+    for remark in report.remarks:
+        yield from textwrap.wrap(escape_line(remark), WIDTH)
+    yield from _summary(report)
+
+
+def _alike(tests: Iterable[TestResult]) -> list[list[TestResult]]:
+    """Group tests of one subject that fail the same checks: one defect shows in many calls."""
+    groups: dict[tuple[str, ...], list[TestResult]] = {}
+    for test in tests:
+        names = sorted({check.kind.name for check in test.checks if check.verdict == "failed"})
+        groups.setdefault((test.subject, *names), []).append(test)
+    return list(groups.values())
+
+
+def _failed(test: TestResult) -> Iterator[str]:
+    yield from textwrap.wrap(f"FAILED  {_name(test)}", WIDTH, subsequent_indent=" " * 8)
+    for check in test.checks:
+        if check.verdict == "failed":
+            title = f"{check.kind.name} ({check.kind.level}): {check.kind.title}"
+            yield from textwrap.wrap(title, WIDTH, initial_indent="  ", subsequent_indent="    ")
+            message = escape_line(check.message[:_MESSAGE_CHARS])
+            yield from textwrap.wrap(message, WIDTH, initial_indent="    ", subsequent_indent="    ")
+    if test.method is not None:
+        sent = {"method": test.method} | ({"params": test.input} if test.input is not None else {})
+        text = json.dumps(sent, ensure_ascii=True, default=str)
+        if len(text) > _INPUT_CHARS:
+            text = f"({len(text)} characters; see --report FILE.json)"
+        yield f"  sent: {text}"
+
+
+def _summary(report: Report) -> Iterator[str]:
+    who = escape_line(report.server_name or report.server)
+    version = f" {escape_line(report.server_version)}" if report.server_version else ""
+    revision = f", MCP {escape_line(report.protocol_version)}" if report.protocol_version else ""
+    yield from textwrap.wrap(f"{who}{version}{revision}: {report.depth} check, seed {report.seed}", WIDTH)
+    if report.mcp_service_status == "unavailable":
+        yield "the server can't be reached"
+        return
+    counts = ", ".join(
+        f"{report.count(status)} {word}"
+        for status, word in _WORDS.items()
+        if report.count(status) or status in ("success", "failed")
+    )
+    tools = "1 tool" if len(report.tools) == 1 else f"{len(report.tools)} tools"
+    yield f"{tools}, {_tests(len(report.tests))} in {report.seconds:.1f} s: {counts}"
+
+
+def _name(test: TestResult) -> str:
+    return escape_line(f"{test.subject} · {test.title}")
+
+
+def _subject(test: TestResult) -> str:
+    return textwrap.shorten(escape_line(test.subject), _SUBJECT_CHARS, placeholder=" …")
+
+
+def _wrapped(text: str, *, indent: int, most: int) -> list[str]:
+    space = " " * indent
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=space, subsequent_indent=space, max_lines=most, placeholder=" …"
+    )
+
+
+def _tests(count: int) -> str:
+    return "1 test" if count == 1 else f"{count} tests"
+
+
+def _short(word: str, test: TestResult) -> list[str]:
+    text = f"{word}{_name(test)}: {escape_line((test.error or '')[:_MESSAGE_CHARS])}"
+    return textwrap.wrap(text, WIDTH, subsequent_indent=" " * len(word), max_lines=3, placeholder=" …")

@@ -1,4 +1,4 @@
-"""What a tool's configuration makes of a call on the command line: as in a hub, for one server."""
+"""Apply a tool's configuration to a command-line call, as a hub does, for one server."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import trio
 
 from playhead.cli.terminal import Terminal
 from playhead.client import TeeMedia
-from playhead.client.processing import ProcessedResult, process
-from playhead.client.spool import NotSaved, Saved
+from playhead.client.call_results.processing import ProcessedResult, process
+from playhead.client.call_results.tee import NotSaved, Saved
 from playhead.config.outputs import OutputStore, default_output_folder
 from playhead.config.tools import ToolOverride, default_sources
 from playhead.limits import DEFAULT_LIMITS
@@ -20,14 +20,17 @@ if TYPE_CHECKING:
     from playhead.client import CallResult
     from playhead.config.outputs import SavedOutput
     from playhead.config.servers import ServerConfig
+    from playhead.config.trust import Trust
 
 
 class Configured:
-    """One tool with what is configured for it. Raises `ConfigError` for a file that can't be understood."""
+    """One tool and its configuration. Raises `ConfigError` for an invalid file."""
 
-    def __init__(self, server: ServerConfig, tool: str, *, file: Path | None, unsaved: bool) -> None:
+    def __init__(
+        self, server: ServerConfig, tool: str, *, file: Path | None, unsaved: bool, trust: Trust
+    ) -> None:
         self._tool = tool
-        configs = default_sources(file).load()
+        configs = default_sources(file, trust=trust).load()
         resolution = configs.resolve(server.name, tool, server_config=server)
         if unsaved and resolution.save_output:
             override = ToolOverride(save_output=False)
@@ -35,7 +38,7 @@ class Configured:
         self.resolution = resolution
 
     async def process(self, arguments: Mapping[str, Any], result: CallResult) -> ProcessedResult:
-        """Handler, saving, routing; see `Hub.process_tool_response`."""
+        """Run the handler, save and route the result; see `Hub.process_tool_response`."""
         return await process(
             self._tool,
             arguments,
@@ -46,11 +49,11 @@ class Configured:
         )
 
     def message(self, processed: ProcessedResult) -> str | None:
-        """What the handler says to the user in place of the result's texts."""
+        """Return the handler's message to the user, which replaces the result's text, or None."""
         return None if processed.handler_response is None else processed.handler_response.message
 
     def raise_errors(self, processed: ProcessedResult) -> None:
-        """End with what went wrong after the answer: a handler that failed, or a disk that refused."""
+        """Raise the error of a failed handler or of a failed save, if any."""
         for error in (processed.handler_error, processed.saving_error):
             if error is not None:
                 raise error
@@ -59,12 +62,12 @@ class Configured:
 async def saved_report(
     processed: ProcessedResult, terminal: Terminal, *, played: bool
 ) -> list[dict[str, object]]:
-    """What was saved, told and for `--json`; streams that were `played` are asked what became of them."""
+    """Report what was saved, on the terminal and for `--json`, including streams that were `played`."""
     found: list[dict[str, object]] = [_about(output, terminal) for output in processed.saved]
     for media in processed.media if played else ():
         if not isinstance(media, TeeMedia):
             continue
-        with trio.CancelScope(shield=True):  # an interrupted play has its outcome at once
+        with trio.CancelScope(shield=True):  # after an interrupt the outcome is available at once
             outcome = await media.saved()
         match outcome:
             case Saved(output=output):

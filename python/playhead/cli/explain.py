@@ -1,9 +1,8 @@
-"""`playhead explain`: which configuration holds for a tool, and why."""
+"""`playhead explain`: show the effective configuration of a tool and its sources."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 from difflib import get_close_matches
@@ -14,19 +13,22 @@ import typer
 from playhead.cli import parameters as p
 from playhead.cli.runner import EXIT_DONE, Report, run_command
 from playhead.cli.terminal import Terminal, escape_line
+from playhead.cli.trust import with_consent
 from playhead.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from playhead.config.servers import ServerConfig
     from playhead.config.tools import Resolution, ToolConfigs
+    from playhead.config.trust import Trust
 
 
 def explain(
     tool_id: Annotated[
         str,
         typer.Argument(
-            metavar="SERVER__TOOL", help="The tool, or its server where TOOL follows.", show_default=False
+            metavar="SERVER__TOOL", help="The tool, or its server if TOOL is given.", show_default=False
         ),
     ],
     tool: Annotated[
@@ -34,20 +36,25 @@ def explain(
     ] = None,
     config: p.ConfigFile = None,
     tool_config: p.ToolConfigFile = None,
+    trusted: p.Trust = False,
     json_output: p.Json = False,
 ) -> None:
-    """Tell which configuration holds for a tool, and why.
+    """Show the effective configuration of a tool, and why.
 
-    Nothing is started and nobody is asked: whether the server has such a tool is not looked at.
+    No server is started or asked: the tool may not exist.
     """
 
     async def command(terminal: Terminal, report: Report) -> int:
-        from playhead.config.servers import default_file, load_servers
+        from playhead.config.servers import default_servers, load_servers
         from playhead.config.tools import default_sources
 
-        path = config or default_file(os.environ)
-        servers = load_servers(path) if path is not None else {}
-        configs = default_sources(tool_config).load()
+        def load(trust: Trust) -> tuple[dict[str, ServerConfig], ToolConfigs]:
+            servers = default_servers(trust=trust) if config is None else load_servers(config)
+            return servers or {}, default_sources(tool_config, trust=trust).load()
+
+        servers, configs = await with_consent(terminal, load, trusted=trusted)
+        for each in servers.values():
+            terminal.hide(each.secrets)
         server, name = _meant(tool_id, tool, servers=servers, configs=configs)
         entry = servers.get(server)
         resolution = configs.resolve(server, name, server_config=entry)
@@ -55,7 +62,7 @@ def explain(
         report.update(_reported(resolution), allowed=allowed)
         _show(terminal, resolution)
         if not allowed:
-            terminal.show(f"\nA call is refused: allowed_tools of {escape_line(server)} leaves the tool out.")
+            terminal.show(f"\nCalls are refused: the tool is not in allowed_tools of {escape_line(server)}.")
         return EXIT_DONE
 
     run_command(command, json_output=json_output)
@@ -64,7 +71,7 @@ def explain(
 def _meant(
     tool_id: str, tool: str | None, *, servers: Iterable[str], configs: ToolConfigs
 ) -> tuple[str, str]:
-    """The server and the tool, by the names that are known. Raises `UsageError` where none or several fit."""
+    """Resolve the server and the tool among the known names. Raises `UsageError` if none or several match."""
     from playhead.config.servers import URL, from_url
     from playhead.config.tools import create_tool_id
 
@@ -73,35 +80,33 @@ def _meant(
         if tool_id not in known and URL.match(tool_id):
             return from_url(tool_id).name, tool
         if tool_id not in known:
-            raise UsageError(f"there is no server {tool_id!r}; {_hint([tool_id], known)}")
+            raise UsageError(f"unknown server {tool_id!r}; {_hint([tool_id], known)}")
         if not tool:
-            raise UsageError("the tool's name is empty; say `playhead explain SERVER TOOL`")
+            raise UsageError("the tool name is empty; use `playhead explain SERVER TOOL`")
         return tool_id, tool
     found = configs.find(tool_id, known)
     if len(found) > 1:
         ways = " or ".join(f"`playhead explain {shlex.join(pair)}`" for pair in found)
-        raise UsageError(f"{tool_id!r} can mean {len(found)} tools; say {ways}")
+        raise UsageError(f"{tool_id!r} is ambiguous ({len(found)} tools); use {ways}")
     if tool_id in known:
-        raise UsageError(
-            f"{tool_id!r} is a server; say which of its tools: {create_tool_id(tool_id, 'TOOL')}"
-        )
+        raise UsageError(f"{tool_id!r} is a server; name one of its tools: {create_tool_id(tool_id, 'TOOL')}")
     if not found:
         starts = [tool_id[: at.start()] for at in re.finditer("(?=__)", tool_id)] or [tool_id]
         raise UsageError(
-            f"expected SERVER__TOOL with a server that is known, came {tool_id!r}; {_hint(starts, known)}"
+            f"expected SERVER__TOOL with a known server, got {tool_id!r}; {_hint(starts, known)}"
         )
     return found[0]
 
 
 def _hint(names: Iterable[str], known: list[str]) -> str:
     if not known:
-        return "no servers file was found: say --config FILE"
+        return "no servers file was found; give one with --config FILE"
     near = [match for name in names for match in get_close_matches(name, known, n=1)]
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+    return f"did you mean {near[0]!r}?" if near else f"known servers: {', '.join(known)}"
 
 
 def _values(resolution: Resolution) -> dict[str, object]:
-    """What holds in effect, by the names of a configuration's settings."""
+    """Return the effective value of each setting."""
     from playhead.config.tools import handler_name
 
     config, policy = resolution.config, resolution.policy()
@@ -139,14 +144,14 @@ def _reported(resolution: Resolution) -> Report:
 
 _UNSET: Final = {
     "description": "the server's own",
-    "system_prompt": "nothing is added",
-    "send_result_to_ai": "as the classifier decides",
+    "system_prompt": "none",
+    "send_result_to_ai": "decided by the classifier",
     "response_handler": "none",
-    "turn": "as the blocks say",
+    "turn": "decided by the blocks",
 }
 _DELIVERY: Final = {
     "model": "the model gets the text",
-    "user": "the user gets the text; the model hears that it was delivered, its turn ends",
+    "user": "the user gets the text; the model learns of the delivery and ends its turn",
     "plan": "the classifier decides who gets the text",
 }
 
@@ -155,12 +160,12 @@ def _show(terminal: Terminal, resolution: Resolution) -> None:
     terminal.show(
         f"{escape_line(resolution.tool_id)} (tool {escape_line(resolution.tool)} of server"
         f" {escape_line(resolution.server)})\n{_DELIVERY[resolution.delivery]}"
-        "\n\nlayers, in their order (> decides):"
+        "\n\nlayers, in order (> decides):"
     )
     terminal.show_rows(
         (f"{'>' if step.decided else ' '} {step.layer}", step.said) for step in resolution.looked_at
     )
-    terminal.show("\nwhat holds, and the layer that says so:")
+    terminal.show("\neffective settings, and the layer that sets them:")
     terminal.show_rows(
         (f"  {name}", f"{_written(name, value)} ({resolution.decided_by.get(name, 'default')})")
         for name, value in _values(resolution).items()

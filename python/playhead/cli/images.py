@@ -45,7 +45,7 @@ _NAME_CHARS: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """What an image's own header says."""
+    """The type and size of an image, from its own header."""
 
     kind: Literal["png", "jpeg"]
     width: int
@@ -53,7 +53,7 @@ class Picture:
 
     @property
     def drawable(self) -> bool:
-        """Whether a terminal should be made to decode it."""
+        """It is safe to let a terminal decode it."""
         return (
             0 < self.width <= DRAWN_SIDE
             and 0 < self.height <= DRAWN_SIDE
@@ -62,7 +62,7 @@ class Picture:
 
 
 def look_at(data: bytes) -> Picture | None:
-    """What `data` is by its own header; None where it is neither a PNG nor a JPEG, or a damaged one."""
+    """Read the header of `data`; None unless it is an intact PNG or JPEG."""
     if data.startswith(_PNG):
         return _look_at_png(data)
     if data.startswith(b"\xff\xd8\xff"):
@@ -105,7 +105,7 @@ def _look_at_jpeg(data: bytes) -> Picture | None:
 
 
 def protocol_of(environ: Mapping[str, str]) -> Protocol | None:
-    """What the terminal of this environment can draw with."""
+    """Return the graphics protocol of this environment's terminal, if any."""
     term, program = environ.get("TERM", ""), environ.get("TERM_PROGRAM", "")
     if "TMUX" in environ or "STY" in environ or term.startswith(("screen", "tmux")):
         return None

@@ -8,48 +8,36 @@ from typing import TYPE_CHECKING, assert_never
 
 import trio
 
-from playhead.cli.progress import clock, human_bytes, live_line
-from playhead.cli.reports import player_report, stream_report
+from playhead.cli.progress import clock, human_bytes, live_line, player_report, stream_report, warn_of_size
 from playhead.cli.runner import Report
 from playhead.cli.terminal import Terminal, escape_line
-from playhead.stream.source import BlockingReader, Media, MediaAround
+from playhead.stream.source import Playable, PlayableWrapper, Reader
 
 if TYPE_CHECKING:
     from playhead.playback import PlayerEvent, PlayerState, Sink
-    from playhead.stream.options import StreamOptions
-    from playhead.stream.reader import RangeStream
+    from playhead.stream.options import StreamOptions, StreamStatistics
 
 
-class WatchedMedia(MediaAround):
-    """A media item that keeps the stream it was opened as, so that its statistics can be shown."""
+class WatchedMedia(PlayableWrapper):
+    """A playable that keeps the reader it was opened as, so that its statistics can be shown."""
 
-    def __init__(self, inner: Media, *, options: StreamOptions | None) -> None:
+    def __init__(self, inner: Playable, *, options: StreamOptions | None) -> None:
         super().__init__(inner)
         self._options = options
-        self.stream: RangeStream | None = None
+        self._reader: Reader | None = None
+
+    def statistics(self) -> StreamStatistics | None:
+        """Of the stream, if it is read as one and was opened."""
+        return None if self._reader is None else self._reader.statistics()
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[BlockingReader]:
-        from playhead.client import BytesMedia, ResourceMedia, TeeMedia
-        from playhead.client.tee import TeeReader
-        from playhead.stream.reader import RangeStream
-
-        if isinstance(self.inner, ResourceMedia | BytesMedia):
-            async with self.inner.open(self._options) as stream:
-                self.stream = stream
-                yield stream
-        elif isinstance(self.inner, TeeMedia):
-            async with self.inner.open(self._options) as reader:
-                stream_read = reader.inner if isinstance(reader, TeeReader) else reader
-                self.stream = stream_read if isinstance(stream_read, RangeStream) else None
-                yield reader
-        else:
-            async with self.inner.open() as reader:
-                yield reader
+    async def open(self, options: StreamOptions | None = None) -> AsyncIterator[Reader]:
+        async with self.inner.open(options or self._options) as self._reader:
+            yield self._reader
 
 
 async def listen(
-    media: Media, sink: Sink, terminal: Terminal, report: Report, *, options: StreamOptions | None = None
+    media: Playable, sink: Sink, terminal: Terminal, report: Report, *, options: StreamOptions | None = None
 ) -> None:
     """Play `media` into `sink` to its end; the report is filled even when it fails or is interrupted."""
     from playhead.playback import Player
@@ -61,12 +49,15 @@ async def listen(
                 await player.play(watched)
                 await player.wait_finished()
         finally:
-            if watched.stream is not None:
-                report |= stream_report(watched.stream)
+            if (seen := watched.statistics()) is not None:
+                report |= stream_report(seen)
+                warn_of_size(seen, terminal)
             report |= player_report(player.snapshot())
 
 
-async def listen_to_all(media: Sequence[Media], sink: Sink, terminal: Terminal, report: Report) -> None:
+async def listen_to_all(
+    media: Sequence[Playable], sink: Sink, terminal: Terminal, report: Report, *, options: StreamOptions
+) -> None:
     """Play several one after another; each is told before its first sound, and what failed when it did.
 
     `report["player"]` says what became of each, and the files of a `WaveSink`: from the second on it chooses
@@ -74,7 +65,7 @@ async def listen_to_all(media: Sequence[Media], sink: Sink, terminal: Terminal, 
     """
     from playhead.playback import Player, PlayerState, WaveSink
 
-    watched = [WatchedMedia(each, options=None) for each in media]
+    watched = [WatchedMedia(each, options=options) for each in media]
     heard: list[Report] = [_about(each) | player_report(PlayerState()) for each in media]
     files: list[str] = []
     report["player"] = {"items": heard, "files": files}
@@ -93,15 +84,16 @@ async def listen_to_all(media: Sequence[Media], sink: Sink, terminal: Terminal, 
                 await player.wait_finished()
         finally:
             for each, about in zip(watched, heard, strict=True):
-                if each.stream is not None:
-                    about |= stream_report(each.stream)
+                if (seen := each.statistics()) is not None:
+                    about |= stream_report(seen)
+                    warn_of_size(seen, terminal)
             if isinstance(sink, WaveSink):
                 files += map(str, sink.paths)
             if len(files) > 1:
                 terminal.say(f"written to {', '.join(files)}", whole=True)
 
 
-def _about(media: Media) -> Report:
+def _about(media: Playable) -> Report:
     return {
         "title": media.title,
         "mime_type": media.mime_type,
@@ -146,8 +138,7 @@ def _line(now: PlayerState, watched: WatchedMedia) -> str:
     line += clock(now.position_seconds)
     if now.duration_seconds is not None:
         line += f"/{clock(now.duration_seconds)}"
-    if watched.stream is not None:
-        seen = watched.stream.statistics()
+    if (seen := watched.statistics()) is not None:
         rate = seen.bandwidth_bytes_per_second
         line += f" · {now.buffered_seconds:.1f} s buffered"
         line += (f" · {human_bytes(rate)}/s" if rate else "") + f" · {seen.in_flight} in flight"

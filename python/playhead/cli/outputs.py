@@ -1,4 +1,4 @@
-"""`playhead outputs`: saved results, newest first, found by tag, tool or text."""
+"""`playhead outputs`: list saved results, newest first, filtered by tag, tool or text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from playhead.config.outputs import Listing, SavedOutput
 
 _SHORT_ID = 8
-"""The random end of an id: enough to name one among thousands."""
+"""The random end of an id: enough to identify one among thousands."""
 
 
 def outputs(
@@ -31,22 +31,24 @@ def outputs(
     ] = None,
     text: Annotated[
         str | None,
-        typer.Option("--text", metavar="TEXT", help="Only outputs with this in title, tool or arguments."),
+        typer.Option(
+            "--text", metavar="TEXT", help="Only outputs with this text in title, tool or arguments."
+        ),
     ] = None,
     folder: Annotated[
         Path | None,
-        typer.Option("--folder", metavar="DIR", help="Where to look. [default: the user's data folder]"),
+        typer.Option("--folder", metavar="DIR", help="Where to look. [default: the user's data directory]"),
     ] = None,
-    paths: Annotated[bool, typer.Option("--path", help="Print the files' paths only.")] = False,
+    paths: Annotated[bool, typer.Option("--path", help="Print only the paths of the files.")] = False,
     remove: Annotated[
         str | None,
         typer.Option(
-            "--remove", metavar="ID", help="Remove this output; its file goes with its last record."
+            "--remove", metavar="ID", help="Remove this output; its file is deleted with its last record."
         ),
     ] = None,
     json_output: p.Json = False,
 ) -> None:
-    """List the results that tools left, newest first."""
+    """List the saved results of tools, newest first."""
 
     async def command(terminal: Terminal, report: Report) -> int:
         from playhead.config.outputs import OutputStore, default_output_folder
@@ -82,8 +84,8 @@ def _named(found: Listing, id: str) -> SavedOutput:
     matching = [output for output in found.outputs if id in (output.id, output.id[-_SHORT_ID:])]
     if len(matching) != 1:
         raise UsageError(
-            f"--remove: expected the id of one output, got {id!r}, which names {len(matching) or 'none'};"
-            " `playhead outputs` shows the ids, --json the long ones"
+            f"--remove: expected the id of one output, got {id!r}, which matches {len(matching) or 'none'};"
+            " `playhead outputs` shows the short ids, --json the full ones"
         )
     return matching[0]
 

@@ -1,15 +1,20 @@
-"""The arguments and options that several commands share, each defined once, and how their texts are read."""
+"""Arguments and options shared by several commands, and the parsers of their values."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import trio
 import typer
 
-from playhead.errors import UsageError
+from playhead.errors import NoDeviceError, UsageError
+from playhead.stream.saving import is_device
+
+if TYPE_CHECKING:
+    from playhead.playback import Sink
 
 _SERVER = typer.Argument(
     metavar="SERVER",
@@ -21,7 +26,7 @@ ServerOrNone = Annotated[str | None, _SERVER]
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
-        "--config", metavar="FILE", help="The mcpServers file. [default: ./mcp.json, then the user's]"
+        "--config", metavar="FILE", help="The mcpServers file. [default: the user's, and ./mcp.json]"
     ),
 ]
 ToolConfigFile = Annotated[
@@ -29,8 +34,12 @@ ToolConfigFile = Annotated[
     typer.Option(
         "--tool-config",
         metavar="FILE",
-        help="The tool configuration. [default: ./playhead-tools.toml, then the user's]",
+        help="The tool configuration. [default: the user's, and ./playhead-tools.toml]",
     ),
+]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Use the configuration files of the current directory without asking."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout at the end.")]
 Timeout = Annotated[
@@ -39,47 +48,66 @@ Timeout = Annotated[
         "--timeout",
         min=0.001,
         metavar="SECONDS",
-        help="How long one answer may take, from its last byte; the handshake too.",
+        help="Longest silence within an answer, and in the handshake.",
+    ),
+]
+Patience = Annotated[
+    float | None,
+    typer.Option(
+        "--patience",
+        min=0.001,
+        metavar="SECONDS",
+        help="Longest wait of a stream for its next byte before it fails. [default: 60]",
+    ),
+]
+Deadline = Annotated[
+    float | None,
+    typer.Option(
+        "--deadline",
+        min=0.001,
+        metavar="SECONDS",
+        help="Stop the whole command after this time, with exit code 1.",
     ),
 ]
 Pairs = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="KEY=VALUE",
-        help="Arguments of the tool: JSON where the value parses, else a string.",
+        help="Arguments of the tool; values are JSON if they parse, else strings.",
         show_default=False,
     ),
 ]
 ArgsJson = Annotated[
-    str | None, typer.Option("--args", metavar="JSON", help="The tool's arguments whole, as a JSON object.")
+    str | None, typer.Option("--args", metavar="JSON", help="All arguments of the tool, as a JSON object.")
 ]
 SinkName = Annotated[
-    str | None, typer.Option("--sink", metavar="device|null|wave:FILE", help="Where the sound goes.")
+    str | None, typer.Option("--sink", metavar="device|null|wave:FILE", help="Where to play.")
 ]
 Strategy = Annotated[
     str | None,
     typer.Option(
         "--strategy",
         metavar="NAME",
-        help="The range form: uri-template, arguments, meta or whole. [default: chosen]",
+        help="How ranges are requested: uri-template, arguments, meta or whole. [default: chosen]",
     ),
 ]
 PageSize = Annotated[
-    str | None, typer.Option("--page-size", metavar="SIZE", help="The largest page, e.g. 100KiB or 1MiB.")
+    str | None, typer.Option("--page-size", metavar="SIZE", help="Largest page, e.g. 100KiB or 1MiB.")
 ]
-InFlight = Annotated[int | None, typer.Option("--in-flight", min=1, max=64, help="Reads in flight at most.")]
-Capacity = Annotated[str | None, typer.Option("--capacity", metavar="SIZE", help="Bytes read ahead at most.")]
+InFlight = Annotated[
+    int | None,
+    typer.Option("--in-flight", min=1, max=64, help="Most reads in flight. [default: adaptive]"),
+]
+Capacity = Annotated[
+    str | None, typer.Option("--capacity", metavar="SIZE", help="Read-ahead buffer, e.g. 4MiB.")
+]
 Extra = Annotated[
     list[str] | None,
-    typer.Option(
-        "--arg", metavar="KEY=VALUE", help="An extra argument of each ranged read (may be repeated)."
-    ),
+    typer.Option("--arg", metavar="KEY=VALUE", help="Extra argument of each ranged read; repeatable."),
 ]
-Size = Annotated[
-    str | None, typer.Option("--size", metavar="SIZE", help="The resource's size, where it is known.")
-]
+Size = Annotated[str | None, typer.Option("--size", metavar="SIZE", help="Size of the resource, if known.")]
 MaxBytes = Annotated[
-    str | None, typer.Option("--max-bytes", metavar="SIZE", help="Give up on a stream longer than this.")
+    str | None, typer.Option("--max-bytes", metavar="SIZE", help="Fail if the stream is longer than this.")
 ]
 
 _UNITS = {"": 1, "b": 1, "k": 1024, "kib": 1024, "kb": 1000, "m": 1024**2, "mib": 1024**2, "mb": 10**6}
@@ -87,7 +115,7 @@ _UNITS |= {"g": 1024**3, "gib": 1024**3, "gb": 10**9}
 
 
 def parse_size(text: str, *, option: str) -> int:
-    """Read `102400`, `100KiB`, `1M` (binary) or `1MB` (decimal) as a positive number of bytes."""
+    """Parse `102400`, `100KiB`, `1M` (binary) or `1MB` (decimal) as a positive number of bytes."""
     number = text.strip().rstrip("bBkKmMgGiI")
     unit = text.strip()[len(number) :].lower()
     try:
@@ -100,7 +128,7 @@ def parse_size(text: str, *, option: str) -> int:
 
 
 def parse_pairs(pairs: Sequence[str] | None, *, option: str) -> dict[str, Any]:
-    """Read `key=value` texts: the value is JSON where it parses, a string otherwise."""
+    """Parse `key=value` pairs: a value is JSON if it parses, a string otherwise."""
     found: dict[str, Any] = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
@@ -116,11 +144,11 @@ def parse_pairs(pairs: Sequence[str] | None, *, option: str) -> dict[str, Any]:
 
 
 def parse_arguments(pairs: Sequence[str] | None, whole: str | None) -> dict[str, Any]:
-    """A tool's arguments, from `key=value` texts or from `--args`, never from both."""
+    """Parse a tool's arguments from `key=value` pairs or from `--args`, never both."""
     if whole is None:
         return parse_pairs(pairs, option="arguments")
     if pairs:
-        raise UsageError("give the arguments as key=value or as --args, not both")
+        raise UsageError("expected key=value arguments or --args, got both")
     try:
         value = json.loads(whole)
     except ValueError as error:
@@ -128,3 +156,44 @@ def parse_arguments(pairs: Sequence[str] | None, whole: str | None) -> dict[str,
     if not isinstance(value, dict):
         raise UsageError(f"--args: expected a JSON object, got {type(value).__name__}: {whole!r}")
     return value
+
+
+def make_sink(text: str | None, *, real_time: bool) -> Sink:
+    """Make the sink that `--sink` names, by default the audio device.
+
+    Raises `UsageError` for an unknown name. A missing device is reported when it is opened (`NoDeviceError`).
+    """
+    from playhead.playback import DeviceSink, NullSink, WaveSink
+
+    match (text or "device").partition(":"):
+        case ("device", "", _):
+            return DeviceSink()
+        case ("null", "", _):
+            return NullSink(real_time=real_time)
+        case ("wave", ":", path) if path:
+            return WaveSink(file_to_write(Path(path), option="--sink wave"))
+        case _:
+            raise UsageError(f"--sink: expected device, null or wave:FILE, got {text!r}")
+
+
+def file_to_write(path: Path, *, option: str) -> Path:
+    """Check that `path` can be written as a file, before a server is asked for anything."""
+    if path.is_dir():
+        raise UsageError(f"{option}: expected a file, got the directory {path}; add a file name")
+    is_device(path)  # raises for files that must not be replaced
+    if not path.parent.is_dir():
+        raise UsageError(f"{option}: can't write {path}: the directory {path.parent} does not exist")
+    return path
+
+
+async def has_device() -> bool:
+    """Check that an audio device can be opened. Silent, and in a thread: a probe can take a second."""
+    from playhead.playback.formats import PcmFormat
+    from playhead.playback.sinks.device import open_device
+
+    try:
+        device = await trio.to_thread.run_sync(open_device, PcmFormat(rate_hz=44_100, channels=2))
+    except NoDeviceError:
+        return False
+    await trio.to_thread.run_sync(device.close)
+    return True

@@ -1,10 +1,10 @@
-"""The live line on stderr: buffered, position, throughput, reads in flight. Only on a terminal."""
+"""Progress of a stream: the live line and remarks on stderr, and the keys of `--json`."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final, assert_never
 
 import trio
 from rich.live import Live
@@ -12,13 +12,19 @@ from rich.text import Text
 
 from playhead.cli.terminal import Terminal, escape_line
 
+if TYPE_CHECKING:
+    from playhead.playback import PlayerState
+    from playhead.stream.options import StreamEvent, StreamStatistics
+
+_SHOWN_CHARS: Final = 200
+"""The part of an error that fits into a status line; all of it is shown if the stream fails."""
 _REDRAW_SECONDS: Final = 0.1
-"""Ten a second: smooth to the eye, and under 1 % of a core."""
+"""Ten updates per second look smooth and take under 1 % of a core."""
 
 
 @asynccontextmanager
 async def live_line(terminal: Terminal, line: Callable[[], str]) -> AsyncIterator[None]:
-    """Draw `line()` again and again while the body runs; draw nothing where nobody could see it."""
+    """Redraw `line()` while the body runs, if stderr is a terminal and the output is not `--json`."""
     if not terminal.is_live:
         yield
         return
@@ -35,8 +41,38 @@ async def live_line(terminal: Terminal, line: Callable[[], str]) -> AsyncIterato
             nursery.cancel_scope.cancel()
 
 
+def waiting_lines(terminal: Terminal, server: str) -> Callable[[StreamEvent], None]:
+    """Return an `on_event` that prints one line on stderr when a stream starts or stops waiting."""
+    from playhead.stream.options import StreamResumed, StreamWaiting
+
+    def say(event: StreamEvent) -> None:
+        match event:
+            case StreamWaiting():
+                why = "" if event.last_error is None else f": {_first_line(str(event.last_error))}"
+                terminal.say(
+                    f"waiting for {escape_line(server)}, no data for {event.seconds:.0f} s{why};"
+                    f" giving up after {event.patience_seconds:g} s (--patience)",
+                    style="yellow",
+                    whole=True,
+                )
+            case StreamResumed():
+                terminal.say(
+                    f"{escape_line(server)} is back after {event.seconds:.0f} s", style="green", whole=True
+                )
+            case _:
+                assert_never(event)
+
+    return say
+
+
+def _first_line(text: str) -> str:
+    first, _, rest = text.partition("\n")
+    cut = bool(rest) or len(first) > _SHOWN_CHARS
+    return escape_line(first[:_SHOWN_CHARS]) + ("…" if cut else "")
+
+
 def human_bytes(count: float) -> str:
-    """`1536` as `1.5 KiB`."""
+    """Format `1536` as `1.5 KiB`."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -45,6 +81,43 @@ def human_bytes(count: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """`75.2` as `1:15`."""
+    """Format `75.2` as `1:15`."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes}:{rest:02d}"
+
+
+def milliseconds(seconds: float | None) -> float | None:
+    """Convert seconds to milliseconds with one decimal, for the report."""
+    return None if seconds is None else round(seconds * 1000, 1)
+
+
+def stream_report(seen: StreamStatistics) -> dict[str, object]:
+    """Summarize a stream: bytes, requests, how it ended."""
+    return {
+        "bytes": seen.bytes,
+        "requests": seen.requests,
+        "pages": seen.pages,
+        "retries": seen.retries,
+        "hedges": seen.hedges,
+        "in_flight_max": seen.in_flight_max,
+        "first_byte_ms": milliseconds(seen.first_byte_seconds),
+        "strategy": seen.strategy,
+        "ended_by": seen.ended_by,
+        "size_was_wrong": seen.size_was_wrong,
+    }
+
+
+def warn_of_size(seen: StreamStatistics, terminal: Terminal) -> None:
+    """Warn if the announced size was wrong."""
+    if seen.size_was_wrong:
+        true = "" if seen.end_bytes is None else f", the resource has {seen.end_bytes}"
+        terminal.warn(f"the announced size of {seen.size_bytes} bytes is wrong{true}")
+
+
+def player_report(state: PlayerState) -> dict[str, object]:
+    """Summarize the playback: time of the first audio, position, underruns."""
+    return {
+        "first_audio_ms": milliseconds(state.first_audio_seconds),
+        "underruns": state.underruns,
+        "position_seconds": round(state.position_seconds, 3),
+    }

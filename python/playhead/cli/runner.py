@@ -1,26 +1,73 @@
-"""Runs one command under trio and turns how it ended into an exit code, without a traceback.
+"""Run one command under trio and turn its outcome into an exit code, without a traceback.
 
 0 done · 1 the tool, stream or check failed · 2 usage · 3 could not connect · 130 interrupted (SIGTERM: 143,
-a closed terminal: 129).
+closed terminal: 129).
 
-The first Ctrl-C cancels: requests are cancelled on the wire, servers end, no partial file stays. A second
-one leaves at once.
+The first Ctrl-C cancels: requests are cancelled on the wire, servers are stopped, no partial file is left. A
+second one exits immediately. `--deadline` cancels in the same way.
 """
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Final, NoReturn, TypeVar
 
 import trio
 import typer
 
 from playhead.cli.terminal import Terminal, give_up
-from playhead.errors import ConnectError, PlayheadError, UsageError
+from playhead.errors import (
+    BlockedAddressError,
+    ConnectError,
+    DeadlineError,
+    LimitError,
+    NoDeviceError,
+    PlayheadError,
+    StreamBrokenError,
+    TransportError,
+    UsageError,
+)
+
+_PAGE_LIMITS = frozenset({"message_bytes", "block_bytes"})
+_STREAM_LIMITS = frozenset({"stream_bytes", "max_bytes"})
+
+
+def remedy(error: PlayheadError, *, options: Collection[str]) -> str:
+    """Return the advice to append to the message of `error`: the one of `options` that helps, if any.
+
+    The library's errors know no options; this is the one place where each kind is matched with an option.
+    """
+    found = (advice for option, advice in _advice(error) if option in options)
+    return next((f"; {advice}" for advice in found), "")
+
+
+def _advice(error: PlayheadError) -> Iterator[tuple[str, str]]:
+    match error:
+        case StreamBrokenError():
+            yield "--patience", "--patience SECONDS waits longer"
+        case DeadlineError():
+            yield "--timeout", "--timeout SECONDS allows a longer silence"
+        case TransportError(__cause__=DeadlineError()):
+            yield "--timeout", "--timeout SECONDS allows more time"
+        case LimitError(limit=limit) if limit in _STREAM_LIMITS:
+            yield "--max-bytes", "--max-bytes SIZE allows a longer stream"
+        case LimitError(limit=limit) if limit in _PAGE_LIMITS:
+            yield "--page-size", "--page-size SIZE asks for smaller pages"
+        case NoDeviceError():
+            yield "--sink", "--sink null or --sink wave:FILE needs no audio device"
+        case BlockedAddressError():
+            yield (
+                "--config",
+                "allow it with `playhead.allow_origins` in the server's entry of the servers file",
+            )
+
 
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1
@@ -28,28 +75,44 @@ EXIT_USAGE: Final = 2
 EXIT_NO_CONNECTION: Final = 3
 
 _NO_FAULT_OF_THE_NAME: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""The file that was named is right, and could not be written or read to its end."""
+"""The given path is valid, but the file could not be written or read completely."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """The command line as typed."""
+
+    name: str = "playhead"
+    options: frozenset[str] = frozenset()
+    """The options that the command has, as typed: `--json`."""
+
+
+INVOKED: Final[ContextVar[Invocation]] = ContextVar("playhead_invocation", default=Invocation())  # noqa: B039 - frozen
 
 Report = dict[str, object]
 Command = Callable[[Terminal, Report], Awaitable[int]]
-"""Does the work and returns an exit code. It fills the report as it goes, so that a failure in the middle
-still says how far it came; the runner adds `error` and prints it with `--json`."""
+"""Do the work and return an exit code. Commands fill the report as they go, so that it shows how far a failed
+one got; the runner adds `error` and prints the report with `--json`."""
 
 
-def run_command(command: Command, *, json_output: bool) -> NoReturn:
-    """Run `command` to its end, to its failure, or to a signal; raise `typer.Exit` with the exit code."""
+def run_command(command: Command, *, json_output: bool, deadline: float | None = None) -> NoReturn:
+    """Run `command` until it returns, fails, or a signal arrives; raise `typer.Exit` with the exit code.
+
+    `deadline` limits the whole command, in seconds from now.
+    """
     terminal = Terminal(json_output=json_output)
     report: Report = {}
-    code = trio.run(_supervise, command, terminal, report)
+    code = trio.run(_supervise, command, terminal, report, math.inf if deadline is None else deadline)
     if json_output:
         report.setdefault("error", None)
         terminal.print_json(report)
     raise typer.Exit(code)
 
 
-async def _supervise(command: Command, terminal: Terminal, report: Report) -> int:
+async def _supervise(command: Command, terminal: Terminal, report: Report, seconds: float) -> int:
     code = EXIT_DONE
     interrupted: signal.Signals | None = None
+    failure: PlayheadError | OSError | None = None
 
     with trio.open_signal_receiver(*_ending_signals()) as signals:
         async with trio.open_nursery() as nursery:
@@ -63,44 +126,50 @@ async def _supervise(command: Command, terminal: Terminal, report: Report) -> in
                     scope.cancel()
 
             nursery.start_soon(watch)
-            with trio.CancelScope() as scope:
+            with trio.move_on_after(seconds) as scope:
                 try:
                     code = await command(terminal, report)
                 except* BrokenPipeError:
                     code = stdout_left()
                 except* (PlayheadError, OSError) as group:
-                    code = fail(first_leaf(group), terminal, report)
+                    failure = first_leaf(group)
             nursery.cancel_scope.cancel()
 
     if interrupted is not None:
         report["error"] = "interrupted"
         terminal.say("interrupted")
         return 128 + interrupted
-    return code
+    if scope.cancelled_caught:  # errors during the cancellation are its consequence
+        late = f"expected `{INVOKED.get().name}` to finish within {seconds:g} s (--deadline); stopped it"
+        return fail(DeadlineError(late), terminal, report, advice="; allow more time if it needs it")
+    if failure is None:
+        return code
+    advice = remedy(failure, options=INVOKED.get().options) if isinstance(failure, PlayheadError) else ""
+    return fail(failure, terminal, report, advice=advice)
 
 
 def _ending_signals() -> list[signal.Signals]:
     ending = [signal.SIGINT, signal.SIGTERM]
-    # A terminal that closes; not where `nohup` has said that this shall not matter.
+    # A closing terminal, unless `nohup` has asked to ignore it.
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         ending.append(signal.SIGHUP)
     return ending
 
 
 def stdout_left() -> int:
-    """Nothing more can be said to stdout: its reader is gone (`... | head`), or its disk is full."""
+    """Stop writing to stdout: its reader is gone (`... | head`), or its disk is full."""
     give_up(sys.stdout)
     return EXIT_FAILED
 
 
-def fail(error: PlayheadError | OSError, terminal: Terminal, report: Report) -> int:
-    """Say what went wrong, and choose the exit code by whose fault it was."""
-    message = str(error) or type(error).__name__
+def fail(error: PlayheadError | OSError, terminal: Terminal, report: Report, *, advice: str = "") -> int:
+    """Print what went wrong and what to do (`advice`), and choose the exit code by whose fault it was."""
+    message = (str(error) or type(error).__name__) + advice
     if isinstance(error, OSError):
-        # What is left of these is about the files that were named: everything a peer does is a PlayheadError.
+        # Remaining OS errors concern files given by the user: everything a peer does is a PlayheadError.
         message = f"{error.filename or 'a file'}: {error.strerror or error}"
         if error.errno == errno.ENOSPC:
-            message += "; make room, or write elsewhere"
+            message += "; free some space, or write elsewhere"
         if error.filename == "stdout":
             stdout_left()
     report["error"] = {"type": type(error).__name__, "message": message} | _place(error)
@@ -120,7 +189,7 @@ Ours = TypeVar("Ours", bound=Exception)
 
 
 def first_leaf(group: BaseExceptionGroup[Ours]) -> Ours:
-    """Return the first error of a (nested) group: one is said, the others are its consequences."""
+    """Return the first error of a (nested) group: the others are usually its consequences."""
     error = group.exceptions[0]
     return first_leaf(error) if isinstance(error, BaseExceptionGroup) else error
 

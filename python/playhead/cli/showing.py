@@ -1,6 +1,6 @@
-"""A tool's answer for a person: one renderer a disposition, in the order of the blocks.
+"""Show a tool's result on the terminal: one renderer per disposition, in the order of the blocks.
 
-Results go to stdout, remarks to stderr. What the tool calls an error is left to the caller, who ends with it.
+Results go to stdout, remarks to stderr. The caller prints the tool's error, if any, at the end.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from playhead.results.responses import ContentResponse
 
 if TYPE_CHECKING:
     from playhead.client import CallResult
-    from playhead.client.media import ImageMedia
-    from playhead.results.plan import Disposition, Part, Turn
+    from playhead.client.call_results.media import ImageMedia
+    from playhead.results.plan import Disposition, Part, TurnDecision
 
 SHOWN_FINDINGS: Final = 20
 """A result can have ten thousand; `--json` has them all."""
@@ -35,24 +35,24 @@ SHOWN_FINDINGS: Final = 20
 
 @dataclass(kw_only=True)
 class Showing:
-    """Shows one result of `tool`. `folder` is where images go; None saves none."""
+    """Show one result of `tool`. Images are saved in `folder`; None saves none."""
 
     tool: str
     terminal: Terminal
     folder: Path | None
     verbose: bool
     images: list[dict[str, object]] = field(default_factory=list)
-    """What became of each image: its type, size, and the path or why there is none."""
+    """Each image: its type, size, and the path or the reason for not saving it."""
     _structured: object = None
-    """What is still to be shown of it."""
+    """The structured content, until it is shown."""
     _replaced: bool = False
-    """Whether a handler's message stands for the texts."""
+    """True if a handler's message replaces the text blocks."""
 
-    async def show(self, result: CallResult, *, turn: Turn, message: str | None = None) -> None:
-        """All blocks, then the structured content unless one of them repeats it, then the remarks.
+    async def show(self, result: CallResult, *, turn: TurnDecision, message: str | None = None) -> None:
+        """Show all blocks, then the structured content unless a block repeats it, then the remarks.
 
-        `turn` is what the tool's configuration leaves; `message` is what its handler says in place of the
-        texts.
+        `turn` is the decision after the tool's configuration; `message` is the handler's replacement for the
+        text blocks.
         """
         images = iter(result.images)
         self._structured = result.raw.get("structuredContent") if message is None else None
@@ -64,9 +64,9 @@ class Showing:
         if self._structured is not None:
             self._show_json(self._structured)
         for finding in result.findings[:SHOWN_FINDINGS]:
-            self._remark(f"remark: {finding}", style="yellow")
+            self._remark(f"note: {finding}", style="yellow")
         if len(result.findings) > SHOWN_FINDINGS:
-            self._remark(f"and {len(result.findings) - SHOWN_FINDINGS} more remarks: --json has them all")
+            self._remark(f"and {len(result.findings) - SHOWN_FINDINGS} more notes; --json has them all")
         if self.verbose:
             self._remark(f"turn: {turn.decision} ({turn.reason})")
 
@@ -84,7 +84,7 @@ class Showing:
                 content = None if disposition.block is None else disposition.block.content
                 kind = content.kind if isinstance(content, UnknownBlock) else ""
                 kind = f"of type {escape_line(kind)}" if kind else "without a type"
-                self.terminal.show(f"a block {kind}, which is not understood: --json has it")
+                self.terminal.show(f"a block {kind}, which is not supported; --json shows it")
             case Respond():
                 for part in disposition.parts:
                     await self._show(part, images)
@@ -100,15 +100,15 @@ class Showing:
 
     def _show_text(self, text: SendText) -> None:
         if text.is_error or text.index < 0 or self._replaced:
-            return  # told at the end; structured content is shown pretty; told already
+            return  # shown at the end; shown as structured content; replaced by the handler
         if text.uri is not None:
             self.terminal.show(f"text of <{escape_line(text.uri)}>:")
-        if _is_json(text.text, self._structured):  # the specification asks servers to say it twice
+        if _is_json(text.text, self._structured):  # repeated in a text block, as specified
             self._show_json(self._structured)
             self._structured = None
             return
         if _is_for_model_alone(text):
-            self._remark("for the model, not for you:")
+            self._remark("for the model:")
         self.terminal.show_markdown(text.text)
 
     def _show_reference(self, what: str, item: PlaySound | KeepReference) -> None:
@@ -128,9 +128,9 @@ class Showing:
         size = "" if item.size_bytes is None else f", {human_bytes(item.size_bytes)}"
         kind = escape_line(item.mime_type) if item.mime_type else "unknown type"
         about = f"{' '.join(parts)} ({kind}{size})" if parts else f"{kind}{size}"
-        # Sound and images are kept for a reason that a person wants to know.
-        kept = isinstance(item, KeepReference) and isinstance(content, AudioContent | ImageContent)
-        self.terminal.show(f"{what}: {about}" + (f", kept: {item.reason}" if kept else ""))
+        # If audio or an image is not played or shown, say why.
+        unused = isinstance(item, KeepReference) and isinstance(content, AudioContent | ImageContent)
+        self.terminal.show(f"{what}: {about}" + (f", not used: {item.reason}" if unused else ""))
 
     async def _show_image(self, image: ImageMedia) -> None:
         kind = escape_line(image.mime_type)
@@ -148,9 +148,9 @@ class Showing:
             self.terminal.show(f"{line}, not saved: {error}")
             return
         if self.folder is None:
-            about["not_saved"] = "as asked"
+            about["not_saved"] = "as requested"
         elif len(self.images) > SAVED_IMAGES:
-            about["not_saved"] = f"only the first {SAVED_IMAGES} of a result are"
+            about["not_saved"] = f"only the first {SAVED_IMAGES} of a result are saved"
             line += f", not saved: {about['not_saved']}"
         else:
             line += f", saved as {await self._save(data, image.mime_type, about)}"
@@ -158,7 +158,7 @@ class Showing:
         self._draw(data)
 
     async def _save(self, data: bytes, mime_type: str, about: dict[str, object]) -> Path:
-        from playhead.config.outputs.names import clean_mime, suffix_of
+        from playhead.config.outputs.record import clean_mime, suffix_of
 
         assert self.folder is not None
         suffix = suffix_of(clean_mime(mime_type), data[:64])
@@ -203,7 +203,7 @@ def _is_for_model_alone(text: SendText) -> bool:
 
 
 def result_report(tool: str, result: CallResult) -> dict[str, object]:
-    """Everything about a result, for a program. Base64 is in `result` alone, as it came."""
+    """Return the `--json` report of a result. Base64 appears in `result` only, unchanged."""
     return {
         "tool": tool,
         "result": result.raw,
@@ -229,7 +229,7 @@ def result_report(tool: str, result: CallResult) -> dict[str, object]:
     }
 
 
-def turn_report(turn: Turn) -> dict[str, object]:
+def turn_report(turn: TurnDecision) -> dict[str, object]:
     return {"decision": turn.decision, "reason": turn.reason}
 
 

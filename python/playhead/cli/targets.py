@@ -1,24 +1,26 @@
-"""From the words of the command line to something that can be read or played."""
+"""Resolve command-line arguments to servers, and to media to read or play."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from playhead.cli.parameters import parse_pairs, parse_size
 from playhead.cli.terminal import Terminal, escape_line
+from playhead.cli.trust import with_consent
 from playhead.errors import ProtocolError, ToolFailedError, UsageError
 from playhead.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     from playhead.client import BytesMedia, CallResult, ResourceMedia, Session
     from playhead.config.servers import ServerConfig
+    from playhead.config.trust import Trust
     from playhead.content import Block
-    from playhead.stream.options import StreamOptions
+    from playhead.stream.options import StreamEvent, StreamOptions
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 """RFC 3986, section 3.1. A tool's name has no colon in it (SEP-986)."""
@@ -31,28 +33,41 @@ _OPTIONS: Final = {
     "capacity_bytes": "--capacity",
     "size_bytes": "--size",
     "timeout": "--timeout",
+    "patience_seconds": "--patience",
     "max_bytes": "--max-bytes",
 }
 
 
-def connected(
-    server: str | ServerConfig, *, config: Path | None, timeout: float | None
-) -> AbstractAsyncContextManager[Session]:
-    """`playhead.connect`; `--timeout` is for the handshake too: one server hangs, npx fetches another."""
+async def find_server(server: str, terminal: Terminal, *, config: Path | None, trusted: bool) -> ServerConfig:
+    """Call `resolve_target`, asking for consent to `./mcp.json` if needed."""
+    from playhead.config.servers import resolve_target
+
+    def load(trust: Trust) -> ServerConfig:
+        return resolve_target(server, config, trust=trust)
+
+    found = await with_consent(terminal, load, trusted=trusted)
+    terminal.hide(found.secrets)
+    return found
+
+
+def connected(server: ServerConfig, *, timeout: float | None) -> AbstractAsyncContextManager[Session]:
+    """Call `playhead.connect`. `--timeout` also bounds the handshake, which a server can stall."""
     from playhead.client import connect
 
-    return connect(server, config=config, limits=limits_for(timeout), show_url=show_url)
+    return connect(server, limits=limits_for(timeout), show_url=show_url)
 
 
 def limits_for(timeout: float | None) -> Limits:
-    """The limits under which `--timeout` is the handshake's time too."""
-    return DEFAULT_LIMITS if timeout is None else replace(DEFAULT_LIMITS, handshake_seconds=timeout)
+    """Return limits that apply `--timeout` to every response, including the handshake."""
+    if timeout is None:
+        return DEFAULT_LIMITS
+    return replace(DEFAULT_LIMITS, handshake_seconds=timeout, page_seconds=timeout, tool_seconds=timeout)
 
 
 async def show_url(url: str) -> None:
-    """Lead the person to the page where the access is allowed: in a browser, and in words in case none opens.
+    """Open the authorization page in a browser, and print its URL in case none opens.
 
-    On stderr also beside `--json`: a program waits for its person like everybody else.
+    Printed to stderr even with `--json`, because the program is waiting for its user.
     """
     import webbrowser
 
@@ -64,56 +79,78 @@ async def show_url(url: str) -> None:
 
 def stream_options(
     *,
-    strategy: str | None,
-    page_size: str | None,
-    in_flight: int | None,
-    capacity: str | None,
-    extra: Sequence[str] | None,
-    size: str | None,
-    timeout: float | None,
-    max_bytes: str | None,
-) -> StreamOptions:
-    """The streaming options that were given; what was not given keeps its default."""
+    strategy: str | None = None,
+    page_size: str | None = None,
+    in_flight: int | None = None,
+    capacity: str | None = None,
+    extra: Sequence[str] | None = None,
+    size: str | None = None,
+    timeout: float | None = None,
+    patience: float | None = None,
+    max_bytes: str | None = None,
+) -> Mapping[str, Any]:
+    """Return the given fields of `StreamOptions`. Raises `UsageError` that names an invalid option."""
     from playhead.stream.options import StreamOptions
 
-    given: dict[str, Any] = {
+    page_bytes = parse_size(page_size, option="--page-size") if page_size else None
+    named: dict[str, Any] = {
         "strategy": strategy,
-        "page_bytes": parse_size(page_size, option="--page-size") if page_size else None,
+        "page_bytes": page_bytes,
+        "page_bytes_max": page_bytes,
         "in_flight": in_flight,
         "capacity_bytes": parse_size(capacity, option="--capacity") if capacity else None,
         "extra_arguments": parse_pairs(extra, option="--arg") if extra else None,
         "size_bytes": parse_size(size, option="--size") if size else None,
         "timeout": timeout,
+        "patience_seconds": patience,
         "max_bytes": parse_size(max_bytes, option="--max-bytes") if max_bytes else None,
     }
+    given = {name: value for name, value in named.items() if value is not None}
     try:
-        return StreamOptions(**{name: value for name, value in given.items() if value is not None})
+        StreamOptions(**given)
     except UsageError as error:
         name, _, rest = str(error).partition(":")
         raise UsageError(f"{_OPTIONS.get(name, name)}:{rest}") from error
+    return given
+
+
+def options_for(
+    session: Session,
+    given: Mapping[str, Any],
+    *,
+    profile: Literal["play", "save"],
+    on_event: Callable[[StreamEvent], None],
+) -> StreamOptions:
+    """Build stream options: those `given` override the server's settings in the servers file."""
+    return replace(session.default_options(), profile=profile, on_event=on_event, **given)
 
 
 def is_uri(what: str) -> bool:
-    """Whether `what` is a URI; everything else is a tool's name."""
+    """Return True for a URI; everything else is a tool's name."""
     return _URI.match(what) is not None
 
 
 async def find_media(
-    session: Session, what: str, arguments: Mapping[str, Any], *, playable: bool
+    session: Session,
+    what: str,
+    arguments: Mapping[str, Any],
+    *,
+    playable: bool,
+    timeout: float | None = None,  # noqa: ASYNC109 - as in Session.call_tool
 ) -> ResourceMedia | BytesMedia:
-    """What `playhead play` and `playhead read` mean by WHAT: a URI, or a tool's first link or blob.
+    """Find the WHAT of `playhead play` and `playhead read`: a URI, or a tool's first link or blob.
 
-    Raises `ToolFailedError` where the tool answered with isError, and `ProtocolError` where its answer holds
-    nothing that can be read.
+    Raises `ToolFailedError` if the tool returned isError, and `ProtocolError` if its result contains nothing
+    to read.
     """
     if is_uri(what):
         return session.media(what)
-    result = await session.call_tool(what, arguments)
+    result = await session.call_tool(what, arguments, timeout=timeout)
     raise_tool_error(what, result)
-    # What doesn't say that it is sound is played all the same where there is nothing else: it was asked for.
+    # Without audio, play any other resource: the user asked for it.
     found = ((*result.media, *result.resources) if playable else result.resources)[:1]
     if not found:
-        wanted = "sound" if playable else "a resource link or a blob"
+        wanted = "audio" if playable else "a resource link or a blob"
         came = ", ".join(sorted({_kind(block) for block in result.blocks})) or "nothing"
         raise ProtocolError(
             f"expected {wanted} in the answer of tool {what!r}, got {came}; `playhead call` shows the answer"
@@ -128,11 +165,11 @@ def _kind(block: Block) -> str:
 
 
 def raise_tool_error(tool: str, result: CallResult) -> None:
-    """Raise `ToolFailedError` with the tool's own words where the result says isError."""
+    """Raise `ToolFailedError` with the text of the result if it has isError."""
     if result.is_error:
         raise ToolFailedError(f"tool {escape_line(tool)} failed: {result.text or '(it gave no reason)'}")
 
 
 def server_name(session: Session) -> str:
-    """What the server calls itself, else what it was connected as."""
+    """Return the name the server reports, else its configured name."""
     return session.server_info.name if session.server_info is not None else session.name

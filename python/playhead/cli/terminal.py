@@ -1,40 +1,50 @@
-"""What reaches the terminal: foreign strings escaped, results on stdout, progress on stderr.
+"""Terminal output: untrusted strings escaped, results on stdout, progress on stderr.
 
-Everything the CLI prints goes through `escape`.
+Everything the CLI prints goes through `escape`. Markdown from a server can hide its content: HTML and
+comments vanish, a link shows one address and leads to another, and `&#x202e;` becomes a control character
+only in the parser. So HTML is printed literally, links show their address, line breaks are preserved, and
+the output of the parser is escaped, not its input.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from playhead.escaping import escape, escape_line
+from playhead.redaction import redacted_values
 
-__all__ = ["Terminal", "escape", "escape_line", "give_up", "naming_stdout"]
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+    from rich.markdown import Markdown
+
+
+T = TypeVar("T")
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Leave it to the caller. Rich would raise SystemExit, which trio wraps in groups on its way out."""
+        """Leave it to the caller. Rich would raise SystemExit, which trio would wrap in exception groups."""
         raise  # the BrokenPipeError that rich is handling
 
 
 def give_up(stream: TextIO) -> None:
-    """Drop what Python still holds for `stream`: it would be tried again at exit, with a traceback."""
+    """Discard the unwritten data of `stream`: Python would retry at exit and print a traceback."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager
 def _telling() -> Iterator[None]:
-    """Write to stderr. Where it is full or gone, nobody can be told, and the exit code still says it."""
+    """Ignore a stderr that is full or gone: the exit code still reports the failure."""
     try:
         yield
     except OSError:
@@ -43,7 +53,7 @@ def _telling() -> Iterator[None]:
 
 @contextmanager
 def naming_stdout() -> Iterator[None]:
-    """Give the `OSError` of a write to stdout (a full disk) the name of where it went."""
+    """Add the name `stdout` to an `OSError` raised by a write to it (a full disk)."""
     try:
         yield
     except OSError as error:
@@ -52,36 +62,42 @@ def naming_stdout() -> Iterator[None]:
 
 
 class Terminal:
-    """Where one command writes: results to stdout, everything else to stderr."""
+    """The output of one command: results on stdout, everything else on stderr."""
 
     def __init__(self, *, json_output: bool) -> None:
         self.json_output = json_output
         self.out = _Console(highlight=False, soft_wrap=True)
         self.err = _Console(stderr=True, highlight=False)
+        self._secrets: set[str] = set()
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Leave `secrets` out of everything printed from now on, except the result itself."""
+        self._secrets |= {*secrets}
+
+    def redacted(self, value: T) -> T:
+        """`value`, a string, a JSON value or a dataclass, without what is hidden."""
+        return redacted_values(value, self._secrets) if self._secrets else value
 
     @property
     def is_live(self) -> bool:
-        """Whether a moving progress line makes sense: only on a terminal, never beside `--json`."""
+        """True if a live progress line can be drawn: only on a terminal, never with `--json`."""
         return self.err.is_terminal and not self.json_output
 
     def say(self, text: str, *, style: str = "", whole: bool = False) -> None:
-        """A remark for the person watching; silent where the output is for a program.
-
-        `whole` keeps a line in one piece, for what is to be copied.
-        """
+        """Print a remark on stderr; silent with `--json`. `whole` prints one long line, to be copied."""
         if not self.json_output:
             with _telling():
-                self.err.print(Text(escape(text), style=style), soft_wrap=whole)
+                self.err.print(Text(escape(self.redacted(text)), style=style), soft_wrap=whole)
 
     def show(self, text: str) -> None:
-        """A part of the result, on stdout; silent with `--json`, which prints one object at the end."""
+        """Print a part of the result on stdout; silent with `--json`, which prints one object at the end."""
         if not self.json_output:
             with naming_stdout():
                 self.out.print(Text(escape(text)))
 
     def show_markdown(self, text: str) -> None:
-        """Like `show`, for text that may be Markdown: rendered on a terminal, plain elsewhere."""
-        from playhead.cli.markdown import rendered
+        """Print text that may be Markdown: rendered on a terminal, plain elsewhere."""
+        from playhead.cli.terminal import rendered
 
         markdown = rendered(text) if self.out.is_terminal and not self.json_output else None
         if markdown is None:
@@ -91,54 +107,119 @@ class Terminal:
             self.out.print(markdown, soft_wrap=False)
 
     def draw(self, sequences: str) -> None:
-        """Escape sequences of our own making, to a stdout that is a terminal."""
+        """Write escape sequences made by playhead itself, if stdout is a terminal."""
         if not self.json_output and self.out.is_terminal:
             with naming_stdout():
                 self.out.file.write(sequences + "\n")
                 self.out.file.flush()
 
     def write(self, text: str) -> None:
-        """A piece of the result as it comes, on stdout and at once; silent with `--json`."""
+        """Write a piece of the result to stdout immediately; silent with `--json`."""
         if not self.json_output:
             with naming_stdout():
                 sys.stdout.write(escape(text))
                 sys.stdout.flush()
 
     def line(self, text: str, *, style: str = "") -> None:
-        """A remark in exactly one line of stderr: what is too long for the terminal is cut."""
+        """Print a remark as exactly one line of stderr, truncated to the width of the terminal."""
         if not self.json_output:
             with _telling():
-                self.err.print(Text(escape_line(text), style=style), no_wrap=True, overflow="ellipsis")
+                self.err.print(
+                    Text(escape_line(self.redacted(text)), style=style), no_wrap=True, overflow="ellipsis"
+                )
 
     def prompt(self, text: str, *, style: str = "") -> None:
-        """A remark on stderr after which the line goes on."""
+        """Print a remark on stderr without a newline."""
         if not self.json_output:
             with _telling():
-                self.err.print(Text(escape(text), style=style), end="", soft_wrap=True)
+                self.err.print(Text(escape(self.redacted(text)), style=style), end="", soft_wrap=True)
                 self.err.file.flush()
 
     def show_rows(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Two columns of the result, like `show`; names are folded where they are too wide, never cut."""
+        """Print the result in two columns; wide names are folded, never truncated."""
         if not self.json_output:
             table = Table(box=None, show_header=False, pad_edge=False)
             table.add_column(overflow="fold")
             table.add_column(overflow="fold")
             for name, text in rows:
-                table.add_row(Text(escape_line(name)), Text(escape(text)))
+                table.add_row(Text(escape_line(name)), Text(escape(self.redacted(text))))
             with self.out.capture() as captured:
                 self.out.print(table, soft_wrap=False)
-            lines = [line.rstrip() for line in captured.get().splitlines()]  # padded to the column's width
+            lines = [line.rstrip() for line in captured.get().splitlines()]  # rich pads to the column width
             if lines:
                 with naming_stdout():
                     self.out.print(Text("\n".join(lines)))
 
-    def fail(self, text: str) -> None:
-        """What went wrong, on stderr."""
+    def warn(self, text: str) -> None:
+        """Print a warning about a successful result on stderr, with `--json` too."""
         with _telling():
-            self.err.print(Text.assemble(("error: ", "bold red"), escape(text)), soft_wrap=True)
+            self.err.print(
+                Text.assemble(("warning: ", "yellow"), escape(self.redacted(text))), soft_wrap=True
+            )
+
+    def fail(self, text: str) -> None:
+        """Print an error on stderr."""
+        with _telling():
+            self.err.print(
+                Text.assemble(("error: ", "bold red"), escape(self.redacted(text))), soft_wrap=True
+            )
 
     def print_json(self, value: dict[str, Any]) -> None:
-        """The one JSON object of `--json`: ASCII, so that no terminal can be addressed through it."""
+        """Print the one JSON object of `--json`, in ASCII, so that it can't contain terminal controls."""
         with naming_stdout():
-            sys.stdout.write(json.dumps(value, ensure_ascii=True, default=str) + "\n")
+            sys.stdout.write(json.dumps(self.redacted(value), ensure_ascii=True, default=str) + "\n")
             sys.stdout.flush()
+
+
+_SIGNS: Final = re.compile(
+    r"^ {0,3}#{1,6} \S|^ {0,3}```|^ {0,3}[-*+] \S|^ {0,3}\d{1,3}[.)] \S|\*\*\S|\]\(\S|^ {0,3}\|.*\|\s*$|^> ",
+    re.MULTILINE,
+)
+_LOOKED_AT_CHARS: Final = 20_000
+RENDERED_CHARS: Final = 50_000
+"""Longer text is shown plain. The worst case of this length, a line break at every other character, takes
+2 s."""
+_NESTED: Final = 12
+"""Nesting levels; at 20 the parser stops and drops the rest."""
+
+
+def rendered(text: str) -> Markdown | None:
+    """Render `text` for a rich console; None if it is better shown unchanged.
+
+    That is text with no sign of Markdown (most tools answer in plain text, which Markdown would reflow), very
+    long text, and text nested so deep that the parser would drop some of it.
+    """
+    if len(text) > RENDERED_CHARS or _SIGNS.search(text, 0, _LOOKED_AT_CHARS) is None:
+        return None
+    from markdown_it import MarkdownIt
+    from rich.markdown import Markdown
+
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+    # Link reference definitions would vanish, and their addresses with them.
+    parser.disable(["reference"])
+    shown = Markdown("", hyperlinks=False)
+    shown.parsed = parser.parse(escape(text))
+    if any(token.level > _NESTED for token in shown.parsed):
+        return None
+    _make_safe(shown.parsed)
+    return shown
+
+
+def _make_safe(tokens: Iterable[Token]) -> None:
+    for token in tokens:
+        if token.type == "image":  # rich would omit its address
+            token.type, token.tag = "text", ""
+            token.content = f"[image: {token.content}] ({token.attrs.get('src', '')})"
+            token.children = None
+        elif token.type == "softbreak":
+            token.type, token.tag = "hardbreak", "br"
+        token.content = escape(token.content)
+        token.info = escape_line(token.info)
+        token.attrs = {
+            name: escape_line(value) if isinstance(value, str) else value
+            for name, value in token.attrs.items()
+        }
+        _make_safe(token.children or ())
+
+
+__all__ = ["Terminal", "escape", "escape_line", "give_up", "naming_stdout"]

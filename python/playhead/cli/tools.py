@@ -1,4 +1,4 @@
-"""`playhead tools`: what a server offers, or every server of the file."""
+"""`playhead tools` and `playhead call`: list the tools of servers, call one and show its result."""
 
 from __future__ import annotations
 
@@ -9,45 +9,62 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from playhead.cli import parameters as p
+from playhead.cli.listening import listen_to_all
+from playhead.cli.parameters import make_sink
+from playhead.cli.progress import waiting_lines
 from playhead.cli.runner import EXIT_DONE, EXIT_NO_CONNECTION, Report, run_command
-from playhead.cli.targets import connected, limits_for, server_name, show_url
+from playhead.cli.targets import (
+    connected,
+    find_server,
+    limits_for,
+    options_for,
+    server_name,
+    show_url,
+    stream_options,
+)
 from playhead.cli.terminal import Terminal, escape_line
-from playhead.errors import UsageError
+from playhead.cli.trust import with_consent
+from playhead.errors import ProtocolError, ToolFailedError, UsageError
 from playhead.limits import Limits
+from playhead.results.plan import KeepReference
 
 if TYPE_CHECKING:
-    from playhead.client.hub_state import ServerState
+    from playhead.client import CallResult
+    from playhead.client.hub.server import ServerState
 
 
 def tools(
     server: p.ServerOrNone = None,
-    every: Annotated[bool, typer.Option("--all", help="Connect to all servers of the servers file.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Connect to all servers in the servers file.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show each tool's input schema.")] = False,
     config: p.ConfigFile = None,
+    trusted: p.Trust = False,
     timeout: p.Timeout = None,
+    deadline: p.Deadline = None,
     json_output: p.Json = False,
 ) -> None:
     """List a server's tools.
 
-    With --all, list every server with its state and reason, and with -v the tools
-    of each, by the names that a model is offered.
+    With --all, list every configured server with its state, and with -v their
+    tools under the names that a model sees.
     """
 
     async def command_all(terminal: Terminal, report: Report) -> int:
         return await _every_server(
-            terminal, report, config=config, limits=limits_for(timeout), verbose=verbose
+            terminal, report, config=config, trusted=trusted, limits=limits_for(timeout), verbose=verbose
         )
 
     async def command(terminal: Terminal, report: Report) -> int:
         if server is None:
-            raise UsageError("no SERVER is named; name one, or say --all for those of the servers file")
-        async with connected(server, config=config, timeout=timeout) as session:
+            raise UsageError("expected SERVER or --all (every server in the servers file), got neither")
+        target = await find_server(server, terminal, config=config, trusted=trusted)
+        async with connected(target, timeout=timeout) as session:
             offered = await session.list_tools()
             report["server"] = server_name(session)
             report["protocol_version"] = session.protocol_version
         report["tools"] = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in offered]
         count = "1 tool" if len(offered) == 1 else f"{len(offered)} tools"
-        terminal.show(f"{count} of {escape_line(str(report['server']))}")
+        terminal.show(f"{count} from {escape_line(str(report['server']))}")
         terminal.show_rows((tool.name, _summary(tool)) for tool in offered)
         if verbose:
             for tool in offered:
@@ -55,16 +72,31 @@ def tools(
         return EXIT_DONE
 
     if every and server is not None:
-        raise UsageError("either a SERVER or --all, not both")
-    run_command(command_all if every else command, json_output=json_output)
+        raise UsageError("expected SERVER or --all, got both")
+    run_command(command_all if every else command, json_output=json_output, deadline=deadline)
 
 
 async def _every_server(
-    terminal: Terminal, report: Report, *, config: Path | None, limits: Limits, verbose: bool
+    terminal: Terminal,
+    report: Report,
+    *,
+    config: Path | None,
+    trusted: bool,
+    limits: Limits,
+    verbose: bool,
 ) -> int:
     from playhead.client.hub import open_hub
+    from playhead.config.servers import find_servers
+    from playhead.config.tools import default_sources
 
-    async with open_hub(config, limits=limits, show_url=show_url) as hub:
+    servers, sources = await with_consent(
+        terminal,
+        lambda trust: (find_servers(config, trust=trust), default_sources(trust=trust)),
+        trusted=trusted,
+    )
+    for each in servers.values():
+        terminal.hide(each.secrets)
+    async with open_hub(servers, tool_configs=sources, limits=limits, show_url=show_url) as hub:
         await hub.connect_all()
         found = await hub.discover_and_register_all_tools()
         states = list(hub.states.values())
@@ -99,3 +131,111 @@ def _summary(tool: Any) -> str:
     first = (tool.description or tool.title or "").strip().partition("\n")[0]
     wanted = ", ".join(tool.input_schema.get("properties", {}))
     return f"{first} ({wanted})".strip() if wanted else first
+
+
+def call(
+    server: p.Server,
+    tool: Annotated[
+        str, typer.Argument(metavar="TOOL", help="The tool's name; `playhead tools` lists them.")
+    ],
+    pairs: p.Pairs = None,
+    arguments: p.ArgsJson = None,
+    config: p.ConfigFile = None,
+    tool_config: p.ToolConfigFile = None,
+    trusted: p.Trust = False,
+    sink: p.SinkName = None,
+    quiet: Annotated[
+        bool, typer.Option("--no-play", help="Show links and audio instead of playing them.")
+    ] = False,
+    images: Annotated[
+        Path | None,
+        typer.Option(
+            "--save-images", metavar="DIR", help="Where to save images. [default: the current directory]"
+        ),
+    ] = None,
+    unsaved: Annotated[bool, typer.Option("--no-save", help="Save nothing, even if configured.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Explain what happens to each block, and why.")
+    ] = False,
+    timeout: p.Timeout = None,
+    patience: p.Patience = None,
+    deadline: p.Deadline = None,
+    json_output: p.Json = False,
+) -> None:
+    """Call a tool, show its result and play its audio.
+
+    Images are saved, and outputs as the tool's configuration says (`playhead
+    explain`). With --json, audio is played only if --sink is given.
+    """
+    tool_arguments = p.parse_arguments(pairs, arguments)
+    given = stream_options(timeout=timeout, patience=patience)
+    speaker = make_sink(sink, real_time=False)
+    folder = None if unsaved else _folder(images)
+
+    async def command(terminal: Terminal, report: Report) -> int:
+        from playhead.cli.configured import Configured, saved_report
+        from playhead.cli.showing import Showing, result_report, turn_report
+
+        target = await find_server(server, terminal, config=config, trusted=trusted)
+        configured = await with_consent(
+            terminal,
+            lambda trust: Configured(target, tool, file=tool_config, unsaved=unsaved, trust=trust),
+            trusted=trusted,
+        )
+        async with connected(target, timeout=timeout) as session:
+            policy = configured.resolution.policy(session.policy)
+            result = await session.call_tool(tool, tool_arguments, timeout=timeout, policy=policy)
+            report |= result_report(tool, result)
+            processed = await configured.process(tool_arguments, result)
+            report["text_for_model"] = processed.text_for_model
+            report["turn"] = turn_report(processed.turn)
+            showing = Showing(tool=tool, terminal=terminal, folder=folder, verbose=verbose)
+            report["images"] = showing.images
+            await showing.show(result, turn=processed.turn, message=configured.message(processed))
+            played = bool(result.media) and not quiet and (sink is not None or not json_output)
+            try:
+                if played:
+                    waiting = waiting_lines(terminal, server_name(session))
+                    options = options_for(session, given, profile="play", on_event=waiting)
+                    await listen_to_all(processed.media, speaker, terminal, report, options=options)
+            finally:
+                report["saved"] = await saved_report(processed, terminal, played=played)
+        raise_errors(tool, result)
+        configured.raise_errors(processed)
+        return EXIT_DONE
+
+    run_command(command, json_output=json_output, deadline=deadline)
+
+
+def _folder(images: Path | None) -> Path:
+    """Check the directory before the server is asked for anything."""
+    folder = Path() if images is None else images
+    if not folder.is_dir():
+        raise UsageError(f"--save-images: {folder} is not a directory; create it first")
+    return folder
+
+
+def raise_errors(tool: str, result: CallResult) -> None:
+    """Raise the tool's own error, or `ProtocolError` if no block of the result is usable."""
+    if result.is_error or result.errors:
+        words = "\n".join(result.errors) or "(no reason given)"
+        raise ToolFailedError(f"tool {escape_line(tool)} failed: {words}")
+    broken = _broken(result)
+    if broken and len(broken) == len(result.plan.dispositions) and "structuredContent" not in result.raw:
+        raise ProtocolError(
+            f"expected a usable result from tool {escape_line(tool)}, got only {', '.join(broken)}"
+        )
+
+
+def _broken(result: CallResult) -> list[str]:
+    """Return the blocks whose bytes can't be decoded, each with the reason."""
+    found = []
+    for item in result.plan.dispositions:
+        place = f"$.content[{item.index}]."
+        is_broken = any(
+            finding.path.startswith(place) and finding.expected.startswith("base64")
+            for finding in result.findings
+        )
+        if isinstance(item, KeepReference) and is_broken:
+            found.append(f"block {item.index} ({item.reason})")
+    return found

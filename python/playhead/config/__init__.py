@@ -1,1 +1,1 @@
-"""Configuration files: where servers are, and how they are to be treated."""
+"""Configuration files for servers and tools."""

@@ -1,4 +1,4 @@
-"""Where servers are: `mcpServers` files, URLs and command lines, told apart and made one `ServerConfig`.
+"""Servers from `mcpServers` files, URLs and command lines, each as a `ServerConfig`.
 
 The file is the one other MCP clients use (`{"mcpServers": {NAME: {...}}}`), with what only playhead knows
 under `playhead` in each entry. Reading a file is not starting anything: commands stay argument vectors and
@@ -7,24 +7,171 @@ never see a shell.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Final, Literal, TypeVar
 
 import httpx2
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from playhead.config.auth import AuthSettings, read_auth, token_folder
-from playhead.config.fields import Fields
+from playhead.config.document import (
+    EXPANDED,
+    VARIABLE,
+    PositiveFloat,
+    PositiveInt,
+    Table,
+    Text,
+    place,
+    read_document,
+    strings_in,
+    validate,
+)
+from playhead.config.trust import SERVERS_FILES, ProjectFile, Trust, user_directory
 from playhead.errors import ConfigError
+from playhead.redaction import is_secret, redacted_url, url_secrets
+
+DEFAULT_CLIENT_NAME: Final = "playhead"
+T = TypeVar("T", bound=Table)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class OAuthLogin:
+    """Login by a person in a browser (authorization code with PKCE, RFC 7636). Its `repr` shows nothing."""
+
+    token_folder: Path
+    """Directory of the saved tokens, one file per server URL, readable by the user alone."""
+    scopes: tuple[str, ...] | None = None
+    """The exact scopes to request; `None` requests those the server names."""
+    client_id: str | None = None
+    """A client registered by hand; `None` registers one dynamically (RFC 7591)."""
+    client_secret: str | None = None
+    client_name: str = DEFAULT_CLIENT_NAME
+    """Name that the person reads when asked for consent."""
+    redirect_port: int | None = None
+    """Loopback port of the redirect; `None` picks a free one and saves it with the tokens."""
+    client_metadata_url: str | None = None
+    """An https URL at which a document says who this client is: its id, where the authorization server takes
+    such documents (MCP 2025-11-25, "Client ID Metadata Documents"); elsewhere a client is registered."""
+    issuer: str | None = None
+    """The authorization server that a `client_secret` may be sent to; `None`: the MCP server's own origin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ClientCredentials:
+    """A program's own account, without a person (RFC 6749, section 4.4). Its `repr` shows nothing."""
+
+    token_folder: Path
+    client_id: str
+    client_secret: str
+    scopes: tuple[str, ...] | None = None
+    issuer: str | None = None
+    """The authorization server the secret may be sent to; `None`: the MCP server's own origin."""
+
+
+AuthSettings = OAuthLogin | ClientCredentials
+
+
+def token_folder(environment: Mapping[str, str]) -> Path:
+    """The user's data folder for tokens: `$XDG_DATA_HOME/playhead/oauth`, else under `~/.local/share`."""
+    data = environment.get("XDG_DATA_HOME") or str(Path("~/.local/share").expanduser())
+    return Path(data) / "playhead" / "oauth"
+
+
+def _http_url(url: str) -> str:
+    if not url.startswith(("https://", "http://")):
+        raise ValueError("expected the authorization server's http(s) URL")
+    return url
+
+
+def _document_url(url: str) -> str:
+    if not (url.startswith("https://") and url.removeprefix("https://").partition("/")[2]):
+        raise ValueError("expected an https URL with a path, where the document is")
+    return url
+
+
+def _not_empty(text: str) -> str:
+    if not text:
+        raise ValueError("expected a value, got an empty string")
+    return text
+
+
+def _port(number: int) -> int:
+    if not 0 < number < 65536:
+        raise ValueError(f"expected a port from 1 to 65535, got {number}")
+    return number
+
+
+_Required = Annotated[Text, AfterValidator(_not_empty)]
+_Issuer = Annotated[Text, AfterValidator(_http_url)]
+
+
+class _Bearer(Table):
+    token: _Required
+
+
+class _ClientCredentials(Table):
+    client_id: _Required
+    client_secret: _Required
+    scopes: tuple[Text, ...] | None = None
+    issuer: _Issuer | None = None
+
+
+class _OAuth(Table):
+    scopes: tuple[Text, ...] | None = None
+    client_id: Text | None = None
+    client_secret: Text | None = None
+    client_name: Text | None = None
+    client_metadata_url: Annotated[Text, AfterValidator(_document_url)] | None = None
+    redirect_port: Annotated[int, AfterValidator(_port)] | None = None
+    issuer: _Issuer | None = None
+
+
+class _Type(Table, extra="ignore"):
+    type: Annotated[Literal["bearer", "oauth", "client_credentials"], EXPANDED]
+
+
+def read_auth(
+    auth: Mapping[str, object],
+    *,
+    folder: Path,
+    path: Path,
+    at: tuple[str, ...],
+    environment: Mapping[str, str],
+) -> str | AuthSettings | None:
+    """The credentials under the keys `at`: a bearer token, settings, or `None` for an empty table.
+
+    Raises `ConfigError` with the key; no secret is quoted.
+    """
+    if not auth:
+        return None
+
+    def read(kind: type[T], values: Mapping[str, object]) -> T:
+        return validate(kind, values, path=path, at=at, environment=environment)
+
+    kind = read(_Type, auth).type
+    values = {key: value for key, value in auth.items() if key != "type"}
+    if kind == "bearer":
+        return read(_Bearer, values).token
+    if kind == "client_credentials":
+        account = read(_ClientCredentials, values)
+        return ClientCredentials(token_folder=folder, **dict(account))
+    login = read(_OAuth, values)
+    if login.client_secret is not None and login.client_id is None:
+        raise ConfigError(f"{place(path, at)}: a client_secret needs a client_id")
+    return OAuthLogin(
+        token_folder=folder, **{**dict(login), "client_name": login.client_name or DEFAULT_CLIENT_NAME}
+    )
+
 
 Restart = Literal["never", "once", "always"]
-DEFAULT_FILE: Final = "mcp.json"
+_PLAIN_HEADERS: Final = frozenset({"accept", "accept-language", "content-type", "user-agent"})
+"""Headers whose values are never secret."""
+DEFAULT_FILE: Final = SERVERS_FILES[0]
 URL: Final = re.compile(r"^(https?|wss?)://", re.IGNORECASE)
 _OTHER_URL: Final = re.compile(r"[a-z][a-z0-9+.-]{0,20}://(?=\S*$)", re.IGNORECASE)
 """Of a URL that is nothing but that: no program is named like one."""
@@ -38,7 +185,7 @@ _TRANSPORTS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ServerConfig:
-    """One server and how it is to be treated. Its `repr` shows no argument, header or environment value."""
+    """One server and its settings. Its `repr` shows no arguments, headers or environment values."""
 
     name: str = ""
     command: tuple[str, ...] | None = None
@@ -57,16 +204,15 @@ class ServerConfig:
     tls_certificate: str | None = None
     tls_key: str | None = None
     mode: str = "auto"
-    """Protocol era: `auto`, `legacy` or a revision (for servers that can't bear being asked)."""
+    """Protocol version: `auto`, `legacy` or a revision (for servers that fail on negotiation)."""
     range_strategy: str | None = None
     page_size_bytes: int | None = None
     in_flight: int | None = None
     restart: Restart = "once"
-    compat: str | None = None
     meta_key: str | None = None
     extra_arguments: Mapping[str, object] = field(default_factory=dict)
     send_result_to_ai: bool | None = None
-    """Kept for whoever offers tools to a model; a session by itself doesn't look at it."""
+    """For programs that offer tools to a model; a session itself ignores it."""
     allowed_tools: tuple[str, ...] | None = None
     """The tools that a session calls; None for all."""
     trust_structured: bool | None = None
@@ -74,67 +220,108 @@ class ServerConfig:
     allow_origins: tuple[str, ...] = ()
     """Origins whose links may be followed although their addresses are not global (`http://host:port`)."""
 
+    expanded: frozenset[str] = frozenset()
+    """Values of the `${NAME}`s in the file."""
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """Values to redact in all output (`playhead.redaction`)."""
+        found = {*self.expanded, *url_secrets(self.url or "")}
+        found |= {value for name, value in self.env.items() if is_secret(name, value)}
+        for name, value in self.headers.items():
+            if name.lower() not in _PLAIN_HEADERS:
+                found |= {value, value.rpartition(" ")[2]}  # `Bearer TOKEN`
+        if isinstance(self.auth, AuthSettings) and self.auth.client_secret is not None:
+            found.add(self.auth.client_secret)
+        return frozenset(found - {""})
+
     def __repr__(self) -> str:
-        where = self.command[0] if self.command else _place(self.url or "")
+        where = self.command[0] if self.command else redacted_url(self.url or "", self.secrets)
         return f"ServerConfig(name={self.name!r}, {'command' if self.command else 'url'}={where!r})"
 
 
 def load_servers(path: Path, *, environment: Mapping[str, str] | None = None) -> dict[str, ServerConfig]:
-    """The servers in the file at `path`, in its order.
+    """Load the servers in the file at `path`, in order.
 
     `environment` is where `${NAME}` comes from (default: this process's). Raises `ConfigError`, naming the
     file and the key path, for anything that can't be read or isn't understood.
     """
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: there is no such file; write one, or name a URL or a command") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: can't be read ({error.strerror})") from error
-    except ValueError as error:
-        raise ConfigError(f"{path}: is not JSON ({error})") from error
     environment = os.environ if environment is None else environment
-    servers = Fields(raw, where=str(path), environment=environment).table("mcpServers", required=True)
-    tokens = token_folder(environment)
-    return {
-        name: _server(name, servers.table(name, required=True), tokens=tokens) for name in servers.names()
-    }
+    values = read_document(path, advice="create it, or name a URL or a command")
+    return _servers(values, path, environment=environment, expanded=environment)
 
 
 def find_servers(
-    path: Path | None = None, *, environment: Mapping[str, str] | None = None
+    path: Path | None = None, *, environment: Mapping[str, str] | None = None, trust: Trust | None = None
 ) -> dict[str, ServerConfig]:
-    """The servers in the file at `path`, or else in the first default one: `./mcp.json`, then
-    `playhead/mcp.json` in the user's configuration folder. Raises `ConfigError` as `load_servers`, and where
-    there is no such file."""
+    """The servers of the file at `path`. By default the user's (`playhead/mcp.json` in the configuration
+    directory) and those of `./mcp.json`, if `trust` accepts it; of the same name, the user's.
+
+    Raises `ConfigError` as `load_servers`, and if neither file exists.
+    """
     environment = os.environ if environment is None else environment
-    found = path or default_file(environment)
-    if found is None:
+    if path is not None:
+        return load_servers(path, environment=environment)
+    servers = default_servers(environment=environment, trust=trust)
+    if servers is None:
         raise ConfigError(
-            f"there is no servers file: neither ./{DEFAULT_FILE} nor playhead/{DEFAULT_FILE} in the user's"
-            " configuration folder; write one, or name it"
+            f"no servers file: neither ./{DEFAULT_FILE} nor {user_directory(environment) / DEFAULT_FILE}"
+            " exists; create one, or name it"
         )
-    return load_servers(found, environment=environment)
+    return servers
+
+
+def default_servers(
+    *, environment: Mapping[str, str] | None = None, trust: Trust | None = None
+) -> dict[str, ServerConfig] | None:
+    """The servers of `find_servers` without a path; None if neither file exists."""
+    environment = os.environ if environment is None else environment
+    trust = trust or Trust(environment=environment)
+    users, project = user_servers(environment), trust.project_file(SERVERS_FILES)
+    if users is None and project is None:
+        return None
+    servers = dict(users or {})
+    if project is not None and trust.accepts(project):
+        for name, server in project_servers(project, environment=environment).items():
+            if name in servers:
+                trust.say(_SHADOWED.format(name=name, path=project.path))
+            servers.setdefault(name, server)
+    return servers
 
 
 def resolve_target(
-    text: str, config_path: Path | None = None, *, environment: Mapping[str, str] | None = None
+    text: str,
+    config_path: Path | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    trust: Trust | None = None,
 ) -> ServerConfig:
     """The server that `text` means: a name from the file, else a URL, else a command line in quotes.
 
-    Without `config_path` the file is `./mcp.json`, or else `playhead/mcp.json` in the user's configuration
-    folder; neither has to exist. Raises `ConfigError` where nothing fits.
+    Without `config_path` the names are those of `find_servers`; neither file has to exist, and `./mcp.json`
+    is used only for a name that the user's file does not have. Raises `ConfigError` if nothing fits.
     """
     environment = os.environ if environment is None else environment
-    path = config_path or default_file(environment)
-    servers = load_servers(path, environment=environment) if path is not None else {}
+    trust = trust or Trust(environment=environment)
+    project = None
+    if config_path is not None:
+        servers = load_servers(config_path, environment=environment)
+    else:
+        servers = user_servers(environment) or {}
+        if not is_url_or_command(text):
+            project = trust.project_file(SERVERS_FILES)
+    offered = () if project is None else _names(project)
     if text in servers:
+        if project is not None and text in offered:
+            trust.say(_SHADOWED.format(name=text, path=project.path))
         return servers[text]
+    if project is not None and text in offered and trust.accepts(project):
+        return project_servers(project, environment=environment)[text]
     if URL.match(text):
         return from_url(text)
     if scheme := _OTHER_URL.match(text):
-        raise ConfigError(f"expected http://, https://, ws:// or wss:// in a server's URL, came {scheme[0]}")
-    near = get_close_matches(text, servers, n=1)
+        raise ConfigError(f"expected http://, https://, ws:// or wss:// in a server's URL, got {scheme[0]}")
+    near = get_close_matches(text, {**servers, **dict.fromkeys(offered)}, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     try:
         command = tuple(shlex.split(text))
@@ -143,31 +330,76 @@ def resolve_target(
     if not command:
         raise ConfigError("the server is empty; give a name from the servers file, a URL, or a command")
     if config_path is not None and len(command) == 1 and near:
-        raise ConfigError(f"{path}: there is no server {text!r}{hint}")
+        raise ConfigError(f"{config_path}: no server {text!r}{hint}")
     return from_command(command)
 
 
+_SHADOWED: Final = "{name} is the server of your own servers file, not that of {path} (--config chooses)"
+
+
+def is_url_or_command(text: str) -> bool:
+    """Return True for text like a URL or a command line: a directory's servers cannot have such a name."""
+    return re.search(r"""://|[\s/\\'"]""", text) is not None
+
+
+def user_servers(environment: Mapping[str, str]) -> dict[str, ServerConfig] | None:
+    """The servers of the user's own file; None if it does not exist. Raises `ConfigError`."""
+    path = user_directory(environment) / DEFAULT_FILE
+    return load_servers(path, environment=environment) if path.is_file() else None
+
+
+def project_servers(file: ProjectFile, *, environment: Mapping[str, str]) -> dict[str, ServerConfig]:
+    """The servers of a file of the current directory that was accepted. Raises `ConfigError`."""
+    for name in _names(file):
+        if is_url_or_command(name):
+            raise ConfigError(
+                f"{place(file.path.name, ('mcpServers',))}: {name!r} looks like a URL or a command"
+                " line, which the servers of a directory cannot be called; rename it"
+            )
+    shown = {name: value for name, value in environment.items() if name in file.variables}
+    return _servers(file.values, Path(file.path.name), environment=environment, expanded=shown)
+
+
+def _names(file: ProjectFile) -> tuple[str, ...]:
+    servers = file.values.get("mcpServers") if isinstance(file.values, dict) else None
+    return tuple(servers) if isinstance(servers, dict) else ()
+
+
+def _servers(
+    values: object, path: Path, *, environment: Mapping[str, str], expanded: Mapping[str, str]
+) -> dict[str, ServerConfig]:
+    tokens = token_folder(environment)
+    names = {name for text in strings_in(values) for name in VARIABLE.findall(text)}
+    used = frozenset(expanded[name] for name in names & expanded.keys())
+    return {
+        name: replace(_server(name, entry, path=path, tokens=tokens, environment=expanded), expanded=used)
+        for name, entry in validate(_File, values, path=path, environment=expanded).mcpServers.items()
+    }
+
+
 def from_url(url: str) -> ServerConfig:
-    """A server at `url`. Raises `ConfigError` for a URL that can't be one."""
+    """Return a server at `url`. Raises `ConfigError` for an invalid URL."""
     try:
         place = httpx2.URL(url)
     except httpx2.InvalidURL as error:
-        raise ConfigError(f"{_shown(url)!r} is not a URL{'' if '@' in url else f' ({error})'}") from None
+        raise ConfigError(
+            f"{redacted_url(url)!r} is not a URL{'' if '@' in url else f' ({error})'}"
+        ) from None
     if not place.host:
-        raise ConfigError(f"{_shown(url)!r}: expected a host after {place.scheme}://, came none")
+        raise ConfigError(f"{redacted_url(url)!r}: expected a host after {place.scheme}://, got none")
     try:
         place.raw_host.decode("ascii").encode("idna")
     except UnicodeError:
         raise ConfigError(
-            f"{_place(url)}: expected a host name whose parts have 1 to 63 characters, came {place.host!r}"
+            f"{redacted_url(url)}: expected host name parts of 1 to 63 characters, got {place.host!r}"
         ) from None
     if place.port is not None and not 0 < place.port < 65536:
-        raise ConfigError(f"{_place(url)}: expected a port from 1 to 65535, came {place.port}")
-    return ServerConfig(name=_place(url), url=url)
+        raise ConfigError(f"{redacted_url(url)}: expected a port from 1 to 65535, got {place.port}")
+    return ServerConfig(name=redacted_url(url).partition("?")[0], url=url)
 
 
 def is_websocket(url: str) -> bool:
-    """Whether `url` is spoken to over WebSocket, not Streamable HTTP."""
+    """Return True for a URL of a WebSocket server, False for Streamable HTTP."""
     return url.lower().startswith(("ws:", "wss:"))
 
 
@@ -178,108 +410,116 @@ def from_command(command: Sequence[str]) -> ServerConfig:
     return ServerConfig(name=Path(command[0]).name, command=tuple(command))
 
 
-def default_file(environment: Mapping[str, str]) -> Path | None:
-    """The first of `./mcp.json` and the user's own file that exists."""
-    folder = environment.get("XDG_CONFIG_HOME") or str(Path("~/.config").expanduser())
-    for path in (Path(DEFAULT_FILE), Path(folder) / "playhead" / DEFAULT_FILE):
-        if path.is_file():
-            return path
-    return None
+def _no_longer(_: object) -> None:
+    raise ValueError(
+        "is no longer needed, the end of such a server's resources is found without it; remove it"
+    )
 
 
-def _server(name: str, entry: Fields, *, tokens: Path) -> ServerConfig:
-    command, url = entry.text("command"), entry.text("url")
-    if command is not None and url is not None:
-        raise ConfigError(f"{entry.where}: expected either `command` or `url`, came both")
-    if command is None and url is None:
-        keys = ", ".join(entry.names()) or "no key at all"
-        raise ConfigError(f"{entry.where}: expected `command` or `url`, came neither, but {keys}")
+class _Tls(Table):
+    verify: bool | None = None
+    authorities: Text | None = None
+    certificate: Text | None = None
+    key: Text | None = None
+
+
+class _Playhead(Table):
+    range_strategy: Annotated[Literal["uri-template", "arguments", "meta", "whole"] | None, EXPANDED] = None
+    page_size_bytes: PositiveInt | None = None
+    in_flight: PositiveInt | None = None
+    restart: Annotated[Restart | None, EXPANDED] = None
+    meta_key: Text | None = None
+    extra_arguments: dict[str, Annotated[object, EXPANDED]] = Field(default_factory=dict)
+    send_result_to_ai: bool | None = None
+    allowed_tools: tuple[Text, ...] | None = None
+    trust_structured: bool | None = None
+    mode: Text | None = None
+    allow_origins: tuple[Text, ...] | None = None
+    compat: Annotated[None, BeforeValidator(_no_longer)] = None
+
+
+class _Entry(Table, extra="allow"):
+    """One server entry; other clients may add their own keys."""
+
+    command: Text | None = None
+    args: tuple[Text, ...] | None = None
+    env: dict[str, Text] = Field(default_factory=dict)
+    cwd: Text | None = None
+    url: Text | None = None
+    transport: Text | None = None
+    type: Text | None = None
+    headers: dict[str, Text] = Field(default_factory=dict)
+    auth: dict[str, object] = Field(default_factory=dict)
+    timeout: PositiveFloat | None = None
+    tls: _Tls = _Tls()
+    playhead: _Playhead = _Playhead()
+
+
+class _File(Table, extra="ignore"):
+    mcpServers: dict[str, _Entry]  # noqa: N815 - the file's own key
+
+
+def _server(
+    name: str, entry: _Entry, *, path: Path, tokens: Path, environment: Mapping[str, str]
+) -> ServerConfig:
+    at = ("mcpServers", name)
+    url, tls, own = entry.url, entry.tls, entry.playhead
+
+    def wrong(problem: str, *keys: str) -> ConfigError:
+        return ConfigError(f"{place(path, (*at, *keys))}: {problem}")
+
+    if (entry.command is None) == (url is None):
+        keys = ", ".join(sorted({*entry.model_fields_set, *(entry.model_extra or ())})) or "no key at all"
+        raise wrong(f"expected either `command` or `url`, got {'both' if url is not None else keys}")
     transport = "stdio" if url is None else "websocket" if is_websocket(url) else "http"
-    kind = entry.text("transport") or entry.text("type")
+    kind = entry.transport or entry.type
     if kind is not None and kind not in _TRANSPORTS[transport]:
         given = "`command`" if url is None else f"a `url` that begins with {url.partition(':')[0]}:"
-        raise ConfigError(
-            f"{entry.where}.transport: {kind!r} does not go with {given}; leave it out, or give"
-            f" {_TRANSPORTS[transport][0]!r}"
+        raise wrong(
+            f"{kind!r} does not go with {given}; remove it, or use {_TRANSPORTS[transport][0]!r}", "transport"
         )
     if url is not None:
         try:
             from_url(url)
         except ConfigError as error:
-            raise ConfigError(f"{entry.where}.url: {error}") from None
-    headers = entry.texts("headers")
-    auth = read_auth(entry.table("auth"), folder=tokens)
+            raise wrong(str(error), "url") from None
+    auth = read_auth(entry.auth, folder=tokens, path=path, at=(*at, "auth"), environment=environment)
     if auth is not None and url is None:
-        raise ConfigError(f"{entry.where}.auth: goes with `url`; give a command its secrets under `env`")
+        raise wrong("goes with `url`; pass a command its secrets in `env`", "auth")
     if isinstance(auth, AuthSettings) and transport == "websocket":
-        raise ConfigError(
-            f"{entry.where}.auth.type: expected 'bearer' for a WebSocket, came OAuth, which MCP has for HTTP"
-            " only"
-        )
+        raise wrong("expected 'bearer' for a WebSocket; MCP has OAuth for HTTP only", "auth.type")
+    headers = dict(entry.headers)
     if isinstance(auth, str):
-        headers, auth = {**headers, "Authorization": f"Bearer {auth}"}, None
+        headers["Authorization"], auth = f"Bearer {auth}", None
     for header, value in headers.items():
         if any(ord(char) < 32 or ord(char) == 127 for char in header + value):
-            raise ConfigError(f"{entry.where}.headers.{header!r}: holds a control character")
-    tls = entry.table("tls")
-    tls.only("verify", "authorities", "certificate", "key")
-    if tls.flag("verify") is False and tls.text("authorities") is not None:
-        raise ConfigError(f"{tls.where}: either `verify` is false or `authorities` are named, not both")
-    if tls.text("key") is not None and tls.text("certificate") is None:
-        raise ConfigError(f"{tls.where}.key: belongs to a tls.certificate, and there is none")
-    own = entry.table("playhead")
-    own.only(
-        "range_strategy",
-        "page_size_bytes",
-        "in_flight",
-        "restart",
-        "compat",
-        "meta_key",
-        "extra_arguments",
-        "send_result_to_ai",
-        "allowed_tools",
-        "trust_structured",
-        "mode",
-        "allow_origins",
-    )
-    strategy = own.choice("range_strategy", ("uri-template", "arguments", "meta", "whole"))
-    restart: Any = own.choice("restart", ("never", "once", "always")) or "once"
-    allowed = own.items("allowed_tools")
+            raise wrong(f"the header {header!r} holds a control character", "headers")
+    if tls.verify is False and tls.authorities is not None:
+        raise wrong("expected either `verify = false` or `authorities`, got both", "tls")
+    if tls.key is not None and tls.certificate is None:
+        raise wrong("needs a tls.certificate, which is missing", "tls.key")
     return ServerConfig(
         name=name,
-        command=(command, *(entry.items("args") or ())) if command is not None else None,
-        env=entry.texts("env"),
-        cwd=entry.text("cwd"),
+        command=None if entry.command is None else (entry.command, *(entry.args or ())),
+        env=entry.env,
+        cwd=entry.cwd,
         url=url,
         headers=headers,
         auth=auth,
-        timeout_seconds=entry.number("timeout"),
-        tls_verify=tls.flag("verify") is not False,
-        tls_authorities=tls.text("authorities"),
-        tls_certificate=tls.text("certificate"),
-        tls_key=tls.text("key"),
-        mode=own.text("mode") or "auto",
-        range_strategy=strategy,
-        page_size_bytes=own.whole("page_size_bytes"),
-        in_flight=own.whole("in_flight"),
-        restart=restart,
-        compat=own.choice("compat", ("reference",)),
-        meta_key=own.text("meta_key"),
-        extra_arguments=own.values("extra_arguments"),
-        send_result_to_ai=own.flag("send_result_to_ai"),
-        allowed_tools=allowed,
-        trust_structured=own.flag("trust_structured"),
-        allow_origins=own.items("allow_origins") or (),
+        timeout_seconds=entry.timeout,
+        tls_verify=tls.verify is not False,
+        tls_authorities=tls.authorities,
+        tls_certificate=tls.certificate,
+        tls_key=tls.key,
+        mode=own.mode or "auto",
+        range_strategy=own.range_strategy,
+        page_size_bytes=own.page_size_bytes,
+        in_flight=own.in_flight,
+        restart=own.restart or "once",
+        meta_key=own.meta_key,
+        extra_arguments=own.extra_arguments,
+        send_result_to_ai=own.send_result_to_ai,
+        allowed_tools=own.allowed_tools,
+        trust_structured=own.trust_structured,
+        allow_origins=own.allow_origins or (),
     )
-
-
-def _shown(url: str) -> str:
-    """What of a text that is no URL can be told: a user or a query may be a secret of the environment."""
-    return re.split(r"[?#]", re.sub(r"//.*@", "//", url))[0]
-
-
-def _place(url: str) -> str:
-    try:
-        return str(httpx2.URL(url).copy_with(userinfo=b"", query=None, fragment=None))
-    except httpx2.InvalidURL:
-        return "(not a URL)"

@@ -1,4 +1,4 @@
-"""A tool that returns a long text: it is saved, the user gets one line of it, the model all of it.
+"""Example for a tool that returns long text: save it, show one line to the user, pass all of it to the model.
 
 For the server `youtube-transcript` and its `get_transcript`; for another, pass `summarise` to
 `create_tool_config(SERVER, TOOL, response_handler=summarise, send_result_to_ai=True)`, or write
@@ -13,11 +13,11 @@ from typing import Final
 from playhead.config.tools import ToolContent, ToolResponse, create_tool_config
 
 OPENING_CHARS: Final = 60
-"""What fits on a terminal's line beside the number of words."""
+"""Fits on one terminal line along with the word count."""
 
 
 def summarise(content: ToolContent) -> ToolResponse:
-    """One line about the text for the user, the text itself for the model."""
+    """Summarise the text in one line for the user; pass the text itself to the model."""
     text = content.text
     words = len(text.split())
     count = "1 word" if words == 1 else f"{words:,} words"

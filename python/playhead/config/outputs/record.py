@@ -1,19 +1,154 @@
-"""The record beside a saved file: which call it came of. One a call; equal results share their file."""
+"""The record of the call that produced a saved file. One per call; equal results share a file."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from playhead.config.outputs.names import DATA_FILE
+from playhead.content.audio import AudioFormat, sniff, split_mime
 from playhead.errors import PlayheadError, UsageError
 
+HASH_DIGITS: Final = 20
+"""80 bits. If two ids ever collide, the records still distinguish the calls."""
+READABLE_CHARS: Final = 80
+PLAIN: Final = re.compile(rf"[a-z0-9][a-z0-9_-]{{0,{READABLE_CHARS - 1}}}")
+TOOL_FOLDER: Final = re.compile(
+    rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{READABLE_CHARS - 1}}}(~[0-9a-f]{{{HASH_DIGITS}}})?"
+)
+DATA_FILE: Final = re.compile(r"[0-9a-f]{64}\.[a-z0-9]{1,8}")
+RECORD_ID: Final = re.compile(r"[0-9]{8}T[0-9]{12}-[0-9a-f]{8}")
+RECORD_SUFFIX: Final = ".record.json"
+PARTIAL: Final = re.compile(r"\.[0-9a-f]{16}\.part")
+
+_RESERVED: Final = frozenset(
+    {"con", "prn", "aux", "nul"} | {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}
+)
+"""Device names in every directory of a Windows or SMB file system."""
+
+_MIME: Final = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,64}")
+ANY_BYTES: Final = "application/octet-stream"
+
+_SUFFIXES: Final = {
+    "text/plain": "txt",
+    "text/markdown": "md",
+    "text/x-markdown": "md",
+    "text/html": "html",
+    "text/csv": "csv",
+    "text/xml": "xml",
+    "text/css": "css",
+    "text/vtt": "vtt",
+    "application/x-subrip": "srt",
+    "application/json": "json",
+    "application/xml": "xml",
+    "application/yaml": "yaml",
+    "application/pdf": "pdf",
+    "application/zip": "zip",
+    "application/gzip": "gz",
+    "application/ogg": "ogg",
+    "application/xhtml+xml": "xhtml",
+    "image/png": "png",
+    "image/jpeg": "jpg",
+    "image/jpg": "jpg",
+    "image/gif": "gif",
+    "image/webp": "webp",
+    "image/avif": "avif",
+    "image/bmp": "bmp",
+    "image/tiff": "tiff",
+    "image/svg+xml": "svg",
+    "image/x-icon": "ico",
+    "audio/mpeg": "mp3",
+    "audio/mp3": "mp3",
+    "audio/x-mp3": "mp3",
+    "audio/x-mpeg": "mp3",
+    "audio/flac": "flac",
+    "audio/x-flac": "flac",
+    "audio/wav": "wav",
+    "audio/wave": "wav",
+    "audio/x-wav": "wav",
+    "audio/vnd.wave": "wav",
+    "audio/ogg": "ogg",
+    "audio/vorbis": "ogg",
+    "audio/opus": "opus",
+    "audio/aac": "aac",
+    "audio/aacp": "aac",
+    "audio/mp4": "m4a",
+    "audio/m4a": "m4a",
+    "audio/x-m4a": "m4a",
+    "audio/webm": "weba",
+    "audio/aiff": "aiff",
+    "audio/midi": "mid",
+    "audio/l16": "pcm",
+    "audio/pcm": "pcm",
+    "audio/x-pcm": "pcm",
+    "video/mp4": "mp4",
+    "video/webm": "webm",
+    "video/ogg": "ogv",
+}
+_SNIFFED: Final = {
+    AudioFormat.MP3: "mp3",
+    AudioFormat.FLAC: "flac",
+    AudioFormat.WAV: "wav",
+    AudioFormat.VORBIS: "ogg",
+    AudioFormat.OPUS: "opus",
+    AudioFormat.OGG_FLAC: "oga",
+    AudioFormat.OGG: "ogg",
+    AudioFormat.AAC: "aac",
+    AudioFormat.WEBM: "webm",
+    AudioFormat.AIFF: "aiff",
+    AudioFormat.MIDI: "mid",
+}
+_IMAGE_MAGIC: Final = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpg"), (b"GIF8", "gif"))
+
+
+def folder_name(tool_id: str) -> str:
+    """Return the directory name of a tool: one safe path component, unique per id."""
+    if PLAIN.fullmatch(tool_id) and tool_id not in _RESERVED:
+        return tool_id
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "-", tool_id).strip("-_")[: READABLE_CHARS // 2] or "tool"
+    # JSON's \ud800 decodes to a lone surrogate.
+    digest = hashlib.sha256(tool_id.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{readable}~{digest[:HASH_DIGITS]}"
+
+
+def clean_mime(mime_type: str | None, *, default: str = ANY_BYTES) -> str:
+    """Return `type/subtype` in lower case, without parameters, or `default` if invalid."""
+    kind = split_mime(mime_type or "")[0]
+    return kind if _MIME.fullmatch(kind) else default
+
+
+def suffix_of(mime: str, head: bytes) -> str:
+    """Choose the file suffix, without a dot, by MIME type, or by first bytes if that is inconclusive.
+
+    The suffix is never one that a desktop would run: an unknown type is `bin`, unknown text is `txt`.
+    """
+    known = _SUFFIXES.get(mime)
+    if known is not None:
+        return known
+    if mime.endswith("+json"):
+        return "json"
+    if mime.endswith("+xml"):
+        return "xml"
+    if mime.startswith("text/"):
+        return "txt"
+    if mime == ANY_BYTES or mime.startswith("audio/"):
+        sound = sniff(head)
+        if sound in _SNIFFED:
+            return _SNIFFED[sound]
+    if mime == ANY_BYTES or mime.startswith("image/"):
+        for magic, suffix in _IMAGE_MAGIC:
+            if head.startswith(magic):
+                return suffix
+    return "bin"
+
+
 TITLE_CHARS: Final = 1000
-"""Titles come from servers; a longer one is cut."""
+"""Longer titles, which servers choose, are truncated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,14 +156,14 @@ class SavedOutput:
     """One call's saved result."""
 
     id: str
-    """When and which: ids sort by time."""
+    """Time and a random suffix, so that ids sort by time."""
     path: Path
     """The result itself; several outputs with the same content share it."""
     sidecar_path: Path
     """The record, as JSON."""
     tool_id: str
     arguments: Mapping[str, object] | None = field(repr=False)
-    """None where they were too long (`Limits.record_bytes`). They may be private, so `repr` hides them."""
+    """None if they were too long (`Limits.record_bytes`). They may be private, so `repr` hides them."""
     time: datetime
     mime: str
     sha256: str
@@ -36,12 +171,12 @@ class SavedOutput:
     tags: tuple[str, ...] = ()
     title: str | None = None
     metadata: Mapping[str, object] | None = field(default=None, repr=False)
-    """The tool configuration's own."""
+    """From the tool configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something in the output folder that is no whole record."""
+    """Something in the output directory that is not a complete record."""
 
     path: Path
     reason: str
@@ -53,7 +188,7 @@ class BrokenRecordError(PlayheadError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """What is known of an output before its bytes are."""
+    """Description of an output before its bytes are known."""
 
     tool_id: str
     arguments: Mapping[str, object] | None
@@ -65,19 +200,19 @@ class Label:
 
 
 def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Tags without repetition, in order. Raises `UsageError` for what is no list of texts."""
+    """Return the tags in order without duplicates. Raises `UsageError` for anything but strings."""
     if isinstance(tags, str):
-        raise UsageError(f"tags: expected a list of texts, came the text {tags!r}; write [{tags!r}]")
+        raise UsageError(f"tags: expected a list of strings, got the string {tags!r}; write [{tags!r}]")
     found = tuple(dict.fromkeys(tags))
     for tag in found:
         came: object = tag
         if not isinstance(came, str):
-            raise UsageError(f"tags: expected texts, came a {type(came).__name__}")
+            raise UsageError(f"tags: expected strings, got a {type(came).__name__}")
     return found
 
 
 def check_time(time: datetime) -> datetime:
-    """`time` in UTC. Raises `UsageError` without a zone, and for years that no clock shows."""
+    """Convert `time` to UTC. Raises `UsageError` without a zone, or outside the years 1970 to 9000."""
     if time.tzinfo is None or not 1970 <= time.year <= 9000:
         raise UsageError(
             f"time: expected a time with a zone, such as datetime.now(UTC), got {time.isoformat()}"
@@ -86,10 +221,10 @@ def check_time(time: datetime) -> datetime:
 
 
 def dump(label: Label, *, file: str, sha256: str, size_bytes: int, limit_bytes: int) -> bytes:
-    """The record as JSON, at most `limit_bytes`: without the arguments where they make it longer.
+    """Encode the record as JSON of at most `limit_bytes`, omitting the arguments if they make it too long.
 
-    ASCII, so that any string survives. Raises `UsageError` for arguments or metadata that JSON can't hold,
-    and where it is too long without the arguments.
+    ASCII, so that any string survives. Raises `UsageError` for arguments or metadata that JSON cannot
+    represent, and if the record is too long even without the arguments.
     """
     record: dict[str, Any] = {
         "tool_id": label.tool_id,
@@ -125,7 +260,7 @@ def _encoded(record: Mapping[str, Any]) -> bytes:
 
 
 def load(text: bytes, *, id: str, sidecar_path: Path) -> SavedOutput:
-    """A record as it was written. Raises `BrokenRecordError`, saying what is wrong."""
+    """Parse a record. Raises `BrokenRecordError` with the defect."""
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -134,12 +269,12 @@ def load(text: bytes, *, id: str, sidecar_path: Path) -> SavedOutput:
         raise BrokenRecordError("expected a JSON object")
     file = _field(raw, "file", str)
     sha256 = _field(raw, "sha256", str)
-    # Records are files that anybody may have put there: the name must not lead anywhere else.
+    # Anybody may have put the record there, so the name must not lead to another directory.
     if not DATA_FILE.fullmatch(file) or not file.startswith(sha256 + "."):
-        raise BrokenRecordError("'file' is no name of a saved output")
+        raise BrokenRecordError("'file' is not the name of a saved output")
     tags = _field(raw, "tags", list)
     if not all(isinstance(tag, str) for tag in tags):
-        raise BrokenRecordError("'tags' are not texts")
+        raise BrokenRecordError("'tags' are not strings")
     size_bytes = _field(raw, "size_bytes", int)
     try:
         time = check_time(datetime.fromisoformat(_field(raw, "time", str)))

@@ -1,4 +1,4 @@
-"""`OutputStore`: the folder in which results are kept, found again and removed."""
+"""`OutputStore`: save, find and remove results in a directory."""
 
 from __future__ import annotations
 
@@ -6,37 +6,109 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final, assert_never
 
-from playhead.config.outputs.content import TEXT, decoded
-from playhead.config.outputs.folder import ToolFolder, saving
-from playhead.config.outputs.names import (
+from mcp_types import (
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+
+from playhead._core import decode_base64
+from playhead.config.outputs.record import (
     ANY_BYTES,
     RECORD_ID,
     RECORD_SUFFIX,
     TOOL_FOLDER,
-    clean_mime,
-    folder_name,
-)
-from playhead.config.outputs.record import (
     BrokenRecordError,
     Label,
     Problem,
     SavedOutput,
     check_tags,
     check_time,
+    clean_mime,
     dump,
+    folder_name,
     load,
 )
-from playhead.config.outputs.writer import OutputWriter
-from playhead.errors import UsageError
-from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.config.outputs.writer import OutputWriter, ToolFolder, saving
+from playhead.content import UnknownBlock
+from playhead.content.blocks import TypedContent
+from playhead.content.formats import decoded_bytes
+from playhead.errors import LimitError, UsageError
+from playhead.limits import DEFAULT_LIMITS, MIB, Limits
+
+TEXT: Final = "text/plain"
+JSON: Final = "application/json"
+JSON_CHARS: Final = 4 * MIB
+"""Longest text to parse as JSON: `[],[],…` takes 23 times its size as Python lists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """Arguments of `OutputStore.save`."""
+
+    data: bytes | str = field(repr=False)
+    mime_type: str
+    title: str | None = None
+
+
+def content_of(content: TypedContent | UnknownBlock, *, limits: Limits = DEFAULT_LIMITS) -> Content | None:
+    """Return the bytes of a block; None for an unknown block or a link, which is read, or teed while playing.
+
+    Text that is a JSON object or list, of at most `JSON_CHARS` (4 Mi), is saved as JSON. Raises
+    `LimitError` before decoding more than `Limits.block_bytes`, `Base64Error` for invalid base64.
+    """
+    match content:
+        case TextContent(text=text):
+            return Content(data=text, mime_type=JSON if _is_json(text) else TEXT)
+        case ImageContent(data=data, mime_type=mime_type) | AudioContent(data=data, mime_type=mime_type):
+            return Content(data=decoded(data, limits=limits), mime_type=mime_type)
+        case EmbeddedResource(resource=TextResourceContents() as inner):
+            return Content(data=inner.text, mime_type=inner.mime_type or TEXT, title=inner.uri)
+        case EmbeddedResource(resource=BlobResourceContents() as inner):
+            return Content(
+                data=decoded(inner.blob, limits=limits), mime_type=inner.mime_type or "", title=inner.uri
+            )
+        case EmbeddedResource() | ResourceLink() | UnknownBlock():
+            return None
+        case _:
+            assert_never(content)
+
+
+def decoded(text: str, *, limits: Limits) -> bytes:
+    """Decode strict base64 after checking its size. Raises like `content_of`."""
+    size = decoded_bytes(text)
+    if size > limits.block_bytes:
+        raise LimitError(
+            f"an output of {size} bytes in one block; {limits.block_bytes} are allowed (Limits.block_bytes)",
+            limit="block_bytes",
+            allowed=limits.block_bytes,
+            got=size,
+        )
+    return decode_base64(text)
+
+
+def _is_json(text: str) -> bool:
+    if len(text) > JSON_CHARS or not text.lstrip().startswith(("{", "[")):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def default_output_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """The user's data folder for outputs: `$XDG_DATA_HOME/playhead/outputs`, else under `~/.local/share`.
+    """Return the user's output directory: `$XDG_DATA_HOME/playhead/outputs`, else under `~/.local/share`.
+
     `environment` is this process's by default.
 
     A relative `XDG_DATA_HOME` is ignored, as the XDG base directory specification says.
@@ -49,18 +121,18 @@ def default_output_folder(environment: Mapping[str, str] | None = None) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """What was found, newest first, and what is in the folder but cannot be understood."""
+    """The outputs found, newest first, and the files in the directory that cannot be read."""
 
     outputs: tuple[SavedOutput, ...]
     problems: tuple[Problem, ...] = ()
 
 
 class OutputStore:
-    """Saved results under `folder`, which is made when the first one comes, for the user alone.
+    """Saved results under `folder`, which is created on the first save, accessible only to the user.
 
-    Any number of stores, threads and processes may use one folder at once. Every method blocks on the disk:
-    call it in a thread. All of them raise `SavingError` where the disk refuses (`DiskFullError` where it is
-    full); nothing half stays behind.
+    Any number of stores, threads and processes may share one directory. Every method blocks on the disk: call
+    it in a thread. All of them raise `SavingError` if the disk fails (`DiskFullError` if it is full), and
+    leave no partial files.
     """
 
     def __init__(self, folder: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -82,15 +154,15 @@ class OutputStore:
         metadata: Mapping[str, object] | None = None,
         time: datetime | None = None,
     ) -> SavedOutput:
-        """Keep `data` (text becomes UTF-8) and a record of the call, whose `time` is now by default.
+        """Save `data` (text as UTF-8) and a record of the call, whose `time` is now by default.
 
-        The same content is kept once however often it is saved; each call has its record. `mime_type`
+        Identical content is stored once; each call has its own record. `mime_type`
         decides the suffix (default: plain text for a `str`, else by the first bytes). Raises `UsageError`
         for arguments, metadata or tags that cannot be recorded, `LimitError` past `Limits.saved_bytes`.
         """
         if isinstance(data, str):
             mime_type = clean_mime(mime_type, default=TEXT)
-            # A lone surrogate is no UTF-8; it stays visible.
+            # UTF-8 cannot encode lone surrogates; they stay visible as escapes.
             data = data.encode("utf-8", "backslashreplace")
         with self.open_writer(
             tool_id,
@@ -116,7 +188,7 @@ class OutputStore:
         metadata: Mapping[str, object] | None = None,
         time: datetime | None = None,
     ) -> SavedOutput:
-        """`save` what `text` holds. Raises `LimitError` past `Limits.block_bytes`, before decoding, and
+        """Decode and `save` base64. Raises `LimitError` past `Limits.block_bytes`, before decoding, and
         `Base64Error`."""
         return self.save(
             tool_id,
@@ -140,7 +212,7 @@ class OutputStore:
         metadata: Mapping[str, object] | None = None,
         time: datetime | None = None,
     ) -> OutputWriter:
-        """For bytes that come little by little; see `save` for the rest. `commit` or `discard` it."""
+        """Open a writer for incremental data; `commit` or `discard` it. Arguments are those of `save`."""
         label = Label(
             tool_id=tool_id,
             arguments=arguments,
@@ -150,7 +222,7 @@ class OutputStore:
             title=title,
             metadata=metadata,
         )
-        # What cannot be recorded is said now, not after the last byte.
+        # Reject unrecordable values now, not after the last byte.
         dump(label, file="0" * 73, sha256="0" * 64, size_bytes=1 << 40, limit_bytes=self.limits.record_bytes)
         name = folder_name(tool_id)
         with saving(self.folder / name):
@@ -158,12 +230,12 @@ class OutputStore:
             try:
                 self._sweep_once()
                 return OutputWriter(folder, label, limits=self.limits)
-            except BaseException:  # cancelled too: no folder stays open
+            except BaseException:  # also on cancellation: close the directory
                 folder.close()
                 raise
 
     def _sweep_once(self) -> None:
-        """Remove what writers that died left behind, the first time that this store writes."""
+        """Remove partial files of dead writers, on the first write of this store."""
         if self._swept:
             return
         self._swept = True
@@ -174,13 +246,13 @@ class OutputStore:
     # --- finding ---------------------------------------------------------------------------------------
 
     def list(self) -> Listing:
-        """Everything, newest first. A folder that does not exist yet is empty."""
+        """List all outputs, newest first; empty if the directory does not exist."""
         return self.find()
 
     def find(self, *, tag: str | None = None, tool_id: str | None = None, text: str | None = None) -> Listing:
-        """What has the tag, comes from the tool, and names `text` (any case) in its title, tool or arguments.
+        """Find outputs with this tag, from this tool, or with `text` (any case) in title, tool or arguments.
 
-        A record that is broken, or whose file is gone, is told as a problem and skipped.
+        An invalid record, or one whose file is missing, is skipped and reported as a problem.
         """
         wanted = None if tool_id is None else folder_name(tool_id)
         outputs = []
@@ -202,7 +274,7 @@ class OutputStore:
         return Listing(outputs=tuple(outputs), problems=tuple(problems))
 
     def _tool_folders(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Names of folders, and of links in their place."""
+        """Return the names of tool directories, and of symbolic links in place of one."""
         with saving(self.folder):
             try:
                 found = [entry for entry in os.scandir(self.folder) if TOOL_FOLDER.fullmatch(entry.name)]
@@ -248,12 +320,12 @@ class OutputStore:
     # --- removing --------------------------------------------------------------------------------------
 
     def remove(self, output: SavedOutput) -> None:
-        """Remove a record, and its file where no other record speaks of it. Removed already: does nothing.
+        """Remove a record, and its file if no other record refers to it. Idempotent.
 
-        Where the folder holds a record that cannot be read, the file stays: it may be that one's.
+        The file stays if the directory contains an unreadable record, which may refer to it.
         """
         if not RECORD_ID.fullmatch(output.id):
-            raise UsageError(f"expected an output of this store, came the id {output.id!r}")
+            raise UsageError(f"expected an output of this store, got the id {output.id!r}")
         name = folder_name(output.tool_id)
         with saving(self.folder / name):
             try:

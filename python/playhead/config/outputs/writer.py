@@ -1,31 +1,218 @@
-"""One output while it is written: bytes at their offsets, in any order, under a name only when whole."""
+"""Write one output: bytes at any offset, in any order, and renamed into place when complete."""
 
 from __future__ import annotations
 
+import bisect
+import errno
+import fcntl
 import hashlib
 import os
 import secrets
-from typing import TYPE_CHECKING, Final
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
 
-from playhead.config.outputs.extent import Extent
-from playhead.config.outputs.folder import ToolFolder, saving
-from playhead.config.outputs.names import RECORD_SUFFIX, suffix_of
-from playhead.config.outputs.record import Label, SavedOutput, dump, load
+from playhead.config.outputs.record import PARTIAL, RECORD_SUFFIX, Label, SavedOutput, dump, load, suffix_of
 from playhead.content.audio import SNIFF_BYTES
-from playhead.errors import ClosedError, LimitError, SavingError, UsageError
+from playhead.errors import ClosedError, DiskFullError, LimitError, SavingError, UsageError
 from playhead.limits import MIB, Limits
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+
+class Extent:
+    """Ranges of bytes written: sorted, half-open, neither adjacent nor overlapping."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, start: int, end: int) -> None:
+        first = bisect.bisect_left(self._ends, start)
+        last = bisect.bisect_right(self._starts, end)
+        if first < last:
+            start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
+        self._starts[first:last] = [start]
+        self._ends[first:last] = [end]
+
+    def missing(self, end: int) -> tuple[tuple[int, int], ...]:
+        """Return the gaps in [0, `end`)."""
+        edges = zip([0, *self._ends], [*self._starts, end], strict=True)
+        return tuple((a, min(b, end)) for a, b in edges if a < min(b, end))
+
+    @property
+    def end(self) -> int:
+        """One past the highest byte."""
+        return self._ends[-1] if self._ends else 0
+
+    @property
+    def total(self) -> int:
+        return sum(self._ends) - sum(self._starts)
+
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NOT_HERE: Final = frozenset({errno.ELOOP, errno.ENOTDIR})
+
+
+@contextmanager
+def saving(path: Path) -> Iterator[None]:
+    """Convert an `OSError` into a `SavingError` about `path` with advice."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise DiskFullError(
+                f"{path}: {error.strerror}; make room, or choose another output directory", path=str(path)
+            ) from error
+        if error.errno in _NOT_HERE:
+            raise SavingError(
+                f"{path}: expected a directory of outputs, got a link or a file; remove it, or choose another"
+                " output directory",
+                path=str(path),
+            ) from error
+        raise SavingError(
+            f"{path}: cannot write to this output directory ({error.strerror or error}); correct that, or"
+            " choose another",
+            path=str(path),
+        ) from error
+
+
+class ToolFolder:
+    """An open tool directory. Raises `OSError`, which callers wrap with `saving`."""
+
+    def __init__(self, root: Path, name: str, *, create: bool) -> None:
+        """Raises `FileNotFoundError` if it does not exist and `create` is False."""
+        self.path = root / name
+        if create:
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # The root itself may be a link: it is the user's choice.
+        root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            if create:
+                with suppress(FileExistsError):
+                    os.mkdir(name, 0o700, dir_fd=root_fd)
+            self._fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=root_fd)
+        finally:
+            os.close(root_fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Idempotent."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def fileno(self) -> int:
+        """Return the descriptor of the directory."""
+        return self._fd
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Hold a shared lock while adding names."""
+        fcntl.flock(self._fd, fcntl.LOCK_SH)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold an exclusive lock while removing names; waits for other holders."""
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    # --- names -----------------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        return os.listdir(self._fd)  # noqa: PTH208 - of the open directory, not of its current path
+
+    def create_partial(self) -> tuple[str, int]:
+        """Create a temporary file, locked while its descriptor is open. Return its name and descriptor."""
+        name = f".{secrets.token_hex(8)}.part"
+        with self.shared():  # a sweep must not remove it before it is locked
+            fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=self._fd)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(fd)
+                self.remove(name)
+                raise
+        return name, fd
+
+    def rename(self, partial: str, name: str) -> None:
+        """Rename atomically, replacing an existing file (or a symbolic link itself, not its target)."""
+        os.rename(partial, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+
+    def remove(self, name: str) -> None:
+        """Remove a file if it exists."""
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._fd)
+
+    def size_of(self, name: str) -> int | None:
+        """Return the size of a regular file; None for anything else."""
+        try:
+            found = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+    def read(self, name: str, limit_bytes: int) -> bytes | None:
+        """Read a regular file of at most `limit_bytes`; None for anything else. Never blocks on a pipe."""
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._fd)
+        with os.fdopen(fd, "rb") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return None
+            data = file.read(limit_bytes + 1)
+        return data if len(data) <= limit_bytes else None
+
+    def sweep(self) -> None:
+        """Remove temporary files of dead writers. Skips a directory that is in use."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        try:
+            for name in filter(PARTIAL.fullmatch, self.names()):
+                self._remove_if_dead(name)
+        finally:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def _remove_if_dead(self, name: str) -> None:
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._fd)
+        except OSError:
+            return  # already removed, or not created by a writer
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.remove(name)
+        except BlockingIOError:
+            pass  # its writer is alive
+        finally:
+            os.close(fd)
+
+
 _REREAD_BYTES: Final = MIB
 
 
 class OutputWriter:
-    """Made by `OutputStore.open_writer`; for one thread at a time. Ends by `commit` or `discard`.
+    """Writer from `OutputStore.open_writer`, for one thread at a time. End it with `commit` or `discard`.
 
-    As a context manager it discards what was not committed. The SHA-256 is taken along as long as bytes come
-    in order; what was written out of order is read back at the end.
+    As a context manager it discards an uncommitted file. The SHA-256 is updated while bytes arrive in order;
+    bytes written out of order are read back at the end.
     """
 
     def __init__(self, folder: ToolFolder, label: Label, *, limits: Limits) -> None:
@@ -45,7 +232,7 @@ class OutputWriter:
 
     @property
     def written_bytes(self) -> int:
-        """Different bytes written so far."""
+        """Distinct bytes written so far."""
         return self._extent.total
 
     @property
@@ -54,14 +241,14 @@ class OutputWriter:
         return self._extent.end
 
     def missing(self, size_bytes: int) -> tuple[tuple[int, int], ...]:
-        """The half-open ranges of [0, `size_bytes`) that were not written."""
+        """Return the half-open ranges of [0, `size_bytes`) not yet written."""
         return self._extent.missing(size_bytes)
 
     def write_at(self, offset: int, data: Buffer) -> None:
-        """Put bytes at their place. Blocks on the disk.
+        """Write bytes at `offset`. Blocks on the disk.
 
-        Raises `LimitError` past `Limits.saved_bytes`, `DiskFullError` or `SavingError` where the disk takes
-        no more; the file is then discarded. `ClosedError` after its end.
+        Raises `LimitError` past `Limits.saved_bytes`, `DiskFullError` or `SavingError` if the disk fails; the
+        file is then discarded. Raises `ClosedError` after `commit` or `discard`.
         """
         view = memoryview(data).cast("B")
         end = offset + len(view)
@@ -89,11 +276,11 @@ class OutputWriter:
             self._digested_bytes = end
 
     def commit(self, *, size_bytes: int | None = None) -> SavedOutput:
-        """Give the file its name and its record. Blocks until both are on the disk.
+        """Rename the file into place and write its record. Blocks until both are on disk.
 
-        `size_bytes` is the proved size (default: up to the highest byte written). Raises `UsageError` where
-        bytes of it are missing or there are more, `DiskFullError` or `SavingError` where the disk refuses;
-        in every case nothing stays behind.
+        `size_bytes` is the known size (default: up to the highest byte written). Raises `UsageError` if bytes
+        are missing or in excess, `DiskFullError` or `SavingError` if the disk fails; in every case no file is
+        left behind.
         """
         self._require_open()
         size = self._extent.end if size_bytes is None else size_bytes
@@ -110,11 +297,11 @@ class OutputWriter:
             self.discard()
 
     def discard(self) -> None:
-        """Remove the unfinished file. Idempotent; after `commit` there is none."""
+        """Remove the unfinished file. Idempotent; does nothing after `commit`."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             try:
-                # Before the lock goes with the descriptor; no one else removes what is locked.
+                # Before closing releases the lock; nobody else removes a locked file.
                 if self._partial:
                     with saving(self._folder.path):
                         self._folder.remove(self._partial)
@@ -142,11 +329,11 @@ class OutputWriter:
         try:
             _write_all(record_fd, text)
             os.fsync(record_fd)
-            with self._folder.shared():  # nobody removes the file between its name and its record
+            with self._folder.shared():  # the file must not be removed before its record exists
                 self._folder.rename(self._partial, file)
                 self._partial = ""
                 self._folder.rename(record, id + RECORD_SUFFIX)
-        except BaseException:  # an interrupt too: no half record stays
+        except BaseException:  # also on interrupt: leave no partial record
             self._folder.remove(record)
             raise
         finally:

@@ -1,23 +1,30 @@
-"""Per-tool configuration: what is done with a tool's results, where that is written, and which one holds."""
+"""Per-tool configuration: handling of results, its sources, and their precedence."""
 
 from playhead.config.tools.approvals import ApprovalPolicy, ApprovalRule
 from playhead.config.tools.config import (
     KEEP,
+    HandlerReference,
     Kind,
     ResponseHandler,
     ToolConfig,
+    ToolContent,
     ToolOverride,
+    ToolResponse,
     create_dynamic_config,
     create_id_config,
     create_tool_config,
     create_tool_id,
 )
-from playhead.config.tools.files import default_tool_file, load_approval_policy, load_tool_configs
-from playhead.config.tools.handlers import handler_name, run_handler
+from playhead.config.tools.files import (
+    ToolConfigSources,
+    default_approval_policy,
+    default_sources,
+    default_tool_file,
+    load_approval_policy,
+    load_tool_configs,
+)
 from playhead.config.tools.layers import Delivery, Layer, Resolution, Step, ToolConfigs
-from playhead.config.tools.modules import get_tool_configs
-from playhead.config.tools.responses import HandlerReference, ToolContent, ToolResponse
-from playhead.config.tools.sources import ToolConfigSources, default_sources
+from playhead.config.tools.modules import get_tool_configs, handler_name, run_handler
 
 __all__ = [
     "KEEP",
@@ -40,6 +47,7 @@ __all__ = [
     "create_id_config",
     "create_tool_config",
     "create_tool_id",
+    "default_approval_policy",
     "default_sources",
     "default_tool_file",
     "get_tool_configs",

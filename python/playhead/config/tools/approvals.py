@@ -1,4 +1,4 @@
-"""Which tools may run: ordered rules over the names of servers and tools, and nothing else.
+"""Approval of tool calls: ordered rules over the names of servers and tools, and nothing else.
 
     [approvals]
     default = "ask"                                    # for what no rule fits; else "allow"
@@ -15,19 +15,21 @@ and changes no rule.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Final, Literal, cast, get_args
+from pathlib import Path
+from typing import Final, Literal, get_args
 
-from playhead.config.fields import Fields
+from playhead.config.document import Table, place
 from playhead.errors import ConfigError
 
 Action = Literal["allow", "ask", "deny"]
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
+"""From most permissive to strictest."""
 
 
 def fits(name: str, pattern: str) -> bool:
-    """Whether `name` is `pattern`, in which `*` stands for any characters and `?` for one; case matters.
+    """Match `name` against `pattern`, in which `*` stands for any characters and `?` for one; case matters.
 
     Classes of characters are left out, so that a server called `my[x]` needs no escaping. fnmatch's
     expression doesn't backtrack past a star: a long name costs nothing.
@@ -37,7 +39,7 @@ def fits(name: str, pattern: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRule:
-    """What holds for the tools that fit."""
+    """The action for the tools that match."""
 
     action: Action
     server: str = "*"
@@ -63,60 +65,66 @@ class ApprovalPolicy:
     """For a tool that no rule fits. The servers are the user's own choice, so their tools run; one that says
     itself that it destroys (`destructiveHint: true`) is asked about all the same."""
 
+    also: tuple[ApprovalPolicy, ...] = ()
+    """Policies that can make an answer stricter."""
+
     def __post_init__(self) -> None:
         _check_action(self.default, "approval policy: default")
 
+    def tightened(self, other: ApprovalPolicy) -> ApprovalPolicy:
+        """This policy, in which the stricter of its answer and that of `other` holds for every tool."""
+        return replace(self, also=(*self.also, other))
+
     def action(self, server: str, tool: str, *, destructive: bool) -> Action:
-        """What holds for a tool. `destructive`: it has an explicit `destructiveHint: true`.
+        """The action for a tool. `destructive`: it has an explicit `destructiveHint: true`.
 
         The hint turns a default of `allow` into `ask`. It changes nothing where a rule fits: the rule is the
         user's. (The protocol's default for an absent hint is true too; only the explicit one counts.)
         """
-        for rule in self.rules:
-            if rule.fits(server, tool):
-                return rule.action
-        return "ask" if destructive and self.default == "allow" else self.default
+        ours = next((rule.action for rule in self.rules if rule.fits(server, tool)), None)
+        if ours is None:
+            ours = "ask" if destructive and self.default == "allow" else self.default
+        theirs = (other.action(server, tool, destructive=destructive) for other in self.also)
+        return max(ours, *theirs, key=ACTIONS.index) if self.also else ours
 
 
-def approval_policy(top: Fields) -> ApprovalPolicy:
-    """The `approvals` table of a configuration file, or the default policy where there is none.
-
-    Raises `ConfigError`, naming the file and the key path.
-    """
-    table = top.table("approvals")
-    table.only("default", "rules")
-    default = table.choice("default", ACTIONS)
-    return ApprovalPolicy(
-        rules=tuple(_rule(entry) for entry in table.tables("rules")),
-        default="allow" if default is None else cast("Action", default),
-    )
+class _Rule(Table):
+    action: Action
+    server: str | None = None
+    tool: str | None = None
 
 
-def _rule(entry: Fields) -> ApprovalRule:
-    entry.only("server", "tool", "action")
-    server, tool = entry.text("server"), entry.text("tool")
-    action = entry.choice("action", ACTIONS)
-    if action is None:
-        raise ConfigError(f"{entry.where}.action: is missing; expected one of {', '.join(ACTIONS)}")
-    if server is None and tool is None:
-        # Most likely a slip, and one that would allow everything.
-        raise ConfigError(
-            f"{entry.where}: expected `server` or `tool` (or both); for every tool, server = '*'"
+class ApprovalsTable(Table):
+    """The `approvals` table of a configuration file."""
+
+    default: Action | None = None
+    rules: tuple[_Rule, ...] = ()
+
+    def policy(self, path: Path) -> ApprovalPolicy:
+        """The policy that the table of the file at `path` describes. Raises `ConfigError`."""
+        for index, rule in enumerate(self.rules):
+            where = place(path, ("approvals", "rules", index))
+            if rule.server is None and rule.tool is None:
+                # Most likely a slip, and one that would allow everything.
+                raise ConfigError(
+                    f"{where}: expected `server` or `tool` (or both); for every tool, use server = '*'"
+                )
+            if "" in (rule.server, rule.tool):
+                raise ConfigError(f"{where}: `server` and `tool` cannot be empty; '*' fits every name")
+        return ApprovalPolicy(
+            rules=tuple(
+                ApprovalRule(action=rule.action, server=rule.server or "*", tool=rule.tool or "*")
+                for rule in self.rules
+            ),
+            default=self.default or "allow",
         )
-    if server == "" or tool == "":
-        raise ConfigError(f"{entry.where}: `server` and `tool` can't be empty; '*' fits every name")
-    return ApprovalRule(
-        action=cast("Action", action),
-        server="*" if server is None else server,
-        tool="*" if tool is None else tool,
-    )
 
 
 def _check_action(action: object, where: str) -> None:
     if action not in ACTIONS:
-        raise ConfigError(f"{where}: expected one of {', '.join(ACTIONS)}, came {action!r}")
+        raise ConfigError(f"{where}: expected one of {', '.join(ACTIONS)}, got {action!r}")
 
 
 def _check_pattern(pattern: object, where: str) -> None:
     if not isinstance(pattern, str) or not pattern:
-        raise ConfigError(f"{where}: expected a name or a pattern like '*', came {pattern!r}")
+        raise ConfigError(f"{where}: expected a name or a pattern like '*', got {pattern!r}")

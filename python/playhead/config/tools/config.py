@@ -1,4 +1,4 @@
-"""What is configured for a tool: one frozen value, whether it came from Python, a file or the caller.
+"""The configuration of a tool: one frozen value, from Python, a file or the caller.
 
 A tool is the pair of its server's name and its own name. `server__tool` is how the pair is written, and both
 names may hold `__`, so an id is compared with what is known and never taken apart.
@@ -9,15 +9,102 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
 from types import MappingProxyType
-from typing import Final, get_args
+from typing import Any, Final, get_args
+
+from mcp_types import TextContent
 
 from playhead.config.tools.approvals import fits
-from playhead.config.tools.responses import HandlerReference, ToolContent, ToolResponse
-from playhead.errors import ConfigError
-from playhead.results.plan import Decision
-from playhead.results.policy import Stopper
+from playhead.content import Block
+from playhead.errors import ConfigError, UsageError
+from playhead.results.plan import Decision, Stopper
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContent:
+    """A tool's result, as its response handler gets it. All of it is the server's: do not trust it."""
+
+    server: str = ""
+    tool: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """The arguments of the call."""
+    blocks: tuple[Block, ...] = ()
+    """All content blocks, in order; `block.raw` is the object received."""
+    raw: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """The complete result, as received."""
+    is_error: bool = False
+
+    @property
+    def text(self) -> str:
+        """The text blocks, one per line."""
+        return "\n".join(
+            block.content.text for block in self.blocks if isinstance(block.content, TextContent)
+        )
+
+    @property
+    def structured(self) -> Any:
+        """The result's `structuredContent`; None without one."""
+        return self.raw.get("structuredContent")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResponse:
+    """The answer of a response handler. Raises `UsageError` for a value of the wrong type."""
+
+    message: str
+    """For the user, and for the model where `send_result_to_ai` is set."""
+    raw_content: object = None
+    """The source of the message, for further processing."""
+    _: KW_ONLY
+    paths: Mapping[str, Path] = field(default_factory=dict, hash=False)
+    """Files that the handler wrote, by format: `{"srt": Path("talk.srt")}`."""
+    text_for_model: str | None = None
+    """For the model in place of `message`, where `send_result_to_ai` is set: a person wants one line of a
+    transcript, the model all of it."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.message, str):
+            raise UsageError(
+                f"ToolResponse.message: expected a string, got {type(self.message).__name__};"
+                " convert it with str() or json.dumps()"
+            )
+        if not isinstance(self.text_for_model, str | None):
+            raise UsageError(
+                f"ToolResponse.text_for_model: expected a string, got {type(self.text_for_model).__name__}"
+            )
+        paths: object = self.paths
+        if not isinstance(paths, Mapping):
+            raise UsageError(
+                f"ToolResponse.paths: expected a mapping of formats to paths, got {type(paths).__name__}"
+            )
+        for name, path in paths.items():
+            if not isinstance(name, str) or not isinstance(path, str | Path):
+                raise UsageError(f"ToolResponse.paths: expected a string and a path, got {name!r}: {path!r}")
+        settled = {name: Path(path) for name, path in paths.items()}
+        object.__setattr__(self, "paths", MappingProxyType(settled))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerReference:
+    """A handler named in a file: `package.module:function`, or `file.py:function` relative to that file.
+
+    It is imported for the first result that needs it.
+    """
+
+    module: str
+    """A module's dotted name, or a path that ends in `.py`."""
+    function: str
+    """Its name in the module; dots lead into a class."""
+    where: str
+    """The file and key path that name it."""
+    folder: Path | None = None
+    """The base of a relative `.py` path: the directory of the file that names it."""
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.function}"
+
 
 ResponseHandler = Callable[[ToolContent], ToolResponse | Awaitable[ToolResponse]]
 """Sync (called in a thread) or async (awaited under trio)."""
@@ -31,12 +118,12 @@ STOPPERS: Final[tuple[str, ...]] = get_args(Stopper)
 
 
 def create_tool_id(server: str, tool: str) -> str:
-    """How the tool `tool` of the server `server` is written: `server__tool`. Not to be taken apart again."""
+    """The id of the tool `tool` of the server `server`: `server__tool`. It cannot be split again."""
     return f"{server}{SEPARATOR}{tool}"
 
 
 class Kind(enum.StrEnum):
-    """Which tools a configuration is for."""
+    """Kinds of configurations."""
 
     EXACT = "exact"
     """One tool."""
@@ -58,7 +145,7 @@ KEEP: Final = Keep.KEEP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolConfig:
-    """What is configured for one tool, for those that fit a pattern, or for a listed server.
+    """The configuration of one tool, of those that match a pattern, or of a listed server's.
 
     Made by `create_tool_config` and its sisters, which check what they are given.
     """
@@ -76,19 +163,19 @@ class ToolConfig:
     save_output: bool = True
     send_result_to_ai: bool = False
     """False: the model hears that the result was delivered to the user, and its turn ends. True: it gets the
-    text (the handler's, where there is one)."""
+    text (the handler's, if any)."""
     response_handler: ResponseHandler | HandlerReference | None = None
     metadata: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """For middleware and the saved sidecar: anything that JSON can hold."""
+    """For middleware and the saved sidecar: any JSON values."""
     trust_structured: bool | None = None
     """This and the next two change `results.Policy` for the tool; None leaves what holds without them."""
     turn: Decision | None = None
     stops: frozenset[Stopper] | None = None
     source: str = field(default="", compare=False)
-    """The file or module that it came from, for messages."""
+    """The file or module that defines it, for messages."""
 
     def fits(self, server: str, tool: str) -> bool:
-        """Whether this is for the tool `tool` of `server`. A name given as a server's is taken literally."""
+        """Return True if this is for the tool `tool` of `server`. A server's name is taken literally."""
         if self.kind is Kind.DYNAMIC:
             return server == self.server
         if self.server is None or self.tool is None:
@@ -98,7 +185,7 @@ class ToolConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOverride:
-    """What one call has otherwise: only what is given changes, the rest stays as configured.
+    """Settings for one call: only those given change, the rest stays as configured.
 
     Raises `ConfigError` for a value of the wrong type.
     """
@@ -119,7 +206,7 @@ class ToolOverride:
         _check(self, "tool override")
 
     def given(self) -> dict[str, object]:
-        """The fields that were given, by name."""
+        """Return the fields that were given, by name."""
         pairs = ((name, getattr(self, name)) for name in self.__slots__)
         return {name: value for name, value in pairs if _is_given(name, value)}
 
@@ -214,7 +301,7 @@ def create_dynamic_config(
     metadata: Mapping[str, object] | None = None,
     source: str = "",
 ) -> ToolConfig:
-    """What holds for the tools of `server` that have no other configuration: for servers whose tools are
+    """Configure the tools of `server` that have no other configuration: for servers whose tools are
     not known beforehand. Their results go to the model."""
     _name(server, "server")
     return _checked(
@@ -236,12 +323,12 @@ def _match(text: str, pattern: str, kind: Kind) -> bool:
 
 def _name(text: object, what: str) -> None:
     if not isinstance(text, str) or not text:
-        raise ConfigError(f"tool configuration: expected a {what}'s name, came {text!r}")
+        raise ConfigError(f"tool configuration: expected a {what}'s name, got {text!r}")
 
 
 def _frozen(metadata: Mapping[str, object] | None) -> Mapping[str, object]:
     if metadata is not None and not isinstance(metadata, Mapping):
-        raise ConfigError(f"tool configuration: metadata: expected a mapping, came {type(metadata).__name__}")
+        raise ConfigError(f"tool configuration: metadata: expected a mapping, got {type(metadata).__name__}")
     return MappingProxyType(dict(metadata or {}))
 
 
@@ -249,7 +336,7 @@ def _stops(kinds: Iterable[Stopper] | None) -> frozenset[Stopper] | None:
     if kinds is None:
         return None
     if isinstance(kinds, str):
-        raise ConfigError(f"tool configuration: stops: expected a set of kinds, came the text {kinds!r}")
+        raise ConfigError(f"tool configuration: stops: expected a set of kinds, got the string {kinds!r}")
     return frozenset(kinds)
 
 
@@ -265,13 +352,13 @@ def _check(config: ToolConfig | ToolOverride, where: str) -> None:
         value: object = getattr(config, name, None)
         if value is not None and not fits(value):
             # A kind of value rather than the value: metadata may hold what is nobody's business.
-            raise ConfigError(f"{where}: {name}: expected {expected}, came {type(value).__name__}")
+            raise ConfigError(f"{where}: {name}: expected {expected}, got {type(value).__name__}")
 
     for name in ("description", "system_prompt"):
-        check(name, "a text", lambda value: isinstance(value, str))
+        check(name, "a string", lambda value: isinstance(value, str))
     for name in ("save_output", "send_result_to_ai"):
         if isinstance(config, ToolConfig) and getattr(config, name) is None:
-            raise ConfigError(f"{where}: {name}: expected True or False, came None")
+            raise ConfigError(f"{where}: {name}: expected True or False, got None")
     for name in ("save_output", "send_result_to_ai", "trust_structured"):
         check(name, "True or False", lambda value: isinstance(value, bool))
     check(
@@ -280,31 +367,31 @@ def _check(config: ToolConfig | ToolOverride, where: str) -> None:
         lambda value: callable(value) or isinstance(value, HandlerReference | Keep),
     )
     if config.turn is not None and config.turn not in DECISIONS:
-        raise ConfigError(f"{where}: turn: expected one of {', '.join(DECISIONS)}, came {config.turn!r}")
+        raise ConfigError(f"{where}: turn: expected one of {', '.join(DECISIONS)}, got {config.turn!r}")
     for kind in config.stops or ():
         if kind not in STOPPERS:
-            raise ConfigError(f"{where}: stops: expected some of {', '.join(STOPPERS)}, came {kind!r}")
+            raise ConfigError(f"{where}: stops: expected some of {', '.join(STOPPERS)}, got {kind!r}")
     problem = not_json(config.metadata)
     if problem is not None:
         raise ConfigError(f"{where}: metadata{problem}")
 
 
 def not_json(value: object, where: str = "", depth: int = 0) -> str | None:
-    """Where in `value` something stands that JSON can't hold, and what; None where it is all JSON."""
+    """Describe the first value that JSON cannot represent, with its path; None if all are valid."""
     if depth > METADATA_DEPTH:
-        return f": expected at most {METADATA_DEPTH} levels, came more"  # or one that holds itself
+        return f": expected at most {METADATA_DEPTH} levels, got more"  # or one that holds itself
     match value:
         case None | bool() | int() | str():
             return None
         case float():
-            return None if math.isfinite(value) else f"{where}: expected a finite number, came {value}"
+            return None if math.isfinite(value) else f"{where}: expected a finite number, got {value}"
         case list() | tuple():
             found = (not_json(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value))
         case Mapping():
             for key in value:
                 if not isinstance(key, str):
-                    return f"{where}: expected texts for keys, came {key!r}"
+                    return f"{where}: expected strings for keys, got {key!r}"
             found = (not_json(item, f"{where}.{key}", depth + 1) for key, item in value.items())
         case _:
-            return f"{where}: expected what JSON can hold, came a {type(value).__name__}"
+            return f"{where}: expected a value that JSON can represent, got a {type(value).__name__}"
     return next((problem for problem in found if problem is not None), None)

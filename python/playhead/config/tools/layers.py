@@ -1,4 +1,4 @@
-"""Which configuration holds for a tool: every layer looked at in order, and the first that knows it decides.
+"""Resolution of a tool's configuration: layers are consulted in order, and the first match decides.
 
 call-time override > exact id > pattern > the server's own entry > dynamic default > none
 
@@ -24,11 +24,11 @@ from playhead.config.tools.config import (
     create_tool_id,
 )
 from playhead.errors import ConfigError
-from playhead.results.policy import DEFAULT_POLICY, Policy
+from playhead.results.plan import DEFAULT_POLICY, Policy
 
 
 class Layer(enum.StrEnum):
-    """Where a decision came from, in the order in which they are asked."""
+    """Layers that can decide, in order of precedence."""
 
     CALL = "call"
     EXACT = "exact"
@@ -39,31 +39,31 @@ class Layer(enum.StrEnum):
 
 
 class Delivery(enum.StrEnum):
-    """Who gets a result's text."""
+    """The recipient of a result's text."""
 
     MODEL = "model"
     """The model gets it: `send_result_to_ai = true`."""
     USER = "user"
-    """The user does; the model hears that it was delivered, its turn ends: `send_result_to_ai = false`."""
+    """The user gets it; the model is told so, and its turn ends: `send_result_to_ai = false`."""
     PLAN = "plan"
     """Nothing is configured: the classifier decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One layer that was looked at."""
+    """One layer that was consulted."""
 
     layer: Layer
     found: bool
-    """Whether the layer had something for the tool; the first that has decides."""
+    """True if the layer knows the tool; the first one decides."""
     decided: bool
     said: str
-    """What was looked for and found, in words for a person."""
+    """A sentence about what was looked for and found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """What holds for one tool, and why."""
+    """The configuration that applies to one tool, and why."""
 
     server: str
     tool: str
@@ -74,7 +74,7 @@ class Resolution:
     looked_at: tuple[Step, ...]
     """Every layer, in order, also those after the one that decided."""
     decided_by: Mapping[str, Layer] = field(default_factory=dict, hash=False)
-    """Which layer each field's value comes from; a field that nobody set is missing."""
+    """The layer that set each field; unset fields are missing."""
     trust_structured: bool | None = None
     """The tool's own, else the server's; None where neither says."""
 
@@ -84,7 +84,7 @@ class Resolution:
 
     @property
     def delivery(self) -> Delivery:
-        """Who gets the text."""
+        """The recipient of the text."""
         if self.config is None or "send_result_to_ai" not in self.decided_by:
             return Delivery.PLAN
         return Delivery.MODEL if self.config.send_result_to_ai else Delivery.USER
@@ -123,13 +123,13 @@ SETTINGS: Final = (
     "metadata",
     *POLICY_FIELDS,
 )
-"""What a configuration sets, in the order in which it is told."""
+"""Settings of a configuration, in the order of reports."""
 
 
 class ToolConfigs:
-    """Every tool configuration there is; never changes. `ToolConfigs()` has none.
+    """An immutable set of tool configurations. `ToolConfigs()` is empty.
 
-    Raises `ConfigError` where two are for the same tool or pattern.
+    Raises `ConfigError` if two are for the same tool or pattern.
     """
 
     __slots__ = ("_tiers",)
@@ -144,7 +144,7 @@ class ToolConfigs:
                     f" ({other.source or 'before'}); keep one"
                 )
         self._tiers: tuple[Mapping[object, ToolConfig], ...] = (tier,)
-        """What wins over what: within a tier there is one for each key, and the first tier wins."""
+        """Precedence: one configuration per key within a tier, and the first tier wins."""
 
     def __iter__(self) -> Iterator[ToolConfig]:
         return iter({key: config for tier in reversed(self._tiers) for key, config in tier.items()}.values())
@@ -170,7 +170,7 @@ class ToolConfigs:
         override: ToolConfig | ToolOverride | None = None,
         server_config: ServerConfig | None = None,
     ) -> Resolution:
-        """What holds for the tool `tool` of `server`.
+        """The configuration that applies to the tool `tool` of `server`.
 
         `override` is the call's own: a `ToolConfig` takes the place of all there is, of a `ToolOverride` only
         what is given. `server_config` is the server's entry in the servers file. Never raises.
@@ -278,7 +278,7 @@ _NOTHING: Final = "no handler, nothing saved, the classifier decides who gets th
 
 
 def _of_server(server: str, tool: str, entry: ServerConfig | None) -> _Found:
-    """The server's own entry: of what a configuration holds it can say only who gets the text."""
+    """Resolve the server's own entry, which can only decide who gets the text."""
     if entry is None:
         return _Found(Layer.SERVER, None, f"{server} has no entry in a servers file")
     if entry.send_result_to_ai is None:
@@ -289,7 +289,7 @@ def _of_server(server: str, tool: str, entry: ServerConfig | None) -> _Found:
 
 
 def _bare(server: str, tool: str) -> ToolConfig:
-    """What holds without a configuration, to lay something over it: nobody asked for anything to be saved."""
+    """The base for an override if nothing is configured: nothing is saved."""
     # Not by create_tool_config: a server may call its tool "" or "*", and it is still a tool.
     tool_id = create_tool_id(server, tool)
     return ToolConfig(kind=Kind.EXACT, tool_id=tool_id, server=server, tool=tool, save_output=False)

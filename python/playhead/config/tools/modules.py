@@ -1,23 +1,79 @@
-"""Tool configurations in Python: modules that the user names, and those of installed packages.
+"""User-supplied Python: modules that configure tools, and response handlers.
 
-A module says what it configures in `TOOL_CONFIGS`: one `ToolConfig` or several. Of a package every module is
-looked at, so that there can be one a tool. Nothing is imported before it is asked for.
+A module lists its configurations in `TOOL_CONFIGS`: one `ToolConfig` or several. All modules of a package are
+read, which allows one per tool. Modules are imported only when needed, and never chosen by a server.
 """
 
 from __future__ import annotations
 
+import hashlib
+import importlib
 import importlib.metadata
+import importlib.util
+import inspect
 import pkgutil
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Final, cast
 
-from playhead.config.tools.config import ToolConfig
-from playhead.config.tools.imports import FILE_SUFFIX, import_named
+import trio
+
+from playhead.config.tools.config import (
+    HandlerReference,
+    ResponseHandler,
+    ToolConfig,
+    ToolContent,
+    ToolResponse,
+    create_tool_id,
+)
 from playhead.config.tools.layers import ToolConfigs
-from playhead.errors import ConfigError
+from playhead.errors import ConfigError, HandlerError, HandlerLoadError, UsageError
+
+FILE_SUFFIX: Final = ".py"
+
+
+def import_named(name: str, *, folder: Path | None, where: str, reload: bool = False) -> ModuleType:
+    """Import the module `name`: a dotted name, or a path that ends in `.py`, relative to `folder`.
+
+    A file that has changed is read anew; a module by name only with `reload`. Raises `ConfigError`, beginning
+    with `where`, for whatever goes wrong.
+    """
+    try:
+        if name.endswith(FILE_SUFFIX):
+            return _import_file((folder or Path()) / Path(name).expanduser())
+        if reload and name in sys.modules:
+            return importlib.reload(sys.modules[name])
+        return importlib.import_module(name)
+    except OSError as error:
+        raise ConfigError(f"{where}: {error.filename or name} can't be read ({error.strerror})") from error
+    except Exception as error:  # a module may raise anything while it is imported
+        raise ConfigError(f"{where}: can't import {name} ({type(error).__name__}: {error})") from error
+
+
+def _import_file(path: Path) -> ModuleType:
+    source = path.read_bytes()
+    # Named by its content: a changed file is a new module, and an unchanged one does not run twice.
+    digest = hashlib.sha256(str(path.absolute()).encode() + b"\0" + source).hexdigest()
+    name = f"playhead_tool_{digest[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # before it runs, as the import system does: dataclasses look themselves up
+    try:
+        # Without the loader, which would reuse stale bytecode of the same second and size.
+        exec(compile(source, path, "exec"), module.__dict__)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
 
 GROUP: Final = "playhead.tool_configs"
 """The entry points of installed packages: `NAME = "package.module"` or `"package.module:ATTRIBUTE"`."""
@@ -48,7 +104,7 @@ def get_tool_configs(
 def configs_of(
     module: str | ModuleType, *, folder: Path | None, where: str, reload: bool
 ) -> list[ToolConfig]:
-    """What `module`, and the modules in it, configure. Raises `ConfigError`, beginning with `where`."""
+    """The configurations in `module` and its submodules. Raises `ConfigError`, beginning with `where`."""
     name = module if isinstance(module, str) else module.__name__
     found: list[ToolConfig] = []
     for inner in _modules_of(module, folder=folder, where=where, reload=reload):
@@ -104,3 +160,90 @@ def _several(offered: object, module: str, where: str) -> list[ToolConfig]:
             )
         found.append(item if item.source else replace(item, source=module))
     return found
+
+
+MESSAGE_CHARS: Final = 500
+"""Maximum quoted from a handler's exception: some libraries quote their entire input."""
+
+
+async def run_handler(config: ToolConfig, content: ToolContent) -> ToolResponse:
+    """Run the handler of `config` on `content`.
+
+    An async handler is awaited under trio. A sync one runs in a thread, because it may write files while
+    music plays; it shares accordingly. Handlers have no deadline of their own.
+
+    Raises `HandlerError` for whatever `Exception` the handler raises (its cause) and for an answer that is no
+    `ToolResponse`; its kind `HandlerLoadError`, a `ConfigError`, where a file names a handler that can't be
+    loaded; `UsageError` where `config` has none.
+
+    Cancellation passes through: an async handler sees it, a sync one is left to end by itself in its thread,
+    and its answer is dropped.
+    """
+    handler = config.response_handler
+    if handler is None:
+        raise UsageError(f"{config.tool_id} has no response_handler; look before calling run_handler")
+    name = handler_name(handler)
+    # A pattern's handler failed for one tool, and that is the one to look at.
+    tool_id = create_tool_id(content.server, content.tool) if content.server else config.tool_id
+    function: ResponseHandler
+    if isinstance(handler, HandlerReference):
+        try:
+            # An import reads files and may take seconds.
+            function = await trio.to_thread.run_sync(load_handler, handler, abandon_on_cancel=True)
+        except ConfigError as error:
+            raise HandlerLoadError(str(error), handler=name, tool_id=tool_id) from error
+    else:
+        function = handler
+    try:
+        if _is_async(function):
+            answer = function(content)
+        else:
+            # In a tuple: trio would refuse the coroutine of a function that wraps an async one.
+            (answer,) = await trio.to_thread.run_sync(lambda: (function(content),), abandon_on_cancel=True)
+        if inspect.isawaitable(answer):
+            answer = await answer
+    except Exception as error:  # third-party code may raise anything
+        raise HandlerError(
+            f"the response handler {name} of {tool_id} failed: {type(error).__name__}:"
+            f" {str(error)[:MESSAGE_CHARS]}",
+            handler=name,
+            tool_id=tool_id,
+        ) from error
+    came: object = answer
+    if not isinstance(came, ToolResponse):
+        raise HandlerError(
+            f"the response handler {name} of {tool_id} returned {type(came).__name__}; expected a"
+            " playhead.config.tools.ToolResponse",
+            handler=name,
+            tool_id=tool_id,
+        )
+    return came
+
+
+def handler_name(handler: ResponseHandler | HandlerReference) -> str:
+    """Return the name of the handler as `module:function`."""
+    if isinstance(handler, HandlerReference):
+        return str(handler)
+    inner: object = handler.func if isinstance(handler, partial) else handler
+    name = getattr(inner, "__qualname__", None) or type(inner).__qualname__
+    module = getattr(inner, "__module__", None)
+    return f"{module}:{name}" if module else str(name)
+
+
+def load_handler(reference: HandlerReference) -> ResponseHandler:
+    """Import the handler that `reference` names. Raises `ConfigError` with the key path."""
+    module = import_named(reference.module, folder=reference.folder, where=reference.where)
+    found: object = module
+    for name in reference.function.split("."):
+        found = getattr(found, name, None)
+    if found is None:
+        raise ConfigError(f"{reference.where}: {reference.module} has no {reference.function}")
+    if not callable(found):
+        raise ConfigError(f"{reference.where}: expected a function, {reference} is a {type(found).__name__}")
+    return cast("ResponseHandler", found)
+
+
+def _is_async(function: Callable[..., object]) -> bool:
+    inner = function.func if isinstance(function, partial) else function
+    # An object with an async `__call__` is detected only this way.
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(type(inner).__call__)

@@ -1,0 +1,228 @@
+"""`playhead serve` and `playhead schema`: the example servers and the template server's documents."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import trio
+import typer
+
+from playhead.cli import parameters as p
+from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, Report, run_command
+from playhead.cli.terminal import Terminal
+from playhead.errors import UsageError
+from playhead.extras import require_extra
+from playhead.servers.audio import AudioServerOptions, MixerKind, Transport
+from playhead.servers.template import TemplateServerOptions
+from playhead.servers.template import Transport as TemplateTransport
+
+WebOrigins = Annotated[
+    list[str] | None,
+    typer.Option("--web-origin", metavar="URL", help="Allow web pages of this origin; repeatable."),
+]
+TokenEnv = Annotated[
+    str | None,
+    typer.Option(
+        "--token-env",
+        metavar="NAME",
+        help="Environment variable with the bearer token that clients must send.",
+    ),
+]
+TlsCertificate = Annotated[
+    Path | None, typer.Option("--tls-certificate", metavar="PEM", help="Serve https or wss with this.")
+]
+TlsKey = Annotated[Path | None, typer.Option("--tls-key", metavar="PEM", help="The certificate's key.")]
+Document = Literal["messages", "openapi"]
+
+
+def token_of(variable: str | None) -> str | None:
+    """Return the bearer token from the environment variable that the user named, if any.
+
+    The command line names the variable and not the token: every process on the machine can read a command
+    line. Raises `UsageError` if the variable is unset or empty.
+    """
+    if variable is None:
+        return None
+    token = os.environ.get(variable, "")
+    if not token:
+        raise UsageError(
+            f"expected a token in the environment variable {variable!r} (--token-env): it is empty or not"
+            " set; export it first"
+        )
+    return token
+
+
+def audio(
+    transport: Annotated[Transport, typer.Option(help="How clients connect.")] = "stdio",
+    host: Annotated[str, typer.Option(help="Address to listen on (HTTP and WebSocket).")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(help="Port to listen on; 0 picks a free one.", min=0, max=65535)
+    ] = 3001,
+    library: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory with music.")] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="Allow reads from this non-public origin; repeatable."),
+    ] = None,
+    mixer: Annotated[
+        MixerKind, typer.Option(help="Set the system volume, or only remember the number.")
+    ] = "system",
+    web_origin: WebOrigins = None,
+    token_env: TokenEnv = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+) -> None:
+    """Serve music over MCP: musicPlayer, set_volume, and ranged reads of linked audio."""
+    options = AudioServerOptions(
+        transport=transport,
+        host=host,
+        port=port,
+        library=library,
+        allow_origins=tuple(allow_origin or ()),
+        mixer=mixer,
+        mixer_environment=os.environ,
+        web_origins=tuple(web_origin or ()),
+        token=token_of(token_env),
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+    )
+
+    async def command(_terminal: Terminal, _report: Report) -> int:
+        require_extra("serve", "the example servers")
+        from playhead.servers.audio.audio_server import serve
+
+        await serve(options)
+        return EXIT_DONE
+
+    run_command(command, json_output=False)
+
+
+def template(
+    transport: Annotated[
+        TemplateTransport,
+        typer.Option(help="How clients connect; ws and http differ only in the printed URL."),
+    ] = "ws",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(help="Port to listen on; 0 picks a free one.", min=0, max=65535)
+    ] = 8030,
+    search_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Search engine with JSON answers; {query} is replaced by the query."
+        ),
+    ] = None,
+    search_origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="Allow this non-public origin for the search engine; repeatable."),
+    ] = None,
+    web_origin: WebOrigins = None,
+    token_env: TokenEnv = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+) -> None:
+    """Serve an example of every MCP feature: four tools, resources and prompts."""
+    options = TemplateServerOptions(
+        transport=transport,
+        host=host,
+        port=port,
+        search_url=search_url,
+        search_origins=tuple(search_origin or ()),
+        web_origins=tuple(web_origin or ()),
+        token=token_of(token_env),
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+    )
+
+    async def command(_terminal: Terminal, _report: Report) -> int:
+        require_extra("serve", "the example servers")
+        from playhead.servers.template.serve import serve
+
+        await serve(options)
+        return EXIT_DONE
+
+    run_command(command, json_output=False)
+
+
+def validate(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="One message, an array of them, or JSON lines; - is stdin.",
+            show_default=False,
+        ),
+    ],
+    json_output: p.Json = False,
+) -> None:
+    """Validate messages against the template server's schema.
+
+    Accepts requests, notifications, results and errors of both directions and
+    every revision of MCP. Exit code 1 if a message is invalid, 2 if FILE can't
+    be read or isn't JSON.
+    """
+
+    async def command(terminal: Terminal, report: Report) -> int:
+        from playhead.servers.template.documents import find_departures, read_messages
+
+        name = "stdin" if file == "-" else file
+        text = await trio.to_thread.run_sync(_text, file, abandon_on_cancel=True)
+        try:
+            messages = read_messages(text)
+        except UsageError as error:
+            raise UsageError(f"{name}: {error}") from None
+        findings = await trio.to_thread.run_sync(find_departures, messages, abandon_on_cancel=True)
+        wrong = len({finding.message for finding in findings})
+        report.update(
+            messages=len(messages),
+            wrong_messages=wrong,
+            findings=[
+                {
+                    "message": finding.message,
+                    "line": finding.line,
+                    "label": finding.label,
+                    "path": finding.finding.path,
+                    "expected": finding.finding.expected,
+                    "came": finding.finding.came,
+                }
+                for finding in findings
+            ],
+        )
+        for finding in findings:
+            terminal.show(f"{name}: {finding}")
+        counted = "1 message" if len(messages) == 1 else f"{len(messages)} messages"
+        terminal.say(f"{counted}, {wrong} invalid" if wrong else f"{counted}, all valid")
+        return EXIT_FAILED if findings else EXIT_DONE
+
+    run_command(command, json_output=json_output)
+
+
+def show(
+    document: Annotated[
+        Document,
+        typer.Argument(
+            metavar="DOCUMENT",
+            help="JSON Schema of the messages, or the OpenAPI document of the HTTP endpoints.",
+        ),
+    ] = "messages",
+) -> None:
+    """Print one of the documents."""
+
+    async def command(terminal: Terminal, _report: Report) -> int:
+        from playhead.servers.template.documents import openapi_text, schema_text
+
+        terminal.show((schema_text() if document == "messages" else openapi_text()).rstrip("\n"))
+        return EXIT_DONE
+
+    run_command(command, json_output=False)
+
+
+def _text(file: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        name = "stdin" if file == "-" else file
+        raise UsageError(f"{name}: byte {error.start}: expected UTF-8, got other bytes") from None

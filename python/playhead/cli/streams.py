@@ -1,0 +1,300 @@
+"""`playhead demo`, `play` and `read`: stream audio to a speaker, or any resource to a file."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, cast, get_type_hints
+
+import trio
+import typer
+
+from playhead.cli import parameters as p
+from playhead.cli.listening import listen
+from playhead.cli.parameters import file_to_write, has_device, make_sink
+from playhead.cli.progress import clock, human_bytes, live_line, stream_report, waiting_lines, warn_of_size
+from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, Report, run_command
+from playhead.cli.targets import connected, find_media, find_server, options_for, server_name, stream_options
+from playhead.cli.terminal import Terminal, escape_line, naming_stdout
+from playhead.errors import UsageError
+from playhead.extras import require_extra
+
+if TYPE_CHECKING:
+    from playhead.playback import Sink
+    from playhead.stream.reader import RangeStream
+
+TOOL = "musicPlayer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamFlags:
+    """The arguments and options that `play` and `read` share, declared once."""
+
+    pairs: p.Pairs = None
+    arguments: p.ArgsJson = None
+    config: p.ConfigFile = None
+    trusted: p.Trust = False
+    strategy: p.Strategy = None
+    page_size: p.PageSize = None
+    in_flight: p.InFlight = None
+    capacity: p.Capacity = None
+    extra: p.Extra = None
+    size: p.Size = None
+    timeout: p.Timeout = None
+    patience: p.Patience = None
+    deadline: p.Deadline = None
+    max_bytes: p.MaxBytes = None
+    json_output: p.Json = False
+
+    def stream_options(self) -> Mapping[str, Any]:
+        """Return the given fields of `StreamOptions`. Raises `UsageError` naming a wrong option."""
+        return stream_options(
+            strategy=self.strategy,
+            page_size=self.page_size,
+            in_flight=self.in_flight,
+            capacity=self.capacity,
+            extra=self.extra,
+            size=self.size,
+            timeout=self.timeout,
+            patience=self.patience,
+            max_bytes=self.max_bytes,
+        )
+
+
+_Own = ParamSpec("_Own")
+
+
+def with_stream_flags(command: Callable[Concatenate[StreamFlags, _Own], None]) -> Callable[..., None]:
+    """Give typer a signature in which the first parameter of `command` is one option per field."""
+    shared = fields(StreamFlags)
+    hints = get_type_hints(StreamFlags, include_extras=True)
+    _flags, *own = inspect.signature(command, eval_str=True).parameters.values()
+
+    def run(**given: Any) -> None:
+        flags = StreamFlags(**{field.name: given.pop(field.name) for field in shared})
+        command(flags, **given)  # type: ignore[call-arg]  # typer passes every parameter by name
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [it.replace(kind=keyword) for it in own] + [
+        inspect.Parameter(it.name, keyword, default=it.default, annotation=hints[it.name]) for it in shared
+    ]
+    cast("Any", run).__signature__ = inspect.Signature(parameters)
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
+
+
+@with_stream_flags
+def play(
+    flags: StreamFlags,
+    server: Annotated[str, typer.Argument(metavar="SERVER|FILE", help="A server, or a local file.")],
+    what: Annotated[
+        str | None,
+        typer.Argument(metavar="WHAT", help="A URI, or a tool (its first playable link or blob)."),
+    ] = None,
+    sink: p.SinkName = None,
+    real_time: Annotated[
+        bool, typer.Option("--real-time", help="With --sink null: play at the speed of a speaker.")
+    ] = False,
+) -> None:
+    """Play a resource while it is still arriving, or a local file."""
+    given = flags.stream_options()
+    tool_arguments = p.parse_arguments(flags.pairs, flags.arguments)
+    speaker = make_sink(sink, real_time=real_time)
+    if what is None and not Path(server).is_file():
+        problem = "is a directory" if Path(server).exists() else "no such file"
+        raise UsageError(
+            f"{server!r}: {problem}; to play from a server, add a URI or a tool and its arguments:"
+            " playhead play SERVER WHAT"
+        )
+
+    async def command(terminal: Terminal, report: Report) -> int:
+        started = trio.current_time()
+        try:
+            if what is None:
+                from playhead.playback import FileMedia
+
+                await listen(FileMedia(Path(server)), speaker, terminal, report)
+            else:
+                target = await find_server(server, terminal, config=flags.config, trusted=flags.trusted)
+                async with connected(target, timeout=flags.timeout) as session:
+                    media = await find_media(
+                        session, what, tool_arguments, playable=True, timeout=flags.timeout
+                    )
+                    waiting = waiting_lines(terminal, server_name(session))
+                    options = options_for(session, given, profile="play", on_event=waiting)
+                    await listen(media, speaker, terminal, report, options=options)
+        finally:
+            report["total_ms"] = round((trio.current_time() - started) * 1000, 1)
+        heard = report.get("position_seconds", 0.0)
+        assert isinstance(heard, float)
+        terminal.say(f"played {clock(heard)}, underruns {report['underruns']}", style="green")
+        return EXIT_DONE
+
+    run_command(command, json_output=flags.json_output, deadline=flags.deadline)
+
+
+@with_stream_flags
+def read(
+    flags: StreamFlags,
+    server: p.Server,
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="A URI, or a tool (its first link or blob).")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to save. [default: stdout]")
+    ] = None,
+) -> None:
+    """Read a resource in byte ranges and save it.
+
+    The file appears only when it is complete. A device such as /dev/null is
+    written to directly; `-o -` is stdout.
+    """
+    given = flags.stream_options()
+    tool_arguments = p.parse_arguments(flags.pairs, flags.arguments)
+    if output in {Path("-"), Path("/dev/stdout")}:
+        output = None
+    if output is None and flags.json_output:
+        raise UsageError("--json needs -o FILE: the bytes and the report can't share stdout")
+    if output is None and sys.stdout.isatty():
+        raise UsageError("expected -o FILE: bytes are not printed on a terminal; pipe them or save them")
+    if output is not None:
+        file_to_write(output, option="-o")
+
+    async def command(terminal: Terminal, report: Report) -> int:
+        started = trio.current_time()
+        target = await find_server(server, terminal, config=flags.config, trusted=flags.trusted)
+        async with connected(target, timeout=flags.timeout) as session:
+            media = await find_media(session, what, tool_arguments, playable=False, timeout=flags.timeout)
+            waiting = waiting_lines(terminal, server_name(session))
+            options = options_for(session, given, profile="save", on_event=waiting)
+            async with media.open(options) as stream:
+                try:
+                    async with live_line(terminal, lambda: _line(stream)):
+                        report["sha256"] = await _save(stream, output)
+                finally:
+                    report |= stream_report(stream.statistics())
+                    warn_of_size(stream.statistics(), terminal)
+                    report["total_ms"] = round((trio.current_time() - started) * 1000, 1)
+        where = str(output) if output is not None else "stdout"
+        terminal.say(f"{human_bytes(stream.statistics().bytes)} to {where}", style="green")
+        return EXIT_DONE
+
+    run_command(command, json_output=flags.json_output, deadline=flags.deadline)
+
+
+async def _save(stream: RangeStream, output: Path | None) -> str:
+    digest = hashlib.sha256()
+    if output is not None:
+        await stream.save(output, tap=digest.update)
+        return digest.hexdigest()
+    async for chunk in stream:
+        digest.update(chunk)
+        # Abandoned on Ctrl-C: the other end of the pipe may never read again.
+        with naming_stdout():
+            await trio.to_thread.run_sync(sys.stdout.buffer.write, chunk, abandon_on_cancel=True)
+    with naming_stdout():
+        await trio.to_thread.run_sync(sys.stdout.buffer.flush, abandon_on_cancel=True)
+    return digest.hexdigest()
+
+
+def _line(stream: RangeStream) -> str:
+    now = stream.statistics()
+    rate = now.bandwidth_bytes_per_second
+    return (
+        f"{human_bytes(now.bytes)}"
+        + (f" of {human_bytes(now.size_bytes)}" if now.size_bytes else "")
+        + (f" · {human_bytes(rate)}/s" if rate else "")
+        + f" · {now.in_flight} in flight"
+    )
+
+
+def demo(
+    query: Annotated[str, typer.Argument(help="What to ask the music tool for.")] = "",
+    sink: p.SinkName = None,
+    real_time: Annotated[
+        bool, typer.Option("--real-time", help="Without an audio device: play at the speed of a speaker.")
+    ] = False,
+    patience: p.Patience = None,
+    deadline: p.Deadline = None,
+    json_output: p.Json = False,
+) -> None:
+    """Ask the example server for music and play it while it arrives."""
+    given = stream_options(patience=patience)
+
+    async def command(terminal: Terminal, report: Report) -> int:
+        from playhead.client import connect
+
+        require_extra("serve", "the example servers")
+        chosen = sink
+        if chosen is None and not await has_device():
+            terminal.say(
+                "no audio device: playing into the null sink"
+                + ("" if real_time else ", faster than real time")
+            )
+            chosen = "null"
+        speaker = make_sink(chosen, real_time=real_time)
+        server = (sys.executable, "-m", "playhead", "serve", "audio", "--mixer", "memory")
+        started = trio.current_time()
+        async with connect(server) as session:
+            terminal.say(f"connected to {server_name(session)} (MCP {session.protocol_version}) over stdio")
+            media = await find_media(session, TOOL, {"query": query}, playable=True)
+            size = f", {human_bytes(media.size_bytes)}" if media.size_bytes else ""
+            terminal.say(f"{TOOL} answered with a link: {escape_line(media.title)} ({media.mime_type}{size})")
+            waiting = waiting_lines(terminal, server_name(session))
+            options = options_for(session, given, profile="play", on_event=waiting)
+            await listen(media, speaker, terminal, report, options=options)
+        report["total_ms"] = round((trio.current_time() - started) * 1000, 1)
+        same = await _compare_with_local_decode(media.title, speaker, report)
+        if not json_output:
+            _summarise(terminal, report)
+        return EXIT_FAILED if same is False else EXIT_DONE
+
+    run_command(command, json_output=json_output, deadline=deadline)
+
+
+async def _compare_with_local_decode(title: str, speaker: Sink, report: Report) -> bool | None:
+    """Compare the played audio with a local decode of the same file; None if the sink computes no hash."""
+    from playhead.playback import FileMedia, NullSink, Player
+    from playhead.servers.audio.library import Library
+
+    report["pcm_sha256"] = report["local_pcm_sha256"] = report["same_as_local_decode"] = None
+    if not isinstance(speaker, NullSink) or speaker.report is None:
+        return None
+    track = Library.scan().find(title)
+    if track is None:
+        return None
+    local = NullSink(real_time=False)
+    async with Player(local) as player:
+        await player.play(FileMedia(track.path))
+        await player.wait_finished()
+    assert local.report is not None
+    report["pcm_sha256"] = speaker.report.sha256
+    report["local_pcm_sha256"] = local.report.sha256
+    report["same_as_local_decode"] = same = speaker.report == local.report
+    return same
+
+
+def _summarise(terminal: Terminal, report: Report) -> None:
+    heard = report["position_seconds"]
+    received = report["bytes"]
+    assert isinstance(heard, float)
+    assert isinstance(received, int)
+    match report["same_as_local_decode"]:
+        case True:
+            verdict = "the same as a local decode"
+        case False:
+            verdict = "NOT the same as a local decode"
+        case _:
+            verdict = "not compared (only the null sink computes a hash)"
+    rows = {
+        "time to first audio": f"{report['first_audio_ms']} ms",
+        "music": f"{clock(heard)}, in {report['total_ms']} ms",
+        "bytes": f"{human_bytes(received)} in {report['pages']} pages ({report['strategy']})",
+        "reads in flight": f"{report['in_flight_max']} at most",
+        "retries, hedges": f"{report['retries']}, {report['hedges']}",
+        "underruns": str(report["underruns"]),
+        "PCM sha256": f"{str(report['pcm_sha256'])[:16]}… {verdict}" if report["pcm_sha256"] else verdict,
+    }
+    terminal.show_rows(rows.items())

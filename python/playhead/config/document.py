@@ -1,0 +1,307 @@
+"""Configuration documents: bytes to JSON values to models, with uniform error messages.
+
+Every error is a `ConfigError` that names the file, the key path, the expected value and the actual one.
+Values are quoted as written in the file, so that the value of a `${NAME}` stays out of messages.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+)
+
+from playhead.content.findings import kind_of
+from playhead.errors import ConfigError
+
+MAX_FILE_BYTES: Final = 4 * 1024 * 1024
+"""A path to a larger file is a mistake."""
+MAX_DEPTH: Final = 128
+VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_QUOTED_CHARS: Final = 60
+
+T = TypeVar("T")
+Key = str | int
+
+
+class Table(BaseModel):
+    """A table of a file: strict types, no unknown keys, and nothing in its `repr`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(…)"
+
+
+# --- values --------------------------------------------------------------------------------------------
+
+
+def expand(text: str, environment: Mapping[str, str]) -> str:
+    """Replace `${NAME}` and a leading `~`. Raises `ValueError` for a variable that is not set."""
+
+    def value_of(found: re.Match[str]) -> str:
+        if found[1] not in environment:
+            raise ValueError(f"the environment variable {found[1]} is not set")
+        return environment[found[1]]
+
+    expanded = VARIABLE.sub(value_of, text)
+    # Only a `~` in the file itself: values of variables are taken literally.
+    if text == "~" or text.startswith("~/"):
+        return str(Path("~").expanduser()) + expanded[1:]
+    return expanded
+
+
+def _expanded(value: object, info: ValidationInfo) -> object:
+    return expand(value, info.context) if isinstance(value, str) and info.context is not None else value
+
+
+EXPANDED: Final = BeforeValidator(_expanded)
+"""For values in which `${NAME}` and `~` are expanded."""
+Text = Annotated[str, EXPANDED]
+PositiveInt = Annotated[int, Field(gt=0)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+
+
+# --- bytes ---------------------------------------------------------------------------------------------
+
+
+def read_document(path: Path, *, advice: str) -> object:
+    """Read the file at `path` as JSON if its name ends in `.json`, else as TOML.
+
+    Raises `ConfigError`; `advice` says what to do about a file that does not exist.
+    """
+    return parse_document(read_file(path, advice=advice), path)
+
+
+def read_file(path: Path, *, advice: str) -> bytes:
+    """Read the file at `path`. Raises `ConfigError`."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; {advice}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise ConfigError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(
+            f"{path}: expected a configuration file of at most {MAX_FILE_BYTES // 1024**2} MiB, got more"
+        )
+    return data
+
+
+def parse_document(data: bytes, path: Path) -> object:
+    """Parse `data`, the content of the file at `path`. Raises `ConfigError`."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}: not UTF-8 (line {line}, byte {error.start})") from None
+    kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
+    try:
+        if kind == "TOML":
+            values: object = tomllib.loads(text)
+        else:
+            values = json.loads(text, object_pairs_hook=_unique, parse_constant=float, parse_int=_whole)
+    except ValueError as error:
+        raise ConfigError(f"{path}: not valid {kind} ({error})") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deeply; at most {MAX_DEPTH} levels are read") from None
+    check_values(values, path)
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class _Duplicate:
+    """Marks an object with a duplicate key, of which `json` would silently keep the last value."""
+
+    key: str
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Duplicate:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            return _Duplicate(key)
+        found[key] = value
+    return found
+
+
+def _whole(digits: str) -> int:
+    return int(digits) if len(digits) < 30 else 1 << 65  # too large either way, and `int` is slow
+
+
+def check_values(values: object, path: Path | str) -> None:
+    """Raise `ConfigError` for values that JSON cannot represent, or that parsers disagree about."""
+    left: list[tuple[tuple[Key, ...], object]] = [((), values)]
+    while left:
+        at, value = left.pop()
+        problem: str | None = None
+        match value:
+            case None | bool():
+                pass
+            case dict():
+                left.extend(((*at, key), inner) for key, inner in value.items())
+                if any(_SURROGATE.search(key) for key in value):
+                    problem = "expected Unicode text, got a key with a lone surrogate"
+            case list():
+                left.extend(((*at, index), inner) for index, inner in enumerate(value))
+            case str():
+                problem = "expected Unicode text, got a lone surrogate" if _SURROGATE.search(value) else None
+            case int():
+                too_large = value.bit_length() > 64
+                problem = "expected a number of at most 64 bits, got a larger one" if too_large else None
+            case float():
+                problem = None if math.isfinite(value) else f"expected a finite number, got {value}"
+            case _Duplicate(key):
+                problem = f"the key {key!r} is given twice; keep one"
+            case _:
+                problem = f"expected a JSON value, got a {type(value).__name__}; write a date as a string"
+        if problem is None and len(at) > MAX_DEPTH:
+            raise ConfigError(f"{path}: nested too deeply; at most {MAX_DEPTH} levels are read")
+        if problem is not None:
+            raise ConfigError(f"{place(path, at)}: {problem}")
+
+
+def strings_in(values: object) -> Iterator[str]:
+    """Iterate over every string in a document, including keys."""
+    left = [values]
+    while left:
+        match left.pop():
+            case dict() as found:
+                left.extend(found.values())
+                yield from found
+            case list() as found:
+                left.extend(found)
+            case str() as found:
+                yield found
+
+
+# --- models --------------------------------------------------------------------------------------------
+
+
+def validate(
+    kind: type[T],
+    values: object,
+    *,
+    path: Path | str,
+    at: tuple[Key, ...] = (),
+    environment: Mapping[str, str] | None = None,
+) -> T:
+    """Validate `values`, found in the file at `path` under the keys `at`, as a `Table` or a dataclass.
+
+    `environment` expands `${NAME}`; with None, text stays as written. Raises `ConfigError`.
+    """
+    adapter: TypeAdapter[T] = _adapter(kind)  # type: ignore[arg-type] # mypy: a type is not Hashable
+    try:
+        # As JSON, where strict validation accepts an object as a dataclass and an array as a tuple.
+        return adapter.validate_json(json.dumps(values), strict=True, context=environment)
+    except ValidationError as error:
+        problem = error.errors(include_input=False, include_url=False)[0]
+    # Outside the handler, because the exception holds the values, which may be secrets.
+    raise ConfigError(_message(problem, values, adapter, path, at))
+
+
+@lru_cache(maxsize=32)
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def place(path: Path | str, at: Iterable[Key]) -> str:
+    """Format the location of a value in a file as `FILE: key.path[0]`."""
+    keys = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in at)
+    return f"{path}: {keys.removeprefix('.')}" if keys else str(path)
+
+
+def did_you_mean(name: str, known: Iterable[str], *, what: str = "expected one of") -> str:
+    """Suggest the known name closest to `name`, or list all of them."""
+    names = list(known)
+    near = get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"{what} {', '.join(names)}"
+
+
+_EXPECTED: Final = {
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "string_type": "a string",
+}
+
+
+def _message(
+    problem: Any, values: object, adapter: TypeAdapter[Any], path: Path | str, at: tuple[Key, ...]
+) -> str:
+    loc: tuple[Key, ...] = problem["loc"]
+    inner, schema = values, adapter.json_schema()
+    root, parent = schema, schema
+    for key in loc:
+        inner = _step(inner, key)
+        parent, schema = schema, _schema_at(schema, key, root)
+    where = place(path, (*at, *loc))
+    match problem["type"]:
+        case "extra_forbidden" | "unexpected_keyword_argument":
+            known = _resolved(parent, root).get("properties", {})
+            return f"{where}: is not a setting; {did_you_mean(str(loc[-1]), known, what='known are')}"
+        case "missing" | "missing_argument" | "missing_keyword_only_argument":
+            choices = _resolved(schema, root).get("enum")
+            hint = f"; expected one of {', '.join(choices)}" if choices else ""
+            return f"{place(path, (*at, *loc[:-1]))}: the key {str(loc[-1])!r} is missing{hint}"
+        case "literal_error":
+            choices = re.findall(r"'([^']*)'", problem["ctx"]["expected"])
+            if not isinstance(inner, str):
+                return f"{where}: expected one of {', '.join(choices)}, got {kind_of(inner)}"
+            near = get_close_matches(inner, choices, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            return f"{where}: expected one of {', '.join(choices)}, got {_quoted(inner)}{hint}"
+        case "greater_than":
+            return f"{where}: expected a number above {problem['ctx']['gt']}, got {inner}"
+        case "value_error":
+            text = str(problem["ctx"]["error"])
+            return f"{where}{'' if text[:1] in ('.', '[', ':') else ': '}{text}"
+        case kind:
+            is_array = kind.startswith(("list", "tuple", "set", "frozen_set"))
+            expected = _EXPECTED.get(kind, "an array" if is_array else "an object")
+            return f"{where}: expected {expected}, got {kind_of(inner)}"
+
+
+def _step(value: object, key: Key) -> object:
+    if isinstance(value, dict):
+        return value.get(key)
+    return value[key] if isinstance(value, list) and isinstance(key, int) and key < len(value) else None
+
+
+def _schema_at(schema: dict[str, Any], key: Key, root: dict[str, Any]) -> dict[str, Any]:
+    found = _resolved(schema, root)
+    inner = found.get("items") if isinstance(key, int) else found.get("properties", {}).get(key)
+    inner = inner if inner is not None else found.get("additionalProperties")
+    return inner if isinstance(inner, dict) else {}
+
+
+def _resolved(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+    for each in (schema, *schema.get("anyOf", ())):
+        if "$ref" in each:
+            return root["$defs"][each["$ref"].rpartition("/")[2]]  # type: ignore[no-any-return] # a schema
+        if "properties" in each or "items" in each or "enum" in each or "additionalProperties" in each:
+            return each  # type: ignore[no-any-return] # a schema
+    return schema
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _QUOTED_CHARS else f"{text[:_QUOTED_CHARS]}…")

@@ -41,7 +41,7 @@ fn oracle(text: &[u8]) -> Option<Vec<u8>> {
     )
 }
 
-/// What the pipe does: the text into two slices of exactly the right length, `seam` bytes in the first.
+/// Decodes as the pipe does: the text into two slices of exactly the right length, `seam` bytes in the first.
 fn split(text: &[u8], seam: usize) -> Result<Vec<u8>, Base64Error> {
     let mut out = vec![0; decoded_len(text)?];
     let seam = seam.min(out.len());

@@ -48,11 +48,15 @@ impl Wake for Token {
 type LoomPipe = Pipe<Token, &'static str>;
 
 fn pipe(capacity_bytes: u64) -> Arc<LoomPipe> {
+    pipe_with_history(capacity_bytes, 0)
+}
+
+fn pipe_with_history(capacity_bytes: u64, behind_bytes: u64) -> Arc<LoomPipe> {
     let token = Token {
         is_there: Mutex::new(false),
         came: Condvar::new(),
     };
-    Arc::new(Pipe::new(capacity_bytes, 0, token).unwrap())
+    Arc::new(Pipe::new(capacity_bytes, 0, behind_bytes, token).unwrap())
 }
 
 fn write(pipe: &LoomPipe, offset: u64, bytes: &[u8]) -> Result<u64, Error> {
@@ -70,7 +74,7 @@ fn read(pipe: &LoomPipe) -> Result<u8, &'static str> {
     }
 }
 
-/// What a look gave: the bytes, or a word.
+/// The result of a read: the bytes, or a word.
 fn look(pipe: &LoomPipe, at_most: usize) -> Result<Vec<u8>, &'static str> {
     let mut out = vec![0; at_most];
     match pipe.read_nowait(&mut out) {
@@ -297,6 +301,70 @@ fn a_seek_away_from_an_end_never_shows_that_end() {
         pipe.seek(4).unwrap();
         let seen = reader.join().unwrap();
         assert!(seen == Ok(vec![7]) || seen == Err("not yet"), "{seen:?}");
+    });
+}
+
+// --- what is kept behind the reader ----------------------------------------------------------------------
+
+#[test]
+fn a_place_behind_the_reader_is_written_again_only_after_it_is_no_longer_kept() {
+    loom::model(|| {
+        let pipe = pipe_with_history(2, 1);
+        write(&pipe, 0, &[7, 8]).unwrap();
+        let reader = thread::spawn({
+            let pipe = Arc::clone(&pipe);
+            move || (look(&pipe, 1), look(&pipe, 1))
+        });
+        let third = write(&pipe, 2, &[9]);
+        assert_eq!(reader.join().unwrap(), (Ok(vec![7]), Ok(vec![8])));
+        // Byte 1 is the one behind the reader, whether or not the third byte fitted in time.
+        pipe.seek(1).unwrap();
+        match third {
+            Ok(_) => assert_eq!(look(&pipe, 2), Ok(vec![8, 9])),
+            Err(error) => {
+                assert!(matches!(error, Error::Window { .. }), "{error}");
+                assert_eq!(look(&pipe, 2), Ok(vec![8]));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_reader_that_is_moved_back_reads_the_same_bytes_while_the_writer_goes_on() {
+    loom::model(|| {
+        let pipe = pipe_with_history(2, 1);
+        write(&pipe, 0, &[7, 8]).unwrap();
+        assert_eq!(look(&pipe, 2), Ok(vec![7, 8]));
+        let reader = thread::spawn({
+            let pipe = Arc::clone(&pipe);
+            move || look(&pipe, 2)
+        });
+        pipe.seek(1).unwrap();
+        // The window is [1, 3), and it does not move back with the reader.
+        write(&pipe, 2, &[9]).unwrap();
+        let past = write(&pipe, 3, &[10]);
+        let seen = reader.join().unwrap();
+        let allowed = [Ok(vec![8]), Ok(vec![8, 9]), Err("not yet")];
+        assert!(allowed.contains(&seen), "{seen:?}");
+        // Only a reader that has passed byte 2 makes room for byte 3.
+        if past.is_ok() {
+            assert_eq!(seen, Ok(vec![8, 9]));
+        }
+    });
+}
+
+#[test]
+fn a_blocked_reader_is_woken_by_a_seek_back_to_what_is_kept() {
+    loom::model(|| {
+        let pipe = pipe_with_history(2, 1);
+        write(&pipe, 0, &[7]).unwrap();
+        assert_eq!(read(&pipe), Ok(7));
+        let reader = thread::spawn({
+            let pipe = Arc::clone(&pipe);
+            move || read(&pipe)
+        });
+        pipe.seek(0).unwrap();
+        assert_eq!(reader.join().unwrap(), Ok(7));
     });
 }
 

@@ -1,4 +1,4 @@
-"""What tests of the tool loop need: tools made of functions, and the laws that every history keeps."""
+"""Helpers for tests of the tool loop: tools made of functions, and the laws that every history obeys."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 import trio
 
-from playhead.agent.calls import CallOutcome
 from playhead.agent.conversation import (
     AssistantMessage,
+    CallReady,
     Message,
+    ReplyPiece,
     Text,
     ToolCall,
     ToolMessage,
@@ -21,8 +22,8 @@ from playhead.agent.conversation import (
     UserMessage,
 )
 from playhead.agent.events import Event
-from playhead.agent.middleware import Api, Context, Next, TurnParams, TurnResult
-from playhead.agent.model import CallReady, ReplyPiece
+from playhead.agent.middleware import Context, MiddlewareContext, Next, TurnParams, TurnResult
+from playhead.agent.tool_runner import CallOutcome
 from playhead.errors import TransportError
 from playhead.testing.model import ScriptedModel
 
@@ -44,7 +45,7 @@ async def echo(call: ToolCall) -> str:
 
 @dataclass
 class Tools:
-    """A runner whose tools are functions. It notes who came and who left how."""
+    """A runner whose tools are functions. It records each call and how it ended."""
 
     functions: dict[str, Tool]
     running: int = 0
@@ -123,7 +124,7 @@ def shape(events: Iterable[Event]) -> list[str]:
     return found
 
 
-def silent(api: Api) -> Callable[[Next], Next]:
+def silent(api: MiddlewareContext) -> Callable[[Next], Next]:
     """A middleware that keeps `CallReady` back: the calls start from the final message, all at once."""
 
     def wrap(next: Next) -> Next:
@@ -139,7 +140,7 @@ def silent(api: Api) -> Callable[[Next], Next]:
     return wrap
 
 
-def retrying(api: Api) -> Callable[[Next], Next]:
+def retrying(api: MiddlewareContext) -> Callable[[Next], Next]:
     """A middleware that asks once more where the connection was lost."""
 
     def wrap(next: Next) -> Next:
@@ -171,5 +172,5 @@ async def cancelled_after(checkpoints: int) -> AsyncIterator[trio.CancelScope]:
 
 
 def tasks() -> int:
-    """How many tasks there are: what is left behind shows here."""
+    """Count the tasks: any that are left behind show here."""
     return trio.lowlevel.current_statistics().tasks_living

@@ -10,6 +10,7 @@ const LIMIT: u64 = 64;
 #[derive(Clone, Debug)]
 enum Step {
     Insert(Range<u64>),
+    Remove(Range<u64>),
     RemoveBelow(u64),
     Clear,
 }
@@ -21,6 +22,7 @@ fn range() -> impl Strategy<Value = Range<u64>> {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => range().prop_map(Step::Insert),
+        4 => range().prop_map(Step::Remove),
         2 => (0..LIMIT).prop_map(Step::RemoveBelow),
         1 => Just(Step::Clear),
     ]
@@ -47,6 +49,10 @@ proptest! {
                 Step::Insert(range) => {
                     bits.iter_mut().enumerate().filter(|(i, _)| range.contains(&(*i as u64))).for_each(|(_, bit)| *bit = true);
                     set.insert(range);
+                }
+                Step::Remove(range) => {
+                    bits.iter_mut().enumerate().filter(|(i, _)| range.contains(&(*i as u64))).for_each(|(_, bit)| *bit = false);
+                    set.remove(range);
                 }
                 Step::RemoveBelow(offset) => {
                     bits[..offset as usize].fill(false);

@@ -1,4 +1,4 @@
-"""Checks servers that nobody here wrote, whole, and holds every finding against a list of known defects.
+"""Checks third-party servers, and compares every finding with a list of known defects.
 
     python -m tests.conformance.check_servers [SERVER ...]        (make check-servers)
 
@@ -25,8 +25,7 @@ from typing import Any
 import trio
 
 from playhead import ServerConfig
-from playhead.check.expectations import Expectations, ExpectedCall
-from playhead.check.options import CheckOptions
+from playhead.check.options import CheckOptions, Expectations, ExpectedCall
 from playhead.check.results import Report
 from playhead.check.run import check_server
 from tests.conformance import old_sdk

@@ -2,7 +2,7 @@
 
     python -m tests.conformance.old_sdk        (make old-sdk)
 
-Its server and its client are the WebSocket peers that nobody here wrote. They can't live beside the SDK that
+Its server and its client are independent WebSocket peers. They can't be installed with the SDK that
 playhead uses, so they run as programs of `PYTHON`. Tests that need them carry `needs_old_sdk` and are skipped
 where it was not installed.
 """

@@ -1,4 +1,4 @@
-"""Calls every tool of servers that nobody here wrote, and holds each answer against what was written down.
+"""Calls every tool of third-party servers, and compares each answer with the recorded one.
 
     python -m tests.conformance.real_servers [SERVER ...]
 

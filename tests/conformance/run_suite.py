@@ -54,7 +54,7 @@ SERVER_SCENARIOS: Final = frozenset(
 """Those that servers with tools of their own can be asked."""
 
 SERVERS: Final[Mapping[str, Sequence[str]]] = {"audio": ["--mixer", "memory"], "template": []}
-"""What `playhead serve` serves, and with which options."""
+"""The server that `playhead serve` runs, and its options."""
 
 NO_DPOP: Final = "playhead binds no tokens to a key of its own (DPoP)"
 FAILS: Final[Mapping[str, str]] = {
@@ -96,11 +96,11 @@ class Outcome:
     passed: int
     total: int
     reasons: tuple[str, ...]
-    """What each check that failed said, or why there are none."""
+    """The message of each failed check, or the reason for having none."""
 
     @property
     def _unlisted(self) -> bool:
-        """Whether a check failed that may not, where its scenario counts."""
+        """True if a required check failed in a scenario that counts."""
         failed = {reason.partition(":")[0] for reason in self.reasons}
         return self.scenario.scored and not failed <= FAILING_CHECKS
 
@@ -130,25 +130,25 @@ class Outcome:
 
 
 class SuiteMissingError(Exception):
-    """There is no suite to run, or no Node that can run it."""
+    """The suite, or a Node that can run it, is missing."""
 
 
 def environment() -> dict[str, str]:
-    """What the suite runs in. Raises `SuiteMissingError`."""
+    """Return the Node that runs the suite. Raises `SuiteMissingError`."""
     if not (INSTALLED / "conformance").exists():
         raise SuiteMissingError("the suite is not installed: run `make conformance`, which needs npm")
     found = {**os.environ, "PATH": f"{INSTALLED}{os.pathsep}{os.environ.get('PATH', '')}"}
     try:
         said = subprocess.run(["node", "--version"], env=found, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        raise SuiteMissingError(f"there is no Node ({error}); the suite needs {NODE} or newer") from None
+        raise SuiteMissingError(f"Node is missing ({error}); the suite needs {NODE} or newer") from None
     if int(said.stdout.strip().removeprefix("v").split(".")[0]) < NODE:
         raise SuiteMissingError(f"Node is {said.stdout.strip()}; the suite needs {NODE} or newer")
     return found
 
 
 def scenarios(revision: str, env: Mapping[str, str]) -> list[Scenario]:
-    """What the suite asks for at `revision`: the client's scenarios, and the server's that we can answer."""
+    """Return the scenarios at `revision`: those of the client, and those of the server that we can answer."""
     command = ["conformance", "list", "--requirements", revision]
     said = subprocess.run(command, env=dict(env), capture_output=True, text=True, check=True).stdout
     found, role = [], ""
@@ -204,7 +204,7 @@ async def run(scenario: Scenario, *, server: str, env: Mapping[str, str]) -> Out
 
 
 def read_outcome(scenario: Scenario, folder: Path, done: subprocess.CompletedProcess[bytes]) -> Outcome:
-    """What the suite wrote down; its folders are named for the scenario, slashes and all."""
+    """Read the reports of the suite; its directories are named after the scenario, including slashes."""
     checks = [json.loads(path.read_text()) for path in folder.rglob("checks.json")]
     outputs = [path.read_text() for path in folder.rglob("stderr.txt")]
     if not checks:

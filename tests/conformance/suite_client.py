@@ -21,17 +21,15 @@ import httpx2
 import trio
 
 from playhead.client import Question, Reply, Session, connect
-from playhead.config.auth import AuthSettings, ClientCredentials, OAuthLogin
-from playhead.config.servers import ServerConfig
+from playhead.config.servers import AuthSettings, ClientCredentials, OAuthLogin, ServerConfig
 from playhead.errors import AuthorizationNeededError, ConnectError, PlayheadError
 
 METADATA_URL = "https://conformance-test.local/client-metadata.json"
 """The suite's: where a client metadata document would be, which its authorization server never fetches."""
-REDIRECT_PORT = 3000
 EPHEMERAL = range(32768, 65536)
-"""Where the suite's authorization servers listen: on this machine, and on ports that nobody knows before."""
+"""Origins of the suite's authorization servers: on this machine, on ports that are not known in advance."""
 TRIES = 3
-"""How often a program connects anew because more has to be allowed, before it gives up."""
+"""Reconnections for further permissions before a program gives up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +90,7 @@ async def accept(question: Question) -> Reply:
 
 
 async def list_and_call(task: Task) -> None:
-    """What most scenarios want: a look at the tools, and each of them called once."""
+    """List the tools and call each of them once, as most scenarios expect."""
     async with task.session() as session:
         tools = await session.list_tools()
         for tool in tools:
@@ -119,21 +117,21 @@ async def call_what_the_context_says(task: Task) -> None:
 
 
 async def give_the_schema_back(task: Task) -> None:
-    """What was listed is sent back as it was understood, so that the suite sees what got lost."""
+    """Send back what was listed, so that the suite sees what got lost."""
     async with task.session() as session:
         schemas = {tool.name: tool.input_schema for tool in await session.list_tools()}
         await session.call_tool("json_schema_echo", {"schema": schemas["json_schema_2020_12_tool"]})
 
 
 async def call_with_texts(task: Task) -> None:
-    """Tools are called with a text for each parameter; those that playhead leaves out are not called."""
+    """Call tools with a string for each parameter; those that playhead leaves out are not called."""
     async with task.session() as session:
         for tool in await session.list_tools():
             await session.call_tool(tool.name, dict.fromkeys(tool.input_schema.get("properties", {}), "x"))
 
 
 async def with_authorization(task: Task) -> None:
-    """Where more has to be allowed in the middle of a session, a program connects anew to be asked."""
+    """Reconnect if further permissions are needed in the middle of a session."""
     for remaining in reversed(range(TRIES)):
         try:
             await list_and_call(task)

@@ -1,4 +1,4 @@
-"""What the builders make, against the official schema of each revision and the official SDK."""
+"""The output of the builders, against the official schema of each revision and the official SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our client against the WebSocket server of the SDK's first major version: a peer nobody here wrote."""
+"""Our client against the WebSocket server of the SDK's first major version: an independent peer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from playhead import connect
 from playhead.errors import ConnectError, DeadlineError, ServerError, UpgradeRefusedError
 from tests.conformance.old_sdk import PYTHON, needs_old_sdk
 
-pytestmark = needs_old_sdk
+pytestmark = [needs_old_sdk, pytest.mark.slow("programs of another Python environment")]
 PROGRAM = Path(__file__).parents[1] / "servers" / "old_sdk_server.py"
 
 

@@ -14,6 +14,12 @@ from playhead.check.results import Report
 from playhead.config.servers import ServerConfig
 from tests.servers.planted.defects import DEFECTS
 
+pytestmark = [
+    pytest.mark.slow("a full check of 70 servers, each a process"),
+    pytest.mark.xdist_group("many_processes"),  # side by side within, but not with the hostile servers
+    pytest.mark.timeout(300),  # above WHOLE_SECONDS: the first test waits for all of them
+]
+
 ROOT = Path(__file__).parents[2]
 FAULTLESS = "no-defect"
 AT_ONCE = 12
@@ -34,9 +40,17 @@ async def _check(defect: str) -> Report:
     return await check_server(config, OPTIONS)
 
 
+def _planted(defect: str) -> set[str]:
+    return {DEFECTS[defect].finds} if defect in DEFECTS else set()
+
+
 @pytest.fixture(scope="module")
 def reports() -> dict[str, Report]:
-    """The report on every planted server, made side by side."""
+    """The report on every planted server, made side by side.
+
+    A check that found more than was planted runs again by itself: latency and timeouts are part of what is
+    checked, and a dozen checks on two cores can slow a server down. A real false alarm is found again.
+    """
     found: dict[str, Report] = {}
 
     async def one(defect: str, places: trio.CapacityLimiter) -> None:
@@ -49,6 +63,9 @@ def reports() -> dict[str, Report]:
             async with trio.open_nursery() as nursery:
                 for defect in (FAULTLESS, *DEFECTS):
                     nursery.start_soon(one, defect, places)
+            for defect, report in found.items():
+                if set(failures(report)) - _planted(defect):
+                    found[defect] = await _check(defect)
 
     trio.run(all_of_them)
     return found
@@ -76,5 +93,5 @@ def test_a_planted_defect_is_found_and_nothing_else(reports: dict[str, Report], 
     assert defect in reports, "the check did not end"
     report = reports[defect]
     found = failures(report)
-    assert set(found) == {DEFECTS[defect].finds}, found
+    assert set(found) == _planted(defect), found
     assert not report.passed

@@ -1,4 +1,4 @@
-"""What MCP asks of a client and no other test holds it to, against scripted servers."""
+"""Requirements of MCP for a client that no other test covers, against scripted servers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from playhead.client import connect
 from playhead.errors import ConnectError, DeadlineError
@@ -25,13 +26,11 @@ async def nothing(exchange: Exchange) -> None:
     await exchange.error(-32601, "Method not found")
 
 
-def chooses(version: str, *, take: bool = True) -> Any:
-    """A greeting that settles on `version` whatever the client asks for; without `take` it never comes."""
+def chooses(version: str) -> Any:
+    """A greeting that settles on `version` whatever the client asks for."""
 
     async def greet(exchange: Exchange) -> bool:
         if exchange.method == "initialize":
-            if not take:
-                await trio.sleep_forever()
             info = {"name": "raw", "version": "1"}
             result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
             await exchange.result(result)
@@ -86,11 +85,19 @@ async def test_a_revision_that_nobody_knows_is_named_and_the_server_left() -> No
 
 
 @pytest.mark.requirement("MCP-13")
-async def test_an_initialize_that_runs_out_of_time_is_not_cancelled_on_the_wire() -> None:
+async def test_an_initialize_that_runs_out_of_time_is_not_cancelled_on_the_wire(
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    async def never(exchange: Exchange) -> bool:
+        mock_clock.jump(10)
+        mock_clock.rate = 1  # what is done after the deadline takes its time
+        await trio.sleep_forever()
+        raise AssertionError
+
     async with raw_http(nothing) as server:
-        server.greet = chooses("2025-11-25", take=False)
+        server.greet = never
         with pytest.raises(ConnectError, match="handshake"):
-            async with connect(server.url, mode="legacy", limits=Limits(handshake_seconds=0.2)):
+            async with connect(server.url, mode="legacy", limits=Limits(handshake_seconds=10)):
                 raise AssertionError("connected")
     assert server.methods == ["initialize"]
 

@@ -23,6 +23,7 @@ def env() -> dict[str, str]:
         pytest.skip(f"{missing}")
 
 
+@pytest.mark.slow("programs of the official suite, in Node")
 @pytest.mark.requirement("MCP-01", "MCP-20")
 async def test_the_suites_first_scenarios_pass(env: dict[str, str]) -> None:
     outcomes = await run_all(SCENARIOS, env)

@@ -122,7 +122,7 @@ async def talk(transport: Transport, *, mode: str) -> None:
 
 
 async def ask_old(client: Client) -> None:
-    """What later revisions have no more; the client's own methods would warn of that."""
+    """Requests that later versions dropped; the client's own methods would warn."""
     for request in (
         types.PingRequest(),
         types.SubscribeRequest(params=types.SubscribeRequestParams(uri="x://song")),
@@ -153,7 +153,7 @@ FIRST_CLIENT: tuple[dict[str, Any], ...] = (
         "ref": {"type": "ref/resource", "uri": "x://{name}"}, "argument": {"name": "name", "value": "so"}}},
     {"method": "notifications/roots/list_changed"},
 )  # fmt: skip
-"""What a client of the first revision says, written by hand: string ids, and the bare `initialized`."""
+"""A client of the first version, written by hand: string ids, and the bare `initialized`."""
 
 
 async def say(streams: Streams, messages: Iterable[Mapping[str, Any]]) -> None:

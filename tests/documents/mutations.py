@@ -96,7 +96,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a misspelt argument of the call", CALL, ("params", "argumnets"), {}),
     Mutation("a cursor that is a number", modern("tools/list"), ("params", "cursor"), 2),
     Mutation("no protocol version", says("initialize"), ("params", "protocolVersion"), DROP),
-    Mutation("a protocol version that is no date", says("initialize"), ("params", "protocolVersion"), "1.0"),
+    Mutation("a protocol version of no date", says("initialize"), ("params", "protocolVersion"), "1.0"),
     Mutation("no capabilities", says("initialize"), ("params", "capabilities"), DROP),
     Mutation("capabilities that are a list", says("initialize"), ("params", "capabilities"), []),
     Mutation("a client without a version", says("initialize"), ("params", "clientInfo", "version"), DROP),
@@ -132,7 +132,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a change of no resource", says("notifications/resources/updated"), ("params", "uri"), DROP),
     Mutation("a question without a form", says("elicitation/create"), ("params", "requestedSchema"), DROP),
     Mutation(
-        "a form that is no object", says("elicitation/create"), ("params", "requestedSchema", "type"), "array"
+        "a form of a list",
+        says("elicitation/create"),
+        ("params", "requestedSchema", "type"),
+        "array",
     ),
     Mutation("sampling without a bound", says("sampling/createMessage"), ("params", "maxTokens"), DROP),
     Mutation(
@@ -195,7 +198,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "a completion of too many", gives("completion"), ("result", "completion", "values"), ["x"] * 101
     ),
     Mutation("a person who shrugs", gives("action"), ("result", "action"), "shrug"),
-    Mutation("a root that is no URI", gives("roots"), ("result", "roots", 0, "uri"), "music"),
+    Mutation("a root that is not a URI", gives("roots"), ("result", "roots", 0, "uri"), "music"),
     Mutation("an error without a code", fails, ("error", "code"), DROP),
     Mutation("an error whose code is a string", fails, ("error", "code"), "-32602"),
     Mutation("an error whose code is a fraction", fails, ("error", "code"), -32602.5),

@@ -200,7 +200,7 @@ def everything() -> types.CallToolResult:
 async def ask(
     context: Context, params: types.CallToolRequestParams
 ) -> types.CallToolResult | types.InputRequiredResult:
-    """What a server may ask its client: as requests of its own, or in its result, by the revision."""
+    """Questions of a server to its client: requests of its own, or in its result, by the protocol version."""
     roots = types.ListRootsRequest()
     if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
         if params.input_responses is None:

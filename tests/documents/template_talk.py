@@ -12,8 +12,8 @@ from mcp import Client
 from mcp.client import Transport
 from mcp.shared.exceptions import MCPError
 
-from playhead.servers.shutdown import Shutdown
-from playhead.servers.template.options import TemplateServerOptions
+from playhead.servers.serving import Shutdown
+from playhead.servers.template import TemplateServerOptions
 from playhead.servers.template.serve import serve
 from tests.documents.conversation import MODES, Streams, say, tapped
 
@@ -53,11 +53,11 @@ FIRST_CLIENT: tuple[dict[str, Any], ...] = (
     {"id": 7, "method": "logging/setLevel", "params": {"level": "info"}},
     {"id": 8, "method": "ping"},
 )  # fmt: skip
-"""What a client of the first revision says: each of the codes that only this revision has, but one."""
+"""A client of the first version, which meets all but one of the codes that only this version has."""
 
 
 async def talk_template(transport: Transport, *, mode: str) -> None:
-    """What the SDK's client can ask of it."""
+    """The requests of the SDK's client."""
     async with Client(transport, mode=mode, cache=None) as client:
         listed = await client.list_tools()
         resources = await client.list_resources()

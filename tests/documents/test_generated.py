@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from playhead.servers.template.documents import validate_messages
 from tests.documents.mutations import MUTATIONS, mutant, recorded
 from tests.documents.template_talk import template_server
@@ -17,6 +19,8 @@ from tests.documents.tools import (
     run,
 )
 
+pytestmark = pytest.mark.slow("generates clients and runs them with Node")
+
 GOT = {
     "about": ["playhead-template", "/mcp"],
     "health": "healthy",
@@ -28,7 +32,7 @@ GOT = {
     "calculator": '14,{"result": 14}',
     "code": -32002,
 }
-"""What either client gets from the server."""
+"""The results that either client gets from the server."""
 
 
 @needs_tools

@@ -15,8 +15,8 @@ import yaml
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from playhead.servers.template.app import ENDPOINTS
 from playhead.servers.template.documents import openapi_text, validate_messages
+from playhead.servers.template.serve import ENDPOINTS
 from tests.documents.components import with_components
 from tests.documents.template_talk import template_server
 

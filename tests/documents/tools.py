@@ -34,7 +34,7 @@ LOCKED = ("package.json", "package-lock.json")
 
 
 def wanted() -> str:
-    """What the stamp of an installation says."""
+    """The content of an installation's stamp."""
     npm = hashlib.sha256(b"".join((CLIENTS / name).read_bytes() for name in LOCKED)).hexdigest()
     return "\n".join((*WANTED, npm))
 
@@ -81,7 +81,7 @@ async def run(folder: Path, *command: str | Path) -> str:
 
 
 async def ajv_takes(folder: Path, lines: str) -> str:
-    """Whether ajv takes each message of these JSON lines, as JSON."""
+    """The verdict of ajv on each message of these JSON lines, as JSON."""
     prepare(folder, "agree.mjs")
     (folder / "schema.json").write_text(schema_text(), "utf-8")
     (folder / "messages.jsonl").write_text(lines, "utf-8")

@@ -1,4 +1,4 @@
-"""What tests of `playhead chat` need: a model on loopback, servers in a file, and somebody who types."""
+"""Helpers for tests of `playhead chat`: a model on loopback, servers in a file, and a person who types."""
 
 from __future__ import annotations
 
@@ -11,14 +11,24 @@ import struct
 import termios
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import trio
 
-from tests.e2e.command import AUDIO_SERVER, HANG_SECONDS, PLAYHEAD, Outcome, environment
+from tests.e2e.command import (
+    AUDIO_SERVER,
+    HANG_SECONDS,
+    PLAYHEAD,
+    Outcome,
+    environment,
+    playhead,
+    playhead_process,
+)
 from tests.servers.household import HOUSEHOLD_COMMAND
 from tests.servers.scripted_http import Answer, Answering, sse
+from tests.servers.shared import SharedServers
 
 Json = dict[str, Any]
 
@@ -84,17 +94,19 @@ class Stuck:
         self.left.set()
 
 
-def servers_file(folder: Path, **more: Json) -> Path:
-    """`music` (the example) and `home` (household.py), and `more`."""
-    words = shlex.split(AUDIO_SERVER)
-    home: Json = {
-        "command": HOUSEHOLD_COMMAND[0],
-        "args": list(HOUSEHOLD_COMMAND[1:]),
-        "playhead": {"mode": "legacy"},
-    }
+def servers_file(folder: Path, shared: SharedServers | None = None, **more: Json) -> Path:
+    """`music` (the example), `home` (household.py) and `more`: the shared ones, or processes that can ask."""
+    if shared is None:
+        music, home = shlex.split(AUDIO_SERVER), HOUSEHOLD_COMMAND
+        legacy = {"playhead": {"mode": "legacy"}}
+        servers: Json = {
+            "music": {"command": music[0], "args": music[1:]},
+            "home": {"command": home[0], "args": list(home[1:]), **legacy},
+        }
+    else:
+        servers = {"music": {"url": shared.audio}, "home": {"url": shared.home}}
     path = folder / "mcp.json"
-    servers = {"music": {"command": words[0], "args": words[1:]}, "home": home, **more}
-    path.write_text(json.dumps({"mcpServers": servers}))
+    path.write_text(json.dumps({"mcpServers": servers | more}))
     return path
 
 
@@ -103,23 +115,16 @@ def model_words(url: str, *, provider: str = "openai") -> list[str]:
 
 
 async def chat(
-    *words: str | Path, cwd: Path, stdin: bytes | None = None, env: dict[str, str] | None = None
+    *words: str | Path, cwd: Path, stdin: bytes = b"", env: dict[str, str] | None = None
 ) -> Outcome:
-    """Run `playhead chat` to its end without a terminal."""
-    with trio.fail_after(HANG_SECONDS):
-        done = await trio.run_process(
-            [*PLAYHEAD, "chat", *map(str, words)],
-            stdin=b"" if stdin is None else stdin,
-            capture_stdout=True,
-            capture_stderr=True,
-            check=False,
-            cwd=cwd,
-            env=environment() | (env or {}),
-        )
-    stderr = done.stderr.decode("utf-8")
-    assert "Traceback" not in stderr, stderr
-    assert "internal error" not in stderr, stderr
-    return Outcome(code=done.returncode, stdout=done.stdout, stderr=stderr)
+    """Run `playhead chat` to its end without a terminal, beside the model of the test."""
+    command = partial(playhead, "chat", "--trust", *words, cwd=cwd, stdin=stdin, **(env or {}))
+    return await trio.to_thread.run_sync(command)
+
+
+async def chat_process(*words: str | Path, cwd: Path) -> Outcome:
+    """The same as a process."""
+    return await trio.to_thread.run_sync(partial(playhead_process, "chat", "--trust", *words, cwd=cwd))
 
 
 class Typist:
@@ -186,7 +191,7 @@ async def typing(*words: str | Path, cwd: Path) -> AsyncIterator[Typist]:
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     try:
         process = await trio.lowlevel.open_process(
-            [*PLAYHEAD, "chat", *map(str, words)],
+            [*PLAYHEAD, "chat", "--trust", *map(str, words)],
             stdin=slave,
             stdout=slave,
             stderr=slave,

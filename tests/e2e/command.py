@@ -1,16 +1,30 @@
-"""The `playhead` command as a process, the way a person runs it."""
+"""The `playhead` command, in this process or as one of its own.
+
+A new process spends a second on imports and the same command in this one a few milliseconds, so each command
+is run as a process once or twice and otherwise by `playhead`.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+
+import trio
+
+from playhead.cli.app import run
 
 REPOSITORY = Path(__file__).parents[2]
 PLAYHEAD = (sys.executable, "-m", "playhead")
@@ -39,8 +53,74 @@ def environment() -> dict[str, str]:
     return kept | plain | {"PYTHONPATH": str(REPOSITORY)}
 
 
-def playhead(*arguments: str | Path, cwd: Path | None = None, **variables: str) -> Outcome:
-    """Run one command to its end. Whatever it says, it never shows a traceback."""
+def playhead(
+    *arguments: str | Path, cwd: Path | None = None, stdin: bytes = b"", **variables: str
+) -> Outcome:
+    """Run one command to its end in this process, in an environment and with streams of its own.
+
+    In a thread other than the main one it hears no signals, as trio can't.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(patch.dict(os.environ, environment() | variables, clear=True))
+        if cwd is not None:
+            stack.enter_context(contextlib.chdir(cwd))
+        if threading.current_thread() is not threading.main_thread():
+            stack.enter_context(patch.object(trio, "open_signal_receiver", _no_signals))
+        stack.enter_context(_piped(stdin))
+        stdout = stack.enter_context(_captured(1, "stdout"))
+        stderr = stack.enter_context(_captured(2, "stderr"))
+        code = run([str(argument) for argument in arguments])
+        return _outcome(code, stdout(), stderr())
+
+
+@contextmanager
+def _no_signals(*_numbers: int) -> Iterator[AsyncIterator[int]]:
+    _, none = trio.open_memory_channel[int](0)
+    with none:
+        yield none
+
+
+@contextmanager
+def _piped(data: bytes) -> Iterator[None]:
+    """Have `data` come from a pipe that is the standard input."""
+    source, sink = os.pipe()
+    with open(source) as stream, patch.object(sys, "stdin", stream):  # noqa: PTH123 (a descriptor)
+        with open(sink, "wb") as file:  # noqa: PTH123 (a descriptor)
+            assert len(data) <= select.PIPE_BUF, "nobody reads it yet: what does not fit would block"
+            file.write(data)
+        yield
+
+
+@contextmanager
+def _captured(number: int, name: str) -> Iterator[Callable[[], bytes]]:
+    """Collect what is written to a stream of this process and, as its descriptor, of those it starts."""
+    with tempfile.TemporaryFile() as file, ExitStack() as stack:
+        saved = os.dup(number)
+        stack.callback(os.close, saved)
+        os.dup2(file.fileno(), number)
+        stack.callback(os.dup2, saved, number)
+        stream = open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        stack.enter_context(stream)
+        stack.enter_context(patch.object(sys, name, stream))
+
+        def written() -> bytes:
+            stream.flush()
+            file.seek(0)
+            return file.read()
+
+        yield written
+
+
+def _outcome(code: int, stdout: bytes, stderr: bytes) -> Outcome:
+    """Whatever a command says, it never shows a traceback."""
+    said = stderr.decode("utf-8")
+    assert "Traceback" not in said, said
+    assert "internal error" not in said, said
+    return Outcome(code=code, stdout=stdout, stderr=said)
+
+
+def playhead_process(*arguments: str | Path, cwd: Path | None = None, **variables: str) -> Outcome:
+    """Run one command to its end as a process, the way a person does."""
     command = [*PLAYHEAD, *(str(argument) for argument in arguments)]
     done = subprocess.run(
         command,
@@ -50,10 +130,7 @@ def playhead(*arguments: str | Path, cwd: Path | None = None, **variables: str) 
         timeout=HANG_SECONDS,
         check=False,
     )
-    stderr = done.stderr.decode("utf-8")
-    assert "Traceback" not in stderr, stderr
-    assert "internal error" not in stderr, stderr
-    return Outcome(code=done.returncode, stdout=done.stdout, stderr=stderr)
+    return _outcome(done.returncode, done.stdout, done.stderr)
 
 
 def start(arguments: Sequence[str | Path]) -> subprocess.Popen[bytes]:
@@ -77,7 +154,4 @@ def shell(line: str, cwd: Path | None = None) -> Outcome:
         timeout=HANG_SECONDS,
         check=False,
     )
-    stderr = done.stderr.decode("utf-8")
-    assert "Traceback" not in stderr, stderr
-    assert "internal error" not in stderr, stderr
-    return Outcome(code=done.returncode, stdout=done.stdout, stderr=stderr)
+    return _outcome(done.returncode, done.stdout, done.stderr)

@@ -1,4 +1,4 @@
-"""What a conversation with each provider goes through, said once for all of them.
+"""The scenarios that a conversation with each provider goes through.
 
 A test that is to have the same events every time needs every race decided. So the tools answer when they are
 let (`Scenario.finish`), after the reply that calls them is over, and a reply whose calls end while it still
@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from playhead.agent.approvals import Approval, ApprovalRequest, Approvals
-from playhead.agent.event_lines import to_json
 from playhead.agent.events import (
     AudioEnd,
     Event,
@@ -22,6 +21,7 @@ from playhead.agent.events import (
     ToolCallResponse,
     ToolPending,
     Usage,
+    to_json,
 )
 from playhead.limits import DEFAULT_LIMITS, Limits
 from tests.servers.providers.script import ARGUMENT_CUTS, Ask, Hold, Part, Refuse, Reply, Say, Think

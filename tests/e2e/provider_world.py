@@ -13,15 +13,15 @@ import pytest
 import trio
 
 from playhead.agent.agent import Agent
+from playhead.agent.conversation import Model
 from playhead.agent.events import Event
 from playhead.agent.middleware import Mode
-from playhead.agent.model import Model
-from playhead.agent.providers.anthropic_client import AnthropicModel
-from playhead.agent.providers.compatible import CompatibleModel
-from playhead.agent.providers.gemini_client import GeminiModel
-from playhead.agent.providers.openai_client import OpenAIChatModel, OpenAIResponsesModel
-from playhead.client.groups import bare
+from playhead.agent.models.anthropic import AnthropicModel
+from playhead.agent.models.gemini import GeminiModel
+from playhead.agent.models.openai_chat import CompatibleModel, OpenAIChatModel
+from playhead.agent.models.openai_responses import OpenAIResponsesModel
 from playhead.client.hub import Hub, open_hub
+from playhead.concurrency import unwrap_exception_group
 from playhead.config.tools import ToolConfigs
 from playhead.limits import DEFAULT_LIMITS, Limits
 from tests.e2e.provider_scenarios import in_tags, told
@@ -74,7 +74,7 @@ class World:
     box: Toolbox
     script: list[Reply | Refuse]
     before: int
-    """How many tasks there were before the model was opened."""
+    """The number of tasks before the model was opened."""
 
 
 @asynccontextmanager
@@ -85,7 +85,7 @@ async def world(
     mode: Mode = "prompt" if name == "prompt" else "function"
     script = [in_tags(each) if mode == "prompt" and isinstance(each, Reply) else each for each in replies]
     box = Toolbox()
-    with bare(deep=True), trio.fail_after(FAIL_AFTER_SECONDS):
+    with unwrap_exception_group(deep=True), trio.fail_after(FAIL_AFTER_SECONDS):
         async with box_hub(box, limits) as hub, wire_server(script) as server:
             await trio.testing.wait_all_tasks_blocked()
             before = tasks()

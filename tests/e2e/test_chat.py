@@ -11,11 +11,12 @@ from typing import get_args
 import pytest
 import trio
 
-from tests.e2e.chat_kit import Stuck, calls, chat, chunk, model_words, says, servers_file
+from tests.e2e.chat_kit import Stuck, calls, chat, chat_process, chunk, model_words, says, servers_file
 from tests.e2e.command import PLAYHEAD, environment, playhead
 from tests.servers.providers.script import Ask, ProviderName, Reply, Say
 from tests.servers.providers.wire_server import wire_server
 from tests.servers.scripted_http import Answering, scripted_http
+from tests.servers.shared import SharedServers
 
 PLAY = ("music__musicPlayer", {"query": "first light"})
 
@@ -24,7 +25,9 @@ async def test_a_message_runs_one_turn_with_the_tools_and_plays_what_they_gave(t
     servers_file(tmp_path)
     wave = tmp_path / "heard.wav"
     async with scripted_http(calls(PLAY, text="One moment.")) as (url, asked):
-        done = await chat(*model_words(url), "--sink", f"wave:{wave}", "play something calm", cwd=tmp_path)
+        done = await chat_process(
+            *model_words(url), "--sink", f"wave:{wave}", "play something calm", cwd=tmp_path
+        )
     assert done.code == 0, done.stderr
     assert done.stdout.decode() == "One moment.\n", "sound that plays ends the turn"
     assert '→ music__musicPlayer {"query": "first light"}' in done.stderr
@@ -34,7 +37,7 @@ async def test_a_message_runs_one_turn_with_the_tools_and_plays_what_they_gave(t
     (request,) = asked
     assert request.body["messages"][-1] == {"role": "user", "content": "play something calm"}
     assert "music__set_volume" in [tool["function"]["name"] for tool in request.body["tools"]]
-    assert "authorization" not in request.headers, "there is no key, and none is needed on loopback"
+    assert "authorization" not in request.headers, "a key is neither set nor needed on loopback"
 
 
 async def test_a_message_comes_through_a_pipe_and_the_answer_goes_to_one(tmp_path: Path) -> None:
@@ -46,8 +49,10 @@ async def test_a_message_comes_through_a_pipe_and_the_answer_goes_to_one(tmp_pat
     assert "tools" not in asked[0].body
 
 
-async def test_json_is_one_object_with_what_was_said_called_and_used(tmp_path: Path) -> None:
-    servers_file(tmp_path, dead={"command": "/nonexistent/server"})
+async def test_json_is_one_object_with_what_was_said_called_and_used(
+    tmp_path: Path, shared: SharedServers
+) -> None:
+    servers_file(tmp_path, shared, dead={"command": "/nonexistent/server"})
     volume = ("music__set_volume", {"volume": 40})
     async with scripted_http(calls(volume, ("music__nothing", {})), says("Quieter now.")) as (url, _):
         done = await chat(*model_words(url), "--json", "quieter", cwd=tmp_path)
@@ -63,12 +68,12 @@ async def test_json_is_one_object_with_what_was_said_called_and_used(tmp_path: P
     assert report["error"] is None
 
 
-async def test_a_dead_server_is_told_and_the_others_serve(tmp_path: Path) -> None:
-    servers_file(tmp_path, dead={"command": "/nonexistent/server"})
+async def test_a_dead_server_is_told_and_the_others_serve(tmp_path: Path, shared: SharedServers) -> None:
+    servers_file(tmp_path, shared, dead={"command": "/nonexistent/server"})
     async with scripted_http(says("Hello.")) as (url, asked):
         done = await chat(*model_words(url), "--servers", "dead,music", "hi", cwd=tmp_path)
     assert (done.code, done.stdout) == (0, b"Hello.\n")
-    assert "dead is not there:" in done.stderr
+    assert "dead is not connected:" in done.stderr
     assert [tool["function"]["name"] for tool in asked[0].body["tools"]] == [
         "music__musicPlayer",
         "music__set_volume",
@@ -76,12 +81,14 @@ async def test_a_dead_server_is_told_and_the_others_serve(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"], ["-v"]], ids=["shown", "json", "verbose"])
-async def test_a_recording_shown_again_is_what_the_turn_showed(tmp_path: Path, flags: list[str]) -> None:
-    servers_file(tmp_path)
+async def test_a_recording_shown_again_is_what_the_turn_showed(
+    tmp_path: Path, flags: list[str], shared: SharedServers
+) -> None:
+    servers_file(tmp_path, shared)
     said = [calls(("music__set_volume", {"volume": 40}), ("nothing", {}), text="Wait"), says("Done.\nOK")]
     async with scripted_http(*said) as (url, _):
         live = await chat(*model_words(url), "--record", "turn.jsonl", *flags, "quieter", cwd=tmp_path)
-    shown = playhead("chat", "--replay", "turn.jsonl", *flags, cwd=tmp_path)
+    shown = await chat("--replay", "turn.jsonl", *flags, cwd=tmp_path)
     assert (live.code, shown.code) == (0, 0), live.stderr + shown.stderr
     assert shown.stderr == live.stderr
     if "--json" in flags:
@@ -91,8 +98,10 @@ async def test_a_recording_shown_again_is_what_the_turn_showed(tmp_path: Path, f
         assert shown.stdout == live.stdout == b"Wait\nDone.\nOK\n"
 
 
-async def test_prompt_mode_calls_tools_by_tags_that_nobody_sees(tmp_path: Path) -> None:
-    servers_file(tmp_path)
+async def test_prompt_mode_calls_tools_by_tags_that_nobody_sees(
+    tmp_path: Path, shared: SharedServers
+) -> None:
+    servers_file(tmp_path, shared)
     template = tmp_path / "template.txt"
     template.write_text("Tools, for you:\n{{tools}}\n")
     tag = '<tool_use><name>music__set_volume</name><arguments>{"volume": 7}</arguments></tool_use>'
@@ -107,8 +116,10 @@ async def test_prompt_mode_calls_tools_by_tags_that_nobody_sees(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("provider", get_args(ProviderName))
-async def test_every_provider_calls_a_tool_and_answers(provider: ProviderName, tmp_path: Path) -> None:
-    servers_file(tmp_path)
+async def test_every_provider_calls_a_tool_and_answers(
+    provider: ProviderName, tmp_path: Path, shared: SharedServers
+) -> None:
+    servers_file(tmp_path, shared)
     script = [
         Reply(Say("One moment. "), Ask("a", "music__set_volume", '{"volume": 40}')),
         Reply(Say("It is quieter now.")),
@@ -128,8 +139,10 @@ async def test_every_provider_calls_a_tool_and_answers(provider: ProviderName, t
 # --- who is not trusted ---------------------------------------------------------------------------------
 
 
-async def test_the_models_and_the_tools_words_cannot_address_the_terminal(tmp_path: Path) -> None:
-    servers_file(tmp_path)
+async def test_the_models_and_the_tools_words_cannot_address_the_terminal(
+    tmp_path: Path, shared: SharedServers
+) -> None:
+    servers_file(tmp_path, shared)
     hostile = "\x1b[31mred\x1b]0;owned\x07 \r\u202egnp"
     async with scripted_http(calls(("home__evil", {"\x1b[2J": hostile}), text=hostile), says(hostile)) as (
         url,
@@ -139,11 +152,11 @@ async def test_the_models_and_the_tools_words_cannot_address_the_terminal(tmp_pa
     assert done.code == 0
     for text in (done.stdout.decode(), done.stderr):
         assert not set(text) & set("\x1b\x07\r\u202e"), text
-    assert "\\x1b[31mred\\x1b]0;owned\\x07 \\x0d\\u202egnp" in done.stdout.decode()
+    assert "\\x1b[31mred\\x1b]0;owned\\x07 \\x0d\\u{202E}gnp" in done.stdout.decode()
 
 
-async def test_what_is_told_of_calls_fits_80_columns(tmp_path: Path) -> None:
-    servers_file(tmp_path)
+async def test_what_is_told_of_calls_fits_80_columns(tmp_path: Path, shared: SharedServers) -> None:
+    servers_file(tmp_path, shared)
     long = ("music__musicPlayer", {"query": "no such piece of music " * 20})
     async with scripted_http(calls(long, ("n" * 300, {})), says("ok")) as (url, _):
         done = await chat(*model_words(url), "go", cwd=tmp_path)
@@ -155,16 +168,18 @@ async def test_what_is_told_of_calls_fits_80_columns(tmp_path: Path) -> None:
     assert "home__evil" in done.stderr, "a reason is whole"
 
 
-async def test_where_nobody_can_be_asked_a_tool_that_destroys_does_not_run(tmp_path: Path) -> None:
-    servers_file(tmp_path)
+async def test_where_nobody_can_be_asked_a_tool_that_destroys_does_not_run(
+    tmp_path: Path, shared: SharedServers
+) -> None:
+    servers_file(tmp_path, shared)
     async with scripted_http(calls(("home__wipe", {})), says("I may not.")) as (url, asked):
         done = await chat(*model_words(url), "--json", "wipe it all", cwd=tmp_path)
     assert [call["status"] for call in done.json["calls"]] == ["denied"]
     assert "nobody to ask" in asked[1].body["messages"][-1]["content"]
 
 
-async def test_the_rules_of_the_tool_file_hold(tmp_path: Path) -> None:
-    servers_file(tmp_path)
+async def test_the_rules_of_the_tool_file_hold(tmp_path: Path, shared: SharedServers) -> None:
+    servers_file(tmp_path, shared)
     rules = tmp_path / "rules.toml"
     rules.write_text('[[approvals.rules]]\nserver = "home"\naction = "allow"\n')
     async with scripted_http(calls(("home__wipe", {})), says("Gone.")) as (url, _):
@@ -194,7 +209,7 @@ async def test_the_rules_of_the_tool_file_hold(tmp_path: Path) -> None:
         (["--provider", "openai", "--model", "m", "--prompt-template", "x", "hi"], "--provider prompt"),
         (["--provider", "openai", "--model", "m", "--pace", "2", "hi"], "--replay"),
         (["--replay", "nothing.jsonl"], "nothing.jsonl"),
-        (["--replay", "nothing.jsonl", "hi"], "no MESSAGE"),
+        (["--replay", "nothing.jsonl", "hi"], "omit MESSAGE"),
         (
             ["--provider", "openai", "--model", "m", "--base-url", "http://[::1]:1", "--system", "@no", "x"],
             "no",
@@ -202,7 +217,7 @@ async def test_the_rules_of_the_tool_file_hold(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_is_a_usage_error_that_says_what_to_do(words: list[str], says: str, tmp_path: Path) -> None:
-    done = playhead("chat", *words, cwd=tmp_path)
+    done = playhead("chat", "--trust", *words, cwd=tmp_path)
     assert done.code == 2, done.stderr
     assert says in done.stderr
     assert done.stdout == b""
@@ -253,7 +268,10 @@ async def test_ctrl_c_in_a_script_ends_the_request_and_says_how_far_it_came(tmp_
     stuck = Stuck("Once upon")
     async with scripted_http(stuck) as (url, _):
         process = await trio.lowlevel.open_process(
-            [*PLAYHEAD, "chat", *model_words(url), "a story"], stdout=-1, cwd=tmp_path, env=environment()
+            [*PLAYHEAD, "chat", "--trust", *model_words(url), "a story"],
+            stdout=-1,
+            cwd=tmp_path,
+            env=environment(),
         )
         assert process.stdout is not None
         with trio.fail_after(60):
@@ -267,7 +285,7 @@ async def test_ctrl_c_in_a_script_ends_the_request_and_says_how_far_it_came(tmp_
 
 async def test_a_reader_that_leaves_ends_it_without_a_traceback(tmp_path: Path) -> None:
     async with scripted_http(says(*["a line\n"] * 100)) as (url, _):
-        words = shlex.join([*PLAYHEAD, "chat", *model_words(url), "go on"])
+        words = shlex.join([*PLAYHEAD, "chat", "--trust", *model_words(url), "go on"])
         with trio.fail_after(60):
             done = await trio.run_process(
                 ["bash", "-c", f"{words} | head -1; exit ${{PIPESTATUS[0]}}"],

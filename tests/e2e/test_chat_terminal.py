@@ -8,13 +8,14 @@ import trio
 
 from tests.e2e.chat_kit import Stuck, calls, model_words, says, servers_file, typing
 from tests.servers.scripted_http import Answering, scripted_http
+from tests.servers.shared import SharedServers
 
 PLAY = ("music__musicPlayer", {"query": "first light"})
 CTRL_C, CTRL_D = "\x03", "\x04"
 
 
-async def test_music_plays_while_one_goes_on_typing(tmp_path: Path) -> None:
-    servers_file(tmp_path)
+async def test_music_plays_while_one_goes_on_typing(tmp_path: Path, shared: SharedServers) -> None:
+    servers_file(tmp_path, shared)
     async with (
         scripted_http(calls(PLAY, text="Here it is."), says("You are ", "welcome.")) as (url, asked),
         typing(*model_words(url), "--sink", "null", cwd=tmp_path) as person,
@@ -45,13 +46,15 @@ async def test_music_plays_while_one_goes_on_typing(tmp_path: Path) -> None:
     assert roles == ["user", "assistant", "tool", "user"], "the conversation goes on"
 
 
-async def test_the_commands_tell_of_tools_and_servers_and_begin_anew(tmp_path: Path) -> None:
-    servers_file(tmp_path, dead={"command": "/nonexistent/server"})
+async def test_the_commands_tell_of_tools_and_servers_and_begin_anew(
+    tmp_path: Path, shared: SharedServers
+) -> None:
+    servers_file(tmp_path, shared, dead={"command": "/nonexistent/server"})
     async with (
         scripted_http(says("One."), says("Two.")) as (url, asked),
         typing(*model_words(url), "--sink", "null", cwd=tmp_path) as person,
     ):
-        await person.see("dead is not there")
+        await person.see("dead is not connected")
         await person.see("> ")
         person.type("/tools")
         await person.see("music__set_volume")
@@ -65,7 +68,7 @@ async def test_the_commands_tell_of_tools_and_servers_and_begin_anew(tmp_path: P
         person.type("first")
         await person.see("One.")
         person.type("/new")
-        await person.see("a new conversation")
+        await person.see("new conversation")
         person.type("//tools is what I say")
         await person.see("Two.")
         person.type("/quit")
@@ -121,8 +124,8 @@ async def test_ctrl_c_ends_a_tool_call_on_the_wire_and_its_call_has_a_result(tmp
     assert "cancelled" in result["content"]
 
 
-async def test_a_second_ctrl_c_leaves_with_130(tmp_path: Path) -> None:
-    servers_file(tmp_path)
+async def test_a_second_ctrl_c_leaves_with_130(tmp_path: Path, shared: SharedServers) -> None:
+    servers_file(tmp_path, shared)
     stuck = Stuck("Once upon a time")
     async with (
         scripted_http(stuck) as (url, _),
@@ -145,19 +148,21 @@ async def test_ctrl_c_at_the_prompt_says_how_to_leave_and_a_line_disarms_it(tmp_
     ):
         await person.see("> ")
         person.press(CTRL_C)
-        await person.see("once more")
+        await person.see("press Ctrl-C again")
         await person.see("> ")
         person.type("/volume")
         await person.see("volume 100")
         person.press(CTRL_C)
-        await person.see("once more")
+        await person.see("press Ctrl-C again")
         await person.see("> ")
         person.press(CTRL_C)
         assert await person.end() == 130
 
 
-async def test_a_call_that_destroys_is_asked_about_and_an_always_holds(tmp_path: Path) -> None:
-    servers_file(tmp_path)
+async def test_a_call_that_destroys_is_asked_about_and_an_always_holds(
+    tmp_path: Path, shared: SharedServers
+) -> None:
+    servers_file(tmp_path, shared)
     wipe = ("home__wipe", {"what": "the \x1b[2Jdisk"})
     async with (
         scripted_http(*[step for _ in range(3) for step in (calls(wipe), says("Hm."))]) as (url, asked),
@@ -166,7 +171,7 @@ async def test_a_call_that_destroys_is_asked_about_and_an_always_holds(tmp_path:
         await person.see("> ")
         person.type("wipe it")
         shown = await person.see("Run it?")
-        assert "home.wipe wants to run (it says that it destroys)" in shown
+        assert "home.wipe wants to run (marked as destructive)" in shown
         assert "the \\\\u001b[2Jdisk" in shown or "\\u001b[2J" in shown
         await person.see("no: ")
         person.type("n")
@@ -190,9 +195,9 @@ async def test_a_call_that_destroys_is_asked_about_and_an_always_holds(tmp_path:
 
 
 async def test_ctrl_c_at_a_question_cancels_the_call_and_its_answer_is_no_answer_later(
-    tmp_path: Path,
+    tmp_path: Path, shared: SharedServers
 ) -> None:
-    servers_file(tmp_path)
+    servers_file(tmp_path, shared)
     async with (
         scripted_http(calls(("home__wipe", {})), says("Hello.")) as (url, asked),
         typing(*model_words(url), "--sink", "null", cwd=tmp_path) as person,
@@ -279,7 +284,7 @@ async def test_what_is_typed_while_the_model_talks_is_said_after(tmp_path: Path)
             while not asked:
                 await trio.lowlevel.checkpoint()
         person.type("two")
-        await person.see("said after this turn")
+        await person.see("sent after this turn")
         let.set()
         await person.see("First.")
         await person.see("Second.")
@@ -288,8 +293,8 @@ async def test_what_is_typed_while_the_model_talks_is_said_after(tmp_path: Path)
     assert asked[1].body["messages"][-1]["content"] == "two"
 
 
-async def test_one_turn_at_a_terminal_asks_there_too(tmp_path: Path) -> None:
-    servers_file(tmp_path)
+async def test_one_turn_at_a_terminal_asks_there_too(tmp_path: Path, shared: SharedServers) -> None:
+    servers_file(tmp_path, shared)
     async with (
         scripted_http(calls(("home__wipe", {})), says("It is done.")) as (url, asked),
         typing(*model_words(url), "--sink", "null", "wipe it", cwd=tmp_path) as person,

@@ -12,17 +12,23 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from playhead.cli.app import app
-from tests.e2e.command import HANG_SECONDS, PLAYHEAD, REPOSITORY, Outcome, environment, playhead, start
+from tests.e2e.command import (
+    HANG_SECONDS,
+    PLAYHEAD,
+    REPOSITORY,
+    environment,
+    playhead,
+    playhead_process,
+    start,
+)
 
 PLANTED = shlex.join([sys.executable, "-S", "-m", "tests.servers.planted"])
 DUPLICATE = f"{PLANTED} duplicate-tool"
 
 
 def test_a_sound_server_passes_and_the_summary_says_so() -> None:
-    done = playhead("check", PLANTED)
+    done = playhead_process("check", PLANTED)
     assert done.code == 0, done.stdout
     lines = done.stdout.decode().splitlines()
     assert lines[0] == "planted 1.0, MCP 2025-11-25: quick check, seed 0"
@@ -31,17 +37,10 @@ def test_a_sound_server_passes_and_the_summary_says_so() -> None:
     assert done.stderr == ""
 
 
-def in_process(*arguments: str | Path) -> Outcome:
-    """The same command without a process of its own, which spends most of its time on imports."""
-    words = ["check", *(str(argument) for argument in arguments)]
-    done = CliRunner().invoke(app, words, env=environment())
-    return Outcome(code=done.exit_code, stdout=done.stdout_bytes, stderr=done.stderr)
-
-
 def test_what_failed_is_named_and_written_in_every_format(tmp_path: Path) -> None:
     paths = [tmp_path / f"report{suffix}" for suffix in (".json", ".md", ".html", ".xml")]
     options = [word for path in paths for word in ("--report", path)]
-    done = in_process(DUPLICATE, "--seed", "7", *options)
+    done = playhead("check", DUPLICATE, "--seed", "7", *options)
     assert done.code == 1
     assert done.stderr.count("wrote ") == 4
     assert all("tools.list-unique" in path.read_text("utf-8") for path in paths)
@@ -56,7 +55,9 @@ def test_what_failed_is_named_and_written_in_every_format(tmp_path: Path) -> Non
 
 
 def test_json_prints_the_report_alone_and_both_graphs_give_the_same() -> None:
-    own, other = (in_process(DUPLICATE, "--json", "--graph", name).json for name in ("own", "langgraph"))
+    own, other = (
+        playhead("check", DUPLICATE, "--json", "--graph", name).json for name in ("own", "langgraph")
+    )
     for report in (own, other):
         del report["started_at"], report["seconds"]
         for test in report["detailed_results"]:
@@ -66,7 +67,7 @@ def test_json_prints_the_report_alone_and_both_graphs_give_the_same() -> None:
 
 def test_a_server_that_cannot_be_reached_is_exit_code_3(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    done = in_process(shlex.join([sys.executable, "-c", "raise SystemExit(9)"]), "--report", report)
+    done = playhead("check", shlex.join([sys.executable, "-c", "raise SystemExit(9)"]), "--report", report)
     assert done.code == 3
     assert b"the server can't be reached" in done.stdout
     assert b"ended with exit status 9" in done.stdout
@@ -77,8 +78,8 @@ def test_a_server_that_cannot_be_reached_is_exit_code_3(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["--report", "report.pdf"], ".json, .md, .html or .xml"),
-        (["--report", "nowhere/report.md"], "make it first"),
-        (["full", "--expect", "nowhere.toml"], "there is no such file"),
+        (["--report", "nowhere/report.md"], "create it first"),
+        (["full", "--expect", "nowhere.toml"], "no such file"),
         (["--expect", "nowhere.toml"], "--expect needs a full check"),
         (["all"], "quick"),
     ],
@@ -96,7 +97,7 @@ def test_what_cannot_be_done_is_said_before_the_server_is_started(
 def test_expectations_are_held_against_the_tools(tmp_path: Path) -> None:
     file = tmp_path / "expect.toml"
     file.write_text('[[calls]]\ntool = "echo"\narguments = { text = "hi" }\npatterns = ["^ho$"]\n')
-    done = in_process(PLANTED, "full", "--expect", file, "--timeout", "2")
+    done = playhead("check", PLANTED, "full", "--expect", file, "--timeout", "2")
     assert done.code == 1
     text = done.stdout.decode()
     assert "FAILED  tool echo" in text
@@ -169,8 +170,8 @@ def test_what_a_server_says_of_itself_reaches_no_terminal_as_it_is(tmp_path: Pat
         "        return [self.plain_tool('to\\x1bol', 'A tool.')]\n"
         "Evil().run()\n"
     )
-    done = in_process(shlex.join([sys.executable, "-S", str(server)]))
+    done = playhead("check", shlex.join([sys.executable, "-S", str(server)]))
     text = done.stdout.decode()
     assert "\\x1b" in text
-    assert "\\u202e" in text
+    assert "\\u{202E}" in text
     assert not {"\x1b", "\u202e"} & set(text + done.stderr)

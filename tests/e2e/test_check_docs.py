@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from playhead.check.catalogue import catalogue
-from playhead.check.expectations import ExpectedCall, read_expectations
+from playhead.check.options import ExpectedCall, read_expectations
 from playhead.check.results import CheckKind
+from playhead.check.run import catalogue
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "check.md"
@@ -26,7 +26,7 @@ def link(source: str) -> str:
 
 
 def table() -> str:
-    lines = ["| check | level | what is expected | source |", "|---|---|---|---|"]
+    lines = ["| check | level | requirement | source |", "|---|---|---|---|"]
     for kind in catalogue().values():
         title = kind.title.replace("|", "\\|")
         lines.append(f"| `{kind.name}` | {kind.level} | {title} | {link(kind.source)} |")

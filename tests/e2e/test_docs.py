@@ -1,4 +1,4 @@
-"""What the README and the docs say is true: their programs run, their tables are the code's own values."""
+"""The README and the docs are true: programs and commands run, tables match the code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,17 @@ def programs() -> list[tuple[str, str]]:
     ]
 
 
-@pytest.mark.parametrize("code", [code for _, code in programs()], ids=[name for name, _ in programs()])
+SLOW = pytest.mark.slow("a fresh process for each of thirty programs, and most of them start a server")
+"""For all but the README's, which anybody tries first."""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(code, id=name, marks=[] if name.startswith("README") else SLOW)
+        for name, code in programs()
+    ],
+)
 def test_a_program_of_the_documentation_runs(code: str, tmp_path: Path) -> None:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     done = subprocess.run(
@@ -41,8 +51,67 @@ def test_a_program_of_the_documentation_runs(code: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_documentation_has_programs_to_run() -> None:
-    assert programs()
+def commands() -> list[str]:
+    """The `playhead` commands of the README's console blocks."""
+    blocks = re.findall(r"^```console\n(.*?)^```", PAGES[0].read_text("utf-8"), re.M | re.S)
+    lines = [line.partition(" #")[0].strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line.startswith("playhead ")]
+
+
+def test_the_readme_has_commands() -> None:
+    assert [command.split()[1] for command in commands()] == [
+        "demo",
+        "tools",
+        "call",
+        "play",
+        "read",
+        "check",
+    ]
+
+
+@pytest.mark.parametrize("command", commands(), ids=lambda command: command.split()[1])
+def test_a_command_of_the_readme_can_be_pasted(command: str, tmp_path: Path) -> None:
+    if command.startswith("playhead play "):
+        command += " --sink null"  # as the README says, for machines without an audio device
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    environment = os.environ | {"PATH": path, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow("mypy reads the whole package")
+def test_the_programs_of_the_documentation_pass_mypy_strict(tmp_path: Path) -> None:
+    for number, (name, code) in enumerate(programs()):
+        module = re.sub(r"\W", "_", name.lower())
+        (tmp_path / f"program_{number}_{module}.py").write_text(code)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", str(tmp_path)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+def test_the_index_lists_every_page() -> None:
+    index = (REPOSITORY / "docs" / "README.md").read_text("utf-8")
+    pages = {page.name for page in PAGES if page.parent.name == "docs"} - {"README.md"}
+    assert set(re.findall(r"\]\(([\w-]+\.md)\)", index)) == pages
+
+
+def test_the_documentation_has_pages_and_programs_to_run() -> None:
+    assert len(PAGES) > 10
+    assert len(programs()) > 20
 
 
 def shown(name: str, value: float) -> str:

@@ -15,7 +15,7 @@ from playhead.client import connect
 from playhead.stream.options import StreamOptions
 from tests.servers.launch import http_process
 
-pytestmark = pytest.mark.needs_go
+pytestmark = [pytest.mark.needs_go, pytest.mark.slow("builds a server with the Go toolchain")]
 
 SIZE_BYTES = 32 * 1024 * 1024
 

@@ -20,6 +20,7 @@ COMMANDS = [
     "explain",
     "check",
     "outputs",
+    "trust",
     "serve",
     "serve audio",
 ]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from playhead.config.outputs import OutputStore
-from tests.e2e.command import playhead, shell
+from tests.e2e.command import playhead, playhead_process
 
 WHEN = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
 HOSTILE = "\x1b]0;owned\x07 a title that is far too long for one line of a terminal \u202e and goes on and on"
@@ -24,7 +24,7 @@ def store(tmp_path: Path) -> OutputStore:
 
 
 def test_outputs_are_listed_newest_first_in_80_columns_and_escaped(store: OutputStore) -> None:
-    done = playhead("outputs", "--folder", store.folder)
+    done = playhead_process("outputs", "--folder", store.folder)
     text = done.stdout.decode()
     assert done.code == 0
     assert text.index("Again") < text.index("owned") < text.index("First")
@@ -57,7 +57,7 @@ def test_path_prints_each_file_once_and_nothing_else(store: OutputStore) -> None
 def test_the_folder_is_that_of_the_users_data(store: OutputStore, tmp_path: Path) -> None:
     (tmp_path / "playhead").mkdir()
     store.folder.rename(tmp_path / "playhead" / "outputs")
-    done = shell(f"XDG_DATA_HOME={tmp_path} playhead outputs --path")
+    done = playhead("outputs", "--path", XDG_DATA_HOME=str(tmp_path))
     assert len(done.stdout.splitlines()) == 2
 
 
@@ -90,7 +90,7 @@ def test_remove_takes_the_id_that_the_list_shows(store: OutputStore) -> None:
     assert not first.path.exists()
     unknown = playhead("outputs", "--folder", store.folder, "--remove", first.id)
     assert unknown.code == 2
-    assert "names none" in unknown.stderr
+    assert "matches none" in unknown.stderr
 
 
 def test_a_file_in_the_folders_place_is_an_error(tmp_path: Path) -> None:

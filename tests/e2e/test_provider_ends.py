@@ -7,8 +7,9 @@ from typing import Any, Literal
 import pytest
 import trio
 
-from playhead.agent.providers.anthropic_client import AnthropicModel
-from playhead.agent.providers.openai_client import OpenAIChatModel, OpenAIResponsesModel
+from playhead.agent.models.anthropic import AnthropicModel
+from playhead.agent.models.openai_chat import OpenAIChatModel
+from playhead.agent.models.openai_responses import OpenAIResponsesModel
 from playhead.client.hub import open_hub
 from playhead.config.servers import ServerConfig
 from playhead.config.tools import ToolConfigs

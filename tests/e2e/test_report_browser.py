@@ -16,7 +16,12 @@ from playwright.sync_api import Browser, BrowserContext, Page, Request, expect, 
 
 from playhead.check.report import write_report
 from playhead.check.results import Report
-from tests.report_kit import HOSTILE_TEXTS, hostile, long, small, unavailable
+from tests.unit.check.report_kit import HOSTILE_TEXTS, hostile, long, small, unavailable
+
+pytestmark = [
+    pytest.mark.slow("starts a browser"),
+    pytest.mark.xdist_group("report_browser"),  # one browser for all of them
+]
 
 Scheme = Literal["light", "dark"]
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -133,9 +138,11 @@ def test_a_row_opens_by_keyboard_and_shows_what_was_expected_and_came(reader: Re
     expect(row.get_by_role("link")).to_have_attribute(
         "href", "https://modelcontextprotocol.io/specification/2025-11-25/server/tools"
     )
-    sent, came = (json.loads(row.get_by_label(label, exact=True).inner_text()) for label in ("Sent", "Came"))
+    sent, got = (
+        json.loads(row.get_by_label(label, exact=True).inner_text()) for label in ("Sent", "Received")
+    )
     assert sent["params"] == {"name": "forecast", "arguments": {"city": "Oslo", "days": 1}}
-    assert came["structuredContent"] == {"celsius": "mild"}
+    assert got["structuredContent"] == {"celsius": "mild"}
 
 
 def test_another_check_of_the_same_test_shows_the_same_request_when_opened(reader: Reader) -> None:
@@ -161,7 +168,7 @@ def test_the_copy_button_copies_what_is_shown(reader: Reader, clipboard: str) ->
         )
     row = page.locator(".row").nth(1)
     row.locator("summary").click()
-    button = row.get_by_role("button", name="Copy: The same again")
+    button = row.get_by_role("button", name="Copy: Repeat")
     button.click()
     expect(button).to_have_text("Copied")
     expect(button).to_be_focused()
@@ -259,9 +266,9 @@ def test_without_javascript_every_row_is_there_and_opens(reader: Reader) -> None
     assert shown(page) == 9
     assert page.get_by_role("button").count() == 0
     page.locator("summary").first.click()
-    expect(page.get_by_label("The same again", exact=True).first).to_be_visible()
+    expect(page.get_by_label("Repeat", exact=True).first).to_be_visible()
     page.locator("summary").nth(5).click()
-    expect(page.locator(".row").nth(5).get_by_role("link", name="at the first check")).to_have_count(1)
+    expect(page.locator(".row").nth(5).get_by_role("link", name="see the first check")).to_have_count(1)
 
 
 def test_two_thousand_rows_are_filtered_and_opened(reader: Reader) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from playhead.servers.template.documents import openapi_text, schema_text
-from tests.e2e.command import PLAYHEAD, REPOSITORY, environment, playhead
+from tests.e2e.command import REPOSITORY, playhead, playhead_process
 
 RECORDING = REPOSITORY / "tests" / "data" / "conversation.jsonl"
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -17,7 +16,7 @@ WRONG = {"jsonrpc": "2.0", "id": "\x1b[31m", "method": "tools/call", "params": {
 
 
 def test_a_recorded_conversation_is_valid() -> None:
-    done = playhead("schema", "validate", RECORDING)
+    done = playhead_process("schema", "validate", RECORDING)
     assert done.code == 0, done.stdout
     assert done.stdout == b""
     assert done.stderr.endswith("messages, all valid\n")
@@ -28,12 +27,12 @@ def test_a_wrong_message_is_told_with_line_place_and_what_was_expected(tmp_path:
     done = playhead("schema", "validate", "said.jsonl", cwd=tmp_path)
     assert done.code == 1
     label = r"said.jsonl: line 2, tools/call request, id '\x1b[31m': "
-    members = "name, arguments, inputResponses, requestState, _meta (name is meant?)"
+    members = "name, arguments, inputResponses, requestState, _meta (did you mean name?)"
     assert done.stdout.decode().splitlines() == [
-        label + "$.params.name: expected a string, came nothing",
-        label + f"$.params.nam: expected no member but {members}, came a string",
+        label + "$.params.name: expected a string, got nothing",
+        label + f"$.params.nam: expected no member but {members}, got a string",
     ]
-    assert done.stderr == "2 messages, 1 wrong\n"
+    assert done.stderr == "2 messages, 1 invalid\n"
 
 
 def test_findings_are_one_json_object_with_json(tmp_path: Path) -> None:
@@ -53,11 +52,8 @@ def test_findings_are_one_json_object_with_json(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("value", "code"), [(PING, 0), (WRONG, 1)], ids=["right", "wrong"])
 def test_stdin_is_read_where_the_file_is_a_dash(value: object, code: int) -> None:
-    command = [*PLAYHEAD, "schema", "validate", "-"]
-    done = subprocess.run(
-        command, input=json.dumps(value).encode(), env=environment(), capture_output=True, check=False
-    )
-    assert done.returncode == code
+    done = playhead("schema", "validate", "-", stdin=json.dumps(value).encode())
+    assert done.code == code
     assert done.stdout.startswith(b"stdin: line 1, " if code else b"")
 
 
@@ -66,9 +62,9 @@ def test_stdin_is_read_where_the_file_is_a_dash(value: object, code: int) -> Non
     [
         (None, "No such file"),
         (b"hello", "said.json: line 1, column 1: expected JSON"),
-        (b"", "said.json: expected at least one message, came none"),
+        (b"", "said.json: expected at least one message, got none"),
         (b'{"a": "\xff"}', "said.json: byte 7: expected UTF-8"),
-        (b'{"a": Infinity}', "said.json: expected JSON, came Infinity"),
+        (b'{"a": Infinity}', "said.json: expected JSON, got Infinity"),
     ],
     ids=["missing", "prose", "empty", "not UTF-8", "infinite"],
 )
@@ -88,6 +84,7 @@ def test_what_cannot_be_read_as_messages_is_a_matter_of_usage(
     ids=["neither", "messages", "openapi"],
 )
 def test_the_documents_are_shown_as_they_are_shipped(arguments: tuple[str, ...], text: str) -> None:
-    done = playhead("schema", "show", *arguments)
+    run = playhead if arguments else playhead_process
+    done = run("schema", "show", *arguments)
     assert done.code == 0
     assert done.stdout.decode() == text

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from playhead.config import fields
-from playhead.config.tools import load_approval_policy, load_tool_configs
-from tests.e2e.command import playhead
+from playhead.config.tools import approvals, files, load_approval_policy, load_tool_configs
+from tests.e2e.command import playhead, playhead_process
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tool-config.md").read_text("utf-8")
 EXAMPLES = [
@@ -36,20 +35,11 @@ def test_an_example_loads(kind: str, text: str, tmp_path: Path) -> None:
         assert len(load_tool_configs(path)) >= 3
 
 
-def test_every_key_that_is_read_is_in_the_page_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    known: set[str] = set()
-    real = fields.Fields.only
+MODELS = (files._File, files._Tool, files._Dynamic, approvals.ApprovalsTable, approvals._Rule)
 
-    def noted(self: fields.Fields, *names: str) -> None:
-        known.update(names)
-        real(self, *names)
 
-    monkeypatch.setattr(fields.Fields, "only", noted)
-    for kind, text in EXAMPLES:
-        load_tool_configs(written(tmp_path, kind, text))
-    assert known == NAMED
+def test_every_key_that_is_read_is_in_the_page_and_no_other() -> None:
+    assert {name for model in MODELS for name in model.model_fields} == NAMED
 
 
 @pytest.mark.requirement("CF-16")
@@ -58,14 +48,14 @@ def test_what_the_page_shows_of_explain_is_what_is_printed(tmp_path: Path) -> No
     written(tmp_path, *EXAMPLES[0])
     shown = re.search(r"^\$ playhead (explain .*)\n((?:.*\n)*?)```", PAGE, re.M)
     assert shown is not None
-    done = playhead(*shown[1].split(), cwd=tmp_path)
+    done = playhead_process(*shown[1].split(), "--trust", cwd=tmp_path)
     assert (done.code, done.stderr) == (0, "")
     assert [line.rstrip() for line in done.stdout.decode().splitlines()] == shown[2].splitlines()
 
 
 def test_an_unknown_server_is_a_usage_error_of_the_command(tmp_path: Path) -> None:
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"home": {"command": "x"}}}))
-    done = playhead("explain", "hmoe__x", "--json", cwd=tmp_path)
+    done = playhead("explain", "hmoe__x", "--trust", "--json", cwd=tmp_path)
     assert done.code == 2
     assert done.json["error"]["type"] == "UsageError"
     assert "did you mean 'home'?" in done.stderr

@@ -11,6 +11,7 @@ import pytest
 from tests.e2e.command import PLAYHEAD, playhead
 
 AUDIO = {"command": PLAYHEAD[0], "args": [*PLAYHEAD[1:], "serve", "audio", "--mixer", "memory"]}
+NO_MCP = {"command": sys.executable, "args": ["-c", "print('hello')"]}
 DEAD = {"command": "/nowhere/\u001b[31mserver"}
 
 
@@ -21,7 +22,7 @@ def write(folder: Path, servers: dict[str, object]) -> Path:
 
 
 def test_servers_are_listed_with_their_states_in_80_columns(tmp_path: Path) -> None:
-    path = write(tmp_path, {"music": AUDIO, "down": DEAD, "no-mcp": {"command": sys.executable}})
+    path = write(tmp_path, {"music": AUDIO, "down": DEAD, "no-mcp": NO_MCP})
     done = playhead("tools", "--all", "-v", "--config", path)
     assert done.code == 0, done.stderr
     lines = done.stdout.decode().splitlines()
@@ -45,7 +46,7 @@ def test_no_server_at_all_is_exit_code_3(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [((), "no SERVER is named"), (("x", "--all"), "not both"), (("--all",), "there is no servers file")],
+    [((), "got neither"), (("x", "--all"), "got both"), (("--all",), "no servers file")],
 )
 def test_what_is_to_be_listed_must_be_said(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
     done = playhead("tools", *arguments, cwd=tmp_path)

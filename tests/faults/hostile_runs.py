@@ -15,7 +15,7 @@ HANG_SECONDS = 90.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What one client did. `lines` maps its labels (it, beside, after, connect) to their outcomes."""
+    """The run of a client. `lines` maps its labels (it, beside, after, connect) to their outcomes."""
 
     name: str
     seconds: float
@@ -59,7 +59,8 @@ def run_against(name: str, folder: Path) -> Run:
 
 
 def left_of(pid: int) -> tuple[int, ...]:
-    """What still runs of a server: itself, its group, its watcher. (A zombie does not run.)"""
+    """Return the processes of a server that still run: itself, its group, its watcher. (A zombie does not
+    run.)"""
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:

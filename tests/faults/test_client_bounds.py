@@ -1,4 +1,4 @@
-"""What no peer may do to a client: leak a group, hang a call, pile up tasks or connections."""
+"""Bounds of a client: no peer leaks a group, hangs a call, or piles up tasks or connections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import trio.testing
 from mcp_types import HEADER_MISMATCH
 
 from playhead.client import Session, connect
-from playhead.client.deadline import run_until_silent
+from playhead.client.session.connection import run_until_silent
 from playhead.errors import (
     DeadlineError,
     HttpStatusError,
@@ -20,6 +20,7 @@ from playhead.errors import (
     ServerError,
 )
 from playhead.limits import Limits
+from playhead.stream.options import StreamOptions
 from tests.servers.raw_http import Exchange, Handler, raw_http
 
 
@@ -189,8 +190,30 @@ while True:
     limits = Limits(page_total_seconds=1.5)
     with trio.fail_after(60):
         async with connect(script(drips), limits=limits) as session:
-            with pytest.raises(DeadlineError, match=r"in 1.5 s in all"):
+            with pytest.raises(DeadlineError, match=r"in 1.5 s in total"):
                 await session.read_resource("x:", timeout=1.0)
+
+
+async def test_the_page_of_a_stream_may_drip_for_longer_than_that_as_its_patience_decides() -> None:
+    drips = """
+import json, time
+read = take("resources/read")
+line = json.dumps(
+    {"jsonrpc": "2.0", "id": read["id"], "result": {"contents": [{"uri": "x:", "blob": "QUJD" * 20}]}}
+)
+for character in line + "\\n":
+    sys.stdout.write(character); sys.stdout.flush(); time.sleep(0.01)
+take("resources/read")
+"""
+    limits = Limits(page_total_seconds=0.5)
+    options = StreamOptions(strategy="whole", timeout=0.5)
+    with trio.fail_after(60):
+        async with (
+            connect(script(drips), limits=limits) as session,
+            session.open("x:", options=options) as stream,
+        ):
+            assert await stream.read_all() == b"ABC" * 20
+        assert stream.statistics().requests == 1
 
 
 # --- HTTP: what an answer is not ---------------------------------------------------------------------

@@ -14,8 +14,16 @@ from playhead.content import parse_block, parse_blocks
 from playhead.errors import LimitError
 from playhead.limits import DEFAULT_LIMITS
 from playhead.results.classify import classify
-from playhead.results.plan import KeepReference, Plan, PlaySound, ReportUnknown, Respond, SendText
-from playhead.results.policy import DEFAULT_POLICY, Policy
+from playhead.results.plan import (
+    DEFAULT_POLICY,
+    KeepReference,
+    Plan,
+    PlaySound,
+    Policy,
+    ReportUnknown,
+    Respond,
+    SendText,
+)
 from playhead.results.responses import ErrorResponse
 from playhead.results.routing import ModelText, text_for_model
 
@@ -62,7 +70,7 @@ def test_a_type_without_a_tool_name_is_text() -> None:
     assert isinstance(made.dispositions[0], SendText)
     assert made.turn.decision == "continue"
     assert [str(finding) for finding in made.findings] == [
-        "$.content[0].text.tool_name: expected a string, as in a structured response, came nothing"
+        "$.content[0].text.tool_name: expected a string, as in a structured response, got nothing"
     ]
 
 
@@ -140,7 +148,7 @@ def test_structured_content_nested_too_deep_is_a_finding() -> None:
         deep = [deep]
     made = plan(structured={"a": deep})
     assert [finding.path for finding in made.findings] == ["$.structuredContent"]
-    assert "can't be written" in model(made).text
+    assert "cannot be encoded" in model(made).text
 
 
 @pytest.mark.parametrize("data", ["A", "AAA", "AA==AA==", "!!!!", "AAAA\n", "é" * 8, "====", "\ud800"])
@@ -150,7 +158,7 @@ def test_invalid_base64_is_kept_with_a_finding_and_is_not_said_to_play(kind: str
     assert isinstance(made.dispositions[0], KeepReference)
     assert [finding.path for finding in made.findings] == ["$.content[0].data"]
     assert made.turn.decision == "continue"
-    assert "broken" in model(made).text
+    assert "invalid base64" in model(made).text
 
 
 def test_10_000_blocks_are_classified_and_one_more_is_refused() -> None:

@@ -18,13 +18,21 @@ import pytest
 from tests.faults import hostile_servers
 from tests.faults.hostile_runs import ROOT, Run, left_of, run_against
 
+pytestmark = [
+    pytest.mark.slow(
+        "a client process and a server process for each of 45 rows; some rows wait for deadlines"
+    ),
+    pytest.mark.xdist_group("many_processes"),  # side by side within, but not with the planted defects
+]
+
+AT_ONCE = 4
 PEAK_BYTES = 400_000_000
 RAW_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """How a run must end. `survives`: the connection still answers after the misbehaviour."""
+    """The required end of a run. `survives`: the connection still answers after the misbehaviour."""
 
     exit_code: int
     says: str
@@ -67,10 +75,10 @@ ROWS: dict[str, Expected] = {
     "nesting_of_100k": fails("LimitError: .*limit json_depth"),
     "nesting_of_60m_unclosed": fails("LimitError: .*limit json_values"),
     "sixty_mib_of_escapes": fails("LimitError: .*limit json_depth"),
-    "not_a_number": fails("ProtocolError: .*no JSON"),
-    "infinity": fails("ProtocolError: .*no JSON"),
-    "lone_surrogate": fails("ProtocolError: .*no JSON"),
-    "invalid_utf8_in_the_answer": fails("ProtocolError: .*no JSON"),
+    "not_a_number": fails("ProtocolError: .*invalid JSON"),
+    "infinity": fails("ProtocolError: .*invalid JSON"),
+    "lone_surrogate": fails("ProtocolError: .*invalid JSON"),
+    "invalid_utf8_in_the_answer": fails("ProtocolError: .*invalid JSON"),
     "invalid_utf8_lines_before_the_answer": FINE,
     "garbage_and_logs_before_the_answer": FINE,
     "unknown_shape": fails("ProtocolError: expected a JSON-RPC message"),
@@ -98,7 +106,7 @@ ROWS: dict[str, Expected] = {
     "leaves_grandchildren": FINE,
     "dies_and_a_grandchild_holds_its_pipes": ends("ConnectionLostError: .*exit status 3"),
     "never_answers_initialize": unreachable("handshake_seconds"),
-    "rubbish_for_initialize": unreachable("answered initialize"),
+    "rubbish_for_initialize": unreachable("invalid initialize result"),
     "dies_at_start": unreachable("exit status 4.*cannot open the device"),
     "never_reads": unreachable("handshake_seconds"),
     # line 9: the terminal (every row is held against it)
@@ -114,11 +122,11 @@ def test_every_hostile_server_has_a_row() -> None:
 def runs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Future[Run]]]:
-    """The selected rows, two at a time: half of a row is waiting, and each is measured in its own process."""
+    """The selected rows, `AT_ONCE` at a time: half of a row is waiting, and each has its own processes."""
     folder = tmp_path_factory.mktemp("hostile")
     parameters = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
     names = [name for found in parameters if (name := found.get("name")) in ROWS]
-    with ThreadPoolExecutor(max_workers=2) as pool:
+    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         yield {name: pool.submit(run_against, name, folder) for name in names}
         pool.shutdown(cancel_futures=True)
 
@@ -154,7 +162,7 @@ def start_client(name: str, pids: Path) -> tuple[subprocess.Popen[bytes], int]:
 
 
 def wait_gone(pid: int, seconds: float) -> bool:
-    """Whether a process that is not our child ends within the time."""
+    """Return whether a process that is not our child ends within the time."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -165,7 +173,7 @@ def wait_gone(pid: int, seconds: float) -> bool:
         os.close(handle)
 
 
-@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="pidfd_open waits for a process that is no child")
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="pidfd_open: waits for a non-child process")
 def test_a_server_that_ignores_the_end_of_its_stdin_goes_when_its_client_is_killed(tmp_path: Path) -> None:
     client, server = start_client("never_reads", tmp_path / "pids")
     left = left_of(server)
@@ -176,7 +184,7 @@ def test_a_server_that_ignores_the_end_of_its_stdin_goes_when_its_client_is_kill
     assert left_of(server) == ()
 
 
-@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="pidfd_open waits for a process that is no child")
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="pidfd_open: waits for a non-child process")
 def test_ctrl_c_ends_a_stubborn_server_at_once_and_without_a_word(tmp_path: Path) -> None:
     client, server = start_client("never_reads", tmp_path / "pids")
     client.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""What a hostile WebSocket client gets: the documented answer; and the server goes on answering others."""
+"""A hostile WebSocket client gets the documented answer, and the server goes on answering others."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from mcp.server import Server
 from wsproto.events import CloseConnection, TextMessage
 
 from playhead.servers.access import Access
-from playhead.servers.http_connection import HttpOptions
-from playhead.servers.websocket import WebSocketOptions
+from playhead.servers.http_connection import HttpServerOptions
+from playhead.servers.websocket import WebSocketServerOptions
 from playhead.testing.transports import Peer
 from tests.servers.raw_websocket import RawWebSocket, raw_websocket, upgrade
 from tests.servers.served_websocket import served_websocket
@@ -37,8 +37,8 @@ def options(
     in_flight: int = 32,
     waiting: int = 1024,
     waiting_bytes: int = 1 << 22,
-) -> WebSocketOptions:
-    return WebSocketOptions(
+) -> WebSocketServerOptions:
+    return WebSocketServerOptions(
         message_bytes=message_bytes,
         message_seconds=message_seconds,
         silence_seconds=silence_seconds,
@@ -50,15 +50,15 @@ def options(
     )
 
 
-HTTP = HttpOptions(closing_seconds=SHORT, head_seconds=LONG)
+HTTP = HttpServerOptions(closing_seconds=SHORT, head_seconds=LONG)
 
 
 @asynccontextmanager
 async def serving(
-    limits: WebSocketOptions | None = None,
+    limits: WebSocketServerOptions | None = None,
     *,
     peer: Peer | None = None,
-    http: HttpOptions = HTTP,
+    http: HttpServerOptions = HTTP,
     access: Access | None = None,
 ) -> AsyncIterator[int]:
     """A server's port; in the end another client is still answered, by its name and with its token."""
@@ -80,7 +80,7 @@ async def echo(websocket: RawWebSocket) -> str:
 
 
 @asynccontextmanager
-async def client_of(limits: WebSocketOptions | None = None, **more: Any) -> AsyncIterator[RawWebSocket]:
+async def client_of(limits: WebSocketServerOptions | None = None, **more: Any) -> AsyncIterator[RawWebSocket]:
     async with serving(limits, **more) as port, raw_websocket(port) as websocket:
         await websocket.initialize()
         yield websocket
@@ -201,6 +201,25 @@ async def test_a_flood_of_fragments_ends_at_the_same_length() -> None:
         frames = b"".join(client.frames.send(_piece("x")) for _ in range(5000))
         await client.stream.send_all(frames)
         assert await closed_with(client) == 1009
+
+
+async def test_endless_empty_fragments_are_cut_though_they_have_no_length() -> None:
+    async with client_of() as client, trio.open_nursery() as nursery:
+        client.answers_close = False
+        first = client.frames.send(_piece(""))
+        empty = b"\x00\x80\0\0\0\0" * 1000
+
+        async def flood() -> None:
+            await client.stream.send_all(first)
+            try:
+                while True:
+                    await client.stream.send_all(empty)
+            except trio.BrokenResourceError:
+                pass
+
+        nursery.start_soon(flood)
+        assert await closed_with(client) == 1008
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_message_that_is_never_finished_is_cut_in_time() -> None:
@@ -347,13 +366,13 @@ async def test_a_client_that_never_reads_is_cut_and_others_are_answered_meanwhil
                 assert answer["result"]["contents"][0]["text"] == "on"
         # The server gives up while nobody reads; what the kernel holds is all that comes then.
         await peer.anyone_cancelled.wait()
-        came = 0
+        received = 0
         try:
             while data := await slow.stream.receive_some(1 << 20):
-                came += len(data)
+                received += len(data)
         except trio.BrokenResourceError:
             pass
-        assert came < 32 << 20
+        assert received < 32 << 20
 
 
 async def test_a_silent_client_is_pinged_and_cut_when_it_does_not_answer() -> None:
@@ -361,6 +380,28 @@ async def test_a_silent_client_is_pinged_and_cut_when_it_does_not_answer() -> No
         client.answers_pings = False
         assert await closed_with(client) == 1008
         assert client.pings > 1
+
+
+async def test_a_client_that_is_silent_from_the_handshake_on_is_cut_after_a_minute(
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    # Time stands still but for the jumps, so that no deadline depends on the machine.
+    async with served_websocket(Peer().server()) as port, raw_websocket(port) as client:
+        client.answers_pings = False
+        await trio.testing.wait_all_tasks_blocked(SHORT)
+        mock_clock.jump(59)
+        async with trio.open_nursery() as nursery:
+
+            async def stop_when_nothing_happens() -> None:
+                await trio.testing.wait_all_tasks_blocked(SHORT)
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(stop_when_nothing_happens)
+            raise AssertionError(await client.receive())
+        mock_clock.jump(2)
+        closed = await client.receive()
+        assert isinstance(closed, CloseConnection)
+        assert closed.code == 1008
 
 
 async def test_an_idle_client_that_answers_pings_stays() -> None:
@@ -372,7 +413,7 @@ async def test_an_idle_client_that_answers_pings_stays() -> None:
 
 
 async def test_an_idle_client_outlives_the_times_of_http() -> None:
-    http = HttpOptions(head_seconds=SHORT * 4, keep_alive_seconds=SHORT, body_seconds=SHORT)
+    http = HttpServerOptions(head_seconds=SHORT * 4, keep_alive_seconds=SHORT, body_seconds=SHORT)
     async with serving(http=http) as port, raw_websocket(port) as client:
         await client.initialize()
         with trio.move_on_after(SHORT * 8):
@@ -381,7 +422,7 @@ async def test_an_idle_client_outlives_the_times_of_http() -> None:
 
 
 async def test_half_a_handshake_is_cut_in_time() -> None:
-    http = HttpOptions(head_seconds=0.5, closing_seconds=SHORT)
+    http = HttpServerOptions(head_seconds=0.5, closing_seconds=SHORT)
     async with serving(http=http) as port, await trio.open_tcp_stream("127.0.0.1", port) as stream:
         await stream.send_all(upgrade("/mcp", port)[:-2])
         assert await stream.receive_some() == b""
@@ -392,10 +433,10 @@ async def test_a_client_that_speaks_before_it_was_answered_is_heard() -> None:
         early = RawWebSocket(stream, b"HTTP/1.1 101", b"")
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         await stream.send_all(upgrade("/mcp", port) + early.frames.send(_text(ping)))
-        came = b""
-        while b"\r\n\r\n" not in came:
-            came += await stream.receive_some()
-        early.frames.receive_data(came.partition(b"\r\n\r\n")[2])
+        received = b""
+        while b"\r\n\r\n" not in received:
+            received += await stream.receive_some()
+        early.frames.receive_data(received.partition(b"\r\n\r\n")[2])
         assert (await early.receive())["id"] == 1
 
 
@@ -446,10 +487,10 @@ async def test_a_handshake_that_is_none_is_refused(header: str) -> None:
         if "Version" in header:
             head = head.replace("Sec-WebSocket-Version: 13\r\n", "")
         await stream.send_all(head.encode("latin-1"))
-        came = b""
+        received = b""
         while data := await stream.receive_some():
-            came += data
-        assert came.split()[1] == b"400"
+            received += data
+        assert received.split()[1] == b"400"
 
 
 async def test_an_unknown_path_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""What breaks below JSON-RPC: each fault fails the request it hit, with its own error, and nothing else."""
+"""Faults below JSON-RPC: each fails the request that it hit, with its own error, and nothing else."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from playhead.errors import (
     ConnectError,
     ConnectionLostError,
     DeadlineError,
+    HttpRefusedError,
     HttpStatusError,
     PlayheadError,
     ProtocolError,
@@ -122,7 +123,7 @@ async def answer_past_end(exchange: Exchange) -> None:
         (answer_html, ProtocolError),
         (answer_202, ProtocolError),
         (answer_no_json, ProtocolError),
-        (answer_400, ProtocolError),
+        (answer_400, HttpRefusedError),
         (answer_403, AccessDeniedError),
         (answer_past_end, RangePastEndError),
     ],
@@ -281,7 +282,7 @@ async def _no_handshake(_exchange: Exchange) -> bool:
 async def test_a_web_page_is_not_taken_for_a_server() -> None:
     async with raw_http(answer_html) as server:
         server.greet = _no_handshake
-        with pytest.raises(ConnectError, match="text/html in place of JSON"):
+        with pytest.raises(ConnectError, match="text/html instead of JSON"):
             async with connect(server.url):
                 raise AssertionError("connected")
 
@@ -303,7 +304,7 @@ async def test_a_port_where_nobody_listens_is_one_error() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}/mcp"
-        with pytest.raises(ConnectError, match="is the server running there"):
+        with pytest.raises(ConnectError, match="check that the server is running there"):
             async with connect(url):
                 raise AssertionError("connected")
 

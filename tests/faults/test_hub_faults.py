@@ -16,12 +16,22 @@ import pytest
 import trio
 
 from playhead.client.hub import Hub, open_hub
-from playhead.client.hub_state import ServerState, ServerStateChanged, ServerStatus
+from playhead.client.hub.server import ServerState, ServerStateChanged, ServerStatus
 from playhead.config.servers import Restart, ServerConfig
 from playhead.config.tools import ToolConfigs
 from playhead.errors import ConnectError, ConnectionLostError, TransportError
 from playhead.limits import Limits
-from playhead.testing.peers import Answer, AwaitEnd, Exit, Expect, Handshake, Hang, IgnoreTerm, Step, command
+from playhead.testing.peers import (
+    AwaitEnd,
+    Exit,
+    Expect,
+    Handshake,
+    Hang,
+    IgnoreTerm,
+    SendResult,
+    Step,
+    command,
+)
 from tests.servers.launch import http_process, pages_command
 
 MORTAL = Path(__file__).parents[1] / "servers" / "mortal.py"
@@ -35,7 +45,7 @@ def mortal(name: str, *, restart: Restart = "once") -> ServerConfig:
 def scripted(*steps: Step) -> ServerConfig:
     """A server that lists the tool `t` and then does `steps`."""
     tools = [{"name": "t", "inputSchema": {"type": "object"}}]
-    listing: list[Step] = [Expect(method="tools/list"), Answer(result={"tools": tools})]
+    listing: list[Step] = [Expect(method="tools/list"), SendResult(result={"tools": tools})]
     return ServerConfig(command=tuple(command([Handshake(), *listing, *steps])), mode="legacy")
 
 
@@ -163,7 +173,7 @@ async def test_a_server_that_may_not_be_restarted_stays_lost_until_it_is_connect
         os.kill(await pid_of(hub, "a"), signal.SIGKILL)
         assert (await states.receive()).status is ServerStatus.LOST
         for _ in range(2):
-            with pytest.raises(ConnectionLostError, match="is not started again"):
+            with pytest.raises(ConnectionLostError, match="is not restarted"):
                 await hub.call_tool("a__greet")
         assert hub.states["a"].status is ServerStatus.LOST
         assert (await hub.connect_to_server("a")).status is ServerStatus.CONNECTED
@@ -172,7 +182,7 @@ async def test_a_server_that_may_not_be_restarted_stays_lost_until_it_is_connect
 
 async def test_a_server_that_answers_and_dies_is_lost_although_it_answered() -> None:
     link: dict[str, object] = {"type": "resource_link", "uri": "x:what", "name": "what"}
-    last: list[Step] = [Expect(method="tools/call"), Answer(result={"content": [link]}), Exit()]
+    last: list[Step] = [Expect(method="tools/call"), SendResult(result={"content": [link]}), Exit()]
     async with ready({"a": replace(scripted(*last), restart="never")}) as hub:
         assert (await hub.call_tool("a__t")).result.links  # looked at in vain: it is gone
         assert hub.states["a"].status is ServerStatus.LOST

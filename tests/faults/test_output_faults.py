@@ -121,7 +121,7 @@ def test_a_link_in_a_folders_place_is_not_followed(store: OutputStore, tmp_path:
     outside.mkdir()
     store.folder.mkdir(parents=True)
     (store.folder / "home__play").symlink_to(outside)
-    with pytest.raises(SavingError, match="found a link"):
+    with pytest.raises(SavingError, match="got a link"):
         store.save("home__play", {}, b"x")
     assert list(outside.iterdir()) == []
 

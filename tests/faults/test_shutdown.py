@@ -1,4 +1,4 @@
-"""How our servers end: what was asked is answered, WebSockets hear 1001, and nobody can hold the end up."""
+"""Graceful shutdown: requests are answered, WebSockets closed with 1001, and no client delays it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -18,12 +18,13 @@ import trustme
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 from wsproto.events import CloseConnection
 
-from playhead.servers.http import bind, serve_app
-from playhead.servers.shutdown import Shutdown
-from playhead.servers.tls import tls_context
+from playhead.servers.http import bind, serve_app, tls_context
+from playhead.servers.serving import Shutdown
+from playhead.servers.websocket import websocket_endpoint
 from playhead.testing.transports import Peer
 from tests.servers.raw_websocket import raw_websocket
 from tests.servers.served_websocket import served_websocket
@@ -126,10 +127,10 @@ async def test_a_http_request_in_flight_is_answered_and_idle_connections_end_at_
         assert await idle.receive_some() == b""
         assert not ended.is_set()
         slow.go.set()
-        came = b""
+        received = b""
         while data := await asking.receive_some():
-            came += data
-        assert came.endswith(b"done")
+            received += data
+        assert received.endswith(b"done")
         await ended.wait()
         await idle.aclose()
         await asking.aclose()
@@ -157,6 +158,37 @@ async def test_a_stream_of_events_that_begins_after_the_shutdown_does_not_hold_i
         slow.go.set()
         await ended.wait()
         await listening.aclose()
+
+
+async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+    assert scope["type"] != "lifespan"
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    while True:
+        await send({"type": "http.response.body", "body": b"x" * 1_000_000, "more_body": True})
+
+
+@pytest.mark.parametrize("over_websocket", [True, False])
+async def test_a_client_that_does_not_read_delays_the_end_by_the_grace_at_most(over_websocket: bool) -> None:
+    app: ASGIApp = endless
+    if over_websocket:
+        app = Starlette(routes=[WebSocketRoute("/mcp", websocket_endpoint(Peer().server()))])
+    sock, shutdown = bind("127.0.0.1", 0), Shutdown(grace_seconds=0.5)
+    port = sock.getsockname()[1]
+    with trio.fail_after(20):
+        async with AsyncExitStack() as stack, trio.open_nursery() as nursery:
+            await nursery.start(partial(serve_app, app, sock, shutdown=shutdown))
+            if over_websocket:
+                deaf = await stack.enter_async_context(raw_websocket(port))
+                await deaf.initialize()
+                for number in range(8):
+                    await deaf.send(read(f"big://{4 << 20}", number))
+                await deaf.stream.receive_some(1)
+            else:
+                stream = await stack.enter_async_context(await trio.open_tcp_stream("127.0.0.1", port))
+                await stream.send_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+                await stream.receive_some(1)
+            await trio.testing.wait_all_tasks_blocked(SHORT)
+            shutdown.request()  # the nursery ends with the server, while the client is still connected
 
 
 async def test_over_tls_it_is_the_same_websocket() -> None:
@@ -214,12 +246,12 @@ except typer.Exit as end:
 
 
 async def line_of(stream: trio.abc.ReceiveStream) -> bytes:
-    came = b""
-    while not came.endswith(b"\n"):
+    received = b""
+    while not received.endswith(b"\n"):
         data = await stream.receive_some(1)
         assert data, "the server ended"
-        came += data
-    return came
+        received += data
+    return received
 
 
 @pytest.mark.parametrize(("signals", "code"), [(1, 0), (2, 143)])

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from trio.testing import wait_all_tasks_blocked
 
 from playhead.servers.http import base_url, bind, serve_app
-from playhead.servers.http_connection import HttpOptions
+from playhead.servers.http_connection import HttpServerOptions
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n"
@@ -33,8 +33,8 @@ def options(
     send_seconds: float = LONG,
     keep_alive_seconds: float = LONG,
     connections: int = 8,
-) -> HttpOptions:
-    return HttpOptions(
+) -> HttpServerOptions:
+    return HttpServerOptions(
         head_seconds=head_seconds,
         body_seconds=body_seconds,
         send_seconds=send_seconds,
@@ -67,7 +67,7 @@ class EndlessApp:
 
 
 @asynccontextmanager
-async def server(limits: HttpOptions, app: ASGIApp = here) -> AsyncIterator[tuple[str, int]]:
+async def server(limits: HttpServerOptions, app: ASGIApp = here) -> AsyncIterator[tuple[str, int]]:
     """A server's host and port; it fails the test when it does not end at once."""
     sock = bind("127.0.0.1", 0)
     host, port = sock.getsockname()
@@ -81,31 +81,31 @@ async def server(limits: HttpOptions, app: ASGIApp = here) -> AsyncIterator[tupl
 
 
 @asynccontextmanager
-async def client_of(limits: HttpOptions, app: ASGIApp = here) -> AsyncIterator[trio.SocketStream]:
+async def client_of(limits: HttpServerOptions, app: ASGIApp = here) -> AsyncIterator[trio.SocketStream]:
     """A connection to such a server."""
     async with server(limits, app) as (host, port), await trio.open_tcp_stream(host, port) as stream:
         yield stream
 
 
 async def all_of(stream: trio.SocketStream) -> bytes:
-    """What comes until the other side closes; a reset counts as that."""
-    came = b""
+    """The bytes received until the other side closes or resets."""
+    received = b""
     try:
         async for data in stream:
-            came += data
+            received += data
     except trio.BrokenResourceError:
         pass
-    return came
+    return received
 
 
 async def answer(stream: trio.SocketStream) -> bytes:
     """One answer of the app, on a connection that stays open."""
-    came = b""
-    while not came.endswith(b"here"):
+    received = b""
+    while not received.endswith(b"here"):
         data = await stream.receive_some()
-        assert data, came
-        came += data
-    return came
+        assert data, received
+        received += data
+    return received
 
 
 async def drip(stream: trio.SocketStream, start: bytes, drop: bytes) -> bytes:
@@ -122,9 +122,9 @@ async def drip(stream: trio.SocketStream, start: bytes, drop: bytes) -> bytes:
                 pass
 
         nursery.start_soon(send)
-        came = await all_of(stream)
+        received = await all_of(stream)
         nursery.cancel_scope.cancel()
-    return came
+    return received
 
 
 async def test_a_client_that_sends_nothing_is_closed() -> None:
@@ -235,16 +235,19 @@ async def test_a_connection_too_many_waits_until_another_ends() -> None:
         await third.aclose()
 
 
-@pytest.mark.parametrize(
-    "start",
-    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", GET[:-2] + b"connection: upgrade\r\nupgrade: h2c\r\n\r\n"],
-    ids=["preface", "upgrade"],
-)
-async def test_http_2_which_has_no_such_limits_is_not_spoken(start: bytes) -> None:
+async def test_http_2_which_has_no_such_limits_is_not_spoken() -> None:
     async with server(options(connections=1)) as (host, port):
         async with await trio.open_tcp_stream(host, port) as two:
-            await two.send_all(start)
+            await two.send_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
             assert b"200" not in await all_of(two)
         async with await trio.open_tcp_stream(host, port) as one:
             await one.send_all(GET)
             await answer(one)
+
+
+async def test_an_upgrade_to_http_2_is_ignored_and_answered_in_http_1() -> None:
+    async with client_of(options()) as client:
+        await client.send_all(GET[:-2] + b"connection: upgrade\r\nupgrade: h2c\r\n\r\n")
+        assert (await answer(client)).startswith(b"HTTP/1.1 200")
+        await client.send_all(GET)
+        assert (await answer(client)).startswith(b"HTTP/1.1 200")

@@ -124,7 +124,7 @@ async def test_a_name_that_resolves_to_a_private_address_is_refused_with_name_ad
         message = str(caught.value)
         assert f"http://music.example:{bird.port}/song" in message
         assert addresses[-1] in message
-        assert f"--allow-origin http://music.example:{bird.port}" in message
+        assert f"Allow the origin http://music.example:{bird.port}" in message
         assert bird.heads == []
 
 

@@ -17,6 +17,8 @@ from wsproto.events import TextMessage
 
 from tests.servers.websocket_peer import raw_websocket
 
+pytestmark = pytest.mark.slow("a client process for each row, flooded until a limit or a deadline stops it")
+
 PEAK_BYTES = 400_000_000
 MIB = 1 << 20
 ROOT = Path(__file__).parents[2]

@@ -23,9 +23,9 @@ from wsproto.events import Ping, TextMessage
 
 from playhead import ServerConfig, connect
 from playhead.client.transports import websocket as websocket_module
-from playhead.client.transports.outbox import Outbox
+from playhead.client.transports.pump import Outbox
 from playhead.client.transports.websocket import WebSocketTransport, websocket_transport
-from playhead.client.transports.websocket_options import WebSocketOptions
+from playhead.client.transports.websocket_opening import WebSocketOptions
 from playhead.errors import (
     AccessDeniedError,
     ConfigError,
@@ -178,7 +178,7 @@ async def test_a_connection_that_is_cut_in_the_middle_of_an_answer_fails_the_req
 @pytest.mark.parametrize(
     ("frame", "code"),
     [
-        (b"\x81\x02\xc3\x28", 1007),  # text that is no UTF-8
+        (b"\x81\x02\xc3\x28", 1007),  # text that is not UTF-8
         (b"\x81\x85\x01\x02\x03\x04hello", 1002),  # masked by a server
         (b"\xc1\x02{}", 1002),  # a reserved bit
         (b"\x00\x02{}", 1002),  # a continuation of nothing
@@ -201,7 +201,7 @@ async def test_a_broken_frame_ends_the_connection_as_the_rfc_says(frame: bytes, 
         failure = await client.failure(1)
         assert isinstance(failure, WebSocketClosedError)
         assert failure.code == code
-        assert "was given up: the server sent" in str(failure)
+        assert "was closed by playhead: the server sent" in str(failure)
         await client.end()
         await trio.testing.wait_all_tasks_blocked()
     assert [reason.code for reason in closed if reason is not None] == [code]
@@ -395,7 +395,7 @@ async def test_a_server_that_answers_no_ping_is_lost() -> None:
             await client.ask(1)
             failure = await client.failure(1)
             assert type(failure) is ConnectionLostError
-            assert "answered no ping" in str(failure)
+            assert "not even a pong" in str(failure)
             assert transport.statistics().pings == 1
             await client.end()
 
@@ -445,13 +445,17 @@ async def answering(reply: bytes) -> AsyncIterator[str]:
     [
         (b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n", AccessDeniedError, "HTTP 401 Unauth"),
         (b"HTTP/1.1 403 Forbidden\r\ncontent-length: 4\r\n\r\nno!!", AccessDeniedError, "`Origin`"),
-        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", UpgradeRefusedError, "got HTTP 404 Not"),
+        (
+            b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
+            UpgradeRefusedError,
+            "upgrade .HTTP 404 Not",
+        ),
         (b"HTTP/1.1 302 Found\r\nlocation: ws://x/\r\ncontent-length: 0\r\n\r\n", UpgradeRefusedError, "302"),
         (b"HTTP/1.1 599 \x1b[31m\r\ncontent-length: 0\r\n\r\n", ConnectError, "599|that is none"),
-        (b"SSH-2.0-OpenSSH\r\n\r\n", ConnectError, "that is none"),
-        (b"", ConnectError, "ended the connection before it answered.*does it want wss:"),
-        (b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n\r\n", ConnectError, "that is none"),
-        (b"x" * 100_000, ConnectError, "that is none"),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", ConnectError, "invalid answer"),
+        (b"", ConnectError, "ended the connection before it answered.*does it require wss:"),
+        (b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n\r\n", ConnectError, "invalid answer"),
+        (b"x" * 100_000, ConnectError, "invalid answer"),
     ],
 )
 async def test_a_refused_upgrade_says_what_came(reply: bytes, kind: type[PlayheadError], said: str) -> None:
@@ -469,7 +473,7 @@ async def test_a_refused_upgrade_says_what_came(reply: bytes, kind: type[Playhea
 async def test_a_port_where_nobody_listens_is_named() -> None:
     async with answering(b"") as url:
         pass
-    with pytest.raises(ConnectError, match="is the server running there"):
+    with pytest.raises(ConnectError, match="check that the server is running there"):
         async with websocket_transport(url):
             pass
 
@@ -560,7 +564,7 @@ async def test_tls_works_as_over_http(tmp_path: Any) -> None:
 
 
 async def test_oauth_is_refused_with_what_to_give_instead(tmp_path: Any) -> None:
-    from playhead.config.auth import OAuthLogin
+    from playhead.config.servers import OAuthLogin
 
     config = ServerConfig(name="it", url="ws://127.0.0.1:9/mcp", auth=OAuthLogin(token_folder=tmp_path))
     with pytest.raises(ConfigError, match="bearer token or `headers`"):
@@ -578,6 +582,6 @@ class AsksElsewhere(httpx2.Auth):
 
 async def test_credentials_that_have_to_be_fetched_are_refused() -> None:
     async with answering(b"") as url:
-        with pytest.raises(ConfigError, match="give a bearer token, or a header"):
+        with pytest.raises(ConfigError, match="set a bearer token or a header"):
             async with websocket_transport(url, options=WebSocketOptions(auth=AsksElsewhere())):
                 pass

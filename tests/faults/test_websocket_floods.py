@@ -13,10 +13,11 @@ import pytest
 import trio
 import trio.testing
 from mcp.server import Server
-from wsproto.events import CloseConnection
+from wsproto.events import CloseConnection, TextMessage
 
-from playhead.servers.websocket import WebSocketOptions
-from playhead.servers.websocket_memory import ANSWER_BYTES, OWN_BYTES
+from playhead.servers.http_connection import HttpServerOptions
+from playhead.servers.websocket import WebSocketServerOptions
+from playhead.servers.websocket_frames import OWN_BYTES
 from playhead.testing.transports import Peer
 from tests.servers.launch import pages_command
 from tests.servers.raw_websocket import RawWebSocket, raw_websocket
@@ -33,10 +34,12 @@ def read(uri: str, request_id: int, text: object = "") -> dict[str, object]:
 
 
 @asynccontextmanager
-async def clients_of(peer: Peer, shared_bytes: int, count: int) -> AsyncIterator[list[RawWebSocket]]:
+async def clients_of(
+    peer: Peer, slots: int, count: int, options: WebSocketServerOptions | None = None
+) -> AsyncIterator[list[RawWebSocket]]:
     with trio.fail_after(20):
         async with (
-            served_websocket(peer.server(), options=WebSocketOptions(shared_bytes=shared_bytes)) as port,
+            served_websocket(peer.server(), http=HttpServerOptions(requests=slots), options=options) as port,
             AsyncExitStack() as stack,
         ):
             clients = [await stack.enter_async_context(raw_websocket(port)) for _ in range(count)]
@@ -48,26 +51,30 @@ async def clients_of(peer: Peer, shared_bytes: int, count: int) -> AsyncIterator
 # --- the bounds ---------------------------------------------------------------------------------------
 
 
-async def test_a_request_for_which_there_is_no_room_is_refused_and_small_ones_are_answered() -> None:
+LONG_TEXT = "x" * 2 * OWN_BYTES
+
+
+async def test_a_long_message_waits_for_a_slot_and_small_ones_are_answered_meanwhile() -> None:
     peer = Peer()
-    async with clients_of(peer, 700_000, 2) as (greedy, modest):
-        await greedy.send(read("hold://x", 1, "x" * 600_000))
+    async with clients_of(peer, 1, 3) as (greedy, patient, modest):
+        await greedy.send(read("hold://x", 1, LONG_TEXT))
         await peer.anyone_started.wait()
-        await greedy.send(read("hold://x", 2, [0] * 5_000))
-        refused = await greedy.receive()
-        assert (refused["id"], refused["error"]["code"]) == (2, -32603)
-        assert "try again later" in refused["error"]["message"]
+        await patient.send(read("hold://x", 2, LONG_TEXT))
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert peer.started == 1
         assert (await modest.ask("ping"))["result"] == {}
         peer.release.set()
         assert (await greedy.receive())["id"] == 1
-        await greedy.send(read("hold://x", 3, [0] * 5_000))  # there is room again
-        assert (await greedy.receive())["id"] == 3
+        assert (await patient.receive())["id"] == 2
 
 
-async def test_a_message_for_which_there_is_no_room_closes_with_1013() -> None:
-    async with clients_of(Peer(), 100_000, 2) as (greedy, modest):
-        await greedy.send_piece("x" * (OWN_BYTES + 200_000), last=False)
-        closed = await greedy.receive()
+async def test_a_long_message_that_gets_no_slot_in_time_closes_with_1013() -> None:
+    peer = Peer()
+    async with clients_of(peer, 1, 3, WebSocketServerOptions(message_seconds=0.1)) as (greedy, late, modest):
+        await greedy.send(read("hold://x", 1, LONG_TEXT))
+        await peer.anyone_started.wait()
+        await late.send(read("hold://x", 1, LONG_TEXT))
+        closed = await late.receive()
         assert isinstance(closed, CloseConnection)
         assert closed.code == 1013
         assert (await modest.ask("ping"))["result"] == {}
@@ -75,19 +82,19 @@ async def test_a_message_for_which_there_is_no_room_closes_with_1013() -> None:
 
 async def test_what_a_client_held_is_there_for_others_when_it_has_left() -> None:
     peer = Peer()
-    async with clients_of(peer, 700_000, 2) as (greedy, next_one):
-        await greedy.send(read("hold://x", 1, "x" * 600_000))
+    async with clients_of(peer, 1, 2) as (greedy, next_one):
+        await greedy.send(read("hold://x", 1, LONG_TEXT))
         await peer.anyone_started.wait()
         await greedy.stream.aclose()
         await peer.anyone_cancelled.wait()
         peer.release.set()
-        await next_one.send(read("hold://x", 1, "x" * 600_000))
+        await next_one.send(read("hold://x", 1, LONG_TEXT))
         assert (await next_one.receive())["result"]["contents"]
 
 
-async def test_requests_wait_where_there_is_no_room_for_their_answers_but_for_one_of_each_client() -> None:
+async def test_requests_wait_where_there_is_no_slot_but_for_one_of_each_client() -> None:
     peer = Peer()
-    async with clients_of(peer, 3 * ANSWER_BYTES, 2) as (greedy, modest):
+    async with clients_of(peer, 3, 2) as (greedy, modest):
         for number in range(10):
             await greedy.send(read("hold://x", number))
         await greedy.send({"jsonrpc": "2.0", "id": "refused", "method": 5})
@@ -155,6 +162,7 @@ def long_texts(number: int) -> str:
     return json.dumps(message, ensure_ascii=False)
 
 
+@pytest.mark.slow("a server process that many clients flood for as long as it lets them")
 @pytest.mark.parametrize("message", [pages_never_taken, long_texts])
 async def test_clients_that_ask_and_never_read_leave_the_server_small(message: Callable[[int], str]) -> None:
     async def flood(port: int) -> None:
@@ -178,3 +186,26 @@ async def test_clients_that_ask_and_never_read_leave_the_server_small(message: C
                     assert (await honest.ask("ping", id=number))["result"] == {}
             assert peak_bytes(process.pid) < PEAK_BYTES
             nursery.cancel_scope.cancel()
+
+
+@pytest.mark.slow("600 MB are sent to a server process")
+async def test_a_message_that_is_too_long_is_not_collected_after_it_was_refused() -> None:
+    with trio.fail_after(60):
+        async with server_process() as process:
+            port = await port_of(process)
+            async with raw_websocket(port) as greedy:
+                first = greedy.frames.send(TextMessage(data="x" * 1_000_000, message_finished=False))
+                more = b"\x00\xff" + (1_000_000).to_bytes(8, "big") + bytes(4) + b"x" * 1_000_000
+                sent = 0
+                try:
+                    await greedy.stream.send_all(first)
+                    for _ in range(600):
+                        await greedy.stream.send_all(more)
+                        sent += 1
+                except trio.BrokenResourceError:
+                    pass  # it was cut
+                print(f"{sent} MB were sent; the peak is {peak_bytes(process.pid) / 1e6:.0f} MB")
+            async with raw_websocket(port) as honest:
+                await honest.initialize()
+                assert (await honest.ask("ping"))["result"] == {}
+            assert peak_bytes(process.pid) < PEAK_BYTES / 2

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from playhead.content import ABSENT, parse_block
 from playhead.results.classify import classify
-from playhead.results.policy import Policy, Stopper
+from playhead.results.plan import Policy, Stopper
 from playhead.results.responses import action_response, audio_response, content_response, error_response
 from playhead.results.routing import text_for_model
 

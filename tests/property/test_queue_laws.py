@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playhead.errors import PlayheadError
-from playhead.playback.feed import PcmFeed
+from playhead.playback.pcm_buffer import PcmBuffer
 from playhead.playback.player import Player
 from playhead.playback.queue import Queue
 from playhead.playback.sinks import NullSink
 from playhead.playback.state import ItemEnd, ItemError, ItemStart, PlayerEvent, Status
+from playhead.stream.options import StreamOptions
 from playhead.testing.media import ScriptedReader
 
 Kind = str
@@ -43,7 +44,7 @@ class Piece:
             self.mime_type = None
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[ScriptedReader]:
+    async def open(self, options: StreamOptions | None = None) -> AsyncIterator[ScriptedReader]:
         data = b"<html></html>" if self.kind == "noise" else bytes(1600)
         reader = ScriptedReader(data, hold_at=800 if self.kind == "hangs" else None)
         self.opened.add(id(reader))
@@ -62,11 +63,11 @@ class OneAtATime(NullSink):
     def __post_init__(self) -> None:
         super().__init__(real_time=False)
 
-    async def play(self, feed: PcmFeed) -> None:
+    async def play(self, buffer: PcmBuffer) -> None:
         self.at_sink += 1
         self.most = max(self.most, self.at_sink)
         try:
-            await super().play(feed)
+            await super().play(buffer)
         finally:
             self.at_sink -= 1
 

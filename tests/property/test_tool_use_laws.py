@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 
 import regex
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from playhead.agent.conversation import (
@@ -19,8 +19,7 @@ from playhead.agent.conversation import (
     ToolSpec,
     UserMessage,
 )
-from playhead.agent.prompt_text import call_text, encode
-from playhead.agent.templates import harmless, tool_list
+from playhead.agent.prompt_mode import call_text, encode, harmless, tool_list
 from playhead.agent.tool_use import CallWritten, TextRun, ToolUseEvent, ToolUseParser
 
 ANY_TAG = regex.compile(r"</?tool_use(_result)?([\s/][^<>]{0,199})?>", regex.IGNORECASE)
@@ -71,9 +70,14 @@ def test_no_cutting_changes_the_events(text: str, places: list[int], limit_chars
 
 
 @given(NOISE)
+@example("<tool_use</tool_use>>")
+@example("<tool_use a</tool_use></tool_use>=''>")
+@example("<tool_use<tool_use/>>")
+@example("<tool_use><name>a</name><tool_use<tool_use>>")
 def test_no_tag_is_ever_in_the_text(text: str) -> None:
-    for event in parse([text]):
-        assert not isinstance(event, TextRun) or not ANY_TAG.search(event.text)
+    """Not even across the calls in it, which the text is shown without."""
+    shown = "".join(event.text for event in parse([text]) if isinstance(event, TextRun))
+    assert not ANY_TAG.search(shown)
 
 
 @given(st.text() | NOISE.filter(lambda text: not ANY_TAG.search(text)))

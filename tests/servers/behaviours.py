@@ -1,4 +1,4 @@
-"""How a server answers a read of `[start, end)`: one well-behaved way and each known way of not being it.
+"""Behaviours of servers for a read of `[start, end)`: one correct and each known incorrect one.
 
 A behaviour is an async function of the range; `BEHAVIOURS` names them. What only HTTP can do (a 503, a
 connection cut in the middle of an answer) is in `http_faults.py`.
@@ -61,7 +61,7 @@ class Once:
 
 @dataclass(slots=True, kw_only=True)
 class Script:
-    """What the behaviours share: the bytes, the memory of what was done once, and an order of events."""
+    """Shared state of the behaviours: the bytes, one-time events, and the order of events."""
 
     payload: Payload
     once: Once
@@ -123,7 +123,7 @@ async def end_416(script: Script, start: int, end: int) -> Answer:
 
 
 async def error_once(script: Script, start: int, end: int) -> Answer:
-    """A JSON-RPC error is the server's answer: final, whatever a second try would have given."""
+    """An internal error, once: reads are idempotent, so a second try may succeed."""
     if start >= script.payload.size_bytes // 2 and script.once():
         raise MCPError(-32603, "the disk is on fire")
     return script.page(start, end)
@@ -177,9 +177,9 @@ async def text_for_bytes(script: Script, start: int, end: int) -> Answer:
 
 
 async def endless(script: Script, start: int, end: int) -> Answer:
-    n_bytes = end - start
-    low = start % max(script.payload.size_bytes - n_bytes, 1)
-    return [Blob(text=script.payload.base64(low, low + n_bytes))]
+    low = start % script.payload.size_bytes
+    high = min(low + end - start, script.payload.size_bytes)
+    return [Blob(text=script.payload.base64(low, high))]
 
 
 BEHAVIOURS: dict[str, Behaviour] = {

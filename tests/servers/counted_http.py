@@ -1,7 +1,8 @@
-"""An SDK server under hypercorn in this process, with its TCP connections counted."""
+"""An SDK server over HTTP in this process, with its TCP connections counted."""
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -9,10 +10,12 @@ from functools import partial
 from typing import Any
 
 import trio
-from hypercorn.config import Config
-from hypercorn.trio import serve
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
+
+from playhead.limits import MIB
+from playhead.servers.http import base_url, bind, serve_app
+from playhead.servers.http_connection import HttpServerOptions
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,7 +29,7 @@ class CountedServer:
 
 @asynccontextmanager
 async def counted_http(
-    server: MCPServer | Server[Any], *, json_response: bool, port: int = 0, config: Config | None = None
+    server: MCPServer | Server[Any], *, json_response: bool, port: int = 0, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[CountedServer]:
     """Serve until the context is left; nothing stays behind on the port."""
     counted = CountedServer()
@@ -38,16 +41,10 @@ async def counted_http(
             counted.queries.append(scope["query_string"])
         await inner(scope, receive, send)
 
-    config = config or Config()
-    config.bind = [f"127.0.0.1:{port}"]
-    config.accesslog = config.errorlog = None
-    config.graceful_timeout = config.shutdown_timeout = 0.1
-    config.keep_alive_timeout = 300
-    stop = trio.Event()
+    sock = bind("127.0.0.1", port)
+    counted.url = base_url(sock, scheme="http" if tls is None else "https") + "/mcp"
+    options = HttpServerOptions(body_bytes=64 * MIB)
     async with trio.open_nursery() as nursery:
-        binds = await nursery.start(partial(serve, app, config, shutdown_trigger=stop.wait))
-        counted.url = f"{binds[0]}/mcp"
-        try:
-            yield counted
-        finally:
-            stop.set()
+        await nursery.start(partial(serve_app, app, sock, options=options, tls=tls))
+        yield counted
+        nursery.cancel_scope.cancel()

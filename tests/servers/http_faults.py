@@ -19,7 +19,7 @@ UNAVAILABLE = b"the origin is away for a moment\n"
 
 
 class ConnectionCut(Exception):  # noqa: N818 - not an error of the server: the fault it is there to make
-    """Leaves the application in the middle of a body; hypercorn then closes the connection."""
+    """Leaves the application in the middle of a body; the server then closes the connection."""
 
 
 @dataclass(slots=True, kw_only=True)

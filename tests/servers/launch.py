@@ -11,6 +11,8 @@ from pathlib import Path
 
 import trio
 
+from playhead.testing.links import Link, slow_command, slow_tcp
+
 REPOSITORY = Path(__file__).parents[2]
 START_SECONDS = 30.0
 
@@ -21,6 +23,19 @@ def pages_command(transport: str, *options: object) -> list[str]:
         f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from tests.servers.pages import main; main()"
     )
     return [sys.executable, "-c", start, "--transport", transport, *(str(option) for option in options)]
+
+
+@asynccontextmanager
+async def behind_link(link: Link, transport: str, command: Sequence[str]) -> AsyncIterator[str | list[str]]:
+    """Return the target of a server (`stdio` or `http`) that is reached through `link`."""
+    if transport == "stdio":
+        yield slow_command(link, command)
+        return
+    async with http_process(command) as url:
+        place = re.search(r"//([^/:]+):(\d+)/", url)
+        assert place is not None
+        async with slow_tcp(link, host=place.group(1), port=int(place.group(2))) as port:
+            yield f"http://127.0.0.1:{port}/mcp"
 
 
 @asynccontextmanager

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import secrets
-import socket
 import time
 from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
 import trio
-from hypercorn.config import Config
-from hypercorn.trio import serve
 from mcp.server.auth.provider import (
     AccessToken,
     AuthorizationCode,
@@ -32,6 +28,8 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl
 from starlette.requests import Request
 from starlette.responses import JSONResponse
+
+from playhead.servers.http import base_url, bind, serve_app
 
 SCOPE = "listen"
 
@@ -142,7 +140,7 @@ class Protected:
     wants: dict[str, str] = field(default_factory=dict)
     """MCP method → the scope that it needs as well (as the newest revision names methods: in a header)."""
     greets_anybody: bool = False
-    """Whether `server/discover` is answered without a token."""
+    """Answer `server/discover` without a token."""
 
 
 @asynccontextmanager
@@ -153,8 +151,8 @@ async def protected_server(
 
     With `issuer` the MCP server names that one as its authorization server, whoever it is.
     """
-    listener = socket.create_server(("127.0.0.1", 0))
-    origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    sock = bind("127.0.0.1", 0)
+    origin = base_url(sock)
     authority = Authority()
     server: MCPServer = MCPServer(
         "protected",
@@ -235,14 +233,7 @@ async def protected_server(
         token = authority.issue(name, form["scope"][0].split(), refreshable=False)
         await JSONResponse(token.model_dump(exclude_none=True))(scope, receive, send)
 
-    config = Config()
-    config.bind = [f"fd://{listener.detach()}"]
-    config.accesslog = config.errorlog = None
-    config.graceful_timeout = config.shutdown_timeout = 0.1
-    stop = trio.Event()
     async with trio.open_nursery() as nursery:
-        await nursery.start(partial(serve, app, config, shutdown_trigger=stop.wait))
-        try:
-            yield running
-        finally:
-            stop.set()
+        await nursery.start(serve_app, app, sock)
+        yield running
+        nursery.cancel_scope.cancel()

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import hypercorn.config
-import hypercorn.trio
 import mcp_types as types
 import trio
 from mcp.server import Server
@@ -160,14 +158,10 @@ class PagesServer:
         app = cast(App, self.server.streamable_http_app(json_response=not self.options.sse))
         if fault := HTTP_FAULTS.get(self.options.behaviour):
             app = FaultyApp(app=app, fault=fault)
-        config = hypercorn.config.Config()
-        config.bind = [f"127.0.0.1:{self.options.port}"]
-        config.keep_alive_timeout = 300  # a page of music lasts longer than hypercorn's 5 seconds
-        config.accesslog = None
-        config.errorlog = None
+        sock = bind("127.0.0.1", self.options.port)
         async with trio.open_nursery() as nursery:
-            (bound,) = await nursery.start(hypercorn.trio.serve, app, config)
-            print(f"{bound}/mcp", flush=True)
+            await nursery.start(serve_app, app, sock)
+            print(base_url(sock) + "/mcp", flush=True)
             await trio.to_thread.run_sync(sys.stdin.buffer.read, abandon_on_cancel=True)
             # Nobody is left to answer: no grace, no waiting for connections.
             os._exit(0)

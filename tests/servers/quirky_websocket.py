@@ -64,7 +64,7 @@ class QuirkyServer:
     """Method and id of each message that was one."""
     searching: trio.Event = field(default_factory=trio.Event)
     found: trio.Event = field(default_factory=trio.Event)
-    """What a search waits for. Nothing else is answered on that connection meanwhile."""
+    """A search waits for this. Nothing else is answered on its connection meanwhile."""
 
     def methods(self) -> list[str]:
         return [method for method, _id in self.heard]

@@ -68,9 +68,9 @@ class RawServer:
     greet: Callable[[Exchange], Awaitable[bool]] | None = None
     """In place of the handshake below; gives whether it answered."""
     capabilities: Json = field(default_factory=lambda: {"tools": {}})
-    """What `initialize` says it can do."""
+    """Capabilities in the answer to `initialize`."""
     session: str | None = None
-    """Where given, the session id that `initialize` hands out, with the number of the handshake."""
+    """If given, the session id of the answer to `initialize`, with the number of the handshake."""
 
     async def handshake(self, exchange: Exchange) -> bool:
         """Answer what belongs to a handshake of the old era; False for anything else."""
@@ -97,8 +97,10 @@ class RawServer:
 
 
 @asynccontextmanager
-async def raw_http(handler: Handler, *, session: str | None = None) -> AsyncIterator[RawServer]:
-    """Serve on loopback; `handler` gets what is no handshake (it may be called for several at once)."""
+async def raw_http(
+    handler: Handler, *, session: str | None = None, port: int = 0
+) -> AsyncIterator[RawServer]:
+    """Serve on loopback; `handler` gets everything but the handshake (several calls may run at once)."""
     server = RawServer(session=session)
 
     async def serve(stream: trio.SocketStream) -> None:
@@ -116,9 +118,9 @@ async def raw_http(handler: Handler, *, session: str | None = None) -> AsyncIter
             return
 
     async with trio.open_nursery() as nursery:
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        port = listeners[0].socket.getsockname()[1]
-        server.url = f"http://127.0.0.1:{port}/mcp"
+        listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
+        bound = listeners[0].socket.getsockname()[1]
+        server.url = f"http://127.0.0.1:{bound}/mcp"
         nursery.start_soon(trio.serve_listeners, serve, listeners)
         yield server
         nursery.cancel_scope.cancel()

@@ -45,7 +45,7 @@ class RawWebSocket:
         self.answers_close = True
         self.pings = 0
         self._parts: list[str] = []
-        self._came: list[Event] = []
+        self._received: list[Event] = []
 
     async def send(self, message: object) -> None:
         """A JSON message in one frame."""
@@ -90,9 +90,9 @@ class RawWebSocket:
             self.frames.receive_data(bytes(data))
 
     def _events(self) -> Any:
-        self._came.extend(self.frames.events())
-        while self._came:
-            yield self._came.pop(0)
+        self._received.extend(self.frames.events())
+        while self._received:
+            yield self._received.pop(0)
 
     async def ask(self, method: str, params: dict[str, Any] | None = None, *, id: Any = 1) -> Any:
         """A request, and what comes next."""
@@ -117,12 +117,12 @@ async def raw_websocket(
     """A connection to a server of this machine; `status` says whether the upgrade was accepted (101)."""
     async with over or await trio.open_tcp_stream("127.0.0.1", port) as stream:
         await stream.send_all(upgrade(path, port, *headers))
-        came = b""
-        while b"\r\n\r\n" not in came:
+        received = b""
+        while b"\r\n\r\n" not in received:
             data = await stream.receive_some()
-            assert data, f"the server left after {came!r}"
-            came += data
-        head, _, rest = came.partition(b"\r\n\r\n")
+            assert data, f"the server left after {received!r}"
+            received += data
+        head, _, rest = received.partition(b"\r\n\r\n")
         if head.split()[1] == b"101":
             assert generate_accept_token(KEY) in head
         yield RawWebSocket(stream, head, rest)
@@ -157,6 +157,6 @@ async def raw_transport(port: int) -> AsyncIterator[Any]:
 
 
 def as_transport(port: int) -> Transport:
-    """What `mcp.Client` takes."""
+    """The transport for `mcp.Client`."""
     transport: Transport = raw_transport(port)
     return transport

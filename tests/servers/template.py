@@ -12,7 +12,7 @@ import mcp_types as types
 import trio
 from mcp.shared.message import SessionMessage
 
-from playhead.servers.template.options import TemplateServerOptions
+from playhead.servers.template import TemplateServerOptions
 from playhead.servers.template.serve import open_template_server
 
 Json = dict[str, Any]

@@ -11,7 +11,9 @@ pub mod script;
 
 use std::collections::BTreeMap;
 
-use playhead_core::planner::{Planner, Settings, Statistics};
+use playhead_core::planner::{
+    Broken, Demand, EndedBy, Failure, Planner, REFILL_SECONDS, START_SECONDS, Settings, Statistics,
+};
 
 use network::{Answer, Network};
 
@@ -26,6 +28,40 @@ pub const UNLIMITED: f64 = 1e12;
 pub enum Discipline {
     FairShare,
     Fifo,
+}
+
+/// From `at_seconds` on each page costs this much, and the link has this bandwidth.
+#[derive(Clone, Copy, Debug)]
+pub struct Slowdown {
+    pub at_seconds: f64,
+    pub cost_seconds: f64,
+    pub bytes_per_second: f64,
+}
+
+/// A time in which nothing is answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Outage {
+    pub at_seconds: f64,
+    pub seconds: f64,
+    pub kind: OutageKind,
+}
+
+impl Outage {
+    pub fn ends_at(&self) -> f64 {
+        self.at_seconds + self.seconds
+    }
+
+    pub fn covers(&self, now: f64) -> bool {
+        (self.at_seconds..self.ends_at()).contains(&now)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OutageKind {
+    /// The server pauses: what it was asked is answered late.
+    Silent,
+    /// The server fails every request at once.
+    Fails,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +80,9 @@ pub struct World {
     pub errors: f64,
     /// Largest page the server gives.
     pub cap_bytes: Option<u64>,
+    /// From when on it is slower.
+    pub slowdown: Option<Slowdown>,
+    pub outage: Option<Outage>,
     pub size_bytes: u64,
     pub seed: u64,
 }
@@ -64,12 +103,14 @@ impl World {
             loss: 0.0,
             errors: 0.0,
             cap_bytes: None,
+            slowdown: None,
+            outage: None,
             size_bytes,
             seed: 1,
         }
     }
 
-    fn latency(&self) -> f64 {
+    pub fn latency(&self) -> f64 {
         self.rtt_seconds + self.cost_seconds
     }
 
@@ -106,7 +147,7 @@ impl World {
         reads as f64 * self.latency() + self.transfer(self.size_bytes)
     }
 
-    /// Whether the window holds the bandwidth-delay product.
+    /// The window holds the bandwidth-delay product.
     pub fn fills_link(&self, page: u64, in_flight: usize) -> bool {
         (page * in_flight as u64) as f64 * WIRE >= self.latency() * self.bytes_per_second
     }
@@ -116,8 +157,9 @@ impl World {
 pub enum Listener {
     /// Takes what is there at once.
     Greedy,
-    /// Plays `rate` bytes a second once the gate opens, and again after every stall.
-    Music { rate: f64, need: u64 },
+    /// Plays `rate` bytes per second once the gate opens, and again after every stall. The gate is asked when bytes
+    /// arrive, as by a decoder.
+    Music { rate: f64 },
 }
 
 #[derive(Clone, Debug)]
@@ -126,13 +168,20 @@ pub struct Outcome {
     pub first_8k: f64,
     pub first_24k: f64,
     pub whole: f64,
+    /// When audio to start with was in hand (or the end), and when playing did start.
+    pub could_start: f64,
     pub play_started: f64,
     pub stalls: u32,
     pub stalled_seconds: f64,
     pub peak_bytes: u64,
     pub wire_bytes: u64,
     pub finished: bool,
-    pub failed: Option<(u64, u32)>,
+    pub broken: Option<(u64, Broken)>,
+    /// Requests sent during the outage.
+    pub outage_requests: u64,
+    /// Time with nothing in flight, and how often it ended.
+    pub resting_seconds: f64,
+    pub bursts: u64,
     pub statistics: Statistics,
 }
 
@@ -160,18 +209,23 @@ pub fn run_with(
         tail: 0,
         islands: BTreeMap::new(),
         playing: false,
+        asked_gate_at: 0,
         asked: BTreeMap::new(),
         outcome: Outcome {
             first_8k: f64::INFINITY,
             first_24k: f64::INFINITY,
             whole: f64::INFINITY,
+            could_start: f64::INFINITY,
             play_started: f64::INFINITY,
             stalls: 0,
             stalled_seconds: 0.0,
             peak_bytes: 0,
             wire_bytes: 0,
             finished: false,
-            failed: None,
+            broken: None,
+            outage_requests: 0,
+            resting_seconds: 0.0,
+            bursts: 0,
             statistics: Planner::new(settings).unwrap().statistics(),
         },
     }
@@ -189,11 +243,19 @@ struct Simulation {
     tail: u64,
     islands: BTreeMap<u64, u64>,
     playing: bool,
+    /// Contiguous bytes when the gate was asked last.
+    asked_gate_at: u64,
     asked: BTreeMap<u64, (u64, u64)>,
     outcome: Outcome,
 }
 
-/// What a decoder reads at once.
+/// A connection that broke, or an answer that asks to try again.
+const LOST: Failure = Failure::Lost {
+    retry_after: None,
+    broke_off: false,
+    code: None,
+};
+/// Bytes that a decoder reads at once.
 const READ_BYTES: f64 = 4096.0;
 const LONGEST_SECONDS: f64 = 3600.0;
 
@@ -202,8 +264,8 @@ impl Simulation {
         loop {
             self.drive();
             self.listen();
-            let over = self.planner.finished() || self.planner.failed().is_some();
-            if over && (!self.playing || self.planner.failed().is_some()) {
+            let is_broken = self.planner.broken().is_some();
+            if is_broken || (self.planner.finished() && !self.playing) {
                 break;
             }
             let next = self.next_event();
@@ -223,7 +285,7 @@ impl Simulation {
             self.advance_to(next.max(self.now));
         }
         self.outcome.finished = self.planner.finished();
-        self.outcome.failed = self.planner.failed();
+        self.outcome.broken = self.planner.broken();
         self.outcome.statistics = self.planner.statistics();
         self.outcome
     }
@@ -231,14 +293,21 @@ impl Simulation {
     fn drive(&mut self) {
         for id in self.planner.expired(self.now) {
             self.network.cancel(id);
-            self.planner.on_error(id, self.now, true);
+            self.planner.on_error(id, self.now, LOST);
         }
         let head = self.head as u64;
         while let Some(request) = self.planner.next(self.now, head) {
+            let is_evidence = request.start >= self.world.size_bytes;
             assert!(
-                request.start < request.end && request.end <= head + self.capacity,
+                request.start < request.end && (request.end <= head + self.capacity || is_evidence),
                 "{request:?} outside the window at {head}"
             );
+            let is_out = self
+                .world
+                .outage
+                .is_some_and(|outage| outage.covers(self.now));
+            self.outcome.outage_requests += u64::from(is_out);
+            self.outcome.bursts += u64::from(self.network.is_idle());
             self.asked.insert(request.id, (request.start, request.end));
             self.network
                 .send(self.now, request.id, request.start, request.end);
@@ -260,7 +329,7 @@ impl Simulation {
     fn rate(&self) -> f64 {
         match self.listener {
             Listener::Greedy => f64::INFINITY,
-            Listener::Music { rate, .. } => rate,
+            Listener::Music { rate } => rate,
         }
     }
 
@@ -271,14 +340,21 @@ impl Simulation {
         } else if self.outcome.play_started.is_finite() && !self.planner.finished() {
             self.outcome.stalled_seconds += seconds;
         }
+        if self.network.is_idle() {
+            self.outcome.resting_seconds += seconds;
+        }
         self.now = next;
+        if self.network.is_sending() {
+            self.planner.heard(next);
+        }
         for (id, answer) in self.network.advance_to(next) {
             let (start, end) = self.asked[&id];
             match answer {
-                Answer::Failed => self.planner.on_error(id, self.now, true),
+                Answer::Failed => self.planner.on_error(id, self.now, LOST),
                 Answer::Bytes(bytes) => {
                     self.outcome.wire_bytes += bytes;
-                    if self.planner.on_page(id, self.now, bytes) {
+                    let claim = (bytes == 0).then_some(EndedBy::Empty);
+                    if self.planner.on_answer(id, self.now, bytes, claim) {
                         assert!(start + bytes <= end);
                         self.keep(start, start + bytes);
                     }
@@ -293,6 +369,11 @@ impl Simulation {
     }
 
     fn keep(&mut self, start: u64, end: u64) {
+        assert!(
+            end <= self.head as u64 + self.capacity,
+            "bytes {start}..{end} outside the window at {}",
+            self.head
+        );
         assert!(
             start >= self.tail,
             "byte {start} kept twice: {} are contiguous",
@@ -330,19 +411,36 @@ impl Simulation {
     }
 
     fn listen(&mut self) {
-        let Listener::Music { need, .. } = self.listener else {
+        let Listener::Music { rate } = self.listener else {
             self.head = self.tail as f64;
+            self.planner.set_demand(self.now, Demand::Waiting);
             return;
         };
-        let buffered = self.tail - self.head as u64;
-        if self.playing && buffered == 0 {
+        let demand = if self.playing {
+            Demand::Supplied
+        } else {
+            Demand::Waiting
+        };
+        self.planner.set_demand(self.now, demand);
+        let in_hand = self.tail - self.head as u64;
+        if self.playing && in_hand == 0 {
             self.playing = false;
             if !self.planner.finished() {
                 self.outcome.stalls += 1;
             }
-        } else if !self.playing && buffered > 0 {
+        } else if !self.playing && in_hand > 0 && self.asked_gate_at != self.tail {
+            self.asked_gate_at = self.tail;
+            let at_end = self.tail == self.world.size_bytes;
+            if in_hand as f64 >= START_SECONDS * rate || at_end {
+                self.outcome.could_start = self.outcome.could_start.min(self.now);
+            }
+            let least = match self.outcome.play_started {
+                started if started.is_finite() => REFILL_SECONDS,
+                _ => START_SECONDS,
+            };
             let left = self.world.size_bytes - self.head as u64;
-            if buffered >= 24 * KIB || self.planner.can_play(self.now, buffered, need, Some(left)) {
+            let enough = in_hand as f64 >= least * rate || at_end;
+            if enough && self.planner.can_play(self.now, in_hand, rate, Some(left)) {
                 self.playing = true;
                 self.outcome.play_started = self.outcome.play_started.min(self.now);
             }

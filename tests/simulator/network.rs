@@ -1,6 +1,6 @@
 //! The server and its link: where each request is, and what happens to it next.
 
-use super::{Discipline, Random, WIRE, World};
+use super::{Discipline, OutageKind, Random, WIRE, World};
 
 /// JSON around a page.
 const ENVELOPE_BYTES: f64 = 250.0;
@@ -50,13 +50,25 @@ impl Network {
         }
         let asked = end.min(world.size_bytes).saturating_sub(start);
         let bytes = world.cap_bytes.map_or(asked, |cap| asked.min(cap));
-        let answer = if self.random.unit() < world.errors {
-            Answer::Failed
-        } else {
-            Answer::Bytes(bytes)
-        };
-        let cost = world.cost_seconds + self.random.exponential(world.jitter_seconds);
         let arrival = now + world.rtt_seconds / 2.0;
+        let outage = world.outage.filter(|outage| outage.covers(arrival));
+        let is_refused = outage.is_some_and(|outage| outage.kind == OutageKind::Fails);
+        if is_refused || self.random.unit() < world.errors {
+            let transfer = Transfer {
+                id,
+                answer: Answer::Failed,
+                left: ENVELOPE_BYTES,
+            };
+            self.serving.push((arrival, transfer));
+            return;
+        }
+        let answer = Answer::Bytes(bytes);
+        let base = match world.slowdown {
+            Some(slow) if arrival >= slow.at_seconds => slow.cost_seconds,
+            _ => world.cost_seconds,
+        };
+        let cost = base + self.random.exponential(world.jitter_seconds);
+        let arrival = outage.map_or(arrival, |outage| outage.ends_at());
         let served = if world.serial {
             arrival.max(self.server_free_at) + cost
         } else {
@@ -82,6 +94,21 @@ impl Network {
         self.returning.retain(|(_, transfer)| transfer.id != id);
     }
 
+    pub fn is_idle(&self) -> bool {
+        self.serving.is_empty() && self.sending.is_empty() && self.returning.is_empty()
+    }
+
+    pub fn is_sending(&self) -> bool {
+        !self.sending.is_empty()
+    }
+
+    fn bytes_per_second(&self) -> f64 {
+        match self.world.slowdown {
+            Some(slow) if self.now >= slow.at_seconds => slow.bytes_per_second,
+            _ => self.world.bytes_per_second,
+        }
+    }
+
     fn active(&self) -> usize {
         match self.world.discipline {
             Discipline::FairShare => self.sending.len(),
@@ -91,7 +118,7 @@ impl Network {
 
     pub fn next_event(&self, now: f64) -> f64 {
         let active = self.active();
-        let share = self.world.bytes_per_second / active as f64;
+        let share = self.bytes_per_second() / active as f64;
         let sent = self
             .sending
             .iter()
@@ -102,15 +129,22 @@ impl Network {
             .iter()
             .chain(&self.returning)
             .map(|(at, _)| *at);
-        sent.chain(timed).fold(f64::INFINITY, f64::min)
+        let slowdown = self
+            .world
+            .slowdown
+            .map(|slow| slow.at_seconds)
+            .filter(|&at| at > now && active > 0);
+        sent.chain(timed)
+            .chain(slowdown)
+            .fold(f64::INFINITY, f64::min)
     }
 
-    /// What arrives until `next`, which is no later than the next event.
+    /// Delivers the bytes until `next`, which is at most the next event.
     pub fn advance_to(&mut self, next: f64) -> Vec<(u64, Answer)> {
         let active = self.active();
-        let moved = (next - self.now) * self.world.bytes_per_second / active.max(1) as f64;
+        let moved = (next - self.now) * self.bytes_per_second() / active.max(1) as f64;
         // A transfer that would end within the clock's resolution has ended, or time would stand still.
-        let resolution = self.world.bytes_per_second * next * 4.0 * f64::EPSILON;
+        let resolution = self.bytes_per_second() * next * 4.0 * f64::EPSILON;
         for transfer in self.sending.iter_mut().take(active) {
             transfer.left -= moved;
         }

@@ -54,7 +54,7 @@ class AnswersTwice(Planted):
 
 
 class IdsOfText(Planted):
-    """The id of each answer is a text, whatever the request's was."""
+    """The id of each answer is a string, whatever the request's was."""
 
     finds = "wire.same-ids"
 
@@ -117,7 +117,7 @@ class UnknownMethodCode(Planted):
     finds = "server.unknown-method"
 
     def unknown_method(self, method: str) -> Message:
-        raise FailedError(-32603, f"there is no method {method[:80]}")
+        raise FailedError(-32603, f"unknown method {method[:80]}")
 
 
 class DiesOfABigRequest(Planted):
@@ -132,7 +132,7 @@ class DiesOfABigRequest(Planted):
 
 
 class DiesOfGarbage(Planted):
-    """A line that is no JSON ends it."""
+    """A line that is not JSON ends it."""
 
     finds = "server.garbage"
 
@@ -175,7 +175,7 @@ class DuplicateTool(Planted):
 
 
 class BrokenInputSchema(Planted):
-    """A tool's inputSchema is no JSON Schema."""
+    """A tool's inputSchema is not a JSON Schema."""
 
     finds = "tools.input-schema"
 
@@ -197,7 +197,7 @@ class InputSchemaOfAList(Planted):
 
 
 class AnnotationOfText(Planted):
-    """readOnlyHint is a text in place of a boolean."""
+    """readOnlyHint is a string in place of a boolean."""
 
     finds = "tools.annotations"
 
@@ -229,7 +229,7 @@ class StructuredContentMissing(Planted):
 
 
 class BadBase64(Planted):
-    """The picture's data is no base64."""
+    """The picture's data is not base64."""
 
     finds = "tools.content"
 
@@ -283,7 +283,7 @@ class LinkWithoutName(Planted):
 
 
 class IsErrorMissing(Planted):
-    """What is wrong with the arguments is said, but the result isn't marked as an error."""
+    """Errors in the arguments are described, but the result isn't marked as an error."""
 
     finds = "tools.invalid-refused"
 
@@ -292,7 +292,7 @@ class IsErrorMissing(Planted):
 
 
 class IsErrorOfText(Planted):
-    """isError is a text."""
+    """isError is a string."""
 
     finds = "tools.result"
 
@@ -335,7 +335,7 @@ class UnknownToolCode(Planted):
     finds = "server.unknown-tool"
 
     def unknown_tool(self, name: str) -> Message:
-        raise FailedError(-32700, f"there is no tool {name[:80]}")
+        raise FailedError(-32700, f"unknown tool {name[:80]}")
 
 
 class Hangs(Planted):
@@ -414,7 +414,7 @@ class DuplicateResource(Planted):
 
 
 class ContentsWithoutUri(Planted):
-    """What a read gives doesn't say which resource it is."""
+    """The answer to a read doesn't name its resource."""
 
     finds = "resources.contents"
 
@@ -425,7 +425,7 @@ class ContentsWithoutUri(Planted):
 
 
 class BlobOfBadBase64(Planted):
-    """A resource's blob is no base64."""
+    """A resource's blob is not base64."""
 
     finds = "resources.contents"
 
@@ -717,7 +717,7 @@ class EchoesTheRevision(Planted):
 
 
 class SizeOfText(Planted):
-    """A resource's size is a text."""
+    """A resource's size is a string."""
 
     finds = "resources.list-shape"
 
@@ -736,7 +736,7 @@ class BrokenTemplate(Planted):
 
 
 class ContentsOfNothing(Planted):
-    """A resource's contents have neither a text nor a blob."""
+    """A resource's contents have neither text nor a blob."""
 
     finds = "resources.contents"
 
@@ -755,7 +755,7 @@ class PromptContentIsAList(Planted):
 
 
 class PromptArgumentOfText(Planted):
-    """Whether a prompt's argument is required is said in words."""
+    """A prompt's `required` is a string in place of a boolean."""
 
     finds = "prompts.list-shape"
 

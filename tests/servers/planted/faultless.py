@@ -127,7 +127,7 @@ class Faultless:
         return self.unknown_method(method)
 
     def unknown_method(self, method: str) -> Message:
-        raise FailedError(-32601, f"there is no method {method[:80]}")
+        raise FailedError(-32601, f"unknown method {method[:80]}")
 
     def initialize(self, params: Mapping[str, Any]) -> Message:
         return {
@@ -191,7 +191,7 @@ class Faultless:
                 return {"tools": tools[:4], "nextCursor": "rest"}
             case "rest":
                 return {"tools": tools[4:]}
-        raise FailedError(-32602, "there is no such cursor")
+        raise FailedError(-32602, "unknown cursor")
 
     def call(self, params: Mapping[str, Any], cancelled: threading.Event) -> Message:
         name, arguments = params.get("name"), params.get("arguments")
@@ -221,7 +221,7 @@ class Faultless:
         return {**result, "isError": True} if is_error else result
 
     def unknown_tool(self, name: str) -> Message:
-        raise FailedError(-32602, f"there is no tool {name[:80]}")
+        raise FailedError(-32602, f"unknown tool {name[:80]}")
 
     def echo(self, arguments: Mapping[str, Any]) -> Message:
         text = arguments.get("text")
@@ -283,7 +283,7 @@ class Faultless:
                 return {"resources": resources[:1], "nextCursor": "rest"}
             case "rest":
                 return {"resources": resources[1:]}
-        raise FailedError(-32602, "there is no such cursor")
+        raise FailedError(-32602, "unknown cursor")
 
     def templates(self) -> list[Message]:
         return [{"name": "song", "uriTemplate": SONG_URI + "{?start,end}", "mimeType": "audio/wav"}]
@@ -324,7 +324,7 @@ class Faultless:
 
     def list_prompts(self, params: Mapping[str, Any]) -> Message:
         if params.get("cursor") is not None:
-            raise FailedError(-32602, "there is no such cursor")
+            raise FailedError(-32602, "unknown cursor")
         return {"prompts": self.prompts()}
 
     def get_prompt(self, params: Mapping[str, Any]) -> Message:
@@ -336,7 +336,7 @@ class Faultless:
         return {"messages": [self.prompt_message(f"Greet {arguments['who']}.")]}
 
     def unknown_prompt(self, name: str) -> Message:
-        raise FailedError(-32602, f"there is no prompt {name[:80]}")
+        raise FailedError(-32602, f"unknown prompt {name[:80]}")
 
     def missing_argument(self) -> Message:
         raise FailedError(-32602, "the argument who is missing")

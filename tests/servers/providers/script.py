@@ -1,4 +1,4 @@
-"""What a provider is to answer, said once for all of them; each one's module makes its own wire of it.
+"""A provider's answers, independent of the wire format; each provider's module encodes them.
 
     Reply(Say("One moment. "), Ask("a", "box__echo", '{"label": "a"}'), Hold())
 
@@ -36,7 +36,7 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Think:
-    """What the model says to itself. `signature` is what its provider wants back with it, untouched."""
+    """The model's reasoning. Its provider requires `signature` back with it, unchanged."""
 
     text: str
     signature: str = "c2lnbmVk"
@@ -66,9 +66,9 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """What goes wrong here, in the middle of the stream, and ends it.
+    """A failure in the middle of the stream, which ends it.
 
-    `reset`: the connection closes. `garbage`: an event that is no JSON. `error`: the provider's own event for
+    `reset`: the connection closes. `garbage`: an event that isn't JSON. `error`: the provider's own event for
     an error.
     """
 
@@ -120,7 +120,7 @@ class Refuse:
 
 
 Frame = bytes | Hold | Broken
-"""What a wire is made of: bytes of the body, and what happens between them."""
+"""The elements of a wire: bytes of the body, and events between them."""
 
 
 def cut(text: str, sizes: Sequence[int] = ARGUMENT_CUTS) -> Iterator[str]:

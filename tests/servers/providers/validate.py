@@ -1,4 +1,4 @@
-"""What every captured request must be: valid by the official SDK's own types, and without an orphaned call.
+"""Check captured requests: valid by the official SDK's own types, and without an orphaned call.
 
 `check_request` raises `pydantic.ValidationError` for the first and `AssertionError` for the second. Fields
 that the types don't have are refused too. A result must come directly after the reply that made its call,
@@ -66,7 +66,7 @@ def _without_thinking(body: Json) -> Json:
 
 
 def results(provider: ProviderName, body: Json) -> list[Any]:
-    """What the request tells of each call, in order: the provider's own object."""
+    """Return the provider's own object for each call of the request, in order."""
     match provider:
         case "openai":
             return [message for message in body["messages"] if message["role"] == "tool"]

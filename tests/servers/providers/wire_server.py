@@ -74,7 +74,7 @@ class WireServer:
                 return
 
     async def _answer(self, wire: _Wire, request: h11.Request, body: bytes) -> bool:
-        """Whether the connection goes on."""
+        """The connection continues."""
         captured = _captured(request, body)
         if isinstance(captured, str):
             self.refused.append(captured)
@@ -152,7 +152,7 @@ class _Wire:
         )
 
     async def stream(self, frames: Iterator[Frame]) -> bool:
-        """Whether the answer came to its end; raises `_GoneError` where the client left before."""
+        """Send the answer; return if it was complete. Raises `_GoneError` if the client left first."""
         head = h11.Response(status_code=200, headers=[("content-type", "text/event-stream")])
         async with trio.open_nursery() as nursery:
             left = trio.Event()
@@ -202,7 +202,7 @@ def _captured(request: h11.Request, body: bytes) -> Captured | str:
     target = request.target.decode("ascii")
     headers = {name.decode("ascii"): value.decode("latin-1") for name, value in request.headers}
     if request.method != b"POST" or headers.get("content-type") != "application/json":
-        return f"expected a POST of JSON, came {request.method!r} with {headers.get('content-type')}"
+        return f"expected a POST of JSON, got {request.method!r} with {headers.get('content-type')}"
     sent: Json = json.loads(body)
     provider: Any = _PATHS.get(target)
     if match := _GEMINI.fullmatch(target):
@@ -218,7 +218,7 @@ def _captured(request: h11.Request, body: bytes) -> Captured | str:
     else:
         return f"there is nothing at {target}"
     if not key:
-        return "expected a key, came none"
+        return "expected a key, got none"
     return Captured(provider, model, target, headers, sent)
 
 

@@ -1,0 +1,203 @@
+//! When audio starts, and starts again: the start gate by rule, and in simulated time over links that are hardly faster
+//! than the audio, and much faster. `cargo test --test planner_gate -- --nocapture` prints every row.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod simulator;
+
+use playhead_core::planner::{Planner, START_SECONDS, Settings};
+use simulator::{Discipline, KIB, Listener, MIB, WIRE, World, run_with};
+
+/// Bytes per second: mp3 at 320 kbit/s, CD audio, 96 kHz in 24 bit.
+const AUDIO: [(&str, f64); 3] = [
+    ("mp3 320", 40_000.0),
+    ("CD WAV", 176_400.0),
+    ("96/24 WAV", 576_000.0),
+];
+const PLAYED_SECONDS: f64 = 120.0;
+const ROOM: u64 = 3 * MIB;
+
+fn planner() -> Planner {
+    Planner::new(Settings::new(ROOM)).unwrap()
+}
+
+/// Reads from `planner` one page after the other at `rate` until `bytes` have arrived; gives the time.
+fn deliver(planner: &mut Planner, bytes: u64, rate: f64) -> f64 {
+    let (mut now, mut got) = (0.0, 0);
+    while got < bytes {
+        let requests: Vec<_> = std::iter::from_fn(|| planner.next(now, 0)).collect();
+        for request in requests {
+            now += (request.end - request.start) as f64 / rate;
+            planner.on_answer(request.id, now, request.end - request.start, None);
+            got = request.end;
+        }
+    }
+    now
+}
+
+#[test]
+fn before_the_first_sample_half_a_second_is_enough() {
+    let planner = planner();
+    assert!(!planner.can_play(0.0, 19_999, 40_000.0, None));
+    assert!(planner.can_play(0.0, 20_000, 40_000.0, None));
+}
+
+#[test]
+fn a_stream_that_is_in_hand_to_its_end_is_enough_however_short() {
+    assert!(planner().can_play(0.0, 100, 40_000.0, Some(100)));
+    assert!(!planner().can_play(0.0, 100, 40_000.0, Some(101)));
+}
+
+#[test]
+fn a_link_three_times_faster_needs_half_a_second_and_a_slower_one_what_it_will_not_deliver() {
+    let mut planner = planner();
+    let now = deliver(&mut planner, 300_000, 40_000.0);
+    let rest = Some(4_000_000);
+    let fast = 40_000.0 / 3.0;
+    assert!(!planner.can_play(now, (0.49 * fast) as u64, fast, rest));
+    assert!(planner.can_play(now, (0.51 * fast) as u64, fast, rest));
+    // Half as fast as the audio: of the next half minute, half has to be there first, and a margin.
+    let twice = 80_000.0;
+    assert!(!planner.can_play(now, (15.0 * twice) as u64, twice, rest));
+    assert!(planner.can_play(now, (17.0 * twice) as u64, twice, rest));
+    // Of the last ten seconds, as much.
+    let rest = Some((10.0 * twice) as u64);
+    assert!(!planner.can_play(now, (5.0 * twice) as u64, twice, rest));
+    assert!(planner.can_play(now, (6.0 * twice) as u64, twice, rest));
+}
+
+#[test]
+fn nobody_waits_for_more_than_the_ring_holds() {
+    let mut planner = planner();
+    let now = deliver(&mut planner, 300_000, 40_000.0);
+    let rate = 4_000_000.0;
+    assert!(!planner.can_play(now, ROOM / 2, rate, None));
+    assert!(planner.can_play(now, ROOM * 91 / 100, rate, None));
+}
+
+#[test]
+fn a_rate_of_nothing_or_none_at_all_is_answered() {
+    let mut planner = planner();
+    let now = deliver(&mut planner, 300_000, 40_000.0);
+    for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        for in_hand in [0, 1, u64::MAX] {
+            planner.can_play(now, in_hand, rate, None);
+        }
+    }
+    assert!(planner.can_play(now, ROOM, f64::NAN, None));
+}
+
+/// The results of a row of links.
+struct Row {
+    stalls_per_minute: f64,
+    /// Of playing, after the start was possible with half a second in hand.
+    late_seconds: f64,
+    start_seconds: f64,
+}
+
+fn row(name: &str, rate: f64, over: f64, adjust: impl Fn(&mut World), seeds: u64) -> Row {
+    let (mut stalls, mut minutes) = (0, 0.0);
+    let (mut late_seconds, mut start_seconds) = (0.0f64, 0.0f64);
+    for discipline in [Discipline::FairShare, Discipline::Fifo] {
+        for (rtt, cost) in [(0.005, 0.0), (0.02, 0.02), (0.04, 0.02), (0.1, 0.02)] {
+            for seed in 1..=seeds {
+                let mut world = World::new(
+                    rtt,
+                    rate * WIRE * over / 125_000.0,
+                    (PLAYED_SECONDS * rate) as u64,
+                );
+                (world.discipline, world.cost_seconds, world.seed) = (discipline, cost, seed);
+                adjust(&mut world);
+                let outcome = run_with(
+                    world,
+                    Settings::new(ROOM),
+                    Listener::Music { rate },
+                    |planner| planner.set_total(world.size_bytes, false),
+                );
+                assert!(outcome.finished && outcome.peak_bytes <= ROOM, "{world:?}");
+                stalls += outcome.stalls;
+                minutes += PLAYED_SECONDS / 60.0;
+                late_seconds = late_seconds.max(outcome.play_started - outcome.could_start);
+                start_seconds = start_seconds.max(outcome.play_started);
+            }
+        }
+    }
+    let row = Row {
+        stalls_per_minute: f64::from(stalls) / minutes,
+        late_seconds,
+        start_seconds,
+    };
+    println!(
+        "{name:>9} at {over:>4}x: {:.3} stalls per minute, starts at most {:.2} s after it had half a second, {:.2} s in all",
+        row.stalls_per_minute, row.late_seconds, row.start_seconds
+    );
+    row
+}
+
+/// A start may take so long: half a second of audio, and what a link that is hardly faster makes necessary.
+fn longest_start_seconds(over: f64) -> f64 {
+    match over {
+        over if over >= 10.0 => 0.5,
+        over if over >= 3.0 => 0.8,
+        over if over >= 1.5 => 4.0,
+        _ => 7.5,
+    }
+}
+
+#[test]
+fn without_loss_nothing_stalls_and_a_fast_link_starts_at_once() {
+    for (name, rate) in AUDIO {
+        for over in [1.15, 1.5, 3.0, 10.0] {
+            let row = row(name, rate, over, |_| {}, 1);
+            assert!(row.stalls_per_minute == 0.0, "{name} at {over}x");
+            assert!(
+                row.start_seconds <= longest_start_seconds(over),
+                "{name} at {over}x: {} s",
+                row.start_seconds
+            );
+            if over >= 3.0 {
+                // One page more, where pages that share the link hide its rate.
+                assert!(row.late_seconds <= 0.6 * START_SECONDS, "{name} at {over}x");
+            }
+        }
+    }
+}
+
+#[test]
+fn two_per_cent_of_reads_that_fail_hardly_stall() {
+    for (name, rate) in AUDIO {
+        for over in [1.15, 1.5, 3.0, 10.0] {
+            let row = row(name, rate, over, |world| world.errors = 0.02, 10);
+            assert!(row.stalls_per_minute <= 0.1, "{name} at {over}x");
+        }
+    }
+}
+
+#[test]
+fn two_per_cent_of_reads_that_are_never_answered_stall_seldom() {
+    for (name, rate) in AUDIO {
+        for over in [1.15, 1.5, 3.0, 10.0] {
+            let row = row(name, rate, over, |world| world.loss = 0.02, 10);
+            assert!(row.stalls_per_minute <= 0.6, "{name} at {over}x");
+        }
+    }
+}
+
+#[test]
+fn a_ring_of_a_few_pages_is_enough_to_start_with() {
+    let rate = 576_000.0;
+    for over in [1.15, 3.0] {
+        let world = World::new(0.02, rate * WIRE * over / 125_000.0, (30.0 * rate) as u64);
+        let outcome = run_with(
+            world,
+            Settings::new(512 * KIB),
+            Listener::Music { rate },
+            |_| {},
+        );
+        assert!(outcome.finished, "{over}x");
+        assert!(
+            outcome.play_started <= 2.0,
+            "{over}x: {}",
+            outcome.play_started
+        );
+    }
+}

@@ -1,0 +1,136 @@
+"""Sound in results: to the player at once, its begin and end told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import trio
+
+from playhead.agent.agent import run_turn
+from playhead.agent.conversation import ToolCall
+from playhead.agent.events import AudioEnd, AudioStart, Event
+from playhead.agent.tool_runner import CallOutcome
+from playhead.errors import DecodeError, UsageError
+from playhead.playback import Player
+from playhead.playback.sinks import NullSink
+from playhead.playback.state import ItemEnd, ItemError, PlayerEvent
+from playhead.stream.source import Playable
+from playhead.testing.media import ScriptedMedia, ScriptedReader
+from playhead.testing.model import Pause, ScriptedModel, call, reply
+from tests.loop_kit import Tools, done, echo, results_of, shape, user
+from tests.servers.wave import wave_header
+
+
+class Recorder:
+    """A player that plays nothing; `tell` makes it say that something ended."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.got: list[tuple[str, list[str]]] = []
+        self._error = error
+        self.tell, self._events = trio.open_memory_channel[PlayerEvent](64)
+
+    async def play(self, media: Iterable[Playable]) -> None:
+        for _ in range(10):  # it stops what played before
+            await trio.lowlevel.checkpoint()
+        self._note("play", media)
+
+    async def enqueue(self, media: Iterable[Playable]) -> None:
+        self._note("enqueue", media)
+
+    def _note(self, how: str, media: Iterable[Playable]) -> None:
+        self.got.append((how, [item.title for item in media]))
+        if self._error is not None:
+            raise self._error
+
+    def events(self) -> trio.MemoryReceiveChannel[PlayerEvent]:
+        return self._events
+
+
+def song(title: str) -> ScriptedMedia:
+    return ScriptedMedia(reader=ScriptedReader(b""), title=title, mime_type="audio/wav")
+
+
+def singing(*media: Playable) -> Tools:
+    async def sing(call: ToolCall) -> CallOutcome:
+        return done(call, "[audio: playing]", media=media)
+
+    return Tools({"sing": sing, "t": echo})
+
+
+async def test_the_first_sound_of_a_turn_replaces_what_plays_and_later_ones_queue_up() -> None:
+    player, events = Recorder(), list[Event]()
+    model = ScriptedModel([reply(call("sing")), reply(call("sing")), reply("ok")])
+    await run_turn(model, singing(song("A"), song("B")), [user("go")], player=player, on_event=events.append)
+    assert player.got == [("play", ["A", "B"]), ("enqueue", ["A", "B"])]
+    starts = [event for event in events if isinstance(event, AudioStart)]
+    assert [(event.round, event.title, event.mime_type) for event in starts] == [
+        (1, "A", "audio/wav"),
+        (1, "B", "audio/wav"),
+        (2, "A", "audio/wav"),
+        (2, "B", "audio/wav"),
+    ]
+    names = shape(events)
+    assert names.index("audio_start(call_1)") > names.index("mcp_tool_call_response(call_1)")
+
+
+async def test_sounds_of_two_results_at_once_do_not_overtake_each_other() -> None:
+    player = Recorder()
+
+    async def slowly(event: Event) -> None:
+        await trio.lowlevel.checkpoint()
+
+    model = ScriptedModel([reply(call("sing"), call("sing"), call("sing")), reply("ok")])
+    await run_turn(model, singing(song("A")), [user("go")], player=player, on_event=slowly)
+    assert [how for how, _ in player.got] == ["play", "enqueue", "enqueue"]
+
+
+async def test_the_end_of_a_turns_sound_is_told_while_the_turn_runs_and_no_other() -> None:
+    player, ended = Recorder(), trio.Event()
+    ends: list[AudioEnd] = []
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, AudioStart):
+            player.tell.send_nowait(ItemEnd(index=0, title="what played before", frames=1, stopped=True))
+            player.tell.send_nowait(ItemEnd(index=0, title="A", frames=1, stopped=False))
+            player.tell.send_nowait(
+                ItemError(index=1, title="B", frames=1, error=DecodeError("B: not a sound"))
+            )
+        if isinstance(event, AudioEnd):
+            ends.append(event)
+            if len(ends) == 2:
+                ended.set()
+
+    model = ScriptedModel([reply(call("sing")), reply(Pause(until=ended), "ok")])
+    with trio.fail_after(10):
+        tools = singing(song("A"), song("B"))
+        await run_turn(model, tools, [user("go")], player=player, on_event=on_event)
+    assert [(event.title, event.error) for event in ends] == [("A", None), ("B", "B: not a sound")]
+
+
+async def test_a_player_that_takes_nothing_is_told_of_and_fails_no_turn() -> None:
+    player, events = Recorder(UsageError("10,000 items are queued already")), list[Event]()
+    model = ScriptedModel([reply(call("sing"), call("t")), reply("ok")])
+    result = await run_turn(model, singing(song("A")), [user("go")], player=player, on_event=events.append)
+    assert [event.error for event in events if isinstance(event, AudioEnd)] == [
+        "10,000 items are queued already"
+    ]
+    assert [each.status for each in results_of(result.messages)] == ["done", "done"]
+
+
+async def test_a_real_player_goes_on_after_the_turn() -> None:
+    data = wave_header(44100 * 4) + bytes(44100 * 4)
+    reader = ScriptedReader(data, hold_at=len(data) - 1000)
+    media = ScriptedMedia(reader=reader, title="A", mime_type="audio/wav")
+    async with Player(NullSink()) as player:
+        result = await run_turn(
+            ScriptedModel([reply(call("sing")), reply("It plays.")]),
+            singing(media),
+            [user("go")],
+            player=player,
+        )
+        assert result.text == "It plays."
+        assert player.snapshot().queue_length == 1
+        reader.release()
+        with trio.fail_after(20):
+            await player.wait_finished()
+    assert media.closings == 1

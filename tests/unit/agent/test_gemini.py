@@ -1,0 +1,504 @@
+"""Gemini's wire shapes, held against google-genai's own types, and the model over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, cast
+
+import pytest
+import trio
+from google.genai import types
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playhead.agent.conversation import (
+    AssistantMessage,
+    Attachment,
+    CallReady,
+    CallStarted,
+    Message,
+    ModelRequest,
+    ReplyEnd,
+    ReplyPiece,
+    Text,
+    TextPiece,
+    Thinking,
+    ThinkingPiece,
+    TokenUsage,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    ToolSpec,
+    UserMessage,
+)
+from playhead.agent.models.gemini import GeminiDecoder, GeminiModel, encode
+from playhead.agent.models.tool_schema import gemini_parameters
+from playhead.errors import ConnectError, ConnectionLostError, ModelError, UsageError
+from tests.servers.scripted_http import Answering, scripted_http, sse
+
+Json = dict[str, Any]
+KEY = "AIza-secret-0123456789"
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n".ljust(30, b"\0")).decode()
+PICTURE = Attachment(kind="image", mime_type="image/png", base64=PNG)
+SOUND = Attachment(kind="audio", mime_type="audio/mpeg", base64="SUQzAAAA")
+FIELDS = {"contents", "systemInstruction", "tools", "generationConfig"}
+
+
+def said(text: str) -> UserMessage:
+    return UserMessage(parts=(Text(text=text),))
+
+
+def call(call_id: str, name: str = "weather", **arguments: Any) -> ToolCall:
+    return ToolCall(id=call_id, name=name, arguments=arguments, arguments_text=json.dumps(arguments))
+
+
+def encoded(*messages: Message, model: str = "gemini-3-pro", **more: Any) -> Json:
+    """The body, valid by the official types, which refuse fields that they don't have."""
+    body = encode(ModelRequest(messages=messages, **more), model=model)
+    assert set(body) <= FIELDS
+    for content in [*body["contents"], *filter(None, [body.get("systemInstruction")])]:
+        assert types.Content.model_validate_json(json.dumps(content)).parts
+    for tool in body.get("tools", ()):
+        types.Tool.model_validate_json(json.dumps(tool))
+    types.GenerationConfig.model_validate_json(json.dumps(body.get("generationConfig", {})))
+    return body
+
+
+def chunk(*parts: Json, stop: str | None = None, **more: Any) -> Json:
+    candidate: Json = {"content": {"role": "model", "parts": list(parts)}, "index": 0}
+    if stop is not None:
+        candidate["finishReason"] = stop
+    return {"candidates": [candidate], "modelVersion": "gemini-3-pro", "responseId": "r1", **more}
+
+
+def asks(name: str = "weather", *, signature: str | None = None, **made: Any) -> Json:
+    part: Json = {"functionCall": {"name": name, **made}}
+    return part if signature is None else {**part, "thoughtSignature": signature}
+
+
+USED = {
+    "promptTokenCount": 20,
+    "candidatesTokenCount": 9,
+    "thoughtsTokenCount": 4,
+    "totalTokenCount": 33,
+}
+REPLY = [
+    chunk({"text": "Two ", "thought": True}),
+    chunk({"text": "cities.", "thought": True}),
+    chunk({"text": "Let me "}, usageMetadata={"promptTokenCount": 20}),
+    chunk({"text": "look."}),
+    chunk(asks(args={"city": "Bern"}, signature="c2ln"), asks(id="theirs", args={"city": "Thun"})),
+    chunk({"text": ""}, stop="STOP", usageMetadata=USED),
+]
+RAW: tuple[Json, ...] = (
+    {"text": "Two cities.", "thought": True},
+    {"text": "Let me look."},
+    asks(args={"city": "Bern"}, signature="c2ln"),
+    asks(id="theirs", args={"city": "Thun"}),
+)
+
+
+def decoded(events: Sequence[Json]) -> list[ReplyPiece]:
+    """The pieces of `events`, which are such as the official types allow."""
+    decoder = GeminiDecoder(call_prefix="p")
+    pieces: list[ReplyPiece] = []
+    for event in events:
+        types.GenerateContentResponse.model_validate_json(json.dumps(event))
+        pieces += decoder.feed(event)
+    return pieces + decoder.finish()
+
+
+def end_of(events: Sequence[Json]) -> ReplyEnd:
+    return cast("ReplyEnd", decoded(events)[-1])
+
+
+# --- requests ----------------------------------------------------------------------------------------
+
+
+def test_a_request_has_its_system_its_tools_and_its_settings() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"city": {"type": ["string", "null"]}},
+        "additionalProperties": False,
+    }
+    tools = (
+        ToolSpec(name="weather", description="The weather.", parameters=schema),
+        ToolSpec(name="stop", description="", parameters={"type": "object", "properties": {}}),
+    )
+    assert encoded(said("Hello"), system="Be brief.", tools=tools, max_tokens=7, temperature=0.5) == {
+        "contents": [{"role": "user", "parts": [{"text": "Hello"}]}],
+        "systemInstruction": {"parts": [{"text": "Be brief."}]},
+        "tools": [
+            {
+                "functionDeclarations": [
+                    {"name": "weather", "description": "The weather.", "parametersJsonSchema": schema},
+                    {"name": "stop", "description": "stop"},
+                ]
+            }
+        ],
+        "generationConfig": {"maxOutputTokens": 7, "temperature": 0.5},
+    }
+
+
+def test_a_reply_of_geminis_goes_back_part_by_part_with_its_signatures_and_ids_of_its_own_alone() -> None:
+    message = end_of(REPLY).message
+    results = ToolMessage(
+        results=(
+            ToolResult(call_id="p-1", name="weather", text="sun"),
+            ToolResult(call_id="theirs", name="weather", text="no city", status="error"),
+        )
+    )
+    contents = encoded(said("?"), message, results)["contents"]
+    assert contents[1] == {"role": "model", "parts": list(RAW)}
+    assert contents[2] == {
+        "role": "user",
+        "parts": [
+            {"functionResponse": {"name": "weather", "response": {"output": "sun"}}},
+            {"functionResponse": {"id": "theirs", "name": "weather", "response": {"error": "no city"}}},
+        ],
+    }
+
+
+@pytest.mark.parametrize(("model", "signed"), [("gemini-2.5-flash", False), ("gemini-3-pro", True)])
+def test_calls_of_another_model_carry_the_mark_that_newer_models_want(model: str, signed: bool) -> None:
+    foreign = AssistantMessage(
+        parts=(Thinking(text="hm"), call("a", city="Bern")), provider="anthropic", raw=({"type": "text"},)
+    )
+    result = ToolMessage(results=(ToolResult(call_id="a", name="weather", text="sun"),))
+    contents = encoded(said("?"), foreign, result, model=model)["contents"]
+    (part,) = contents[1]["parts"]
+    assert part["functionCall"] == {"id": "a", "name": "weather", "args": {"city": "Bern"}}
+    assert ("thoughtSignature" in part) is signed
+    assert contents[2]["parts"][0]["functionResponse"]["id"] == "a"
+
+
+def test_a_users_media_are_inline() -> None:
+    (content,) = encoded(UserMessage(parts=(PICTURE, SOUND, Text(text="?"))))["contents"]
+    assert content["parts"] == [
+        {"inlineData": {"mimeType": "image/png", "data": PNG}},
+        {"inlineData": {"mimeType": "audio/mp3", "data": "SUQzAAAA"}},
+        {"text": "?"},
+    ]
+
+
+@pytest.mark.parametrize(("model", "within", "beside"), [("gemini-3-pro", 1, 2), ("gemini-2.0-flash", 0, 3)])
+def test_a_results_media_never_make_more_parts_than_there_were_calls(
+    model: str, within: int, beside: int
+) -> None:
+    results = (
+        ToolResult(call_id="a", name="weather", text="a map", media=(PICTURE, SOUND)),
+        ToolResult(call_id="b", name="weather", text="sun"),
+    )
+    reply = AssistantMessage(parts=(call("a"), call("b")))
+    _, _, answers, after = encoded(said("?"), reply, ToolMessage(results=results), model=model)["contents"]
+    assert [part["functionResponse"]["id"] for part in answers["parts"]] == ["a", "b"]
+    assert len(answers["parts"][0]["functionResponse"].get("parts", ())) == within
+    assert after["role"] == "user"
+    assert len(after["parts"]) == beside
+
+
+def test_a_conversation_of_nothing_is_refused_before_it_is_sent() -> None:
+    with pytest.raises(UsageError, match="expected text or attachments"):
+        encode(ModelRequest(messages=(said(""),)), model="gemini-3-pro")
+
+
+# --- schemas -----------------------------------------------------------------------------------------
+
+
+def test_references_are_written_out_with_what_stands_beside_them() -> None:
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "properties": {
+            "from": {"$ref": "#/definitions/place", "description": "Where from"},
+            "to": {"$ref": "#/properties/from"},
+            "$ref": {"type": "string"},
+        },
+        "definitions": {"place": {"type": "string", "enum": ["Bern", "$ref"]}},
+    }
+    place = {"type": "string", "enum": ["Bern", "$ref"], "description": "Where from"}
+    assert gemini_parameters(schema) == {
+        "type": "object",
+        "properties": {"from": place, "to": place, "$ref": {"type": "string"}},
+    }
+
+
+def test_a_type_that_holds_itself_stays_a_reference_alone() -> None:
+    node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node", "description": "after"}}}
+    schema = {"type": "object", "properties": {"list": {"$ref": "#/$defs/node"}}, "$defs": {"node": node}}
+    alone = {"type": "object", "properties": {"next": {"$ref": "#/$defs/d0"}}}
+    assert gemini_parameters(schema) == {
+        "type": "object",
+        "properties": {"list": alone},
+        "$defs": {"d0": alone},
+    }
+
+
+def test_a_reference_that_leads_elsewhere_leaves_what_stands_beside_it() -> None:
+    schema = {
+        "properties": {"a": {"$ref": "https://example.com/x", "description": "some x"}, "b": {"$ref": "#/no"}}
+    }
+    found = gemini_parameters(schema)
+    assert found == {"type": "object", "properties": {"a": {"description": "some x"}, "b": {}}}
+
+
+@pytest.mark.parametrize("width", [2, 30])
+def test_definitions_that_double_with_each_level_stay_small(width: int) -> None:
+    definitions: Json = {
+        f"t{level}": {"properties": {f"p{each}": {"$ref": f"#/$defs/t{level + 1}"} for each in range(width)}}
+        for level in range(40)
+    }
+    definitions["t40"] = {"type": "string"}
+    found = gemini_parameters({"properties": {"a": {"$ref": "#/$defs/t0"}}, "$defs": definitions})
+    assert len(json.dumps(found)) < 3_000_000
+    names = set(cast("Json", found)["$defs"])
+    assert {f"#/$defs/{name}" for name in names} >= references(found)
+
+
+def references(value: object) -> set[str]:
+    if isinstance(value, list):
+        return {found for each in value for found in references(each)}
+    if not isinstance(value, dict):
+        return set()
+    return (
+        {value["$ref"]}
+        if "$ref" in value
+        else {found for each in value.values() for found in references(each)}
+    )
+
+
+# --- streams -----------------------------------------------------------------------------------------
+
+
+def test_a_stream_becomes_pieces_as_it_comes() -> None:
+    bern, thun = call("p-1", city="Bern"), call("theirs", city="Thun")
+    *pieces, end = decoded(REPLY)
+    assert pieces == [
+        ThinkingPiece(text="Two "),
+        ThinkingPiece(text="cities."),
+        TextPiece(text="Let me "),
+        TextPiece(text="look."),
+        CallStarted(id="p-1", name="weather"),
+        CallReady(call=bern),
+        CallStarted(id="theirs", name="weather"),
+        CallReady(call=thun),
+    ]
+    assert end == ReplyEnd(
+        message=AssistantMessage(
+            parts=(Thinking(text="Two cities."), Text(text="Let me look."), bern, thun),
+            provider="gemini",
+            raw=RAW,
+        ),
+        stop="calls",
+        usage=TokenUsage(input_tokens=20, output_tokens=13),
+    )
+
+
+@given(
+    words=st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=8), cuts=st.sets(st.integers(0, 8))
+)
+def test_how_parts_are_spread_over_events_changes_nothing(words: list[str], cuts: set[int]) -> None:
+    parts: list[Json] = [{"text": word} for word in words]
+    edges = [0, *sorted(min(cut, len(parts)) for cut in cuts), len(parts)]
+    events = [chunk(*parts[low:high]) for low, high in pairwise(edges)]
+    end = end_of([*events, chunk(stop="STOP")])
+    assert end.message.raw == ({"text": "".join(words)},)
+    assert end.message.text == "".join(words)
+
+
+def test_a_part_with_a_signature_stays_a_part_of_its_own() -> None:
+    signed = {"text": "", "thoughtSignature": "c2ln"}
+    end = end_of([chunk({"text": "a"}), chunk(signed), chunk({"text": "b"}, stop="STOP")])
+    assert end.message.raw == ({"text": "a"}, signed, {"text": "b"})
+    assert encoded(said("?"), end.message)["contents"][1]["parts"] == [{"text": "a"}, signed, {"text": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected", "told"),
+    [
+        ("STOP", "end", ""),
+        ("MAX_TOKENS", "length", "MAX_TOKENS"),
+        ("SAFETY", "refused", "SAFETY"),
+        ("RECITATION", "refused", "RECITATION"),
+        ("MALFORMED_FUNCTION_CALL", "other", "MALFORMED_FUNCTION_CALL"),
+        ("UNEXPECTED_TOOL_CALL", "other", "UNEXPECTED_TOOL_CALL"),
+        ("OTHER", "other", "OTHER"),
+    ],
+)
+def test_why_a_reply_ends_is_told(reason: str, expected: str, told: str) -> None:
+    end = end_of([chunk({"text": "Hi"}), {"candidates": [{"finishReason": reason}]}])
+    assert (end.stop, end.reason, end.message.text) == (expected, told, "Hi")
+
+
+def test_a_finish_message_is_told_too() -> None:
+    candidate = {"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "Malformed: print(x)"}
+    assert end_of([{"candidates": [candidate]}]).reason == "MALFORMED_FUNCTION_CALL: Malformed: print(x)"
+
+
+def test_a_blocked_prompt_is_a_refusal_that_leaves_nothing_in_the_conversation() -> None:
+    end = end_of([{"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": USED}])
+    assert (end.stop, end.reason) == ("refused", "the prompt was blocked: PROHIBITED_CONTENT")
+    assert encoded(said("one"), end.message)["contents"] == [{"role": "user", "parts": [{"text": "one"}]}]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"error": {"code": 503, "message": "overloaded", "status": "UNAVAILABLE"}},
+        chunk(asks("")),
+        chunk(asks(id="a"), asks(id="a")),
+    ],
+)
+def test_an_error_in_the_stream_and_calls_that_cannot_be_right_end_the_reply(event: Json) -> None:
+    with pytest.raises(ModelError, match="gemini"):
+        GeminiDecoder().feed(event)
+
+
+@pytest.mark.parametrize(
+    "events", [[], [chunk({"text": "Hi"})], [{"candidates": 5}], [{"candidates": [None]}]]
+)
+def test_a_reply_without_an_end_is_none(events: list[Json]) -> None:
+    decoder = GeminiDecoder()
+    for event in events:
+        decoder.feed(event)
+    assert not decoder.ended
+    with pytest.raises(ModelError, match="finishReason"):
+        decoder.finish()
+
+
+def test_arguments_that_are_no_object_are_told_and_do_not_go_back() -> None:
+    decoder = GeminiDecoder()
+    decoder.feed(chunk({"functionCall": {"name": "weather", "args": [1]}}, stop="STOP"))
+    (end,) = decoder.finish()
+    message = cast("ReplyEnd", end).message
+    (made,) = message.calls
+    assert (made.arguments, made.arguments_text) == (None, "[1]")
+    assert made.problem == "the arguments must be a JSON object, not an array"
+    told = ToolResult(call_id=made.id, name="weather", text="no", status="bad_arguments")
+    body = encoded(said("?"), message, ToolMessage(results=(told,)))
+    assert body["contents"][1]["parts"] == [{"functionCall": {"name": "weather", "args": {}}}]
+
+
+# --- over HTTP ---------------------------------------------------------------------------------------
+
+
+def model_at(url: str, **more: Any) -> GeminiModel:
+    return GeminiModel("gemini-3-pro", api_key=KEY, base_url=f"{url}/v1beta/", **more)
+
+
+async def pieces_from(url: str, **more: Any) -> list[ReplyPiece]:
+    async with model_at(url, **more) as model, model.stream(ModelRequest(messages=(said("Hello"),))) as reply:
+        return [piece async for piece in reply]
+
+
+async def test_a_model_streams_over_http_with_its_key_in_a_header() -> None:
+    async def answer(answering: Answering) -> None:
+        await answering.events(REPLY)
+
+    async with scripted_http(answer) as (url, asked):
+        *pieces, end = await pieces_from(url, extra_body={"generationConfig": {"topK": 1}})
+    assert [piece for piece in pieces if isinstance(piece, TextPiece)] == [
+        TextPiece(text="Let me "),
+        TextPiece(text="look."),
+    ]
+    assert cast("ReplyEnd", end).message.raw == RAW
+    assert asked[0].target == "/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse"
+    assert asked[0].headers["x-goog-api-key"] == KEY
+    assert asked[0].body == {**encoded(said("Hello")), "generationConfig": {"topK": 1}}
+
+
+async def test_ids_of_ours_differ_between_replies() -> None:
+    async def answer(answering: Answering) -> None:
+        await answering.events(REPLY)
+
+    async with scripted_http(answer, answer) as (url, _):
+        ends = [cast("ReplyEnd", (await pieces_from(url))[-1]) for _ in range(2)]
+    assert ends[0].message.calls[0].id != ends[1].message.calls[0].id
+
+
+async def test_leaving_a_reply_early_is_seen_by_the_server() -> None:
+    gone = trio.Event()
+
+    async def answer(answering: Answering) -> None:
+        await answering.begin()
+        await answering.send(sse(REPLY[2]))
+        await answering.hung_up.wait()
+        gone.set()
+
+    async with scripted_http(answer) as (url, _), model_at(url) as model:
+        async with model.stream(ModelRequest(messages=(said("Hello"),))) as reply:
+            assert await anext(reply) == TextPiece(text="Let me ")
+        with trio.fail_after(5):
+            await gone.wait()
+
+
+async def test_a_cancelled_reply_is_seen_by_the_server() -> None:
+    gone, under_way = trio.Event(), trio.Event()
+
+    async def answer(answering: Answering) -> None:
+        await answering.begin()
+        await answering.send(sse(REPLY[0]))
+        under_way.set()
+        await answering.hung_up.wait()
+        gone.set()
+
+    async with scripted_http(answer) as (url, _):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pieces_from, url)
+            await under_way.wait()
+            nursery.cancel_scope.cancel()
+        with trio.fail_after(5):
+            await gone.wait()
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 429, 500, 503, 302])
+async def test_a_refusal_is_an_error_of_ours_that_does_not_quote_the_key(status: int) -> None:
+    async def answer(answering: Answering) -> None:
+        error = {"error": {"code": status, "message": f"API key {KEY} is bad", "status": "NO"}}
+        more = "retry-after: 12\r\nlocation: http://127.0.0.1:9/\r\n"
+        await answering.whole(json.dumps(error).encode(), status=status, headers=more)
+
+    async with scripted_http(answer) as (url, _):
+        with pytest.raises(ModelError) as raised:
+            await pieces_from(url)
+    assert raised.value.status == status
+    assert raised.value.retry_after_seconds == 12
+    assert str(status) in str(raised.value)
+    assert KEY not in str(raised.value)
+
+
+@pytest.mark.parametrize("garbage", [b"{nonsense", b"[1]", b'{"error":{"code":503,"message":"busy"}}'])
+async def test_garbage_in_the_stream_is_the_providers_fault(garbage: bytes) -> None:
+    async def answer(answering: Answering) -> None:
+        await answering.begin()
+        await answering.send(sse(REPLY[0]) + b"data: " + garbage + b"\r\n\r\n")
+        await answering.end()
+
+    async with scripted_http(answer) as (url, _):
+        with pytest.raises(ModelError):
+            await pieces_from(url)
+
+
+async def test_a_stream_that_breaks_off_is_a_lost_connection() -> None:
+    async def answer(answering: Answering) -> None:
+        await answering.begin()
+        await answering.send(sse(REPLY[0]))
+        await answering.stream.aclose()
+
+    async with scripted_http(answer) as (url, _):
+        with pytest.raises(ConnectionLostError):
+            await pieces_from(url)
+
+
+async def test_nobody_listening_is_a_failed_connection() -> None:
+    with pytest.raises(ConnectError):
+        await pieces_from("http://127.0.0.1:9")
+
+
+def test_a_key_or_an_address_that_cannot_be_right_is_refused() -> None:
+    with pytest.raises(UsageError, match="API key"):
+        GeminiModel("gemini-3-pro", api_key="two\nlines")
+    with pytest.raises(UsageError, match="base_url"):
+        GeminiModel("gemini-3-pro", api_key=KEY, base_url="ftp://host/")

@@ -1,0 +1,62 @@
+"""Status lines while a stream waits, and the warning about a wrong size."""
+
+from __future__ import annotations
+
+import pytest
+
+from playhead.cli.progress import stream_report, waiting_lines, warn_of_size
+from playhead.cli.terminal import Terminal
+from playhead.errors import ConnectionLostError, PlayheadError
+from playhead.stream.answer import Page
+from playhead.stream.options import StreamOptions, StreamResumed, StreamWaiting
+from playhead.stream.reader import open_stream
+
+DATA = bytes(range(256)) * 8
+
+
+def waiting(error: PlayheadError | None) -> StreamWaiting:
+    return StreamWaiting(seconds=3.2, offset=7, last_error=error, patience_seconds=60.0)
+
+
+def said(capsys: pytest.CaptureFixture[str], *events: StreamWaiting | StreamResumed) -> list[str]:
+    say = waiting_lines(Terminal(json_output=False), "radio\x1b")
+    for event in events:
+        say(event)
+    out, err = capsys.readouterr()
+    assert out == ""
+    return err.splitlines()
+
+
+def test_waiting_is_one_line_with_the_reason_and_what_decides(capsys: pytest.CaptureFixture[str]) -> None:
+    error = ConnectionLostError("it ended\nand said a lot")
+    (line,) = said(capsys, waiting(error))
+    assert line == ("waiting for radio\\x1b, no data for 3 s: it ended…; giving up after 60 s (--patience)")
+
+
+def test_a_long_reason_is_cut_and_none_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    (line,) = said(capsys, waiting(ConnectionLostError("x" * 5000)))
+    assert len(line) < 400
+    (line,) = said(capsys, waiting(None))
+    assert line == "waiting for radio\\x1b, no data for 3 s; giving up after 60 s (--patience)"
+
+
+def test_the_end_of_the_wait_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, StreamResumed(seconds=12.4)) == ["radio\\x1b is back after 12 s"]
+
+
+@pytest.mark.parametrize(
+    ("announced", "warning"),
+    [(2048, ""), (1000, "warning: the announced size of 1000 bytes is wrong, the resource has 2048\n")],
+)
+async def test_a_wrong_size_is_one_warning_beside_json_too(
+    announced: int, warning: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def read_range(start: int, end: int) -> Page:
+        part = DATA[start:end]
+        return Page(blobs=(part,) if part else ())
+
+    async with open_stream(read_range, options=StreamOptions(size_bytes=announced)) as stream:
+        assert await stream.read_all() == DATA
+        warn_of_size(stream.statistics(), Terminal(json_output=True))
+        assert stream_report(stream.statistics())["size_was_wrong"] is bool(warning)
+    assert capsys.readouterr() == ("", warning)

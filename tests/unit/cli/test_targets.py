@@ -1,0 +1,62 @@
+"""The media that `playhead play` and `playhead read` choose from a tool's result."""
+
+from __future__ import annotations
+
+import pytest
+
+from playhead.cli.targets import connected, find_media, limits_for, options_for, stream_options
+from playhead.client import connect
+from playhead.config.servers import ServerConfig
+from playhead.errors import ProtocolError
+from playhead.limits import DEFAULT_LIMITS
+from playhead.stream.options import StreamEvent
+from tests.servers.raw_http import Exchange, raw_http
+from tests.servers.sample import sample_server
+
+
+async def test_reading_takes_the_first_thing_that_can_be_opened_and_playing_the_first_sound() -> None:
+    async with connect(sample_server()) as session:
+        uris = {"uris": ["resource://plain/notes", "resource://plain/flac"]}
+        assert (await find_media(session, "links", uris, playable=False)).uri == "resource://plain/notes"
+        assert (await find_media(session, "links", uris, playable=True)).uri == "resource://plain/flac"
+
+
+async def test_what_is_no_sound_is_played_where_there_is_nothing_else() -> None:
+    async with connect(sample_server()) as session:
+        found = await find_media(session, "links", {"uris": ["resource://plain/notes"]}, playable=True)
+        assert found.uri == "resource://plain/notes"
+
+
+async def test_an_answer_without_anything_to_open_says_what_came() -> None:
+    async with connect(sample_server()) as session:
+        with pytest.raises(ProtocolError, match=r"a resource link or a blob.*got text"):
+            await find_media(session, "what_was_read", {}, playable=False)
+
+
+def nobody(event: StreamEvent) -> None: ...
+
+
+async def test_what_is_given_goes_before_the_servers_own_settings_and_those_before_the_defaults() -> None:
+    async with raw_http(nothing) as server:
+        config = ServerConfig(url=server.url, page_size_bytes=4096, in_flight=3, mode="legacy")
+        async with connected(config, timeout=7.0) as session:
+            asked = stream_options(in_flight=5, patience=9.0, size="1MB")
+            options = options_for(session, asked, profile="save", on_event=nobody)
+    assert (options.page_bytes, options.page_bytes_max, options.in_flight) == (4096, 4096, 5)
+    assert (options.patience_seconds, options.size_bytes, options.timeout) == (9.0, 10**6, 7.0)
+    assert (options.profile, options.on_event) == ("save", nobody)
+    assert options.capacity_bytes is None
+
+
+def test_a_page_size_that_is_given_is_the_largest_page() -> None:
+    assert stream_options(page_size="64KiB") == {"page_bytes": 65536, "page_bytes_max": 65536}
+
+
+def test_timeout_is_the_silence_allowed_to_any_answer() -> None:
+    limits = limits_for(5.0)
+    assert (limits.handshake_seconds, limits.page_seconds, limits.tool_seconds) == (5.0, 5.0, 5.0)
+    assert limits_for(None) == DEFAULT_LIMITS
+
+
+async def nothing(exchange: Exchange) -> None:
+    raise AssertionError(f"asked for {exchange.method}")

@@ -1,0 +1,171 @@
+"""The rules by which WebSocket servers of the field are forgiven, one message at a time."""
+
+from __future__ import annotations
+
+import json
+
+import mcp_types as types
+import pytest
+
+from playhead.client.transports.websocket_wire import NAMELESS_ERRORS, Compatibility, MessageFramer
+from playhead.jsonrpc.inbox import Inbox
+from playhead.limits import DEFAULT_LIMITS
+
+
+class Peer:
+    """An inbox with its leniency, fed with whole messages."""
+
+    def __init__(self) -> None:
+        self.framer = MessageFramer(max_bytes=10_000)
+        self.leniency = Compatibility()
+        self.inbox = Inbox(DEFAULT_LIMITS, self.framer, self.leniency)
+
+    def ask(self, *ids: int, method: str = "tools/call", params: dict[str, object] | None = None) -> None:
+        for id_ in ids:
+            self.inbox.sending(
+                types.JSONRPCRequest(jsonrpc="2.0", id=id_, method=method, params=params or {})
+            )
+
+    def cancel(self, id_: int) -> None:
+        params = {"requestId": id_}
+        self.inbox.sending(
+            types.JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params)
+        )
+
+    def say(self, **message: object) -> list[tuple[object, str]]:
+        """The id, and the error's text or `result`, as the session sees them."""
+        self.inbox.feed(json.dumps({"jsonrpc": "2.0", **message}).encode())
+        self.framer.end_message()
+        seen: list[tuple[object, str]] = []
+        while (came := self.inbox.next_message()) is not None:
+            assert isinstance(came, types.JSONRPCResponse | types.JSONRPCError)
+            seen.append((came.id, came.error.message if isinstance(came, types.JSONRPCError) else "result"))
+        return seen
+
+    def unsent(self) -> list[tuple[str, object]]:
+        sent: list[tuple[str, object]] = [
+            (message.method, message.id if isinstance(message, types.JSONRPCRequest) else None)
+            for message in self.leniency.unsent
+        ]
+        self.leniency.unsent.clear()
+        return sent
+
+
+def error(message: str, code: int) -> dict[str, object]:
+    return {"code": code, "message": message}
+
+
+UNREADABLE = error("Parse error", -32700)
+UNGREETED = error("handler not initialized", -32603)
+
+
+@pytest.fixture
+def peer() -> Peer:
+    return Peer()
+
+
+@pytest.mark.parametrize("without", [{}, {"id": None}])
+def test_a_nameless_error_is_the_only_waiting_requests(peer: Peer, without: dict[str, object]) -> None:
+    peer.ask(7)
+    assert peer.say(error=UNREADABLE, **without) == [(7, "Parse error")]
+    assert peer.inbox.awaited_count == 0
+
+
+def test_a_nameless_error_waits_until_the_others_are_answered(peer: Peer) -> None:
+    peer.ask(1, 2, 3)
+    assert peer.say(error=UNREADABLE) == []
+    assert peer.say(id=1, result={}) == [(1, "result")]
+    assert peer.say(id=3, result={}) == [(3, "result"), (2, "Parse error")]
+
+
+def test_a_request_sent_after_a_nameless_error_is_not_its_subject(peer: Peer) -> None:
+    peer.ask(1, 2)
+    assert peer.say(error=UNREADABLE) == []
+    peer.ask(3)
+    assert peer.say(id=1, result={}) == [(1, "result"), (2, "Parse error")]
+    assert peer.say(id=3, result={}) == [(3, "result")]
+
+
+def test_as_many_nameless_errors_as_requests_fail_them_all(peer: Peer) -> None:
+    peer.ask(1, 2)
+    assert peer.say(error=UNREADABLE) == []
+    assert sorted(peer.say(error=UNREADABLE)) == [(1, "Parse error"), (2, "Parse error")]
+
+
+def test_a_nameless_error_may_have_been_about_a_cancelled_request(peer: Peer) -> None:
+    peer.ask(1, 2)
+    assert peer.say(error=UNREADABLE) == []
+    peer.cancel(1)
+    assert peer.say(id=9, result={}) == []
+    assert peer.inbox.awaited_count == 1
+
+
+def test_a_nameless_error_that_may_have_been_a_cancelled_requests_fails_none_of_the_others(
+    peer: Peer,
+) -> None:
+    peer.ask(1, 2, 3)
+    assert peer.say(error=UNREADABLE) == []
+    peer.cancel(1)
+    assert peer.say(id=2, result={}) == [(2, "result")]
+    assert peer.say(id=3, result={}) == [(3, "result")]
+
+
+def test_a_request_that_is_cancelled_before_it_was_repeated_is_not_repeated(peer: Peer) -> None:
+    peer.ask(1, 2)
+    assert peer.say(id=1, error=UNGREETED) == []
+    assert peer.say(id=2, error=UNGREETED) == []
+    peer.cancel(1)
+    assert peer.unsent() == [("initialized", None), ("tools/call", 2)]
+
+
+def test_a_nameless_error_that_may_be_about_a_notification_fails_nobody(peer: Peer) -> None:
+    peer.ask(1)
+    assert peer.say(error=error("Method not found", -32601)) == []
+    assert peer.inbox.awaited_count == 1
+
+
+def test_a_flood_of_nameless_errors_is_not_kept(peer: Peer) -> None:
+    peer.ask(*range(NAMELESS_ERRORS * 2))
+    for _ in range(NAMELESS_ERRORS * 4):
+        assert peer.say(error=UNREADABLE) == []
+    assert len(peer.leniency._nameless) == NAMELESS_ERRORS
+
+
+def test_an_ungreeted_server_is_greeted_once_and_each_call_repeated_once(peer: Peer) -> None:
+    peer.ask(1, 2)
+    assert peer.say(id=1, error=UNGREETED) == []
+    assert peer.unsent() == [("initialized", None), ("tools/call", 1)]
+    assert peer.say(id=2, error=UNGREETED) == []
+    assert peer.unsent() == [("tools/call", 2)]
+    assert peer.say(id=1, error=UNGREETED) == [(1, "handler not initialized")]
+    assert peer.say(id=2, result={}) == [(2, "result")]
+    assert peer.unsent() == []
+
+
+def test_a_tool_that_merely_fails_is_not_repeated(peer: Peer) -> None:
+    peer.ask(1, 2)
+    assert peer.say(id=1, error=error("out of tape", -32603)) == [(1, "out of tape")]
+    assert peer.say(id=2, error=error("not initialized", -32000)) == [(2, "not initialized")]
+    assert peer.unsent() == []
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (-32603, "unsupported protocol version: 2025-11-25"),
+        (-32602, "Unsupported protocol version"),
+        (-32000, "Invalid MCP version"),
+    ],
+)
+def test_a_refused_revision_is_asked_again_for_the_old_one_once(peer: Peer, code: int, said: str) -> None:
+    peer.ask(0, method="initialize", params={"protocolVersion": "2025-11-25", "capabilities": {}})
+    assert peer.say(id=0, error=error(said, code)) == []
+    (again,) = peer.leniency.unsent
+    assert again.params == {"protocolVersion": "2024-11-05", "capabilities": {}}
+    assert peer.say(id=0, error=error(said, code)) == [(0, said)]
+
+
+def test_a_refusal_of_the_old_revision_is_final(peer: Peer) -> None:
+    peer.ask(0, method="initialize", params={"protocolVersion": "2024-11-05"})
+    said = "unsupported protocol version"
+    assert peer.say(id=0, error=error(said, -32603)) == [(0, said)]

@@ -1,0 +1,192 @@
+"""Consent to a directory's files: what is hashed, stored, shown and asked again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from playhead.config.servers import find_servers, project_servers, resolve_target
+from playhead.config.tools import ApprovalPolicy, ApprovalRule, default_approval_policy
+from playhead.config.trust import Trust, UntrustedError, project_files
+from playhead.errors import ConfigError
+
+NAMES = ("mcp.json",)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    directory = tmp_path / "clone"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("KEY", "hush")
+    monkeypatch.setenv("OTHER", "secret")
+    return directory
+
+
+def servers(here: Path, entry: object, *, name: str = "it") -> None:
+    (here / "mcp.json").write_text(json.dumps({"mcpServers": {name: entry}}))
+
+
+def accept(*names: str) -> None:
+    for file in project_files(names or NAMES):
+        Trust().remember(file, accepted=True)
+
+
+def is_accepted() -> bool:
+    file = Trust().project_file(NAMES)
+    assert file is not None
+    try:
+        return Trust().accepts(file)
+    except UntrustedError:
+        return False
+
+
+def test_a_file_is_used_once_it_is_accepted_and_not_before(here: Path) -> None:
+    servers(here, {"command": "x"})
+    with pytest.raises(UntrustedError, match=r"mcp\.json: this directory is not trusted.*`playhead trust"):
+        find_servers()
+    with pytest.raises(UntrustedError):
+        resolve_target("it")
+    accept()
+    assert find_servers()["it"].command == ("x",)
+    assert resolve_target("it").command == ("x",)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"command": "python", "args": ["server.py"]},
+        {"command": "./server.py"},
+        {"command": "x", "args": ["--script=server.py"]},
+        {"command": "python", "args": ["-m", "server"]},
+        {"command": "sh", "args": ["-c", "exec ./server.py"]},
+        {"command": "x", "env": {"START": "server.py"}},
+        {"command": "x", "args": ["nested.py"], "cwd": "sub"},
+    ],
+)
+def test_a_change_of_a_file_that_it_names_asks_again(here: Path, entry: object) -> None:
+    (here / "sub").mkdir()
+    named = here / ("sub/nested.py" if "nested" in str(entry) else "server.py")
+    named.write_text("one")
+    servers(here, entry)
+    accept()
+    assert is_accepted()
+    named.write_text("two")
+    assert not is_accepted()
+    accept()
+    assert is_accepted()
+    named.unlink()
+    assert not is_accepted()
+
+
+def test_a_change_of_the_file_itself_asks_again_and_another_directory_is_another_question(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers(here, {"command": "x"})
+    accept()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "mcp.json").write_bytes((here / "mcp.json").read_bytes())
+    servers(here, {"command": "y"})
+    assert not is_accepted()
+    monkeypatch.chdir(other)
+    assert not is_accepted()
+
+
+def test_a_refusal_is_remembered_and_said(here: Path) -> None:
+    servers(here, {"command": "x"})
+    (file,) = project_files(NAMES)
+    Trust().remember(file, accepted=False)
+    said: list[str] = []
+    assert find_servers(trust=Trust(notice=said.append)) == {}
+    assert said == [f"{here / 'mcp.json'} is not used, as you decided; `playhead trust` changes that"]
+
+
+def test_the_answers_are_the_users_alone(here: Path, tmp_path: Path) -> None:
+    servers(here, {"command": "x"})
+    accept()
+    store = tmp_path / "config" / "playhead" / "trust.json"
+    assert store.stat().st_mode & 0o077 == 0
+    store.write_text("{")
+    with pytest.raises(ConfigError, match=r"trust\.json: not valid JSON"):
+        find_servers()
+
+
+def test_only_variables_that_the_file_names_are_expanded_in_it(here: Path) -> None:
+    servers(here, {"url": "http://h/", "headers": {"A": "${KEY}"}})
+    (file,) = project_files(NAMES)
+    assert file.variables == {"KEY"}
+    assert ("read", "environment variables KEY") in file.effects
+    assert project_servers(file, environment={"KEY": "hush"})["it"].headers == {"A": "hush"}
+
+
+def test_what_a_file_would_do_is_said(here: Path) -> None:
+    (here / "mcp.json").write_text(
+        json.dumps(
+            {
+                "mcpServers": {
+                    "a": {"command": "sh", "args": ["-c", "rm x"], "env": {"E": "1"}},
+                    "b": {"url": "https://h/", "headers": {"H": "1"}, "tls": {"verify": False}},
+                }
+            }
+        )
+    )
+    (here / "playhead-tools.toml").write_text(
+        'modules = ["evil.py"]\n[tools.a__b]\nresponse_handler = "evil.py:f"\n'
+        '[approvals]\ndefault = "allow"\n'
+    )
+    found = [effect for file in project_files((*NAMES, "playhead-tools.toml")) for effect in file.effects]
+    assert found == [
+        ("start", "a: sh -c 'rm x'"),
+        ("pass on", "a: environment E"),
+        ("connect to", "b: https://h/"),
+        ("pass on", "b: headers H"),
+        ("allow", "b: unverified TLS"),
+        ("run", "module evil.py"),
+        ("run", "a__b: evil.py:f"),
+        ("set approvals", '{"default": "allow"} (yours stay in force)'),
+    ]
+
+
+@pytest.mark.parametrize("name", ["https://h/mcp", "node server.js", "./run", "a'b"])
+def test_a_name_that_looks_like_a_url_or_a_command_line_is_refused(here: Path, name: str) -> None:
+    servers(here, {"command": "evil"}, name=name)
+    accept()
+    with pytest.raises(ConfigError, match="looks like a URL or a command line"):
+        find_servers()
+    if name != "a'b":
+        assert resolve_target(name).command != ("evil",)
+
+
+def test_a_directory_can_only_tighten_approvals(here: Path, tmp_path: Path) -> None:
+    own = tmp_path / "config" / "playhead"
+    own.mkdir(parents=True)
+    (own / "tools.toml").write_text(
+        '[approvals]\ndefault = "ask"\n[[approvals.rules]]\ntool = "rm"\naction = "deny"\n'
+    )
+    (here / "playhead-tools.toml").write_text(
+        '[approvals]\ndefault = "allow"\n[[approvals.rules]]\ntool = "rm"\naction = "allow"\n'
+        '[[approvals.rules]]\ntool = "send"\naction = "deny"\n'
+    )
+    policy = default_approval_policy(trust=Trust(everything=True))
+    assert policy.action("s", "rm", destructive=False) == "deny"
+    assert policy.action("s", "other", destructive=False) == "ask"
+    assert policy.action("s", "send", destructive=False) == "deny"
+
+
+def test_a_directorys_rule_does_not_allow_what_says_that_it_destroys() -> None:
+    laxer = ApprovalPolicy(rules=(ApprovalRule(action="allow", tool="*"),))
+    assert ApprovalPolicy().tightened(laxer).action("s", "t", destructive=True) == "ask"
+
+
+def test_the_users_own_configuration_directory_needs_no_consent(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "config" / "playhead"
+    own.mkdir(parents=True)
+    (own / "mcp.json").write_text(json.dumps({"mcpServers": {"it": {"command": "x"}}}))
+    monkeypatch.chdir(own)
+    assert find_servers()["it"].command == ("x",)

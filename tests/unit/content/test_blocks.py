@@ -1,0 +1,122 @@
+"""Blocks: what is understood is typed, what is wrong is found, and what came is kept as it came."""
+
+from __future__ import annotations
+
+import pytest
+from mcp_types import AudioContent, EmbeddedResource, ResourceLink, TextContent
+
+from playhead.content import UnknownBlock, parse_block
+
+
+@pytest.mark.parametrize("wrong", [{"annotations": {"audience": [0] * 200}}, {"icons": [0] * 200}])
+def test_a_block_with_a_flood_of_wrong_values_is_that_block_with_one_finding(
+    wrong: dict[str, object],
+) -> None:
+    raw = {"type": "resource_link", "uri": "x://y", "name": "n"} | wrong
+    block = parse_block(raw)
+    assert block.raw is raw
+    assert block.content == parse_block({"type": "resource_link", "uri": "x://y", "name": "n"}).content
+    assert [(each.path, each.came) for each in block.findings] == [
+        ("$", "200; annotations and icons are ignored")
+    ]
+
+
+@pytest.mark.requirement("TR-03")
+def test_a_link_without_a_name_is_a_link_with_a_finding() -> None:
+    block = parse_block({"type": "resource_link", "uri": "x:song"})
+    assert isinstance(block.content, ResourceLink)
+    assert (block.content.uri, block.content.name) == ("x:song", "x:song")
+    assert [finding.path for finding in block.findings] == ["$.name"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "path"),
+    [
+        ({"annotations": {"priority": 7}}, "$.annotations.priority"),
+        ({"annotations": "high"}, "$.annotations"),
+        ({"_meta": []}, "$._meta"),
+    ],
+)
+def test_a_wrong_optional_field_leaves_the_block_what_it_is(wrong: dict[str, object], path: str) -> None:
+    raw = {"type": "text", "text": "hello", **wrong}
+    block = parse_block(raw)
+    assert isinstance(block.content, TextContent)
+    assert block.content.text == "hello"
+    assert block.raw is raw
+    assert [finding.path for finding in block.findings] == [path]
+
+
+def test_sound_without_a_type_is_still_sound() -> None:
+    block = parse_block({"type": "audio", "data": "AAAA"})
+    assert isinstance(block.content, AudioContent)
+    assert [finding.path for finding in block.findings] == ["$.mimeType"]
+
+
+@pytest.mark.requirement("TR-02")
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"type": "text"},
+        {"type": "text", "text": 5},
+        {"type": "resource_link", "name": "n"},
+        {"type": "resource", "resource": {"uri": "x:"}},
+        {"type": "hologram"},
+        {"type": None},
+        None,
+        7,
+        [],
+    ],
+)
+def test_what_is_not_understood_stands_in_its_place(raw: object) -> None:
+    block = parse_block(raw)
+    assert isinstance(block.content, UnknownBlock)
+    assert block.raw is raw
+    assert block.content.reason
+
+
+@pytest.mark.parametrize(
+    ("contents", "path"),
+    [
+        ({"uri": "x:", "text": "t", "mimeType": 3}, "$.resource.mimeType"),
+        ({"uri": "x:", "blob": "AA==", "_meta": 3}, "$.resource._meta"),
+    ],
+)
+def test_embedded_contents_with_a_wrong_optional_field_are_still_contents(
+    contents: dict[str, object], path: str
+) -> None:
+    block = parse_block({"type": "resource", "resource": contents})
+    assert isinstance(block.content, EmbeddedResource)
+    assert [finding.path for finding in block.findings] == [path]
+
+
+@pytest.mark.parametrize(
+    ("contents", "said"),
+    [
+        ({"uri": "x:"}, "$.resource.text: expected this required field, got nothing"),
+        ({"blob": ""}, "$.resource.uri: expected this required field, got nothing"),
+        (3, "$.resource: expected an object, got a number"),
+    ],
+)
+def test_embedded_contents_without_what_matters_are_found_once(contents: object, said: str) -> None:
+    block = parse_block({"type": "resource", "resource": contents})
+    assert isinstance(block.content, UnknownBlock)
+    assert [str(finding) for finding in block.findings] == [said]
+    assert block.content.reason == said
+
+
+@pytest.mark.requirement("TR-03")
+@pytest.mark.parametrize("size", [-1, 2**53, 2**70, 10**400])
+@pytest.mark.parametrize("also", [{"name": "n"}, {}])
+def test_a_link_whose_size_nothing_can_have_is_one_without_a_size(size: int, also: dict[str, str]) -> None:
+    block = parse_block({"type": "resource_link", "uri": "x:song", "size": size, **also})
+    assert isinstance(block.content, ResourceLink)
+    assert block.content.size is None
+    assert block.raw["size"] == size
+    assert block.findings[-1].path == "$.size"
+
+
+@pytest.mark.parametrize("size", [0, 2**53 - 1])
+def test_a_link_keeps_a_size_that_can_be(size: int) -> None:
+    block = parse_block({"type": "resource_link", "uri": "x:song", "name": "n", "size": size})
+    assert isinstance(block.content, ResourceLink)
+    assert (block.content.size, block.findings) == (size, ())

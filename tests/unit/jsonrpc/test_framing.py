@@ -1,0 +1,387 @@
+"""Lines, messages and the inbox: pure, so every case runs whole, byte by byte and cut at random."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+
+import mcp_types as types
+import pytest
+
+from playhead.errors import LimitError, ProtocolError
+from playhead.jsonrpc import codec, framing
+from playhead.jsonrpc.inbox import Inbox
+from playhead.limits import DEFAULT_LIMITS, Limits
+
+SMALL = Limits(message_bytes=200)
+
+
+def whole(data: bytes) -> list[bytes]:
+    return [data]
+
+
+def byte_by_byte(data: bytes) -> list[bytes]:
+    return [data[i : i + 1] for i in range(len(data))]
+
+
+def at_random(data: bytes) -> list[bytes]:
+    rng = random.Random(7)
+    cuts = sorted(rng.randrange(len(data) + 1) for _ in range(len(data) // 10))
+    return [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+
+
+CHUNKINGS: tuple[Callable[[bytes], list[bytes]], ...] = (whole, byte_by_byte, at_random)
+
+
+def events_of(framer: framing.LineFramer, chunks: Iterable[bytes]) -> list[framing.FrameEvent]:
+    found = []
+    for chunk in chunks:
+        framer.feed(chunk)
+        while (event := framer.next_event()) is not None:
+            found.append(event)
+    return found
+
+
+# --- lines -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", CHUNKINGS)
+def test_lines_come_out_whole_and_what_follows_the_last_newline_waits(
+    cut: Callable[[bytes], list[bytes]],
+) -> None:
+    framer = framing.LineFramer(max_bytes=100)
+    found = events_of(framer, cut(b"one\n\ntwo \xff\r\ntrail"))
+    assert found == [framing.Line(data=b"one"), framing.Line(data=b""), framing.Line(data=b"two \xff\r")]
+    assert framer.head == b"trail"
+    assert events_of(framer, [b"ing\n"]) == [framing.Line(data=b"trailing")]
+
+
+@pytest.mark.parametrize("cut", CHUNKINGS)
+def test_an_overlong_line_is_told_skipped_and_followed_by_the_next(
+    cut: Callable[[bytes], list[bytes]],
+) -> None:
+    framer = framing.LineFramer(max_bytes=20, head_bytes=4)
+    found = events_of(framer, cut(b"abcdefghijklmnopqrstu\nfine\n"))
+    assert found == [
+        framing.LongLine(head=b"abcd"),
+        framing.OverlongLine(head=b"abcd"),
+        framing.SkippedLine(head=b"abcd", tail=b"abcdefghijklmnopqrstu", length_bytes=21, overlong=True),
+        framing.Line(data=b"fine"),
+    ]
+
+
+def test_a_line_of_exactly_the_limit_is_kept() -> None:
+    framer = framing.LineFramer(max_bytes=5)
+    assert events_of(framer, [b"12345\n"]) == [framing.Line(data=b"12345")]
+
+
+@pytest.mark.parametrize("cut", CHUNKINGS)
+def test_a_line_that_never_ends_is_given_up_at_four_times_the_limit(
+    cut: Callable[[bytes], list[bytes]],
+) -> None:
+    framer = framing.LineFramer(max_bytes=10)
+    found = events_of(framer, cut(b"x" * 41 + b"\nlost\n"))
+    assert found[-1] == framing.EndlessLine(head=b"x" * 10, allowed_bytes=40)
+    assert framer.held_bytes == 0
+
+
+@pytest.mark.parametrize("cut", CHUNKINGS)
+def test_an_unwanted_line_is_not_kept(cut: Callable[[bytes], list[bytes]]) -> None:
+    framer = framing.LineFramer(max_bytes=1000, head_bytes=4)
+    found: list[framing.FrameEvent] = []
+    for chunk in cut(b"unwanted line\nnext\n"):
+        framer.feed(chunk)
+        while (event := framer.next_event()) is not None:
+            found.append(event)
+            if isinstance(event, framing.LongLine):
+                framer.skip_line()
+    assert found == [
+        framing.LongLine(head=b"unwa"),
+        framing.SkippedLine(head=b"unwa", tail=b"unwanted line", length_bytes=13, overlong=False),
+        framing.Line(data=b"next"),
+    ]
+
+
+def test_skipping_holds_no_more_than_a_chunk() -> None:
+    framer = framing.LineFramer(max_bytes=1000)
+    for _ in range(30):
+        events_of(framer, [b"y" * 100])
+        assert framer.held_bytes <= 1000
+
+
+def test_the_work_of_framing_grows_with_the_bytes_and_not_with_their_square() -> None:
+    # Counted in bytes scanned, not in seconds: `find` is asked to begin where the last search ended.
+    class Counting(bytearray):
+        scanned = 0
+
+        def find(self, sub: bytes, start: int = 0, end: int | None = None) -> int:  # type: ignore[override]
+            Counting.scanned += len(self) - start
+            return super().find(sub, start)
+
+    framer = framing.LineFramer(max_bytes=1 << 20)
+    framer._buffer = Counting()
+    events_of(framer, [b"z" * 1000] * 500)
+    assert Counting.scanned <= 2 * 500_000
+
+
+# --- messages ----------------------------------------------------------------------------------------
+
+ANSWER = b'{"jsonrpc":"2.0","id":7,"result":{"contents":[]}}'
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (ANSWER, types.JSONRPCResponse),
+        (b'{"jsonrpc":"2.0","id":"a","error":{"code":-1,"message":"no"}}', types.JSONRPCError),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping"}', types.JSONRPCRequest),
+        (b'{"jsonrpc":"2.0","method":"notifications/x","params":{}}\r', types.JSONRPCNotification),
+    ],
+)
+def test_the_four_kinds_of_message_are_told_by_their_keys(data: bytes, kind: type[object]) -> None:
+    assert type(codec.parse_message(data, DEFAULT_LIMITS)) is kind
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"INFO started",
+        b"{",
+        b"[]",
+        b"42",
+        b"{}",
+        b'{"jsonrpc":"2.0","id":7,"result":{"a":NaN}}',
+        b'{"jsonrpc":"2.0","id":7,"result":{"a":Infinity}}',
+        b'{"jsonrpc":"2.0","id":7,"result":{"a":"\\ud800"}}',
+        b'{"jsonrpc":"2.0","id":7,"result":{"a":"\xff"}}',
+        b'{"jsonrpc":"2.0","id":7,"result":[]}',
+        b'{"jsonrpc":"1.0","id":7,"result":{}}',
+        b'{"jsonrpc":"2.0","id":true,"method":"ping"}',
+        ANSWER + ANSWER,
+    ],
+)
+def test_what_is_no_message_is_a_protocol_error(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        codec.parse_message(data, DEFAULT_LIMITS)
+
+
+def nested(depth: int) -> bytes:
+    return b'{"jsonrpc":"2.0","id":7,"result":{"a":' + b"[" * (depth - 2) + b"]" * (depth - 2) + b"}}"
+
+
+def test_nesting_is_allowed_up_to_the_limit_and_not_one_deeper() -> None:
+    codec.parse_message(nested(128), DEFAULT_LIMITS)
+    with pytest.raises(LimitError) as caught:
+        codec.parse_message(nested(129), DEFAULT_LIMITS)
+    assert (caught.value.limit, caught.value.allowed, caught.value.got) == ("json_depth", 128, 129)
+
+
+def test_brackets_inside_strings_are_not_nesting() -> None:
+    text = rb"[[{{\"[[\\" * 100
+    data = b'{"jsonrpc":"2.0","id":7,"result":{"a":"' + text + b'","b":["' + text + b'"]}}'
+    assert isinstance(codec.parse_message(data, DEFAULT_LIMITS), types.JSONRPCResponse)
+
+
+def test_commas_inside_strings_are_not_values() -> None:
+    limits = Limits(json_values=20)
+    data = b'{"jsonrpc":"2.0","id":7,"result":{"a":"' + b",[" * 500 + b'"}}'
+    assert isinstance(codec.parse_message(data, limits), types.JSONRPCResponse)
+
+
+def test_too_many_values_are_refused_before_they_are_built() -> None:
+    with pytest.raises(LimitError) as caught:
+        codec.parse_message(
+            b'{"jsonrpc":"2.0","id":7,"result":{"a":[' + b"1," * 30 + b"1]}}", Limits(json_values=20)
+        )
+    assert caught.value.limit == "json_values"
+
+
+@pytest.mark.parametrize("commas", [100, 255, 256, 257, 5000])
+def test_values_are_counted_exactly_however_many_there_are(commas: int) -> None:
+    data = b'{"a":[' + b"1," * commas + b"1]}"
+    codec.check_structure(data, Limits(json_values=commas + 2))
+    with pytest.raises(LimitError) as caught:
+        codec.check_structure(data, Limits(json_values=commas + 1))
+    assert (caught.value.limit, caught.value.got) == ("json_values", commas + 2)
+
+
+@pytest.mark.parametrize(
+    ("data", "key"),
+    [
+        (ANSWER, "7"),
+        (b'{"id":"x-1","jsonrpc":"2.0","error":{}}', "x-1"),
+        (b' { "jsonrpc" : "2.0" , "id" : -3 , "result" : {}}', "-3"),
+        (b'{"result":{"id":5},"jsonrpc":"2.0","id":7}', "7"),
+        (b'{"result":{},"id":7,"jsonrpc":"2.0"}', "7"),
+        (b'{"jsonrpc":"2.0","id":7,"method":"ping"}', None),
+        (b'{"method":"x","params":{"a":{"result":1}},"id":7}', None),
+        (b'{"result":"\\"id\\":5}', None),
+        (b'INFO {"jsonrpc":"2.0","id":7,"result":{}}', None),
+    ],
+)
+def test_the_id_of_an_answer_is_found_at_either_end(data: bytes, key: str | None) -> None:
+    assert codec.answered_id(data, data[-framing.TAIL_BYTES :]) == key
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ("a" * 999, True),
+        ("a" * 400 + "\U0001f600", True),  # four bytes a character
+        ("a" * 600 + "\U0001f600", False),
+        ("\U0001f600" * 240, True),  # as long in memory as on the wire
+        ("a" * 900 + "\u4e2d", True),  # two bytes a character
+        ("a" * 600 + r"\ud83d\ude00", False),  # the same, escaped
+        ("a" * 900 + r"\u4e2d", True),
+        ("a" * 900 + r"\n", True),
+    ],
+)
+def test_a_message_that_would_be_far_longer_in_memory_is_refused_before_it_is_decoded(
+    text: str, fits: bool
+) -> None:
+    data, limits = f'{{"t":"{text}"}}'.encode(), Limits(message_bytes=1000)
+    if fits:
+        codec.check_structure(data, limits)
+        return
+    with pytest.raises(LimitError) as caught:
+        codec.check_structure(data, limits)
+    assert caught.value.limit == "message_bytes"
+
+
+@pytest.mark.parametrize(
+    ("data", "key"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"result":{"x":', "7"),
+        (b'{"jsonrpc":"2.0","id":7.0,"result":{}}', "7"),
+        (b'{"jsonrpc":"2.0","id":7.5,"result":{}}', None),
+        (b'{"jsonrpc":"2.0","id":12.5,"result":{"id":7}}', None),
+        (b'{"jsonrpc":"2.0","id":true,"result":{"id":7}}', None),
+        (b'{"jsonrpc":"2.0","result":{},"id":7.5}', None),
+    ],
+)
+def test_a_broken_answer_is_never_taken_for_anothers(data: bytes, key: str | None) -> None:
+    assert codec.broken_answer_id(data) == key
+
+
+# --- the inbox ---------------------------------------------------------------------------------------
+
+
+def request(number: int | str) -> types.JSONRPCRequest:
+    return types.JSONRPCRequest(jsonrpc="2.0", id=number, method="resources/read")
+
+
+def answer(number: int | str, text: str = "") -> bytes:
+    return (
+        types.JSONRPCResponse(jsonrpc="2.0", id=number, result={"t": text}).model_dump_json().encode() + b"\n"
+    )
+
+
+def inbox_awaiting(*numbers: int | str, limits: Limits = DEFAULT_LIMITS) -> Inbox:
+    inbox = Inbox(limits)
+    for number in numbers:
+        inbox.sending(request(number))
+    return inbox
+
+
+def receive(inbox: Inbox, chunks: Iterable[bytes]) -> list[types.JSONRPCMessage]:
+    found = []
+    for chunk in chunks:
+        inbox.feed(chunk)
+        while (message := inbox.next_message()) is not None:
+            found.append(message)
+    return found
+
+
+def error_of(message: types.JSONRPCMessage) -> object:
+    assert isinstance(message, types.JSONRPCError)
+    return message.error.data
+
+
+@pytest.mark.parametrize("cut", CHUNKINGS)
+def test_an_answer_comes_once_and_only_if_it_is_awaited(cut: Callable[[bytes], list[bytes]]) -> None:
+    inbox = inbox_awaiting(1, "b")
+    found = receive(inbox, cut(answer(1) + answer(1) + answer(9) + answer("b")))
+    assert [message.id for message in found if isinstance(message, types.JSONRPCResponse)] == [1, "b"]
+    assert inbox.statistics().unclaimed == 2
+
+
+def test_an_echoed_id_of_the_other_type_still_meets_its_request() -> None:
+    assert len(receive(inbox_awaiting(7), [answer("7")])) == 1
+
+
+def test_an_answer_after_the_cancellation_is_dropped_unparsed() -> None:
+    inbox = inbox_awaiting(1)
+    inbox.sending(
+        types.JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 1})
+    )
+    assert receive(inbox, [b'{"jsonrpc":"2.0","id":1,"result":{not even JSON\n']) == []
+    assert inbox.statistics().unclaimed == 1
+    assert inbox.statistics().ignored_lines == 0
+
+
+@pytest.mark.parametrize("cut", CHUNKINGS)
+def test_a_broken_answer_fails_its_own_request_and_no_other(cut: Callable[[bytes], list[bytes]]) -> None:
+    inbox = inbox_awaiting(1, 2)
+    broken = b'{"jsonrpc":"2.0","id":1,"result":{"a":"\xff"}}\n'
+    first, second = receive(inbox, cut(broken + answer(2)))
+    assert isinstance(error_of(first), ProtocolError)
+    assert isinstance(second, types.JSONRPCResponse)
+
+
+@pytest.mark.parametrize(
+    "log", [b"DEBUG id 1", b'{"level":"info","id":1}', b'INFO {"jsonrpc":"2.0","id":1}', b"\xff"]
+)
+def test_a_log_line_that_mentions_an_id_fails_nothing_and_is_remembered(log: bytes) -> None:
+    inbox = inbox_awaiting(1)
+    assert receive(inbox, [log + b"\n", b"later\n"]) == []
+    assert inbox.awaited_count == 1
+    statistics = inbox.statistics()
+    assert statistics.ignored_lines == 2
+    assert statistics.first_ignored is not None
+    assert statistics.first_ignored.isprintable()
+
+
+@pytest.mark.parametrize("cut", CHUNKINGS)
+@pytest.mark.parametrize(
+    "overlong",
+    [
+        b'{"jsonrpc":"2.0","id":1,"result":{"a":"' + b"x" * 300 + b'"}}\n',
+        b'{"result":{"a":"' + b"x" * 300 + b'"},"jsonrpc":"2.0","id":1}\n',
+    ],
+)
+def test_an_overlong_answer_fails_its_request_with_the_limit_named(
+    cut: Callable[[bytes], list[bytes]], overlong: bytes
+) -> None:
+    inbox = inbox_awaiting(1, 2, limits=SMALL)
+    first, second = receive(inbox, cut(overlong + answer(2)))
+    error = error_of(first)
+    assert isinstance(error, LimitError)
+    assert error.limit == "message_bytes"
+    assert isinstance(second, types.JSONRPCResponse)
+
+
+def test_an_endless_line_is_a_failure_of_the_connection() -> None:
+    inbox = inbox_awaiting(1, limits=SMALL)
+    assert receive(inbox, [b'{"jsonrpc":"2.0",' + b"x" * 900]) == []
+    assert isinstance(inbox.failure, LimitError)
+    (failed,) = inbox.fail_awaited(inbox.failure)
+    assert error_of(failed) is inbox.failure
+
+
+@pytest.mark.parametrize(
+    ("chunk", "is_active"),
+    [
+        (answer(1), True),
+        (answer(1)[:20], True),
+        (b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}\n', True),
+        (b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}\n', False),
+        (answer(9), False),
+        (b'{"jsonrpc":"2.0","id":9,"result":{"a', False),
+        (b"INFO still here", False),
+        (b"INFO still here\n", False),
+    ],
+)
+def test_only_what_may_be_awaited_counts_as_activity(chunk: bytes, is_active: bool) -> None:
+    inbox = inbox_awaiting(1)
+    receive(inbox, [chunk])
+    assert inbox.is_active is is_active

@@ -1,0 +1,349 @@
+"""Every sink keeps the public laws, and each does its own."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import threading
+import wave
+from functools import partial
+from pathlib import Path
+
+import miniaudio
+import pytest
+import trio
+import trio.lowlevel
+
+from playhead.errors import ClosedError, DecodeError, NoDeviceError, UsageError
+from playhead.playback.formats import PcmFormat
+from playhead.playback.pcm_buffer import BufferPhase
+from playhead.playback.sinks import DeviceSink, NullSink, WaveSink
+from playhead.playback.sinks import device as device_sink
+from playhead.playback.sinks import wave as wave_sink
+from playhead.playback.sinks.device import Device, play_through_device
+from playhead.stream.source import Demand
+from playhead.testing.sinks import SINK_LAWS, MakeSink, SinkLaw, buffer_of, law_name, open_buffer, tone
+
+STEREO = PcmFormat(rate_hz=44100, channels=2)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture(params=["null in real time", "null as fast as it decodes", "wave"])
+def make_sink(request: pytest.FixtureRequest, tmp_path: Path) -> MakeSink:
+    made: dict[str, MakeSink] = {
+        "null in real time": partial(NullSink, real_time=True),
+        "null as fast as it decodes": partial(NullSink, real_time=False),
+        "wave": partial(WaveSink, tmp_path / "out.wav"),
+    }
+    return made[request.param]
+
+
+@pytest.mark.parametrize("law", SINK_LAWS, ids=law_name)
+async def test_a_sink_keeps_the_law(law: SinkLaw, make_sink: MakeSink) -> None:
+    await law(make_sink)
+
+
+@pytest.mark.parametrize("real_time", [True, False])
+async def test_the_null_sink_reports_the_hash_of_what_it_took(real_time: bool) -> None:
+    sink = NullSink(real_time=real_time)
+    assert sink.report is None
+    pcm = tone(STEREO, frames=5000)
+    await sink.play(buffer_of(pcm))
+    assert sink.report is not None
+    assert (sink.report.format, sink.report.frames) == (STEREO, 5000)
+    assert sink.report.sha256 == hashlib.sha256(pcm).hexdigest()
+
+
+async def test_the_null_sink_takes_sound_in_device_periods_unless_told_otherwise() -> None:
+    buffer = buffer_of(tone(STEREO, frames=8820))
+    pieces: list[int] = []
+    fill = buffer.fill
+
+    def watched(out: memoryview) -> int:
+        pieces.append(len(out) // STEREO.frame_bytes)
+        return fill(out)
+
+    buffer.fill = watched  # type: ignore[method-assign]
+    await NullSink().play(buffer)
+    assert max(pieces) <= STEREO.rate_hz * 60 // 1000
+    assert buffer.frames == 8820
+
+
+def null_device(format: PcmFormat) -> Device:
+    return Device(format, buffer_ms=20, backends=[miniaudio.Backend.NULL])
+
+
+@pytest.mark.parametrize("tells", [True, False])
+async def test_a_device_that_stops_by_itself_is_an_error_and_no_silence_for_ever(
+    tells: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_sink, "LOST_SECONDS", 60.0 if tells else 0.5)
+    opened: list[Device] = []
+    unplugged = threading.Event()
+    sounded = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    class Unplugged(Device):
+        def _stop_callback(self, device: object) -> None:
+            if tells:
+                super()._stop_callback(device)
+
+        def close(self) -> None:
+            unplugged.wait(10)  # what stops it here is not the device's own thread, and must be done first
+            super().close()
+
+    def open_device(format: PcmFormat) -> Device:
+        opened.append(Unplugged(format, buffer_ms=20, backends=[miniaudio.Backend.NULL]))
+        return opened[0]
+
+    buffer = open_buffer()
+    buffer.pipe.write(0, tone(STEREO, frames=10))
+    buffer.release()
+
+    async def unplug() -> None:
+        await sounded.wait()
+        await trio.to_thread.run_sync(miniaudio.lib.ma_device_stop, opened[0]._device)
+        unplugged.set()
+
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(unplug)
+            with pytest.raises(NoDeviceError, match="stopped by itself"):
+                await play_through_device(
+                    buffer, open_device, on_sound=lambda _: token.run_sync_soon(sounded.set)
+                )
+
+
+async def test_a_device_that_does_not_start_is_an_error_of_the_device() -> None:
+    class Stuck(Device):
+        def start(self, callback_generator: object) -> None:
+            raise miniaudio.MiniaudioError("failed to start audio device", -1)
+
+    def open_device(format: PcmFormat) -> Device:
+        return Stuck(format, buffer_ms=20, backends=[miniaudio.Backend.NULL])
+
+    with pytest.raises(NoDeviceError, match="did not start"):
+        await play_through_device(buffer_of(tone(STEREO, frames=100)), open_device)
+
+
+def test_a_device_frees_its_context_once_opened_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    lib = miniaudio.lib
+    freed: list[object] = []
+
+    class Watched:
+        def __getattr__(self, name: str) -> object:
+            return getattr(lib, name)
+
+        def ma_context_uninit(self, context: object) -> None:
+            freed.append(context)
+            lib.ma_context_uninit(context)
+
+        def ma_device_init(self, *arguments: object) -> int:
+            return -1 if refuse else int(lib.ma_device_init(*arguments))
+
+    monkeypatch.setattr(miniaudio, "lib", Watched())
+    refuse = False
+    device = null_device(STEREO)
+    device.close()
+    device.close()
+    assert len(freed) == 1
+    refuse = True
+    with pytest.raises(miniaudio.MiniaudioError):
+        null_device(STEREO)
+    assert len(freed) == 2
+
+
+async def test_audio_that_runs_dry_is_one_underrun_and_no_crumb_of_it_is_played() -> None:
+    buffer = open_buffer()
+    out = memoryview(bytearray(400))
+    buffer.fill(out)
+    assert (buffer.phase, buffer.underruns) == (BufferPhase.FILLING, 0)
+    buffer.pipe.write(0, tone(STEREO, frames=150))
+    buffer.release()
+    assert buffer.phase is BufferPhase.READY
+    buffer.set_paused(True)
+    assert (buffer.fill(out), buffer.phase) == (0, BufferPhase.READY), "paused"
+    buffer.set_paused(False)
+    assert (buffer.fill(out), buffer.phase) == (400, BufferPhase.PLAYING)
+    out[:] = b"\xff" * 400
+    assert (buffer.fill(out), buffer.phase) == (200, BufferPhase.DRY)
+    assert bytes(out[200:]) == bytes(200), "silence in place of what is missing"
+    buffer.pipe.write(600, tone(STEREO, frames=150))
+    for _ in range(3):
+        assert (buffer.fill(out), buffer.phase) == (0, BufferPhase.DRY), "held back until enough is in hand"
+    assert buffer.underruns == 0, "it may be the end"
+    buffer.release()
+    assert (buffer.phase, buffer.underruns) == (BufferPhase.READY, 1)
+    assert (buffer.fill(out), buffer.fill(out)) == (400, 200)
+    assert (buffer.phase, buffer.underruns) == (BufferPhase.DRY, 1)
+    buffer.finish()
+    assert (buffer.fill(out), buffer.ended, buffer.frames) == (0, True, 300)
+    assert buffer.underruns == 1, "the end is not an underrun"
+
+
+async def test_a_buffer_that_ran_dry_after_its_decoder_looked_goes_on_although_nobody_releases_it() -> None:
+    buffer = open_buffer()
+    buffer.release()
+    capacity_bytes = buffer.pipe.capacity_bytes
+    buffer.pipe.write(0, bytes(capacity_bytes))
+    waiting = threading.Thread(target=buffer.wait_room, args=[400], daemon=True)
+    waiting.start()
+    while not buffer._writer_waits:
+        await trio.lowlevel.checkpoint()
+    buffer.phase = BufferPhase.DRY  # the callback had found nothing, and did not come to say so until now
+    out = memoryview(bytearray(400))
+    assert (buffer.fill(out), buffer.phase, buffer.underruns) == (400, BufferPhase.PLAYING, 1)
+    await trio.to_thread.run_sync(waiting.join, 10)
+    assert not waiting.is_alive()
+
+
+async def test_a_full_buffer_that_is_held_back_does_not_block_its_decoder() -> None:
+    buffer = open_buffer()
+    buffer.pipe.write(0, bytes(buffer.pipe.capacity_bytes))
+    assert not buffer.wait_room(400)
+    assert buffer.fill(memoryview(bytearray(400))) == 0
+
+
+async def test_a_callback_that_meets_the_lock_does_not_wait_for_it() -> None:
+    buffer = open_buffer()
+    buffer.pipe.write(0, tone(STEREO, frames=100))
+    buffer.release()
+    out = memoryview(bytearray(400))
+    with buffer._lock:
+        assert buffer.fill(out) == 400
+        assert buffer.fill(out) == 0
+    assert buffer.phase is BufferPhase.READY
+    assert (buffer.fill(out), buffer.phase) == (0, BufferPhase.DRY)
+
+
+async def test_the_demand_is_that_of_what_is_heard() -> None:
+    buffer = open_buffer()
+    out = memoryview(bytearray(400))
+    demands = [buffer.demand]
+    buffer.pipe.write(0, tone(STEREO, frames=150))
+    buffer.release()
+    demands.append(buffer.demand)
+    buffer.fill(out)
+    demands.append(buffer.demand)
+    buffer.set_paused(True)
+    demands.append(buffer.demand)
+    buffer.set_paused(False)
+    buffer.fill(out)
+    demands.append(buffer.demand)
+    assert demands == [Demand.WAITING, Demand.WAITING, Demand.FED, Demand.PAUSED, Demand.WAITING]
+    draining = buffer_of(tone(STEREO, frames=150))
+    await trio.to_thread.run_sync(draining.take, out)
+    assert (draining.phase, draining.demand) == (BufferPhase.DRAINING, Demand.WAITING)
+
+
+@pytest.mark.parametrize("released", [False, True])
+async def test_closing_a_buffer_wakes_the_thread_that_waits_for_audio(released: bool) -> None:
+    buffer = open_buffer()
+    if released:
+        buffer.release()
+    ends: list[type[BaseException]] = []
+
+    def take() -> None:
+        try:
+            buffer.take(memoryview(bytearray(400)))
+        except ClosedError as error:
+            ends.append(type(error))
+
+    thread = threading.Thread(target=take, daemon=True)
+    thread.start()
+    buffer.close()
+    await trio.to_thread.run_sync(thread.join, 10)
+    assert ends == [ClosedError]
+
+
+async def test_the_volume_is_ramped_over_one_piece_and_full_volume_changes_no_bit() -> None:
+    buffer = buffer_of(b"\x10\x27" * 4000)
+    out = memoryview(bytearray(800))
+    buffer.fill(out)
+    assert bytes(out) == b"\x10\x27" * 400
+    buffer.set_gain(0.5)
+    buffer.fill(out)
+    ramp = list(out.cast("h"))
+    assert ramp == sorted(ramp, reverse=True)
+    assert ramp[-1] == 5000
+    buffer.fill(out)
+    assert set(out.cast("h")) == {5000}
+
+
+async def test_a_wave_file_holds_the_very_frames(tmp_path: Path) -> None:
+    path = tmp_path / "out.wav"
+    path.write_bytes(b"an older file")
+    pcm = tone(STEREO, frames=9000)
+    await WaveSink(path).play(buffer_of(pcm))
+    with wave.open(str(path)) as written:
+        assert (written.getframerate(), written.getnchannels(), written.getsampwidth()) == (44100, 2, 2)
+        assert written.readframes(10_000) == pcm
+    assert names(tmp_path) == ["out.wav"]
+
+
+async def test_a_broken_stream_leaves_no_wave_file_and_keeps_the_older_one(tmp_path: Path) -> None:
+    error = DecodeError("damaged")
+    older = tmp_path / "older.wav"
+    older.write_bytes(b"an older file")
+    for path in (older, tmp_path / "new.wav"):
+        with pytest.raises(DecodeError) as caught:
+            await WaveSink(path).play(buffer_of(tone(STEREO, frames=9000), failure=error))
+        assert caught.value is error
+    assert names(tmp_path) == ["older.wav"]
+    assert older.read_bytes() == b"an older file"
+
+
+async def test_a_stopped_wave_sink_leaves_nothing(tmp_path: Path) -> None:
+    buffer = open_buffer()
+    buffer.pipe.write(0, tone(STEREO, frames=1000))
+    buffer.release()
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(WaveSink(tmp_path / "out.wav").play, buffer)
+            while not names(tmp_path):
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+    assert names(tmp_path) == []
+
+
+async def test_a_wave_file_that_cannot_be_made_is_an_error_of_the_system(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        await WaveSink(tmp_path / "missing" / "out.wav").play(buffer_of(b""))
+
+
+async def test_a_wave_file_past_what_its_header_can_count_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wave_sink, "MAX_DATA_BYTES", 1000)
+    with pytest.raises(Exception, match="4 GiB"):
+        await WaveSink(tmp_path / "out.wav").play(buffer_of(tone(STEREO, frames=1000)))
+    assert names(tmp_path) == []
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc/asound")
+@pytest.mark.skipif(Path("/proc/asound/cards").exists(), reason="this machine has a sound card")
+async def test_no_sound_card_is_one_quiet_error_with_a_remedy(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(NoDeviceError, match=r"WaveSink.*NullSink"):
+        await DeviceSink().play(buffer_of(b""))
+    captured = capfd.readouterr()
+    assert (captured.out, captured.err) == ("", "")
+    os.write(2, b"standard error works again\n")
+    assert "works again" in capfd.readouterr().err
+
+
+def test_a_program_without_standard_error_can_play(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = os.dup(2)
+    os.close(closed)
+    monkeypatch.setattr(device_sink, "_STDERR", closed)
+    monkeypatch.setattr(device_sink, "Device", lambda format, *, buffer_ms, backends: null_device(format))
+    device_sink.open_device(STEREO).close()
+
+
+def test_a_device_buffer_outside_20_to_60_ms_is_refused() -> None:
+    for buffer_ms in (19, 61):
+        with pytest.raises(UsageError, match="20 to 60"):
+            DeviceSink(buffer_ms=buffer_ms)

@@ -1,0 +1,77 @@
+"""The CORS headers that browsers get for allowed pages, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import httpx2
+import pytest
+import trio
+
+from playhead.servers.audio import AudioServerOptions
+from playhead.servers.audio.audio_server import serve
+
+PAGE = "https://app.example"
+ALLOWED = "access-control-allow-origin"
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+ACCEPT = {"accept": "application/json, text/event-stream"}
+
+
+@asynccontextmanager
+async def audio_server(token: str | None = None) -> AsyncIterator[tuple[str, httpx2.AsyncClient]]:
+    options = AudioServerOptions(
+        transport="http", port=0, mixer="memory", web_origins=("HTTPS://App.example:443/",), token=token
+    )
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            url = await nursery.start(partial(serve, options))
+            async with httpx2.AsyncClient() as http:
+                yield url, http
+            nursery.cancel_scope.cancel()
+
+
+def preflight(origin: str) -> dict[str, str]:
+    return {
+        "origin": origin,
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization,content-type,mcp-session-id",
+    }
+
+
+async def test_an_allowed_page_may_ask_with_its_token_and_read_the_answer() -> None:
+    async with audio_server() as (url, http):
+        asked = await http.options(url, headers=preflight(PAGE))
+        assert asked.status_code == 200
+        assert asked.headers[ALLOWED] == PAGE
+        assert "authorization" in asked.headers["access-control-allow-headers"]
+        assert "POST" in asked.headers["access-control-allow-methods"]
+        assert "access-control-allow-credentials" not in asked.headers
+        answered = await http.post(url, json=PING, headers={"origin": PAGE, **ACCEPT})
+        assert answered.headers[ALLOWED] == PAGE
+        assert "mcp-session-id" in answered.headers["access-control-expose-headers"]
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "https://app.example.evil.example", "http://app.example", "null"]
+)
+async def test_another_page_may_neither_ask_nor_read(origin: str) -> None:
+    async with audio_server() as (url, http):
+        assert ALLOWED not in (await http.options(url, headers=preflight(origin))).headers
+        refused = await http.post(url, json=PING, headers={"origin": origin, **ACCEPT})
+        assert refused.status_code == 403
+        assert ALLOWED not in refused.headers
+
+
+async def test_an_allowed_page_can_read_why_it_was_refused() -> None:
+    async with audio_server(token="s3cret") as (url, http):
+        refused = await http.post(url, json=PING, headers={"origin": PAGE, **ACCEPT})
+        assert (refused.status_code, refused.headers[ALLOWED]) == (401, PAGE)
+        assert (await http.options(url, headers=preflight(PAGE))).status_code == 200  # browsers send none
+
+
+async def test_a_page_of_an_allowed_origin_needs_one_of_the_servers_names_too() -> None:
+    async with audio_server() as (url, http):
+        rebound = {"origin": PAGE, "host": "evil.example", **ACCEPT}
+        assert (await http.post(url, json=PING, headers=rebound)).status_code == 421

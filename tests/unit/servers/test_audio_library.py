@@ -1,0 +1,85 @@
+"""Finding music by title, and the piece that is shipped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import miniaudio
+import pytest
+
+from playhead.errors import ConfigError, UsageError
+from playhead.servers.audio.library import MIME_TYPES, Library
+
+TITLES = ["Blue Danube", "Moonlight", "Moonlight Sonata", "Winter: Largo", "Élégie"]
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Library:
+    for number, title in enumerate(TITLES):
+        (tmp_path / f"{title}{list(MIME_TYPES)[number % 4]}").write_bytes(b"x" * (number + 1))
+    return Library.scan(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("query", "title"),
+    [
+        ("", "Blue Danube"),
+        ("moonlight", "Moonlight"),
+        ("SONATA", "Moonlight Sonata"),
+        ("moon", "Moonlight"),
+        ("please play the moonlight sonata", "Moonlight Sonata"),
+        ("sonata moonlight", "Moonlight Sonata"),
+        ("largo winter", "Winter: Largo"),
+        ("  blue   danube ", "Blue Danube"),
+        ("blu danub", "Blue Danube"),
+        ("ÉLÉGIE", "Élégie"),
+        ("heavy metal", None),
+    ],
+)
+def test_a_query_finds_the_title_that_fits_best(library: Library, query: str, title: str | None) -> None:
+    found = library.find(query)
+    assert (found.title if found else None) == title
+
+
+def test_a_track_has_its_type_its_size_and_an_id_that_is_no_path(library: Library) -> None:
+    track = library.find("Moonlight Sonata")
+    assert track is not None
+    assert (track.mime_type, track.size_bytes) == ("audio/wav", 3)
+    assert library.get(track.id) is track
+    assert track.id.removesuffix(".wav").isalnum()
+    assert library.get("../" + track.path.name) is None
+
+
+def test_titles_come_from_the_file_name_or_from_the_titles_file(tmp_path: Path) -> None:
+    (tmp_path / "night_song-2.mp3").touch()
+    (tmp_path / "b.mp3").touch()
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "library.json").write_text('{"b.mp3": "Better"}')
+    assert [track.title for track in Library.scan(tmp_path).tracks] == ["Better", "night song 2"]
+
+
+@pytest.mark.parametrize("text", ["[1]", '{"a": 1}', "{"])
+def test_a_wrong_titles_file_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "library.json").write_text(text)
+    with pytest.raises(ConfigError, match=r"library\.json"):
+        Library.scan(tmp_path)
+
+
+def test_a_folder_that_is_missing_or_without_music_is_named_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--library"):
+        Library.scan(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="expected audio files"):
+        Library.scan(tmp_path)
+
+
+def test_the_shipped_piece_comes_in_four_formats_and_small_enough() -> None:
+    tracks = Library.scan().tracks
+    assert {track.mime_type for track in tracks} == set(MIME_TYPES.values())
+    assert sum(track.size_bytes for track in tracks) <= 1_500_000
+    song = Library.scan().find("")
+    assert song is not None
+    assert song.title == "First Light"
+    assert 4 * 102_400 < song.size_bytes <= 450_000  # five pages; the only track in the wheel
+    for track in tracks:
+        seconds = miniaudio.get_file_info(str(track.path)).duration
+        assert seconds >= (64 if track is tracks[0] else 4)

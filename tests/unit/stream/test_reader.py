@@ -1,0 +1,475 @@
+"""A stream gives a resource's bytes, each once, and says how it ended."""
+
+from __future__ import annotations
+
+import gc
+import random
+import weakref
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import get_args
+
+import pytest
+import trio
+import trio.testing
+
+from playhead.errors import Base64Error, BusyError, ClosedError, LimitError, ServerError, UsageError
+from playhead.stream.answer import EndedBy, Page
+from playhead.stream.options import StreamOptions, StreamStatistics
+from playhead.stream.reader import RangeStream, open_stream
+from playhead.testing.pages import EndStyle, ScriptedPages
+
+DATA = random.Random(1).randbytes(700_001)
+
+
+async def read(
+    pages: ScriptedPages, *, options: StreamOptions | None = None, size_bytes: int | None = None
+) -> tuple[bytes, StreamStatistics]:
+    with trio.fail_after(1000):
+        async with open_stream(pages, options=options or StreamOptions(), size_bytes=size_bytes) as stream:
+            whole = await stream.read_all()
+            assert await stream.receive_some() == b""
+        return whole, stream.statistics()
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_the_bytes_come_whole_with_several_reads_in_flight(
+    autojump_clock: trio.testing.MockClock, plain: bool
+) -> None:
+    pages = ScriptedPages(DATA, delay=0.1, plain=plain)
+    whole, statistics = await read(pages)
+    assert whole == DATA
+    assert statistics.bytes == statistics.end_bytes == len(DATA)
+    assert 4 <= statistics.in_flight_max == pages.in_flight_max <= 16
+    assert statistics.requests == len(pages.reads) < 25
+    assert statistics.mime_type == "application/octet-stream"
+    assert statistics.first_byte_seconds == pytest.approx(0.1)
+    assert statistics.rtt_seconds == pytest.approx(0.1)
+    assert statistics.in_flight == 0
+
+
+@pytest.mark.parametrize(
+    ("end", "ended_by"), [("empty_blob", "empty"), ("empty_list", "empty"), ("done", "done"), ("416", "416")]
+)
+@pytest.mark.parametrize("size", [0, 1, 8192, 8193, 300_000])
+async def test_each_kind_of_claim_ends_the_stream(
+    autojump_clock: trio.testing.MockClock, end: EndStyle, ended_by: EndedBy, size: int
+) -> None:
+    whole, statistics = await read(ScriptedPages(DATA[:size], end=end, delay=0.1))
+    assert whole == DATA[:size]
+    assert statistics.ended_by == ended_by
+    assert ended_by in get_args(EndedBy)
+
+
+@pytest.mark.parametrize("cap_bytes", [1000, 8191, 65_536])
+async def test_a_capped_page_is_a_hint_and_nothing_is_lost(
+    autojump_clock: trio.testing.MockClock, cap_bytes: int
+) -> None:
+    whole, statistics = await read(ScriptedPages(DATA, cap_bytes=cap_bytes, delay=0.1))
+    assert whole == DATA
+    assert statistics.ended_by == "empty"
+    assert statistics.pages >= len(DATA) // cap_bytes
+
+
+@pytest.mark.parametrize("to_the_end", [False, True])
+async def test_a_stream_whose_block_was_left_can_neither_be_read_nor_sought(to_the_end: bool) -> None:
+    async with open_stream(ScriptedPages(DATA)) as stream:
+        await stream.receive_some()
+        if to_the_end:
+            await stream.read_all()
+    file = stream.file()
+    uses: list[Callable[[], Awaitable[object]]] = [
+        stream.receive_some,
+        partial(stream.seek, 0),
+        stream.read_all,
+        partial(trio.to_thread.run_sync, stream.seek_from_thread, 0),
+        partial(trio.to_thread.run_sync, file.read, 1),
+    ]
+    for use in uses:
+        with trio.fail_after(5), pytest.raises(ClosedError, match="open it again"):
+            await use()
+
+
+async def test_a_read_range_that_raises_a_foreign_error_is_not_hidden_by_what_comes_of_it() -> None:
+    async def buggy(start: int, end: int) -> Page:
+        raise KeyError("a bug")
+
+    async def read_alone() -> None:
+        async with open_stream(buggy) as stream:
+            await stream.read_all()
+
+    async def read_in_a_nursery() -> None:
+        async with open_stream(buggy) as stream, trio.open_nursery() as nursery:
+            nursery.start_soon(stream.read_all)
+            nursery.start_soon(trio.sleep_forever)
+
+    for use in (read_alone, read_in_a_nursery):
+        with pytest.raises(ExceptionGroup) as caught:
+            await use()
+        assert caught.group_contains(KeyError)
+
+
+async def test_an_answer_that_arrives_with_the_closing_of_its_stream_is_dropped() -> None:
+    sent, gate, pages = trio.Event(), trio.Event(), ScriptedPages(DATA)
+
+    async def late(start: int, end: int) -> Page:
+        page = await pages(start, end)
+        if start:
+            sent.set()
+            with trio.CancelScope(shield=True):  # on its way already when the stream is closed
+                await gate.wait()
+        return page
+
+    with trio.fail_after(5):
+        async with open_stream(late) as stream:
+            await stream.receive_some()
+            await sent.wait()
+            await stream.aclose()
+            gate.set()
+
+
+async def test_a_blocking_read_in_trios_own_thread_is_refused() -> None:
+    async with open_stream(ScriptedPages(DATA)) as stream:
+        for read_blocking in (partial(stream.readinto, bytearray(10)), partial(stream.file().read, 10)):
+            with pytest.raises(UsageError, match=r"trio\.to_thread"):
+                read_blocking()
+
+
+@pytest.mark.parametrize("to_the_end", [False, True])
+async def test_a_streams_ring_goes_with_the_stream_and_waits_for_no_collection(to_the_end: bool) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        async with open_stream(ScriptedPages(DATA)) as stream:
+            await stream.receive_some()
+            if to_the_end:
+                await stream.read_all()
+        driver = weakref.ref(stream._driver)
+        del stream
+        assert driver() is None
+    finally:
+        gc.enable()
+
+
+async def test_an_error_that_is_kept_keeps_no_page() -> None:
+    class Text(str):
+        """One that can be watched."""
+
+    pages: list[weakref.ref[Text]] = []
+
+    async def read_range(start: int, end: int) -> Page:
+        text = Text("AAA!" * 1000)
+        pages.append(weakref.ref(text))
+        return Page(blobs=(text,))
+
+    async with open_stream(read_range) as stream:
+        with pytest.raises(Base64Error) as caught:
+            await stream.read_all()
+    del stream
+    error = caught.value.with_traceback(None)  # the caller's own frames
+    del caught
+    gc.collect()
+    assert error.offset == 0
+    assert [page() for page in pages] == [None] * len(pages)
+
+
+async def test_several_blobs_of_a_page_count_together(autojump_clock: trio.testing.MockClock) -> None:
+    assert (await read(ScriptedPages(DATA, blobs_a_page=7)))[0] == DATA
+
+
+async def test_done_behind_the_last_bytes_ends_the_stream(autojump_clock: trio.testing.MockClock) -> None:
+    whole, statistics = await read(ScriptedPages(DATA[:9000], done_with_data=True, end="done"))
+    assert whole == DATA[:9000]
+    assert statistics.ended_by == "done"
+
+
+@pytest.mark.parametrize("end", ["empty_blob", "done", "416"])
+@pytest.mark.parametrize("before", [0, 1, 100, 8186, 8192, 24_570])
+async def test_a_file_that_ends_in_the_marker_keeps_its_tail(
+    autojump_clock: trio.testing.MockClock, before: int, end: EndStyle
+) -> None:
+    data = DATA[:before] + b"[DONE]"
+    for size_bytes in (None, len(data)) if before else (len(data),):
+        assert (await read(ScriptedPages(data, end=end, delay=0.1), size_bytes=size_bytes))[0] == data
+
+
+async def test_no_page_is_as_long_as_the_marker(autojump_clock: trio.testing.MockClock) -> None:
+    for size_bytes in (6, 8198, None):
+        pages = ScriptedPages(DATA[: size_bytes or 9000], delay=0.1)
+        await read(pages, size_bytes=size_bytes)
+        assert all(record.end - record.start != 6 for record in pages.reads)
+
+
+async def test_a_short_seek_back_reads_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    pages = ScriptedPages(DATA, delay=0.1)
+    async with open_stream(pages) as stream:
+        got = b""
+        while len(got) < 600_000:
+            got += await stream.receive_some()
+        await trio.sleep(10)
+        asked = len(pages.reads)
+        await stream.seek(300_000)
+        assert await stream.receive_some(1000) == DATA[300_000:301_000]
+        await trio.sleep(10)
+        assert len(pages.reads) == asked
+
+
+async def test_answers_out_of_order_and_one_at_a_time_make_the_same_bytes(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    dice = random.Random(2)
+    assert (await read(ScriptedPages(DATA, delay=lambda *_: dice.random())))[0] == DATA
+    assert (await read(ScriptedPages(DATA, delay=0.05, serial=True)))[0] == DATA
+
+
+async def test_reads_are_sent_in_the_order_of_their_bytes(autojump_clock: trio.testing.MockClock) -> None:
+    for _ in range(10):  # trio shuffles what it may
+        pages = ScriptedPages(DATA[:20_000], delay=0.1)
+        await read(pages)
+        assert [record.start for record in pages.reads[:3]] == [0, 8192, 24_576]
+
+
+async def test_a_known_size_is_confirmed_while_its_data_are_readable_at_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    pages = ScriptedPages(DATA[:20_000], delay=lambda start, _, __: 9.0 if start >= 20_000 else 0.1)
+    async with open_stream(pages, size_bytes=20_000) as stream:
+        assert stream.size_bytes == 20_000
+        got = b""
+        while len(got) < 20_000:
+            got += await stream.receive_some()
+        assert trio.current_time() < 1
+        assert stream.statistics().ended_by is None
+        assert await stream.receive_some() == b""
+        assert trio.current_time() > 8
+    assert got == DATA[:20_000]
+    assert not stream.statistics().size_was_wrong
+
+
+async def test_a_known_size_with_a_refusal_past_it_is_the_end(autojump_clock: trio.testing.MockClock) -> None:
+    whole, statistics = await read(ScriptedPages(DATA, end="refuse", delay=0.1), size_bytes=len(DATA))
+    assert whole == DATA
+    assert statistics.ended_by == "size"
+
+
+async def test_an_announced_size_of_0_says_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    whole, statistics = await read(ScriptedPages(DATA, delay=0.1), size_bytes=0)
+    assert whole == DATA
+    assert not statistics.size_was_wrong
+
+
+@pytest.mark.parametrize("size_bytes", [5, 300_000, 700_000, 700_002, 5_000_000])
+async def test_a_wrong_size_is_said_and_changes_no_byte(
+    autojump_clock: trio.testing.MockClock, size_bytes: int
+) -> None:
+    whole, statistics = await read(ScriptedPages(DATA, delay=0.1), size_bytes=size_bytes)
+    assert whole == DATA
+    assert statistics.size_was_wrong
+    assert statistics.size_bytes == size_bytes
+    assert statistics.end_bytes == len(DATA)
+
+
+async def test_six_bytes_that_say_done_are_data_where_the_size_is_known(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    assert (await read(ScriptedPages(b"[DONE]"), size_bytes=6))[0] == b"[DONE]"
+
+
+async def test_an_error_three_times_behind_a_short_page_is_the_end(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    whole, statistics = await read(ScriptedPages(DATA, end="refuse", delay=0.1))
+    assert whole == DATA
+    assert (statistics.ended_by, statistics.end_bytes) == ("error", len(DATA))
+    assert trio.current_time() < 10, "it does not wait as after a refusal"
+
+
+async def test_an_error_where_the_announced_size_was_too_large_is_the_end(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    whole, statistics = await read(ScriptedPages(DATA, end="refuse", delay=0.1), size_bytes=800_000)
+    assert whole == DATA
+    assert (statistics.ended_by, statistics.size_was_wrong) == ("error", True)
+
+
+@pytest.mark.parametrize("size_bytes", [None, 700_001])
+async def test_an_error_behind_full_pages_alone_is_no_end(
+    autojump_clock: trio.testing.MockClock, size_bytes: int | None
+) -> None:
+    pages = ScriptedPages(DATA, faults={8192: [ServerError("no such range", code=-32602)] * 99}, delay=0.1)
+    async with open_stream(pages, size_bytes=size_bytes) as stream:
+        with pytest.raises(ServerError, match="no such range"):
+            await stream.read_all()
+        assert stream.statistics().ended_by is None
+
+
+async def test_a_slow_reader_bounds_what_is_read_ahead(autojump_clock: trio.testing.MockClock) -> None:
+    pages = ScriptedPages(DATA, delay=0.1)
+    async with open_stream(pages, options=StreamOptions(capacity_bytes=131_072)) as stream:
+        got = await stream.receive_some(1000)
+        await trio.sleep(100)
+        assert max(record.end for record in pages.reads) <= 1000 + 131_072
+        asked = len(pages.reads)
+        await trio.sleep(100)
+        assert len(pages.reads) == asked
+        got += await stream.read_all()
+    assert got == DATA
+
+
+@pytest.mark.parametrize("capacity_bytes", [1, 4096, 65_536])
+async def test_any_ring_is_big_enough(autojump_clock: trio.testing.MockClock, capacity_bytes: int) -> None:
+    size = 200 if capacity_bytes == 1 else 100_000
+    whole, statistics = await read(
+        ScriptedPages(DATA[:size]), options=StreamOptions(capacity_bytes=capacity_bytes)
+    )
+    assert whole == DATA[:size]
+    assert statistics.capacity_bytes >= capacity_bytes
+
+
+def test_the_profile_sizes_the_ring_and_a_large_page_widens_it() -> None:
+    assert StreamOptions().ring_bytes() == 4 * 1024 * 1024
+    assert StreamOptions(profile="save").ring_bytes() == 8 * 1024 * 1024
+    assert StreamOptions(page_bytes=8 * 1024 * 1024).ring_bytes() == 16 * 1024 * 1024
+    assert StreamOptions(capacity_bytes=100_000).ring_bytes() == 131_072
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"strategy": "range"},
+        {"profile": "stream"},
+        {"page_bytes": 0},
+        {"page_bytes_max": 0},
+        {"in_flight": 0},
+        {"capacity_bytes": 0},
+        {"size_bytes": -1},
+        {"max_bytes": -1},
+        {"timeout": 0.0},
+        {"timeout": float("nan")},
+        {"patience_seconds": 0.0},
+        {"patience_seconds": float("nan")},
+    ],
+)
+def test_an_option_out_of_its_range_is_named(wrong: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        StreamOptions(**wrong)  # type: ignore[arg-type]  # wrong on purpose
+
+
+@pytest.mark.parametrize("to", [0, 1000, 50_000, 350_001, 700_000, 700_001, 800_000])
+async def test_a_seek_goes_on_from_there(autojump_clock: trio.testing.MockClock, to: int) -> None:
+    pages = ScriptedPages(DATA, delay=0.1)
+    async with open_stream(pages, options=StreamOptions(capacity_bytes=131_072)) as stream:
+        await stream.receive_some(30_000)
+        await stream.seek(to)
+        assert stream.position == to
+        assert await stream.read_all() == DATA[to:]
+        await stream.seek(3)
+        assert await stream.read_all() == DATA[3:]
+    assert stream.statistics().ended_by == "empty"
+
+
+@pytest.mark.parametrize("end", ["empty_blob", "empty_list", "done", "416"])
+@pytest.mark.parametrize("ignore_range_until_end", [False, True])
+async def test_a_seek_past_the_end_finds_it_with_few_reads(
+    autojump_clock: trio.testing.MockClock, end: EndStyle, ignore_range_until_end: bool
+) -> None:
+    pages = ScriptedPages(DATA, end=end, ignore_range_until_end=ignore_range_until_end, delay=0.1)
+    async with open_stream(pages) as stream:
+        await stream.seek(900_000)
+        assert await stream.read_all() == b""
+        assert len(pages.reads) < 12
+        await stream.seek(0)
+        assert await stream.read_all() == DATA
+
+
+async def test_a_seek_cancels_the_reads_it_makes_useless(autojump_clock: trio.testing.MockClock) -> None:
+    pages = ScriptedPages(DATA, delay=lambda start, _, __: 5.0 if 30_000 < start < 400_000 else 0.1)
+    async with open_stream(pages) as stream:
+        await trio.sleep(1)
+        await stream.seek(500_000)
+        assert await stream.receive_some(10) == DATA[500_000:500_010]
+        assert trio.current_time() < 2
+        stale = [record for record in pages.reads if 30_000 < record.start < 400_000]
+        assert stale
+        assert all(record.cancelled for record in stale)
+
+
+async def test_a_seek_before_the_first_answer_works_on_every_kind_of_server(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    for pages in (
+        ScriptedPages(DATA, delay=0.1),
+        ScriptedPages(DATA, delay=0.1, ignore_range=True),
+        ScriptedPages(DATA, delay=0.1, own_page_bytes=50_000),
+        ScriptedPages(bytes(700_001), delay=0.1, ignore_range=True),
+    ):
+        async with open_stream(pages) as stream:
+            await stream.seek(600_000)
+            assert await stream.read_all() == pages.data[600_000:]
+
+
+async def test_chunks_come_by_iteration_and_no_larger_than_asked(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with open_stream(ScriptedPages(DATA)) as stream:
+        assert len(await stream.receive_some(7)) == 7
+        got = [chunk async for chunk in stream]
+    assert b"".join(got) == DATA[7:]
+    assert all(got)
+
+
+async def test_a_second_task_that_reads_is_refused(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_stream(ScriptedPages(DATA, delay=1.0)) as stream, trio.open_nursery() as nursery:
+        nursery.start_soon(stream.receive_some, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(BusyError):
+            await stream.receive_some()
+
+
+async def test_a_cancelled_read_loses_no_byte(autojump_clock: trio.testing.MockClock) -> None:
+    got = b""
+    async with open_stream(ScriptedPages(DATA[:50_000], delay=1.0)) as stream:
+        while len(got) < 50_000:
+            with trio.move_on_after(0.3):
+                got += await stream.receive_some(1000)
+    assert got == DATA[:50_000]
+
+
+async def test_more_than_read_all_may_hold_is_refused(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_stream(ScriptedPages(DATA)) as stream:
+        with pytest.raises(LimitError) as caught:
+            await stream.read_all(max_bytes=1000)
+    assert caught.value.limit == "max_bytes"
+
+
+async def test_the_error_of_the_callers_own_block_comes_out_as_it_is() -> None:
+    error = KeyError("mine")
+    with pytest.raises(KeyError) as caught:
+        async with open_stream(ScriptedPages(DATA)):
+            raise error
+    assert caught.value is error
+
+
+async def test_leaving_or_closing_cancels_every_read_and_says_so_to_readers(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    pages = ScriptedPages(DATA, delay=1000.0)
+    stream: RangeStream
+    async with open_stream(pages) as stream:
+        await trio.sleep(1)
+        assert pages.in_flight == 3
+        await stream.aclose()
+        with pytest.raises(ClosedError):
+            await stream.receive_some()
+        await trio.sleep(1)
+        assert pages.in_flight == 0
+        with pytest.raises(ClosedError):
+            await stream.seek(0)
+    assert all(record.cancelled for record in pages.reads)
+
+
+async def test_playing_can_start_when_enough_is_in_hand(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_stream(ScriptedPages(DATA, delay=0.05), size_bytes=len(DATA)) as stream:
+        assert not stream.can_play(0, 24_000.0)
+        await trio.sleep(1)
+        assert stream.can_play(stream.buffered_bytes, 24_000.0)

@@ -1,0 +1,155 @@
+"""An installation without extras is the library; what needs more says which extra to install."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import packages_distributions, version
+from pathlib import Path
+
+import pytest
+
+import playhead
+from playhead.extras import EXTRAS
+
+REPOSITORY = Path(__file__).parents[2]
+PACKAGE = REPOSITORY / "python" / "playhead"
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+MAY_USE = {"cli": {"cli"}, "servers": {"serve"}, "check": {"check", "langgraph"}}
+"""The extras that a package may import from; all others import what is always installed."""
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[\[<>=!~; ]", text, maxsplit=1)[0].lower().replace("_", "-") for text in requirements}
+
+
+def third_party_modules(path: Path) -> set[str]:
+    """The top-level modules that a file imports when it runs, third-party ones only."""
+    found: set[str] = set()
+
+    def visit(node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+                continue
+            if isinstance(child, ast.Import):
+                found.update(alias.name.partition(".")[0] for alias in child.names)
+            elif isinstance(child, ast.ImportFrom) and child.module is not None:
+                found.add(child.module.partition(".")[0])
+            visit(child)
+
+    visit(ast.parse(path.read_text()))
+    return found - sys.stdlib_module_names - {"playhead"}
+
+
+@cache
+def installed() -> Mapping[str, list[str]]:
+    return packages_distributions()
+
+
+def providers(module: str) -> set[str]:
+    """The distributions that a module is installed by: several for a namespace package."""
+    return {name.lower().replace("_", "-") for name in installed()[module]}
+
+
+def test_every_import_is_declared_where_it_is_needed() -> None:
+    base, extras = names(PROJECT["dependencies"]), PROJECT["optional-dependencies"]
+    files = sorted(PACKAGE.rglob("*.py"))
+    assert len(files) > 100
+    undeclared = []
+    for path in files:
+        package = path.relative_to(PACKAGE).parts[0]
+        declared = base.union(*(names(extras[extra]) for extra in MAY_USE.get(package, ())))
+        for module in sorted(third_party_modules(path)):
+            if not providers(module) & declared:
+                undeclared.append(f"{path.relative_to(PACKAGE)}: {module}")
+    assert not undeclared
+
+
+def test_every_declared_dependency_is_imported() -> None:
+    modules = set().union(*(third_party_modules(path) for path in PACKAGE.rglob("*.py")))
+    extras = PROJECT["optional-dependencies"]
+    declared = names(PROJECT["dependencies"]).union(*(names(extras[extra]) for extra in EXTRAS))
+    assert declared <= set().union(*map(providers, modules))
+
+
+def test_the_extras_provide_the_modules_that_are_looked_for() -> None:
+    extras = PROJECT["optional-dependencies"]
+    for extra, modules in EXTRAS.items():
+        assert all(providers(module) & names(extras[extra]) for module in modules)
+    listed = extras["all"][0].partition("[")[2].rstrip("]").split(",")
+    assert set(listed) == set(extras) - {"all"}
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert playhead.__version__ == version("playhead")
+    assert "__version__" in dir(playhead)
+
+
+WITHOUT = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {modules!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing())
+sys.argv = ["playhead", *sys.argv[1:]]
+"""
+
+
+def without(modules: tuple[str, ...], code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `code` in a process that finds none of `modules`."""
+    program = WITHOUT.format(modules=set(modules)) + code
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+COMMAND = "from playhead.cli import main; main()"
+
+
+@pytest.mark.parametrize("module", EXTRAS["cli"])
+def test_the_command_without_the_extra_cli_says_what_to_install(module: str) -> None:
+    done = without((module,), COMMAND, "--version")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"error: the commands of playhead need {module}, which is not installed:"
+        " pip install 'playhead[cli]'\n"
+    )
+
+
+def test_the_library_needs_no_extra() -> None:
+    modules = tuple(
+        {module for extra in EXTRAS.values() for module in extra} - {"starlette"}
+    )  # the SDK has it
+    code = "import playhead, playhead.playback, playhead.agent, playhead.check.run; playhead.connect"
+    done = without(modules, code)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", [("serve", "audio"), ("serve", "template", "--port", "0"), ("demo",)])
+def test_a_server_without_the_extra_serve_says_what_to_install(command: tuple[str, ...]) -> None:
+    done = without(("prometheus_client",), COMMAND, *command)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: the example servers need prometheus_client, which is not installed:"
+        " pip install 'playhead[serve]'\n"
+    )
+
+
+@pytest.mark.parametrize("suffix", ["html", "md"])
+def test_a_report_without_the_extra_check_says_so_before_anything_is_tested(
+    suffix: str, tmp_path: Path
+) -> None:
+    report = tmp_path / f"report.{suffix}"
+    done = without(("jinja2",), COMMAND, "check", "nothing-is-started", "--report", str(report))
+    assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
+    assert done.stderr == (
+        "error: HTML and Markdown reports need jinja2, which is not installed:"
+        " pip install 'playhead[check]'\n"
+    )

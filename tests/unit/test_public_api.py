@@ -1,0 +1,68 @@
+"""The public names and the parameters of each: a change of them is deliberate and goes into the changelog.
+
+`pytest tests/unit/test_public_api.py --update-golden` writes the list anew.
+"""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "public-api.txt"
+
+PUBLIC = (
+    "playhead",
+    "playhead.agent",
+    "playhead.check",
+    "playhead.client",
+    "playhead.config.outputs",
+    "playhead.config.tools",
+    "playhead.content",
+    "playhead.net_guard",
+    "playhead.playback",
+    "playhead.playback.sinks",
+    "playhead.results.responses",
+)
+
+
+def parameters(thing: object) -> str:
+    """`(path, *, title=…)` for what can be called, nothing for the rest."""
+    if not callable(thing):
+        return ""
+    try:
+        signature = inspect.signature(thing)
+    except (TypeError, ValueError):
+        return ""
+    plain = [
+        parameter.replace(
+            annotation=inspect.Parameter.empty,
+            default=parameter.default if parameter.default is inspect.Parameter.empty else ...,
+        )
+        for parameter in signature.parameters.values()
+    ]
+    return str(inspect.Signature(plain)).replace("Ellipsis", "…")
+
+
+def entries(package: str) -> list[str]:
+    module = import_module(package)
+    found: list[str] = []
+    for name in sorted(module.__all__):
+        thing = getattr(module, name)
+        found.append(f"{package}.{name}{parameters(thing)}")
+        if inspect.isclass(thing) and thing.__module__.startswith("playhead"):
+            found.extend(
+                f"{package}.{name}.{member}{parameters(value)}"
+                for member, value in sorted(vars(thing).items())
+                if not member.startswith("_") and (callable(value) or isinstance(value, property))
+            )
+    return found
+
+
+def test_the_public_names_are_those_of_the_list(pytestconfig: pytest.Config) -> None:
+    found = "".join(f"{entry}\n" for package in PUBLIC for entry in entries(package))
+    if pytestconfig.getoption("--update-golden"):
+        GOLDEN.write_text(found, encoding="utf-8")
+    assert GOLDEN.read_text("utf-8") == found, "expected the listed names; --update-golden writes them anew"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 import mcp_types as types
 import miniaudio
+import trio
 from mcp import Client, StdioServerParameters
 
 from playhead.client.transports.websocket import websocket_transport
@@ -52,27 +53,53 @@ async def link_of(client: Client) -> types.ResourceLink:
     return link
 
 
+async def page(client: Client, link: types.ResourceLink, offset: int) -> bytes:
+    """One page; empty where the server says that the resource is over."""
+    wanted = {"url": link.description, "start": offset, "end": offset + PAGE_BYTES}
+    request = RangedReadRequest(params=RangedReadParams(uri=str(link.uri), arguments=wanted))
+    result = await client.session.send_request(
+        request, types.ReadResourceResult, request_read_timeout_seconds=PAGE_SECONDS
+    )
+    if not result.contents:
+        return b""
+    content = result.contents[0]
+    assert isinstance(content, types.BlobResourceContents)
+    data = base64.b64decode(content.blob)
+    return b"" if data == b"[DONE]" else data
+
+
 async def pages(client: Client, link: types.ResourceLink) -> AsyncIterator[bytes]:
     """The resource, page after page, as the reference reads it."""
     offset = 0
-    while True:
-        wanted = {"url": link.description, "start": offset, "end": offset + PAGE_BYTES}
-        request = RangedReadRequest(params=RangedReadParams(uri=str(link.uri), arguments=wanted))
-        result = await client.session.send_request(
-            request, types.ReadResourceResult, request_read_timeout_seconds=PAGE_SECONDS
-        )
-        if not result.contents:
-            return
-        content = result.contents[0]
-        assert isinstance(content, types.BlobResourceContents)
-        data = base64.b64decode(content.blob)
-        if data == b"[DONE]":
-            return
-        if data:
-            yield data
+    while data := await page(client, link, offset):
+        yield data
         if len(data) < PAGE_BYTES:
             return
         offset += len(data)
+
+
+async def pages_at_once(
+    client: Client, link: types.ResourceLink, in_flight: int, take: Callable[[bytes], object]
+) -> None:
+    """The same loop with several pages in flight; `take` gets them in order."""
+    asked = taken = 0
+    over = False
+    arrived: dict[int, bytes] = {}
+
+    async def ask() -> None:
+        nonlocal asked, taken, over
+        while not over:
+            offset, asked = asked, asked + PAGE_BYTES
+            arrived[offset] = await page(client, link, offset)
+            if len(arrived[offset]) < PAGE_BYTES:
+                over = True
+            while data := arrived.pop(taken, b""):
+                take(data)
+                taken += len(data)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(in_flight):
+            nursery.start_soon(ask)
 
 
 class _FirstPage(miniaudio.StreamableSource):  # type: ignore[misc]  # miniaudio has no types

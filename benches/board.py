@@ -1,4 +1,4 @@
-"""What the benchmarks report: ratios of interleaved measurements, one table, and the raw numbers as JSON."""
+"""Reports of the benchmarks: ratios of interleaved measurements, one table, and the raw numbers as JSON."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Comparison:
 
     @property
     def kept(self) -> bool:
-        """Whether the median ratio is inside its bound."""
+        """True if the median ratio is within its bound."""
         return (self.at_most is None or self.ratio <= self.at_most) and (
             self.at_least is None or self.ratio >= self.at_least
         )
@@ -65,7 +65,7 @@ class Board:
     comparisons: list[Comparison] = field(default_factory=list)
 
     def rounds(self, usual: int) -> int:
-        """How many rounds to run: one in a smoke run, else what was asked for, else `usual`."""
+        """Return the number of rounds: one in a smoke run, else the requested number, else `usual`."""
         return 1 if self.smoke else self.rounds_wanted or usual
 
     def add(self, comparison: Comparison) -> None:

@@ -1,4 +1,4 @@
-"""What is measured in a process of its own: peak memory of one stream, and many streams at once.
+"""Measurements in a separate process: peak memory of one stream, and many streams at once.
 
     python -m benches.children memory save TARGET…          TARGET: a URL, or a command line
     python -m benches.children memory play TARGET…
@@ -25,6 +25,10 @@ import trio
 from playhead.client import connect
 from playhead.playback.player import Player
 from playhead.playback.sinks.null import NullSink
+from playhead.stream.options import StreamOptions
+
+IN_FLIGHT_MAX = 16
+"""Of a stream that a player opens; up to 64 only where the server caps its pages."""
 
 
 def status_bytes(field: str) -> int:
@@ -55,14 +59,14 @@ async def memory(how: str, target: str | list[str]) -> dict[str, object]:
         started = time.perf_counter()
         if how == "save":
             with tempfile.TemporaryDirectory() as folder:
-                async with session.open(link) as stream:
+                async with session.open(link, options=StreamOptions(profile="save")) as stream:
                     statistics = await stream.save(Path(folder) / "saved")
             n_bytes, in_flight_max = statistics.bytes, statistics.in_flight_max
         else:
             async with Player(NullSink(real_time=False)) as player:
                 await player.play(link)
                 await player.wait_finished()
-                n_bytes, in_flight_max = link.size_bytes or 0, 8
+                n_bytes, in_flight_max = link.size_bytes or 0, IN_FLIGHT_MAX
         spent = time.perf_counter() - started
     return {
         "bytes": n_bytes,

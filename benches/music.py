@@ -14,18 +14,18 @@ BIT_RATE_KBIT = 192
 SHIPPED = Path(playhead.__file__).parent / "servers" / "audio" / "music" / "first-light.mp3"
 
 
-def encoded_music() -> Path:
-    """The shipped piece, encoded again at a constant 192 kbit/s; made once, kept under target/."""
-    path = CACHE / f"music-{BIT_RATE_KBIT}.mp3"
+def encoded_music(bit_rate_kbit: int = BIT_RATE_KBIT, *, times: int = 1) -> Path:
+    """The shipped piece, `times` over, encoded again at a constant bit rate; made once, cached in target/."""
+    path = CACHE / f"music-{bit_rate_kbit}-{times}.mp3"
     if not path.exists():
         sound = miniaudio.mp3_read_file_s16(str(SHIPPED))
         encoder = lameenc.Encoder()
         encoder.silence()
-        encoder.set_bit_rate(BIT_RATE_KBIT)
+        encoder.set_bit_rate(bit_rate_kbit)
         encoder.set_in_sample_rate(sound.sample_rate)
         encoder.set_channels(sound.nchannels)
         encoder.set_quality(5)
-        data = encoder.encode(sound.samples.tobytes()) + encoder.flush()
+        data = encoder.encode(sound.samples.tobytes() * times) + encoder.flush()
         CACHE.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".part")
         unfinished.write_bytes(data)

@@ -45,7 +45,7 @@ fn benches(criterion: &mut Criterion) {
     let text = STANDARD.encode(&bytes);
     let mut out = vec![0; PAGE_BYTES];
     let mut ring = vec![0; CAPACITY_BYTES];
-    let pipe = || Pipe::<_, ()>::new(CAPACITY_BYTES as u64, 0, NoWake).unwrap();
+    let pipe = || Pipe::<_, ()>::new(CAPACITY_BYTES as u64, 0, 0, NoWake).unwrap();
 
     let mut group = criterion.benchmark_group("pipe");
     group.throughput(Throughput::Bytes(PAGE_BYTES as u64));

@@ -1,4 +1,4 @@
-//! What a page costs to plan: one `on_page` and the `next` it allows, beside a queue of fixed ranges that plans nothing.
+//! The cost of planning a page: one `on_answer` and the `next` that follows, compared with a queue of fixed ranges.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -21,7 +21,8 @@ struct Reader {
 impl Reader {
     fn new(in_flight: usize) -> Self {
         let mut settings = Settings::new(64 << 20);
-        settings.in_flight = in_flight;
+        settings.in_flight = Some(in_flight);
+        settings.page_bytes_max = PAGE; // so that the window of requests is the limit
         let Ok(planner) = Planner::new(settings) else {
             unreachable!("these settings are in range")
         };
@@ -47,10 +48,8 @@ impl Reader {
                 self.ask();
             }
             self.now = due;
-            black_box(
-                self.planner
-                    .on_page(request.id, due, request.end - request.start),
-            );
+            let bytes = request.end - request.start;
+            black_box(self.planner.on_answer(request.id, due, bytes, None));
             self.head = request.end;
         }
         self.ask();

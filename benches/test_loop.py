@@ -1,4 +1,4 @@
-"""What the tool loop costs a call: 1,000 parallel calls of a tool that answers at once.
+"""The cost of the tool loop per call: 1,000 parallel calls of a tool that answers at once.
 
 The baseline is the least that anybody would write over the same runner: the reply's pieces are read, each
 call is started in a nursery behind the same limit, and the results are put in order. It tells nobody
@@ -18,9 +18,11 @@ import trio
 from mcp.server.mcpserver import MCPServer
 
 from benches.board import Board, Comparison
-from playhead.agent.calls import CallOutcome, HubRunner, ToolRunner
+from playhead.agent.agent import run_turn
 from playhead.agent.conversation import (
+    CallReady,
     ModelRequest,
+    ReplyEnd,
     Text,
     ToolCall,
     ToolMessage,
@@ -29,8 +31,7 @@ from playhead.agent.conversation import (
     UserMessage,
 )
 from playhead.agent.events import Event
-from playhead.agent.loop import run_turn
-from playhead.agent.model import CallReady, ReplyEnd
+from playhead.agent.tool_runner import CallOutcome, HubRunner, ToolRunner
 from playhead.client.hub import open_hub
 from playhead.config.tools import ToolConfigs
 from playhead.testing.model import ScriptedModel, call, reply

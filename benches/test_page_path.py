@@ -17,7 +17,7 @@ import pytest
 from benches.board import Board, Comparison
 from benches.test_pipe import interleaved
 from playhead import DEFAULT_LIMITS, _core
-from playhead.client.reads import page_from
+from playhead.client.session.requests import page_from
 
 PAGE_BYTES = (100 * 1024, 1024 * 1024)
 

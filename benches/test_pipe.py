@@ -75,7 +75,7 @@ def copied() -> Call:
 
 
 def decoded_into(decode: Callable[[str], bytes]) -> Call:
-    """What a page costs without a pipe: decode, then copy to where it is used."""
+    """The cost of a page without a pipe: decode, then copy to where it is used."""
     target = bytearray(PAGE_BYTES)
 
     def call() -> None:

@@ -1,4 +1,4 @@
-# Everything a fresh clone needs: Python >= 3.11, a Rust toolchain, make, and the package registries.
+# A fresh clone needs Python >= 3.11, a Rust toolchain, make, and access to PyPI and crates.io.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -7,31 +7,41 @@ STAMP  := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
-.PHONY: demo test test-rust test-python real-servers check-servers old-sdk conformance documents lint format bench bench-smoke wheel clean
+.PHONY: demo test test-all test-rust test-python test-loom real-servers check-servers old-sdk conformance documents lint format bench bench-smoke lock wheel clean
 .DEFAULT_GOAL := demo
 
-$(BIN)/maturin: pyproject.toml
+# Exact versions for the tools, the tests and every extra; plain pip against PyPI installs them.
+$(BIN)/maturin: requirements-dev.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --group dev
+	$(BIN)/python -m pip install --quiet --requirement requirements-dev.lock
 	touch $@
 
 # The extension and the package, editable. Rebuilt when a Rust or project file changes.
-$(STAMP): $(BIN)/maturin Cargo.toml Cargo.lock $(shell find rust -type f 2>/dev/null)
+$(STAMP): $(BIN)/maturin pyproject.toml Cargo.toml Cargo.lock $(shell find rust -type f 2>/dev/null)
 	. $(BIN)/activate && maturin develop --release --quiet
 	touch $@
 
 demo: $(STAMP)
 	$(BIN)/playhead demo
 
-test: test-rust test-python
+# `make test` is for every change, `make test-all` adds the tests marked `slow` and is what CI runs.
+# Write bytecode whatever the environment says: otherwise each process started by a test compiles the package.
+unexport PYTHONDONTWRITEBYTECODE
+PYTEST := $(BIN)/python -m pytest -q -n logical --dist loadgroup
+
+test: test-rust test-loom $(STAMP)
+	$(PYTEST) -m "not slow"
+
+test-all: test-rust test-loom $(STAMP)
+	$(PYTEST)
 
 test-rust:
 	cargo test --locked --workspace --quiet
-	RUSTFLAGS="--cfg loom" cargo test --locked --quiet --release --target-dir target/loom --test loom_pipe
 
-test-python: $(STAMP)
-	$(BIN)/python -m pytest -q
+# Every interleaving of the pipe's threads; in a target directory of its own, because its flags rebuild all.
+test-loom:
+	RUSTFLAGS="--cfg loom" cargo test --locked --quiet --release --target-dir target/loom --test loom_pipe
 
 # The official MCP conformance suite: a Node package, pinned with the Node that it needs.
 SUITE := build/conformance
@@ -62,16 +72,16 @@ format: $(BIN)/maturin
 real-servers: $(STAMP)
 	$(BIN)/python -m tests.conformance.real_servers
 
-# `playhead check` of servers that nobody here wrote, against a list of their known defects.
+# `playhead check` of third-party servers, compared with a list of their known defects.
 check-servers: $(STAMP)
 	$(BIN)/python -m tests.conformance.check_servers
 
-# A second JSON Schema validator, and clients that others' generators make of the OpenAPI document.
+# A second JSON Schema validator, and clients generated from the OpenAPI document by third-party tools.
 documents: $(STAMP)
 	$(BIN)/python -m tests.documents.tools
 	$(BIN)/python -m pytest -q tests/documents
 
-# The SDK's first major version, a WebSocket peer that nobody here wrote; tests use it where it is there.
+# The first major version of the SDK, an independent WebSocket peer; tests use it if installed.
 old-sdk: $(STAMP)
 	$(BIN)/python -m tests.conformance.old_sdk
 
@@ -82,6 +92,12 @@ bench: $(STAMP)
 bench-smoke: $(STAMP)
 	cargo bench --locked -- --test
 	$(BIN)/python -m benches.run --smoke
+
+# Resolve the newest versions that pyproject.toml allows, for every supported Python and platform.
+lock: $(BIN)/maturin
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --group dev --all-extras --universal \
+		--python-version 3.11 --custom-compile-command "make lock" --output-file requirements-dev.lock
 
 wheel: $(BIN)/maturin
 	. $(BIN)/activate && maturin build --out dist

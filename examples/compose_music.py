@@ -245,7 +245,7 @@ def main(folder: Path) -> None:
             "first-light.mp3",
             "First Light",
             whole,
-            {"codec": "libmp3lame", "rate_hz": 44_100, "mono": False, "bit_rate": 80_000},
+            {"codec": "libmp3lame", "rate_hz": 32_000, "mono": False, "bit_rate": 48_000},
         ),
         (
             "first-light-lift.ogg",

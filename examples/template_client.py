@@ -1,4 +1,4 @@
-"""A client of the template server in plain `websockets` and JSON: everything that goes over the wire is here.
+"""A client of the template server with only `websockets` and JSON: every message is spelled out.
 
 playhead serve template &
 python examples/template_client.py [ws://127.0.0.1:8030/mcp]

@@ -93,8 +93,8 @@ def test_remove_takes_the_id_that_the_list_shows(store: OutputStore) -> None:
     assert "matches none" in unknown.stderr
 
 
-def test_a_file_in_the_folders_place_is_an_error(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_output_directory_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     done = playhead("outputs", "--folder", tmp_path / "file")
     assert done.code == 1
-    assert "expected a folder" in done.stderr
+    assert "expected a directory of outputs, got a link or a file" in done.stderr

@@ -51,6 +51,7 @@ SINGLE_IMPORTERS = {
     "servers.audio.*": "the tools and the resource of the example server",
     "servers.template.*": "each part of the example server can be copied by itself",
     "stream.driver": "the task of a stream; `reader` is what callers see of it",
+    "stream.templates": "matches links to templates, without I/O; `strategies` is the table of forms",
     "stream.sequential": "a second way of reading, for servers without ranges",
 }
 """Modules that one sibling alone imports, by pattern, and why each is a file of its own."""

@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
-
 from playhead.errors import UsageError
+from playhead.stream.templates import TemplateMatch, match_template
 
 STRATEGY_NAMES = ("uri-template", "arguments", "meta", "whole")
-RANGE_VARIABLES = frozenset({"start", "end"})
+RANGE_VARIABLES = (("start", "end"),)
+"""Pairs of variables that make a URI template one for ranges, in the order of preference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,18 +50,13 @@ class RangeStrategy(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateStrategy:
-    """The range as two variables of a URI template.
+    """The range as two variables of a URI template."""
 
-    Values are percent-encoded by RFC 6570, so reserved characters of a URL inside a URL survive.
-    """
-
-    template: UriTemplate
-    values: Mapping[str, str | Sequence[str]]
+    match: TemplateMatch
     name: str = field(default="uri-template", init=False)
 
     def request(self, start: int, end: int) -> ResourceRequest:
-        uri = self.template.expand({**self.values, "start": str(start), "end": str(end)})
-        return ResourceRequest(uri=uri)
+        return ResourceRequest(uri=self.match.expand(start, end))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,47 +113,6 @@ def is_url(text: str | None) -> bool:
     return parts.scheme in {"http", "https"} and bool(parts.netloc)
 
 
-def _template_values(
-    template: UriTemplate, *, uri: str, url: str | None, extra: Mapping[str, object]
-) -> dict[str, str | Sequence[str]] | None:
-    """Return the template's other variables for this resource; None if it is for another resource."""
-    names = set(template.variable_names)
-    if not names >= RANGE_VARIABLES:
-        return None
-    values: dict[str, str | Sequence[str]] = {}
-    if uri not in {str(template), template.expand({})}:
-        matched = template.match(uri)
-        if matched is None:
-            return None
-        values.update(matched)
-    if url is not None and "url" in names:
-        values.setdefault("url", url)
-    values.update({name: str(value) for name, value in extra.items() if name in names})
-    # An unknown query variable may be left out (RFC 6570, 2.3). A path without its part, or a URL reader
-    # without a URL, is another resource.
-    optional = set(template.query_variable_names) - {"url"}
-    optional |= {variable.name for variable in template.variables if variable.operator in {"?", "&"}} - {
-        "url"
-    }
-    if names - RANGE_VARIABLES - optional - set(values):
-        return None
-    return {name: value for name, value in values.items() if name not in RANGE_VARIABLES}
-
-
-def _template_strategy(
-    templates: Sequence[str], *, uri: str, url: str | None, extra: Mapping[str, object]
-) -> TemplateStrategy | None:
-    for text in templates:
-        try:
-            template = UriTemplate.parse(text)
-        except InvalidUriTemplate:
-            continue  # an invalid template, listed for something else
-        values = _template_values(template, uri=uri, url=url, extra=extra)
-        if values is not None:
-            return TemplateStrategy(template=template, values=values)
-    return None
-
-
 def candidate_strategies(
     *,
     uri: str,
@@ -185,8 +139,8 @@ def candidate_strategies(
             f"range strategy: expected one of {', '.join(STRATEGY_NAMES)}, got {override!r}; "
             "leave it out to let playhead choose"
         )
-    template = _template_strategy(templates, uri=uri, url=url, extra=extra)
-    if override == "uri-template" and template is None:
+    match = match_template(templates, uri=uri, url=url, extra=extra, range_variables=RANGE_VARIABLES)
+    if override == "uri-template" and match is None:
         listed = ", ".join(templates) or "none"
         raise UsageError(
             f"range strategy uri-template: no listed template with start and end fits {uri!r} "
@@ -195,8 +149,8 @@ def candidate_strategies(
     if override == "meta" and meta_key is None:
         raise UsageError("range strategy meta: expected the name of the _meta key, got none; set meta_key")
     candidates: list[RangeStrategy] = []
-    if template is not None:
-        candidates.append(template)
+    if match is not None:
+        candidates.append(TemplateStrategy(match=match))
     if override == "arguments" or url is not None or extra:
         candidates.append(ArgumentsStrategy(uri=uri, url=url, extra=extra))
     if meta_key is not None:

@@ -115,7 +115,7 @@ async def _probe_template(target: Target, text: str, found: Callable[[TestResult
         template = UriTemplate.parse(text)
     except InvalidUriTemplate:
         return  # invalid, or a form that can't be expanded here: the listing was judged
-    if set(template.variable_names) >= RANGE_VARIABLES:
+    if any(set(template.variable_names) >= set(pair) for pair in RANGE_VARIABLES):
         return  # for ranges of another resource: probed with its links
     uri = template.expand(dict.fromkeys(template.variable_names, FILLING))
     draft = TestDraft(subject=f"template {text}", title="generated values", method="resources/read")

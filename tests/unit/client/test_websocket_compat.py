@@ -51,12 +51,13 @@ class Peer:
         return sent
 
 
-def error(message: str, code: int) -> dict[str, object]:
-    return {"code": code, "message": message}
+def error(message: str, code: int, data: object = None) -> dict[str, object]:
+    return {"code": code, "message": message} | ({} if data is None else {"data": data})
 
 
 UNREADABLE = error("Parse error", -32700)
 UNGREETED = error("handler not initialized", -32603)
+IN_DATA = error("tool call failed", -32603, "handler not initialized")
 
 
 @pytest.fixture
@@ -142,27 +143,45 @@ def test_an_ungreeted_server_is_greeted_once_and_each_call_repeated_once(peer: P
     assert peer.unsent() == []
 
 
-def test_a_tool_that_merely_fails_is_not_repeated(peer: Peer) -> None:
-    peer.ask(1, 2)
-    assert peer.say(id=1, error=error("out of tape", -32603)) == [(1, "out of tape")]
-    assert peer.say(id=2, error=error("not initialized", -32000)) == [(2, "not initialized")]
+def test_the_reason_may_be_in_the_data_of_the_error(peer: Peer) -> None:
+    peer.ask(1)
+    assert peer.say(id=1, error=IN_DATA) == []
+    assert peer.unsent() == [("initialized", None), ("tools/call", 1)]
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        error("out of tape", -32603),
+        error("not initialized", -32000),
+        error("the database is not initialized", -32603),
+        error("tool call failed", -32603, "the database is not initialized"),
+        error("tool call failed", -32603, {"detail": "handler not initialized"}),
+    ],
+)
+def test_a_tool_that_merely_fails_is_not_repeated(peer: Peer, failed: dict[str, object]) -> None:
+    peer.ask(1)
+    assert peer.say(id=1, error=failed) == [(1, failed["message"])]
     assert peer.unsent() == []
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    "refusal",
     [
-        (-32603, "unsupported protocol version: 2025-11-25"),
-        (-32602, "Unsupported protocol version"),
-        (-32000, "Invalid MCP version"),
+        error("unsupported protocol version: 2025-11-25", -32603),
+        error("Unsupported protocol version", -32602),
+        error("Invalid MCP version", -32000),
+        error("initialization failed", -32603, "unsupported protocol version: 2025-11-25"),
     ],
 )
-def test_a_refused_revision_is_asked_again_for_the_old_one_once(peer: Peer, code: int, said: str) -> None:
+def test_a_refused_revision_is_asked_again_for_the_old_one_once(
+    peer: Peer, refusal: dict[str, object]
+) -> None:
     peer.ask(0, method="initialize", params={"protocolVersion": "2025-11-25", "capabilities": {}})
-    assert peer.say(id=0, error=error(said, code)) == []
+    assert peer.say(id=0, error=refusal) == []
     (again,) = peer.leniency.unsent
     assert again.params == {"protocolVersion": "2024-11-05", "capabilities": {}}
-    assert peer.say(id=0, error=error(said, code)) == [(0, said)]
+    assert peer.say(id=0, error=refusal) == [(0, refusal["message"])]
 
 
 def test_a_refusal_of_the_old_revision_is_final(peer: Peer) -> None:

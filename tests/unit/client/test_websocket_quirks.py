@@ -32,7 +32,7 @@ async def test_the_bare_notification_is_sent_once_and_the_refused_call_repeated(
     async with quirky_server() as server, connect(server.url) as session:
         for total in (5, 6):
             result = await session.call_tool("calculator", {"operation": "add", "a": 2, "b": total - 2})
-            assert result.text == str(total)
+            assert result.text.endswith(f"= {total}.000000")
         assert server.methods().count("initialized") == 1
         assert server.methods().count("tools/call") == 3
 
@@ -42,13 +42,13 @@ async def test_calls_that_were_refused_together_are_all_repeated() -> None:
 
     async def add(session: Session, number: int) -> None:
         result = await session.call_tool("calculator", {"operation": "add", "a": number, "b": number})
-        totals.append(result.text)
+        totals.append(result.text.partition("= ")[2])
 
     async with quirky_server() as server, connect(server.url) as session:
         async with trio.open_nursery() as nursery:
             for number in range(8):
                 nursery.start_soon(add, session, number)
-        assert sorted(map(int, totals)) == [0, 2, 4, 6, 8, 10, 12, 14]
+        assert sorted(map(float, totals)) == [0, 2, 4, 6, 8, 10, 12, 14]
         assert server.methods().count("initialized") == 1
 
 
@@ -83,9 +83,12 @@ async def test_ids_stay_where_a_server_of_floats_can_echo_them() -> None:
 async def test_unknown_names_are_the_servers_own_errors() -> None:
     async with quirky_server() as server, connect(server.url) as session:
         for ask, said in (
-            (lambda: session.call_tool("flute", {}), "tool not found: flute"),
-            (lambda: session.read_resource("note://b"), "resource not found: note://b"),
-            (lambda: session.get_prompt("b"), "prompt not found: b"),
+            (lambda: session.call_tool("flute", {}), "tool call failed: tool 'flute' not found"),
+            (
+                lambda: session.read_resource("note://b"),
+                "resource read failed: resource 'note://b' not found",
+            ),
+            (lambda: session.get_prompt("b"), "prompt get failed: prompt 'b' not found"),
         ):
             with pytest.raises(ServerError, match=said) as caught:
                 await ask()
@@ -102,7 +105,7 @@ async def test_an_expression_is_an_error_of_its_calculator_not_of_the_call() -> 
     async with quirky_server() as server, connect(server.url) as session:
         result = await session.call_tool("calculator", {"expression": "2 + 3"})
         assert result.is_error
-        assert result.text == "expected operation, a and b"
+        assert result.text == "Error: operation parameter must be a string"
 
 
 async def test_an_answer_behind_a_slow_one_is_waited_for() -> None:

@@ -10,7 +10,7 @@ from playhead._core import decode_base64
 from playhead.check.probes.asking import ask, note, said
 from playhead.check.results import TestDraft
 from playhead.check.target import Target
-from playhead.client.transports.failures import PAST_END
+from playhead.client.transports.failures import PAST_END, text_of
 from playhead.errors import Base64Error, PlayheadError
 from playhead.limits import MIB
 from playhead.stream.strategies import RangeStrategy, ResourceRequest, choose_strategy
@@ -58,7 +58,7 @@ class Pages:
         if answer.failure is not None:
             return ReadPage(start=start, end=end, why=str(answer.failure), failure=answer.failure)
         if answer.error is not None:
-            past = PAST_END.search(answer.error.message) is not None
+            past = PAST_END.search(text_of(answer.error)) is not None
             return ReadPage(
                 start=start, end=end, data=b"" if past else None, why=said(answer.error), past_end=past
             )

@@ -66,9 +66,26 @@ def names_lost_session(code: int | None, said: str, *, status: int) -> bool:
     return status == 400 and LOST_SESSION.search(quoted(said)) is not None
 
 
+def texts_of(error: ErrorData) -> tuple[str, ...]:
+    """The texts of an error answer: its message, and its data if that is a string.
+
+    Some servers put a heading into the message and the reason into the data, as the Go template does:
+    "initialization failed", "unsupported protocol version: 2025-11-25".
+    """
+    data = error.data
+    return (error.message, data) if isinstance(data, str) and data.strip() else (error.message,)
+
+
+def text_of(error: ErrorData) -> str:
+    """The texts of an error answer as one."""
+    texts = texts_of(error)
+    longest = max(texts, key=len)
+    return longest if all(text in longest for text in texts) else ": ".join(texts)
+
+
 def from_answer(error: ErrorData, *, method: str, server: str) -> PlayheadError:
     """The error for a JSON-RPC error answer from the peer."""
-    said = quoted(error.message)
+    said = quoted(text_of(error))
     if error.code == PARSE_ERROR and said.startswith("Failed to parse"):
         # The SDK's text for a body or event that is not JSON-RPC.
         return ProtocolError(f"{server} answered {method} with something that is not JSON-RPC: {said}")
@@ -81,7 +98,8 @@ def from_answer(error: ErrorData, *, method: str, server: str) -> PlayheadError:
             allowed=allowed,
             got=allowed + 1,
         )
-    kind = RangePastEndError if method == "resources/read" and PAST_END.search(said) else ServerError
+    past_end = method == "resources/read" and PAST_END.search(said) is not None
+    kind = RangePastEndError if past_end else ServerError
     return kind(
         f"{server} answered {method} with error {error.code}: {said}",
         code=error.code,
@@ -95,7 +113,7 @@ def lost_session(error: ErrorData, *, server: str) -> SessionLostError | None:
 
     Only for requests after the handshake: before it, a server may answer an unknown method in the same words.
     """
-    said = quoted(error.message)
+    said = quoted(text_of(error))
     if not names_lost_session(error.code, said, status=200):
         return None
     return SessionLostError(f"{server} no longer knows the session (error {error.code}: {said})")

@@ -7,7 +7,7 @@ so that a message of a million empty fragments costs what an empty one does.
 
 `Compatibility` handles what WebSocket servers in the field do differently. MCP never had a WebSocket
 transport; the servers that offer one were written against revision 2024-11-05 and against each other. What is
-tolerated, on this transport alone:
+tolerated, on this transport alone (the words are in the error's message or, of the Go template, in its data):
 
 * `initialize` refused with "unsupported protocol version" instead of a counter-offer: sent once more on the
   same connection, for 2024-11-05.
@@ -39,6 +39,7 @@ from wsproto.connection import ConnectionState
 from wsproto.events import CloseConnection, Event, Ping, Pong, TextMessage
 from wsproto.utilities import LocalProtocolError
 
+from playhead.client.transports.failures import quoted, texts_of
 from playhead.client.transports.websocket_opening import RECEIVE_BYTES
 from playhead.errors import UsageError
 from playhead.jsonrpc import codec
@@ -62,7 +63,11 @@ NAMELESS_ERRORS: Final = 64
 _REVISION_REFUSED: Final = re.compile(
     r"(unsupported|invalid)( mcp| protocol)+ version|version .{0,40}not supported", re.IGNORECASE
 )
-_NOT_INITIALIZED: Final = re.compile(r"not (yet )?initiali[sz]ed", re.IGNORECASE)
+_NOT_INITIALIZED: Final = re.compile(
+    r"(^|\b(handler|server|session|connection|client) )((is|was|has) )?not (yet )?(been )?initiali[sz]ed",
+    re.IGNORECASE,
+)
+"""Of the connection: a tool that failed because its database is "not initialized" may have run."""
 _UNREADABLE: Final = (types.PARSE_ERROR, types.INVALID_REQUEST)
 
 
@@ -101,13 +106,12 @@ class Compatibility:
     def _again(
         self, request: types.JSONRPCRequest, answer: types.JSONRPCError
     ) -> types.JSONRPCRequest | None:
-        said = answer.error.message
         if request.method == "initialize":
             params = request.params or {}
-            if params.get("protocolVersion") == OLD_REVISION or not _REVISION_REFUSED.search(said):
+            if params.get("protocolVersion") == OLD_REVISION or not _says(answer, _REVISION_REFUSED):
                 return None
             return request.model_copy(update={"params": {**params, "protocolVersion": OLD_REVISION}})
-        if answer.error.code != types.INTERNAL_ERROR or not _NOT_INITIALIZED.search(said):
+        if answer.error.code != types.INTERNAL_ERROR or not _says(answer, _NOT_INITIALIZED):
             return None
         if not self._greeted:
             self._greeted = True
@@ -136,6 +140,10 @@ class Compatibility:
                 self._repeated.discard(key)
                 return key, nameless.error
         return None
+
+
+def _says(answer: types.JSONRPCError, words: re.Pattern[str]) -> bool:
+    return any(words.search(quoted(text)) for text in texts_of(answer.error))
 
 
 def _key_of(message: types.JSONRPCNotification | types.JSONRPCRequest) -> str | None:

@@ -11,7 +11,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse, ResourceLink
 
 from playhead.client import connect
-from playhead.errors import PlayheadError, ServerError
+from playhead.errors import DeadlineError, PlayheadError, ServerError
+from playhead.stream.options import StreamOptions
 from tests.servers.moods import Mood, RpcError, truth
 from tests.servers.moody_server import PIECES, Form, MoodyHost
 from tests.unit.raw_server import RawServer
@@ -26,8 +27,9 @@ FAILS_WITHIN_SECONDS = 3.0
 class MoodyInProcess(RawServer):
     """A moody host behind memory streams, so that a simulated clock runs the whole session."""
 
-    def __init__(self, *, honours: Form, offers: Form) -> None:
+    def __init__(self, *, honours: Form, offers: Form, listing_seconds: float = 0) -> None:
         super().__init__({}, capabilities={"tools": {}, "resources": {}})
+        self.listing_seconds = listing_seconds
         self.host = MoodyHost(moods={"piece": PIECE}, honours=honours, offers=offers, log=None)
         self.reads: list[dict[str, Any]] = []
 
@@ -35,6 +37,8 @@ class MoodyInProcess(RawServer):
         params = request.params or {}
         if request.method == "resources/read":
             self.reads.append(params)
+        if request.method == "resources/templates/list":
+            await trio.sleep(self.listing_seconds)
         answer = await self.host.answer(request.method, params)
         reply: JSONRPCMessage
         if isinstance(answer, RpcError):
@@ -92,3 +96,37 @@ async def test_a_server_that_refuses_every_form_is_an_error_that_names_them(
     assert trio.current_time() - before <= FAILS_WITHIN_SECONDS
     assert "uri-template" in str(caught.value)
     assert "-32602" in str(caught.value)
+
+
+async def test_a_strategy_named_by_the_caller_waits_for_the_listing_that_it_needs(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    server = MoodyInProcess(honours="uri-template", offers="both", listing_seconds=20)
+    async with connect(server) as session:
+        (link,) = (await session.call_tool("link")).links
+        async with session.open(link, options=StreamOptions(strategy="uri-template")) as stream:
+            assert await stream.read_all() == truth(PIECE)
+
+
+async def test_a_strategy_whose_listing_never_comes_fails_with_the_error_of_the_listing(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    server = MoodyInProcess(honours="uri-template", offers="both", listing_seconds=3600)
+    async with connect(server) as session:
+        (link,) = (await session.call_tool("link")).links
+        with pytest.raises(DeadlineError, match="resources/templates/list"):
+            async with session.open(link, options=StreamOptions(strategy="uri-template")):
+                pass
+
+
+async def test_without_a_named_strategy_reading_starts_before_a_slow_listing_has_ended(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    server = MoodyInProcess(honours="both", offers="both", listing_seconds=20)
+    async with connect(server) as session:
+        (link,) = (await session.call_tool("link")).links
+        before = trio.current_time()
+        async with session.open(link) as stream:
+            await stream.receive_some(1)
+            assert stream.statistics().strategy == "arguments"
+    assert trio.current_time() - before <= 2.5

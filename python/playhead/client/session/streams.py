@@ -38,28 +38,39 @@ class Templates:
 
     def __init__(self) -> None:
         self._found: tuple[str, ...] = ()
+        self._error: PlayheadError | None = None
         self._settled = trio.Event()
 
     async def learn(self, listing: Callable[[], Awaitable[list[ResourceTemplate]]] | None) -> None:
         """Run `listing` once; None for a server that declares no resources.
 
-        A failure leaves the list empty: a stream then uses another strategy, or fails with its own error.
+        Its error is remembered for `listed`.
         """
         try:
             if listing is not None:
                 self._found = tuple(template.uri_template for template in await listing())
-        except PlayheadError:
-            return
+        except PlayheadError as error:
+            self._error = error.with_traceback(None)
         finally:
             self._settled.set()
 
-    async def known(self, *, described: bool) -> tuple[str, ...]:
-        """The templates, after a short wait if they are still being listed.
+    async def known(self, *, within_seconds: float) -> tuple[str, ...] | None:
+        """Return the templates; None if they are still being listed after `within_seconds`.
 
-        `described` says that the link has a URL in its description, which is an alternative form.
+        A failed listing is empty: a stream then uses another form, or fails with its own error.
         """
-        with trio.move_on_after(DESCRIBED_WAIT_SECONDS if described else WAIT_SECONDS):
+        with trio.move_on_after(within_seconds):
             await self._settled.wait()
+        return self._found if self._settled.is_set() else None
+
+    async def listed(self) -> tuple[str, ...]:
+        """Return the templates once they are listed, for a caller that needs them.
+
+        The listing has its own deadline. Raises its error if it failed.
+        """
+        await self._settled.wait()
+        if self._error is not None:
+            raise self._error
         return self._found
 
 
@@ -93,13 +104,18 @@ def stream_options(config: ServerConfig, limits: Limits) -> StreamOptions:
 async def range_strategies(
     media: ResourceMedia, options: StreamOptions, *, config: ServerConfig, templates: Templates
 ) -> tuple[RangeStrategy, ...]:
-    """The forms of a ranged read of `media`, in the order to try them. Raises `UsageError` if the requested
-    strategy does not fit."""
+    """The forms of a ranged read of `media`, in the order to try them.
+
+    Raises `UsageError` if the requested strategy does not fit, and the listing's error if it needs templates
+    that could not be listed.
+    """
     override = options.strategy or config.range_strategy
     offered: tuple[str, ...] = ()
-    if override in (None, "uri-template"):
-        described = override is None and is_url(media.description)
-        offered = await templates.known(described=described)
+    if override == "uri-template":
+        offered = await templates.listed()
+    elif override is None:
+        within_seconds = DESCRIBED_WAIT_SECONDS if is_url(media.description) else WAIT_SECONDS
+        offered = await templates.known(within_seconds=within_seconds) or ()
     return candidate_strategies(
         uri=media.uri,
         description=media.description,

@@ -28,9 +28,9 @@ from playhead.check.graph import (
 )
 from playhead.check.options import CheckOptions
 from playhead.check.probes import (
-    audio,
     connection,
     discovery,
+    media,
     prompts,
     reads,
     resources,
@@ -320,7 +320,7 @@ _KINDS: Final[tuple[tuple[CheckKind, ...], ...]] = (
     tool_judging.KINDS,
     resources.KINDS,
     reads.KINDS,
-    audio.KINDS,
+    media.KINDS,
     prompts.KINDS,
     server.KINDS,
     connection.WIRE_KINDS,

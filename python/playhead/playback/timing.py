@@ -14,6 +14,7 @@ import struct
 from collections import deque
 
 from playhead.content.audio import AudioFormat
+from playhead.content.audio_files import mpeg_frame
 from playhead.playback.formats import PcmFormat
 
 WINDOW_SECONDS = 10.0
@@ -22,17 +23,6 @@ _MARK_SECONDS = 0.5
 """Distance between the places where the window may begin: 20 are remembered."""
 _TRUSTED_SECONDS = 2.0
 """Audio measured before it overrides the header: steps of 2 KiB blur anything shorter."""
-
-_MPEG_KBITS = {
-    3: (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),  # MPEG-1 layer III
-    2: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),  # MPEG-2
-    0: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),  # MPEG-2.5
-}
-_MPEG_RATES_HZ = {
-    3: (44_100, 48_000, 32_000),
-    2: (22_050, 24_000, 16_000),
-    0: (11_025, 12_000, 8_000),
-}
 
 
 class ByteRate:
@@ -80,29 +70,12 @@ def mp3_bytes_per_second(head: bytes) -> float | None:
     With a Xing header it is the mean of the whole stream.
     """
     for found in re.finditer(rb"\xff[\xe0-\xff]", head):
-        frame = _mpeg_frame(head, found.start())
-        if frame is None:
+        frame = mpeg_frame(head, found.start())
+        if frame is None or mpeg_frame(head, found.start() + frame.size_bytes) is None:
             continue
-        size, rate, frames_per_second = frame
-        if _mpeg_frame(head, found.start() + size) is None:
-            continue
-        return _xing_rate(head[found.start() : found.start() + size], frames_per_second) or rate
+        first = head[found.start() : found.start() + frame.size_bytes]
+        return _xing_rate(first, frame.frames_per_second) or frame.bytes_per_second
     return None
-
-
-def _mpeg_frame(head: bytes, at: int) -> tuple[int, float, float] | None:
-    """Return the frame's size, bytes per second and frames per second; None if this is not a layer III
-    header."""
-    if at + 4 > len(head):
-        return None
-    word = int.from_bytes(head[at : at + 4], "big")
-    version, layer = word >> 19 & 3, word >> 17 & 3
-    kbits_index, rate_index, padding = word >> 12 & 15, word >> 10 & 3, word >> 9 & 1
-    if word >> 21 != 0x7FF or version == 1 or layer != 1 or rate_index == 3 or kbits_index in (0, 15):
-        return None
-    bytes_per_second = _MPEG_KBITS[version][kbits_index] * 125.0
-    frames_per_second = _MPEG_RATES_HZ[version][rate_index] / (1152 if version == 3 else 576)
-    return int(bytes_per_second / frames_per_second) + padding, bytes_per_second, frames_per_second
 
 
 def _xing_rate(frame: bytes, frames_per_second: float) -> float | None:

@@ -12,8 +12,8 @@ from mcp_types import METHOD_NOT_FOUND
 
 from playhead._core import decode_base64
 from playhead.check.probes.asking import SPECIFICATION, ask, require_answered, said
-from playhead.check.probes.audio import judge_audio, looks_like_audio
 from playhead.check.probes.findings import contents_findings, summarize
+from playhead.check.probes.media import judge_audio, judge_image, looks_like_audio
 from playhead.check.results import CheckKind, TestDraft, TestResult
 from playhead.check.target import Target
 from playhead.content import Finding
@@ -88,7 +88,7 @@ async def probe_read(
         _judge_uri(draft, contents, uri)
         _judge_types(draft, contents, item)
         await _judge_size(target, draft, contents, item)
-        await _judge_audio(draft, contents, item)
+        await _judge_media(draft, contents, item)
     found(draft.done())
     return True
 
@@ -173,10 +173,16 @@ def _sizes(contents: list[Mapping[str, Any]]) -> set[int]:
     return sizes
 
 
-async def _judge_audio(draft: TestDraft, contents: list[Mapping[str, Any]], item: Mapping[str, Any]) -> None:
+async def _judge_media(draft: TestDraft, contents: list[Mapping[str, Any]], item: Mapping[str, Any]) -> None:
     for part in contents[:1]:
         blob, uri = part.get("blob"), item["uri"]
         mime_type = part.get("mimeType", item.get("mimeType"))
-        if isinstance(blob, str) and blob and looks_like_audio({"mimeType": mime_type}, uri):
-            data = await trio.to_thread.run_sync(binascii.a2b_base64, blob)
+        is_image = isinstance(mime_type, str) and mime_type.lower().startswith("image/")
+        is_media = is_image or looks_like_audio({"mimeType": mime_type}, uri)
+        if not isinstance(blob, str) or not blob or not is_media:
+            continue
+        data = await trio.to_thread.run_sync(binascii.a2b_base64, blob)
+        if is_image:
+            await trio.to_thread.run_sync(judge_image, draft, data)
+        else:
             await judge_audio(draft, data, mime_type=mime_type, uri=uri, whole=len(contents) == 1)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from playhead.check.probes.asking import SPECIFICATION, fault_of, said
+from playhead.check.probes.media import judge_image
 from playhead.check.results import CheckKind, TestDraft
 from playhead.check.target import RequestOutcome
 from playhead.content.findings import Finding, kind_of
@@ -338,22 +338,25 @@ def _require(draft: TestDraft, kind: CheckKind, found: Sequence[Finding]) -> Non
 
 def _judge_images(draft: TestDraft, blocks: Sequence[Any]) -> None:
     for index, block in enumerate(blocks):
-        if not isinstance(block, dict) or block.get("type") != "image":
+        place, item, key = f"$.content[{index}].data", block, "data"
+        if isinstance(block, dict) and block.get("type") == "resource":
+            place, item, key = f"$.content[{index}].resource.blob", block.get("resource"), "blob"
+        elif not isinstance(block, dict) or block.get("type") != "image":
             continue
-        mime_type, data = block.get("mimeType"), block.get("data")
-        signatures = _SIGNATURES.get(mime_type.lower()) if isinstance(mime_type, str) else None
-        if signatures is None or not isinstance(data, str):
+        mime_type = item.get("mimeType") if isinstance(item, dict) else None
+        if not isinstance(mime_type, str) or not mime_type.lower().startswith("image/"):
             continue
         try:
-            head = base64.b64decode(data[:64], validate=True)
-        except (binascii.Error, ValueError):
+            data = base64.b64decode(item[key], validate=True)
+        except (KeyError, TypeError, ValueError):
             continue  # already a finding of the content
-        draft.require(
+        signatures = _SIGNATURES.get(mime_type.lower())
+        if signatures is None or draft.require(
             IMAGE,
-            head.startswith(signatures),
-            f"$.content[{index}].data: expected {mime_type} by its MIME type, got bytes that start with"
-            f" {head[:12].hex(' ')}",
-        )
+            data.startswith(signatures),
+            f"{place}: expected {mime_type} by its MIME type, got bytes that start with {data[:12].hex(' ')}",
+        ):
+            judge_image(draft, data, place=f"{place}: ")
 
 
 def kind_of_content(result: Mapping[str, Any]) -> list[str]:

@@ -1,7 +1,15 @@
-"""Audio from a server: does it match its MIME type, and can it be decoded?"""
+"""Audio and images from a server: do they match their MIME types, can they be decoded, and are they whole?
+
+Decoders are made to play whatever is there, so decoding alone says little: `content.audio_files` and
+`content.image_files` compare a file with its own headers, checksums and index. A FLAC file is also decoded to
+the MD5 of its samples.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import sys
+from array import array
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +26,9 @@ from playhead.content.audio import (
     is_audio,
     sniff,
 )
+from playhead.content.audio_files import FlacInfo, audio_problem, flac_info
 from playhead.content.formats import base64_problem
+from playhead.content.image_files import image_problem
 from playhead.errors import DecodeError, UnsupportedFormatError
 from playhead.limits import MIB
 from playhead.stream.source import Reader
@@ -26,9 +36,10 @@ from playhead.stream.source import Reader
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-MOST_PCM_BYTES: Final = 32 * MIB
-"""Decoded audio per item: three minutes of 44.1 kHz stereo. Damage shows earlier."""
+MOST_PCM_BYTES: Final = 256 * MIB
+"""Decoded audio per item, never held: 25 minutes of 44.1 kHz stereo."""
 MOST_AUDIO_BYTES: Final = 16 * MIB
+"""Of a longer item, only the beginning is decoded."""
 
 DECODES: Final = CheckKind(
     name="audio.decodes",
@@ -48,7 +59,19 @@ BASE64: Final = CheckKind(
     level="must",
     source="https://modelcontextprotocol.io/specification/2025-11-25/server/tools#audio-content",
 )
-KINDS: Final = (DECODES, TYPE, BASE64)
+WHOLE: Final = CheckKind(
+    name="audio.whole",
+    title="Audio is as long as its headers and index say, and its checksums match",
+    level="must",
+    source="docs/check.md#audio",
+)
+IMAGE_WHOLE: Final = CheckKind(
+    name="image.whole",
+    title="An image is complete, and its checksums match",
+    level="must",
+    source="docs/check.md#images",
+)
+KINDS: Final = (DECODES, WHOLE, TYPE, BASE64, IMAGE_WHOLE)
 
 _OGG_TYPES: Final = ("audio/ogg", "application/ogg")
 _OGG: Final = frozenset({AudioFormat.VORBIS, AudioFormat.OPUS, AudioFormat.OGG_FLAC, AudioFormat.OGG})
@@ -112,6 +135,15 @@ async def judge_audio(
             draft.failed(DECODES, why)
         case None:
             draft.skipped(DECODES, why)
+    if whole and verdict is not False:
+        problem = await trio.to_thread.run_sync(_audio_problem, data)
+        draft.require(WHOLE, problem is None, problem or "")
+
+
+def judge_image(draft: TestDraft, data: bytes, *, place: str = "") -> None:
+    """Judge whether `data`, the bytes of an image, are all of it. Blocks: hostile ones take a second."""
+    problem = image_problem(data)
+    draft.require(IMAGE_WHOLE, problem is None, f"{place}{problem}")
 
 
 def looks_like_audio(item: Mapping[str, Any], uri: str | None = None) -> bool:
@@ -166,3 +198,52 @@ def _decoded(data: bytes, *, mime_type: str | None, uri: str | None, whole: bool
     if frames_bytes:
         return True, ""
     return False, f"expected audio ({mime_type}), got {len(data)} bytes without a sample"
+
+
+def _audio_problem(data: bytes) -> str | None:
+    problem = audio_problem(data)
+    if problem is None and (info := flac_info(data)) is not None:
+        return _md5_problem(data, info)
+    return problem
+
+
+_MD5_BITS: Final = (8, 16, 24, 32)
+"""Depths in whole bytes. Others are rare, and their frames have been verified."""
+
+
+def _md5_problem(data: bytes, info: FlacInfo) -> str | None:
+    """Decode a FLAC file whose frames are intact, and compare the MD5 of its samples (RFC 9639, 8.2)."""
+    import miniaudio
+
+    width = info.bits // 8
+    pcm_bytes = (info.samples or 0) * info.channels * width
+    if info.md5 is None or info.bits not in _MD5_BITS or not 0 < pcm_bytes <= MOST_PCM_BYTES:
+        return None
+    digest = hashlib.md5(usedforsecurity=False)
+    try:
+        for piece in miniaudio.stream_memory(
+            data[data.index(b"fLaC") :],
+            output_format=miniaudio.SampleFormat.SIGNED32,
+            nchannels=info.channels,
+            sample_rate=info.rate_hz,
+        ):
+            digest.update(_narrowed(piece, width))
+    except miniaudio.MiniaudioError as error:
+        return f"expected FLAC whose samples can be decoded, got an error of the decoder: {error}"
+    if digest.digest() == info.md5:
+        return None
+    return (
+        f"expected samples with the MD5 {info.md5.hex()}, as STREAMINFO says, got {digest.hexdigest()}: they"
+        " are not the samples that were encoded"
+    )
+
+
+def _narrowed(samples: array[int], width: int) -> bytes:
+    """Return the upper `width` bytes of each 32-bit sample, little-endian."""
+    if sys.byteorder == "big":
+        samples.byteswap()
+    wide = samples.tobytes()
+    narrow = bytearray(len(samples) * width)
+    for index in range(width):
+        narrow[index::width] = wide[4 - width + index :: 4]
+    return bytes(narrow)

@@ -1,0 +1,226 @@
+"""Verify an image file against its own words: is it whole, and do its checksums match?
+
+A viewer shows the upper part of a truncated picture, so half a file looks like a file. An image library would
+notice, at the price of its size and of a decoder for whatever a server sends; the containers alone tell:
+
+* PNG (RFC 2083, W3C PNG 3rd edition): the CRC-32 of each chunk, the compressed data to its own checksum, as
+  many bytes as the header's width and height need, and IEND.
+* JPEG (ITU-T T.81, annex B): segments, scans with their restart markers in order, and the marker of the end.
+  Entropy-coded data has no checksum and is not decoded.
+* GIF (89a): blocks, each to its end, and the trailer. WebP: the sizes of RIFF and its chunks.
+
+Pure functions on a whole file.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from typing import Final
+
+from playhead.limits import MIB
+
+
+def image_problem(data: bytes) -> str | None:
+    """Return the first contradiction between an image file and its headers, markers and checksums.
+
+    None if there is none, and for formats that are not read here. `data` is the whole file.
+    """
+    if data.startswith(_PNG):
+        return _png_problem(data)
+    if data.startswith(b"\xff\xd8\xff"):
+        return _jpeg_problem(data)
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return _gif_problem(data)
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return _webp_problem(data)
+    return None
+
+
+# --- PNG -----------------------------------------------------------------------------------------------
+
+_PNG: Final = b"\x89PNG\r\n\x1a\n"
+_CHUNK: Final = struct.Struct(">I4s")
+_CHANNELS: Final = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+"""Samples per pixel, by color type."""
+_PASSES: Final = (
+    (0, 0, 8, 8),
+    (4, 0, 8, 8),
+    (0, 4, 4, 8),
+    (2, 0, 4, 4),
+    (0, 2, 2, 4),
+    (1, 0, 2, 2),
+    (0, 1, 1, 2),
+)
+"""Adam7: the first column and row of each pass, and its steps."""
+_MOST_PIXELS_BYTES: Final = 256 * MIB
+"""Uncompressed; a picture beyond it is not decompressed to its end."""
+_STEP_BYTES: Final = MIB
+
+
+def _png_problem(data: bytes) -> str | None:
+    at, pixels = len(_PNG), None
+    while True:
+        if at + 12 > len(data):
+            return f"expected a PNG chunk at byte {at}, got {len(data) - at} bytes: the file is cut short"
+        size, name = _CHUNK.unpack_from(data, at)
+        end = at + 12 + size
+        if end > len(data):
+            return (
+                f"expected {size} bytes in the PNG chunk {_word(name)} at byte {at}, got"
+                f" {len(data) - at - 8}: the file is cut short"
+            )
+        (crc,) = struct.unpack_from(">I", data, end - 4)
+        if zlib.crc32(memoryview(data)[at + 4 : end - 4]) != crc:
+            return f"expected the CRC-32 of the PNG chunk {_word(name)} at byte {at} to match: it is damaged"
+        body = memoryview(data)[at + 8 : end - 4]
+        if pixels is None:
+            expected = _png_bytes(bytes(body)) if name == b"IHDR" else None
+            if expected is None:
+                return f"expected a valid IHDR as the first PNG chunk, got {_word(name)}"
+            pixels = _Pixels(expected)
+        elif name == b"IDAT" and (problem := pixels.feed(body)) is not None:
+            return problem
+        elif name == b"IEND":
+            return pixels.problem()
+        at = end
+
+
+def _png_bytes(header: bytes) -> int | None:
+    """Return the number of uncompressed bytes that a header needs; None if it is invalid."""
+    if len(header) != 13:
+        return None
+    width, height, depth, color, _compression, _filter, interlace = struct.unpack(">IIBBBBB", header)
+    if color not in _CHANNELS or depth not in (1, 2, 4, 8, 16) or not width or not height or interlace > 1:
+        return None
+    bits = depth * _CHANNELS[color]
+    total = 0
+    for column, row, across, down in _PASSES if interlace else ((0, 0, 1, 1),):
+        columns, rows = -((column - width) // across), -((row - height) // down)
+        if columns > 0 and rows > 0:
+            total += rows * (1 + (columns * bits + 7) // 8)
+    return total
+
+
+class _Pixels:
+    """The compressed data of a PNG, decompressed in steps and counted."""
+
+    def __init__(self, expected: int) -> None:
+        self._expected = expected
+        self._got = 0
+        self._inflate = zlib.decompressobj()
+
+    def feed(self, body: memoryview) -> str | None:
+        rest: bytes | memoryview = body
+        try:
+            while (
+                len(rest) and not self._inflate.eof and self._got <= min(self._expected, _MOST_PIXELS_BYTES)
+            ):
+                self._got += len(self._inflate.decompress(rest, _STEP_BYTES))
+                rest = self._inflate.unconsumed_tail
+        except zlib.error as error:
+            return f"expected compressed pixels in IDAT, got damaged ones ({error})"
+        return None
+
+    def problem(self) -> str | None:
+        if self._got > _MOST_PIXELS_BYTES:
+            return None
+        if self._inflate.eof and self._got == self._expected:
+            return None
+        return f"expected {self._expected} bytes of pixels, for the width and height in IHDR, got {self._got}"
+
+
+def _word(name: bytes) -> str:
+    return name.decode("latin-1").encode("unicode_escape").decode()
+
+
+# --- JPEG ----------------------------------------------------------------------------------------------
+
+_SOI, _EOI, _SOS, _TEM = 0xD8, 0xD9, 0xDA, 0x01
+_RESTARTS: Final = range(0xD0, 0xD8)
+_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_MARKER: Final = re.compile(rb"\xff+([^\x00\xff])")
+
+
+def _jpeg_problem(data: bytes) -> str | None:
+    at, has_frame, has_scan = 2, False, False
+    while True:
+        found = _MARKER.match(data, at)
+        if found is None:
+            what = "the end of the file" if at + 1 >= len(data) else data[at : at + 2].hex(" ")
+            return f"expected a JPEG marker at byte {at}, got {what}: the file is cut short or damaged"
+        marker, at = found[1][0], found.end()
+        if marker == _EOI:
+            break
+        if marker == _TEM:
+            continue
+        if marker == _SOI or marker in _RESTARTS:
+            return (
+                f"expected a JPEG segment at byte {at - 2}, got the marker {marker:#x}: the file is damaged"
+            )
+        size = int.from_bytes(data[at : at + 2], "big")
+        if size < 2 or at + size > len(data):
+            return (
+                f"expected a JPEG segment of {size} bytes at byte {at}, got {len(data) - at}: it is cut short"
+            )
+        at += size
+        has_frame = has_frame or marker in _FRAMES
+        if marker == _SOS:
+            has_scan = True
+            place, restarts = at, 0
+            while (found := _MARKER.search(data, place)) is not None and found[1][0] in _RESTARTS:
+                if found[1][0] != _RESTARTS[restarts % 8]:
+                    return f"expected JPEG restart marker {restarts % 8} at byte {found.start()}, got another"
+                place, restarts = found.end(), restarts + 1
+            if found is None:
+                return f"expected a marker after the JPEG scan at byte {at}, got none: the file is cut short"
+            at = found.start()
+    if has_frame and has_scan:
+        return None
+    return "expected a frame and a scan in the JPEG file, got its end marker before them"
+
+
+# --- GIF and WebP --------------------------------------------------------------------------------------
+
+_EXTENSION, _PICTURE, _TRAILER = 0x21, 0x2C, 0x3B
+
+
+def _gif_problem(data: bytes) -> str | None:
+    at, pictures = 13 + _colors_bytes(data[10:11]), 0
+    while at < len(data) and data[at] != _TRAILER:
+        pictures += data[at] == _PICTURE
+        if data[at] == _PICTURE:
+            at += 10 + _colors_bytes(data[at + 9 : at + 10]) + 1
+        elif data[at] == _EXTENSION:
+            at += 2
+        else:
+            return f"expected a GIF block at byte {at}, got {data[at : at + 1].hex()}: the file is damaged"
+        while at < len(data) and data[at]:
+            at += 1 + data[at]
+        at += 1
+    # Some old writers omit the trailer after the end of the picture: nothing to see is missing.
+    if at > len(data) or (at == len(data) and not pictures):
+        return "expected a GIF trailer, got the end of the file: it is cut short"
+    return None
+
+
+def _colors_bytes(packed: bytes) -> int:
+    """Return the length of a color table, by its packed field."""
+    return 3 << (packed[0] & 7) + 1 if packed and packed[0] & 0x80 else 0
+
+
+def _webp_problem(data: bytes) -> str | None:
+    (size,) = struct.unpack_from("<I", data, 4)
+    if size + 8 > len(data):
+        return (
+            f"expected {size} bytes after the RIFF header, as it says, got {len(data) - 8}: it is cut short"
+        )
+    at = 12
+    while at + 8 <= size + 8:
+        name, length = struct.unpack_from("<4sI", data, at)
+        if at + 8 + length > len(data):
+            got = len(data) - at - 8
+            return f"expected {length} bytes in the chunk {_word(name)}, got {got}: the file is cut short"
+        at += 8 + length + length % 2
+    return None

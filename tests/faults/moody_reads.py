@@ -21,8 +21,8 @@ from tests.servers.moody_server import read_log
 HANG_SECONDS = 600.0
 """Of the mock clock: longer than the patience of any stream here."""
 
-AT_ONCE = 4
-"""Cells that a session reads at the same time."""
+AT_ONCE = 12
+"""Cells that a session reads at the same time: many of them wait half a second to confirm an end."""
 
 
 def options_for(cell: Cell) -> StreamOptions:

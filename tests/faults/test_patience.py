@@ -247,11 +247,11 @@ async def test_a_paused_stream_tries_once_a_minute_and_never_breaks(
     resource = MoodyResource(Mood(size_bytes=8 * BIG, delay_seconds=LATENCY_SECONDS, outage=outage))
     async with open_stream(MoodyPages(resource)) as stream:
         got = bytearray(await stream.receive_some())
-        await trio.sleep(0.5)
+        await trio.sleep_until(0.5)  # of the simulated clock: just before the outage
         stream.set_demand(Demand.PAUSED)
         while len(got) < 6_000_000 and stream.buffered_bytes:  # so that there is room to read into
             got += await stream.receive_some()
-        await trio.sleep(599.0)
+        await trio.sleep_until(600.0)
         during = [entry for entry in resource.log if 10.0 <= entry.arrived_at < 600.0]
         assert 5 <= len(during) <= 11, [entry.arrived_at for entry in during]
         stream.set_demand(Demand.WAITING)

@@ -20,12 +20,12 @@ import trio
 from tests.e2e.command import (
     AUDIO_SERVER,
     HANG_SECONDS,
-    PLAYHEAD,
     Outcome,
     environment,
     playhead,
     playhead_process,
 )
+from tests.e2e.forked import Forked
 from tests.servers.household import HOUSEHOLD_COMMAND
 from tests.servers.scripted_http import Answer, Answering, sse
 from tests.servers.shared import SharedServers
@@ -130,7 +130,7 @@ async def chat_process(*words: str | Path, cwd: Path) -> Outcome:
 class Typist:
     """A person at a terminal of 80 columns."""
 
-    def __init__(self, master: int, process: trio.Process) -> None:
+    def __init__(self, master: int, process: Forked) -> None:
         self._master = master
         self._process = process
         self._read = b""
@@ -164,7 +164,7 @@ class Typist:
         with trio.fail_after(HANG_SECONDS):
             while await self._more():
                 pass
-            code = await self._process.wait()
+            code = await trio.to_thread.run_sync(self._process.wait)
         assert "Traceback" not in self.screen, self.screen
         assert "internal error" not in self.screen, self.screen
         return code
@@ -179,34 +179,19 @@ class Typist:
         return bool(data)
 
 
-def _take_terminal() -> None:  # pragma: no cover - in the child
-    """Make the pty the child's own terminal, so that Ctrl-C reaches it."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
 @asynccontextmanager
 async def typing(*words: str | Path, cwd: Path) -> AsyncIterator[Typist]:
-    """`playhead chat` at a terminal. Killed where it is still there at the end."""
+    """`playhead chat` at a terminal. Killed if it still runs at the end."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     try:
-        process = await trio.lowlevel.open_process(
-            [*PLAYHEAD, "chat", "--trust", *map(str, words)],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            cwd=cwd,
-            env=environment(),
-            start_new_session=True,
-            preexec_fn=_take_terminal,
-        )
+        command = ["chat", "--trust", *map(str, words)]
+        process = Forked(command, environment=environment(), cwd=cwd, terminal=slave)
         os.close(slave)
         try:
             yield Typist(master, process)
         finally:
-            if process.returncode is None:
-                process.kill()
-            with trio.CancelScope(shield=True):
-                await process.wait()
+            process.kill()
+            process.wait(HANG_SECONDS)
     finally:
         os.close(master)

@@ -1,7 +1,7 @@
 """The `playhead` command, in this process or as one of its own.
 
 A new process spends a second on imports and the same command in this one a few milliseconds, so each command
-is run as a process once or twice and otherwise by `playhead`.
+is run as a process once or twice and otherwise by `playhead`. What needs a terminal or a signal is forked.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pty
 import select
 import shlex
 import subprocess
@@ -25,6 +26,7 @@ from unittest.mock import patch
 import trio
 
 from playhead.cli.app import run
+from tests.e2e.forked import Forked
 
 REPOSITORY = Path(__file__).parents[2]
 PLAYHEAD = (sys.executable, "-m", "playhead")
@@ -133,14 +135,28 @@ def playhead_process(*arguments: str | Path, cwd: Path | None = None, **variable
     return _outcome(done.returncode, done.stdout, done.stderr)
 
 
-def start(arguments: Sequence[str | Path]) -> subprocess.Popen[bytes]:
+def start(arguments: Sequence[str | Path], *, cwd: Path | None = None, **variables: str) -> Forked:
     """Start one command, to be interrupted."""
-    return subprocess.Popen(
-        [*PLAYHEAD, *(str(argument) for argument in arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-    )
+    return Forked([*map(str, arguments)], environment=environment() | variables, cwd=cwd)
+
+
+def at_terminal(
+    *arguments: str | Path, cwd: Path | None = None, answers: str = "", **variables: str
+) -> tuple[str, int]:
+    """Run one command for a person who types `answers`; what the terminal showed, and the exit code."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "r+b", buffering=0) as screen:
+        plain = environment() | {"TERM": "xterm-256color"} | variables
+        process = Forked([*map(str, arguments)], environment=plain, cwd=cwd, terminal=theirs)
+        os.close(theirs)
+        screen.write(answers.encode())
+        seen = bytearray()
+        with contextlib.suppress(OSError):  # Linux says so when the last process closes the other end
+            while piece := screen.read(65_536):
+                seen += piece
+        code = process.wait(HANG_SECONDS)
+    assert b"Traceback" not in seen
+    return seen.decode("utf-8", "replace"), code
 
 
 def shell(line: str, cwd: Path | None = None) -> Outcome:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pty
 import signal
-import subprocess
 import wave
 from base64 import b64encode
 from collections.abc import Callable
@@ -16,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.command import HANG_SECONDS, PLAYHEAD, Outcome, environment, playhead
+from tests.e2e.command import HANG_SECONDS, Outcome, at_terminal, playhead, start
 from tests.servers.mixed import FORECAST, MIXED_SERVER, png
 from tests.servers.shared import SharedServers
 
@@ -27,30 +25,6 @@ Call = Callable[..., Outcome]
 def call(shared: SharedServers, tmp_path: Path) -> Call:
     """`playhead call` of a tool of the mixed server, in a directory of the test's own."""
     return partial(playhead, "call", shared.mixed, cwd=tmp_path)
-
-
-def on_a_terminal(server: str, tool: str, *arguments: str, cwd: Path, **variables: str) -> str:
-    """Return the output of one call on a terminal of 80 columns: stdout and stderr together."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*PLAYHEAD, "call", server, tool, *arguments],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        cwd=cwd,
-        env=environment() | {"TERM": "xterm-256color"} | variables,
-    )
-    os.close(theirs)
-    seen = bytearray()
-    try:
-        while piece := os.read(ours, 65536):
-            seen += piece
-    except OSError:  # Linux says so when the other end is closed
-        pass
-    os.close(ours)
-    process.wait(HANG_SECONDS)
-    assert b"Traceback" not in seen
-    return seen.decode()
 
 
 def names(folder: Path) -> list[str]:
@@ -180,13 +154,7 @@ def test_a_piece_that_fails_does_not_keep_the_next_one_from_playing(tmp_path: Pa
 
 def test_interrupted_while_it_plays_it_exits_with_130(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "reached")
-    process = subprocess.Popen(
-        [*PLAYHEAD, "call", MIXED_SERVER, "endless", "--sink", "wave:heard.wav"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-        env=environment(),
-    )
+    process = start(["call", MIXED_SERVER, "endless", "--sink", "wave:heard.wav"], cwd=tmp_path)
     (tmp_path / "reached").read_text()
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=HANG_SECONDS)
@@ -203,7 +171,7 @@ def test_markdown_is_rendered_on_a_terminal_alone_and_shows_where_links_lead(
 ) -> None:
     plain = call("markdown", "--no-save").stdout.decode()
     assert "# Weather" in plain
-    seen = on_a_terminal(shared.mixed, "markdown", "--no-save", cwd=tmp_path)
+    seen, _ = at_terminal("call", shared.mixed, "markdown", "--no-save", cwd=tmp_path)
     assert "# Weather" not in seen
     assert "Weather" in seen
     assert "https://evil.example/x" in seen
@@ -228,24 +196,16 @@ def test_markdown_is_rendered_on_a_terminal_alone_and_shows_where_links_lead(
 def test_an_image_is_drawn_where_the_terminal_can(
     variables: dict[str, str], sign: str | None, tmp_path: Path, shared: SharedServers
 ) -> None:
-    seen = on_a_terminal(shared.mixed, "markdown", cwd=tmp_path, **variables)
+    seen, _ = at_terminal("call", shared.mixed, "markdown", cwd=tmp_path, **variables)
     assert names(tmp_path) == ["markdown-1.png", "markdown-2.png"]
     drawn = seen.count("\x1b_G") + seen.count("\x1b]1337;")
     assert drawn == (sign is not None), "the image that is too wide to be decoded safely is not drawn"
     assert sign is None or sign in seen
 
 
-def test_nothing_is_drawn_where_stdout_is_no_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done = subprocess.run(
-        [*PLAYHEAD, "call", MIXED_SERVER, "markdown"],
-        capture_output=True,
-        cwd=tmp_path,
-        env=environment() | {"TERM": "xterm-kitty"},
-        timeout=HANG_SECONDS,
-        check=True,
-    )
+def test_nothing_is_drawn_where_stdout_is_no_terminal(call: Call) -> None:
+    done = call("markdown", TERM="xterm-kitty")
+    assert done.code == 0
     assert b"\x1b" not in done.stdout
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import shlex
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,9 +13,8 @@ import pytest
 
 from tests.e2e.command import (
     HANG_SECONDS,
-    PLAYHEAD,
     REPOSITORY,
-    environment,
+    at_terminal,
     playhead,
     playhead_process,
     start,
@@ -137,24 +134,9 @@ def test_ctrl_c_writes_what_was_found_up_to_then(tmp_path: Path) -> None:
 
 
 def test_a_terminal_sees_how_far_it_has_come() -> None:
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*PLAYHEAD, "check", f"{PLANTED} ping-hangs", "--timeout", "1"],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env=environment() | {"TERM": "xterm-256color"},
-    )
-    os.close(theirs)
-    seen = bytearray()
-    try:
-        while piece := os.read(ours, 65536):
-            seen += piece
-    except OSError:  # Linux says so when the other end is closed
-        pass
-    os.close(ours)
-    assert process.wait(HANG_SECONDS) == 1
-    assert "1 test · connection: connect" in seen.decode()
+    seen, code = at_terminal("check", f"{PLANTED} ping-hangs", "--timeout", "1")
+    assert code == 1
+    assert "1 test · connection: connect" in seen
 
 
 def test_what_a_server_says_of_itself_reaches_no_terminal_as_it_is(tmp_path: Path) -> None:

@@ -48,8 +48,8 @@ def test_tools_lists_names_arguments_and_on_request_schemas() -> None:
     assert '"maximum": 100' in text
 
 
-def test_call_shows_the_answer_as_text() -> None:
-    done = playhead_process("call", AUDIO_SERVER, "set_volume", "volume=40")
+def test_call_shows_the_answer_as_text(shared: SharedServers) -> None:
+    done = playhead_process("call", shared.audio, "set_volume", "volume=40")
     assert (done.code, done.stdout.decode().strip()) == (
         0,
         "Volume set to 40 (remembered, no mixer is used).",
@@ -62,9 +62,9 @@ def test_call_with_args_and_json_gives_the_result_as_it_came(shared: SharedServe
     assert (link["type"], link["name"]) == ("resource_link", "First Light")
 
 
-def test_read_saves_what_a_tool_links_to_and_reports_it(tmp_path: Path) -> None:
+def test_read_saves_what_a_tool_links_to_and_reports_it(tmp_path: Path, shared: SharedServers) -> None:
     saved = tmp_path / "music.mp3"
-    done = playhead_process("read", AUDIO_SERVER, "musicPlayer", "query=first", "-o", saved, "--json")
+    done = playhead_process("read", shared.audio, "musicPlayer", "query=first", "-o", saved, "--json")
     assert done.code == 0, done.stderr
     original = MUSIC / "first-light.mp3"
     assert done.json["sha256"] == sha256(saved) == sha256(original)
@@ -80,15 +80,15 @@ def test_read_to_a_dash_is_read_to_stdout(tmp_path: Path, shared: SharedServers)
 
 
 def test_read_writes_to_a_pipe_where_no_file_is_named(shared: SharedServers) -> None:
-    done = playhead_process("read", shared.audio, "musicPlayer", "query=first")
+    done = playhead("read", shared.audio, "musicPlayer", "query=first")
     assert done.code == 0
     assert done.stdout == (MUSIC / "first-light.mp3").read_bytes()
 
 
-def test_play_of_a_tool_into_a_wave_file(tmp_path: Path) -> None:
+def test_play_of_a_tool_into_a_wave_file(tmp_path: Path, shared: SharedServers) -> None:
     saved = tmp_path / "music.wav"
     music = ("musicPlayer", "query=lift")
-    done = playhead_process("play", AUDIO_SERVER, *music, "--sink", f"wave:{saved}", "--json")
+    done = playhead_process("play", shared.audio, *music, "--sink", f"wave:{saved}", "--json")
     assert done.code == 0, done.stderr
     assert done.json["underruns"] == 0
     assert saved.stat().st_size > 100_000
@@ -276,16 +276,18 @@ def test_what_the_libraries_log_stays_off_the_terminal(tmp_path: Path) -> None:
 
 # --- what a shell does to the streams ----------------------------------------------------------------
 
+SLOW = pytest.mark.slow("starts a new interpreter, and some of them a server")
+
 
 @pytest.mark.parametrize(
     ("line", "code"),
     [
-        ("playhead tools SERVER | true; exit ${PIPESTATUS[0]}", 1),
         ("playhead --help | true; exit ${PIPESTATUS[0]}", 1),
         ("playhead tools SERVER --json >&-", 0),
-        ("playhead read SERVER musicPlayer query=first >&-", 0),
-        ("playhead tools STDIO <&- >&- 2>&-", 0),
-        ("playhead tools nosuch 2>&-", 3),
+        pytest.param("playhead tools SERVER | true; exit ${PIPESTATUS[0]}", 1, marks=SLOW),
+        pytest.param("playhead read SERVER musicPlayer query=first >&-", 0, marks=SLOW),
+        pytest.param("playhead tools STDIO <&- >&- 2>&-", 0, marks=SLOW),
+        pytest.param("playhead tools nosuch 2>&-", 3, marks=SLOW),
     ],
 )
 def test_closed_streams_change_nothing_but_what_is_shown(line: str, code: int, shared: SharedServers) -> None:
@@ -295,7 +297,14 @@ def test_closed_streams_change_nothing_but_what_is_shown(line: str, code: int, s
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full here")
 @pytest.mark.parametrize(
-    "line", ["tools SERVER", "tools SERVER --json", "read SERVER musicPlayer query=first", "--help"]
+    "line",
+    [
+        "tools SERVER",
+        *(
+            pytest.param(line, marks=SLOW)
+            for line in ("tools SERVER --json", "read SERVER musicPlayer query=first", "--help")
+        ),
+    ],
 )
 def test_a_full_disk_behind_stdout_is_named_and_exits_with_1(line: str, shared: SharedServers) -> None:
     done = shell(f"playhead {line.replace('SERVER', shared.audio)} >/dev/full")
@@ -303,10 +312,12 @@ def test_a_full_disk_behind_stdout_is_named_and_exits_with_1(line: str, shared: 
     assert done.code == 1
 
 
+@SLOW
 def test_an_exit_code_is_kept_where_stderr_is_full() -> None:
     assert shell("playhead tools nosuch 2>/dev/full").code == 3
 
 
+@SLOW
 def test_an_ascii_terminal_is_not_sent_what_it_cannot_show() -> None:
     done = shell("LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 playhead demo --sink null")
     assert done.code == 0, done.stderr
@@ -335,7 +346,7 @@ def test_interrupted_in_the_middle_it_leaves_nothing_behind(
     output = tmp_path / "output"
     output.mkdir()
     target = ["--sink", f"wave:{output / 'x.wav'}"] if command == "play" else ["-o", str(output / "x.wav")]
-    server = shlex.join([sys.executable, "-m", "tests.servers.hanging", str(fifo)])
+    server = shlex.join([sys.executable, "-S", "-m", "tests.servers.hanging", str(fifo)])
     process = start([command, server, "resource://hanging", *target])
     server_process = int(fifo.read_text().split()[0])
 

@@ -26,8 +26,8 @@ def programs() -> list[tuple[str, str]]:
     ]
 
 
-SLOW = pytest.mark.slow("a fresh process for each of thirty programs, and most of them start a server")
-"""For all but the README's, which anybody tries first."""
+SLOW = pytest.mark.slow("a new interpreter for each program or command, and most of them start a server")
+"""For all but the README's programs, which anybody tries first."""
 
 
 @pytest.mark.parametrize(
@@ -69,6 +69,7 @@ def test_the_readme_has_commands() -> None:
     ]
 
 
+@SLOW
 @pytest.mark.parametrize("command", commands(), ids=lambda command: command.split()[1])
 def test_a_command_of_the_readme_can_be_pasted(command: str, tmp_path: Path) -> None:
     if command.startswith("playhead play "):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 
 import trio
 
+from tests.e2e.command import HANG_SECONDS, start
 from tests.servers.oauth import protected_server
 
 BROWSER = "import sys, httpx2; httpx2.get(sys.argv[1], follow_redirects=True)"
@@ -16,24 +16,19 @@ BROWSER = "import sys, httpx2; httpx2.get(sys.argv[1], follow_redirects=True)"
 
 async def test_the_command_line_leads_to_the_login_and_goes_on_after_it(tmp_path: Path) -> None:
     (tmp_path / "browser.py").write_text(BROWSER, encoding="utf-8")
-    environment = os.environ | {
-        "BROWSER": f"{sys.executable} {tmp_path / 'browser.py'} %s &",
-        "XDG_DATA_HOME": str(tmp_path / "data"),
-    }
     async with protected_server() as server:
         entry = {"url": server.url, "auth": {"type": "oauth"}}
         config = tmp_path / "mcp.json"
         config.write_text(json.dumps({"mcpServers": {"it": entry}}), encoding="utf-8")
-        command = [sys.executable, "-m", "playhead", "tools", "it", "--config", str(config), "--json"]
-        runs = []
-        with trio.fail_after(60):
-            for _ in range(2):
-                runs.append(
-                    await trio.run_process(
-                        command, capture_stdout=True, capture_stderr=True, check=False, env=environment
-                    )
-                )
-    assert [run.returncode for run in runs] == [0, 0], runs[0].stderr.decode()
-    assert b"to allow the access, open http://127.0.0.1" in runs[0].stderr
-    assert runs[1].stderr == b""
-    assert json.loads(runs[0].stdout)["error"] is None
+        said = []
+        for _ in range(2):
+            process = start(
+                ["tools", "it", "--config", config, "--json"],
+                BROWSER=f"{sys.executable} {tmp_path / 'browser.py'} %s &",
+                XDG_DATA_HOME=str(tmp_path / "data"),
+            )
+            said.append(await trio.to_thread.run_sync(process.communicate, HANG_SECONDS))
+            assert process.returncode == 0, said
+    assert b"to allow the access, open http://127.0.0.1" in said[0][1]
+    assert json.loads(said[0][0])["error"] is None
+    assert said[1][1] == b""

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.e2e.command import HANG_SECONDS, PLAYHEAD, REPOSITORY, playhead, start
+from tests.e2e.forked import Forked
 
 
 @contextmanager
-def template(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def template(*arguments: str) -> Iterator[tuple[str, Forked]]:
     with start(["serve", "template", "--port", "0", *arguments]) as process:
         try:
-            assert process.stderr is not None
             yield process.stderr.readline().decode().split()[-1], process
         finally:
             process.kill()

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import select
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.command import HANG_SECONDS, PLAYHEAD, Outcome, environment, playhead, playhead_process
+from tests.e2e.command import Outcome, at_terminal, playhead, playhead_process
 
 SERVER = """
 import sys, pathlib
@@ -65,6 +61,12 @@ def clone(tmp_path: Path, canary: socket.socket) -> Path:
         '[approvals]\ndefault = "allow"\n[[approvals.rules]]\nserver = "*"\naction = "allow"\n'
     )
     return directory
+
+
+def answered(*words: str, cwd: Path, config: Path, answers: str) -> tuple[str, int]:
+    """Run a command at a terminal of its own, with a key in its environment."""
+    variables = {"XDG_CONFIG_HOME": str(config), "OPENAI_API_KEY": "hush", "COLUMNS": "200"}
+    return at_terminal(*words, cwd=cwd, answers=answers, **variables)
 
 
 def untouched(clone: Path, canary: socket.socket) -> bool:
@@ -120,7 +122,7 @@ def test_the_module_switch_of_python_imports_nothing_from_the_directory(
 def test_at_a_terminal_no_leaves_everything_as_it_was(
     clone: Path, canary: socket.socket, command: tuple[str, ...], tmp_path: Path
 ) -> None:
-    screen, _ = at_terminal(*command, cwd=clone, config=tmp_path / "config", answers=b"n\nn\n")
+    screen, _ = answered(*command, cwd=clone, config=tmp_path / "config", answers="n\nn\n")
     assert "Use it?" in screen
     assert "hush" not in screen
     assert "internal error" not in screen
@@ -130,7 +132,7 @@ def test_at_a_terminal_no_leaves_everything_as_it_was(
 def test_at_a_terminal_it_is_shown_what_the_file_can_do_and_yes_is_remembered(
     clone: Path, tmp_path: Path
 ) -> None:
-    screen, _ = at_terminal("tools", "evil", cwd=clone, config=tmp_path / "config", answers=b"y\n")
+    screen, _ = answered("tools", "evil", cwd=clone, config=tmp_path / "config", answers="y\n")
     assert f"start evil: {sys.executable} server.py" in screen
     assert "environment variables OPENAI_API_KEY" in screen
     assert (clone / "OWNED").read_text() == "server"
@@ -164,31 +166,3 @@ def test_a_directory_without_such_files_is_nothing_to_trust(tmp_path: Path) -> N
     done = playhead("trust", tmp_path)
     assert done.code == 2
     assert "nothing to trust" in done.stderr
-
-
-def at_terminal(*words: str, cwd: Path, config: Path, answers: bytes) -> tuple[str, int]:
-    """Run a command as the process of a person who types `answers`."""
-    master, slave = pty.openpty()
-    try:
-        process = subprocess.Popen(
-            [*PLAYHEAD, *words],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            cwd=cwd,
-            env=environment() | {"XDG_CONFIG_HOME": str(config), "OPENAI_API_KEY": "hush", "COLUMNS": "200"},
-        )
-        os.close(slave)
-        os.write(master, answers)
-        screen = b""
-        with process:
-            while select.select([master], [], [], HANG_SECONDS)[0]:
-                try:
-                    data = os.read(master, 65_536)
-                except OSError:  # the last process closed it
-                    break
-                screen += data
-            process.kill()
-        return screen.decode("utf-8", "replace"), process.returncode
-    finally:
-        os.close(master)

@@ -22,7 +22,6 @@ def url() -> Iterator[str]:
     """The audio server over WebSocket."""
     process = start(["serve", "audio", "--mixer", "memory", "--transport", "ws", "--port", "0"])
     try:
-        assert process.stderr is not None
         yield process.stderr.readline().decode().split()[-1]
     finally:
         process.kill()

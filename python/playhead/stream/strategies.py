@@ -121,16 +121,18 @@ def candidate_strategies(
     override: str | None = None,
     extra_arguments: Mapping[str, object] | None = None,
     meta_key: str | None = None,
+    tool: str | None = None,
 ) -> tuple[RangeStrategy, ...]:
     """Return the strategies for ranges of the resource `uri`, in the order in which they are tried.
 
     `templates` are the server's listed URI templates; `description` is the link's, and counts if it is a URL.
     `extra_arguments` are sent with every read (in the template's variables of the same name, else in
     `arguments`), and make `arguments` a candidate. `meta_key` is the `_meta` key of servers that take the
-    range there. `whole` is the last resort. `override` names the only strategy.
+    range there. `whole` is the last resort. `override` names the only strategy. `tool` is the one whose
+    result has the link (see `match_template`).
 
     Raises `UsageError` if `override` is unknown, if it is `uri-template` and no listed template fits the URI,
-    or if it is `meta` without a `meta_key`.
+    if templates of several servers behind a gateway fit it, or if it is `meta` without a `meta_key`.
     """
     extra = dict(extra_arguments or {})
     url = description if is_url(description) else None
@@ -139,7 +141,9 @@ def candidate_strategies(
             f"range strategy: expected one of {', '.join(STRATEGY_NAMES)}, got {override!r}; "
             "leave it out to let playhead choose"
         )
-    match = match_template(templates, uri=uri, url=url, extra=extra, range_variables=RANGE_VARIABLES)
+    match = match_template(
+        templates, uri=uri, url=url, extra=extra, range_variables=RANGE_VARIABLES, tool=tool
+    )
     if override == "uri-template" and match is None:
         listed = ", ".join(templates) or "none"
         raise UsageError(

@@ -83,7 +83,13 @@ def is_playable_audio(head: bytes) -> bool:
 
 
 async def sniff_links(
-    blocks: Sequence[Block], plan: Plan, *, streams: Streams, options: StreamOptions, limits: Limits
+    blocks: Sequence[Block],
+    plan: Plan,
+    *,
+    streams: Streams,
+    options: StreamOptions,
+    limits: Limits,
+    tool: str | None = None,
 ) -> SniffedLinks:
     """Read the first bytes of the links that `plan` leaves unsettled. Never raises; cancelling ends every
     read.
@@ -112,7 +118,9 @@ async def sniff_links(
         with trio.CancelScope(deadline=deadline):
             async with at_once:
                 try:
-                    sound[index] = is_playable_audio(await _head(streams, link, small))
+                    sound[index] = is_playable_audio(
+                        await _head(linked(link, streams=streams, tool=tool), small)
+                    )
                     del failed[index]
                 except PlayheadError as error:
                     failed[index] = f"its first bytes could not be read: {error}"
@@ -132,9 +140,9 @@ async def sniff_links(
     return SniffedLinks(sound=sound, failed=failed)
 
 
-async def _head(streams: Streams, link: ResourceLink, options: StreamOptions) -> bytes:
+async def _head(media: ResourceMedia, options: StreamOptions) -> bytes:
     head = bytearray()
-    async with streams.open(link, options=options) as stream:
+    async with media.open(options) as stream:
         while len(head) < SNIFF_BYTES:
             chunk = await stream.receive_some(SNIFF_BYTES - len(head))
             if not chunk:
@@ -168,6 +176,8 @@ class CallResult:
     is_error: bool
     plan: Plan
     """The disposition of each block, in order."""
+    tool: str | None = None
+    """The name of the tool that was called."""
     streams: Streams = field(repr=False, compare=False)
     limits: Limits = field(repr=False, compare=False)
     _model_text: ModelText | None = field(default=None, init=False, repr=False, compare=False)
@@ -248,13 +258,14 @@ class CallResult:
                 sound.title or sound.uri or "audio", sound.base64, sound.mime_type, sound.uri
             )
         if sound.block is not None and isinstance(sound.block.content, ResourceLink):
-            return linked(sound.block.content, streams=self.streams)
+            return linked(sound.block.content, streams=self.streams, tool=self.tool)
         uri = sound.uri or ""
         return ResourceMedia(
             uri=uri,
             title=sound.title or uri,
             mime_type=sound.mime_type,
             size_bytes=sound.size_bytes,
+            tool=self.tool,
             streams=self.streams,
         )
 
@@ -268,7 +279,7 @@ class CallResult:
                 assert_never(item)
         match content:
             case ResourceLink():
-                return linked(content, streams=self.streams)
+                return linked(content, streams=self.streams, tool=self.tool)
             case AudioContent(data=data, mime_type=mime_type):
                 return self._embedded("audio", data, mime_type)
             case EmbeddedResource(resource=BlobResourceContents() as inner):
@@ -295,14 +306,15 @@ class CallResult:
         )
 
 
-def linked(link: ResourceLink, *, streams: Streams) -> ResourceMedia:
-    """The resource that `link` leads to."""
+def linked(link: ResourceLink, *, streams: Streams, tool: str | None = None) -> ResourceMedia:
+    """The resource that `link`, of a result of `tool`, leads to."""
     return ResourceMedia(
         uri=link.uri,
         title=link.title or link.name,
         description=link.description,
         mime_type=link.mime_type,
         size_bytes=link.size,
+        tool=tool,
         streams=streams,
     )
 
@@ -330,6 +342,7 @@ async def classify_result(
     options: StreamOptions,
     limits: Limits,
     server: str,
+    tool: str | None = None,
 ) -> CallResult:
     """Classify the raw result; links without telling labels are sniffed first.
 
@@ -353,7 +366,9 @@ async def classify_result(
 
     plan = plan_with({})
     if plan.unsettled:  # never if the policy forbids sniffing
-        sniffed_links = await sniff_links(blocks, plan, streams=streams, options=options, limits=limits)
+        sniffed_links = await sniff_links(
+            blocks, plan, streams=streams, options=options, limits=limits, tool=tool
+        )
         plan = with_reasons(plan_with(sniffed_links.sound), sniffed_links.failed)
     if output_schema is not None:
         # Imported when first needed: jsonschema takes a while, and most tools have no outputSchema.
@@ -363,4 +378,6 @@ async def classify_result(
             check_structured_content, raw, output_schema, abandon_on_cancel=True
         )
         plan = replace(plan, findings=(*plan.findings, *found))
-    return CallResult(raw=raw, blocks=blocks, is_error=is_error, plan=plan, streams=streams, limits=limits)
+    return CallResult(
+        raw=raw, blocks=blocks, is_error=is_error, plan=plan, tool=tool, streams=streams, limits=limits
+    )

@@ -41,6 +41,8 @@ class ResourceMedia:
     mime_type: str | None = None
     size_bytes: int | None = None
     """The announced size: a hint, checked against the bytes received."""
+    tool: str | None = None
+    """The tool whose result has the link. Behind a gateway its name tells which server wrote the link."""
     streams: Streams = field(repr=False, compare=False)
 
     def open(self, options: StreamOptions | None = None) -> AbstractAsyncContextManager[RangeStream]:

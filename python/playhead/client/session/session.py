@@ -247,6 +247,7 @@ class Session:
             options=self.default_options(),
             limits=self._limits,
             server=self.name,
+            tool=name,
         )
 
     # --- prompts -----------------------------------------------------------------------------------

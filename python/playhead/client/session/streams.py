@@ -123,6 +123,7 @@ async def range_strategies(
         override=override,
         extra_arguments=options.extra_arguments or config.extra_arguments,
         meta_key=options.meta_key or config.meta_key,
+        tool=media.tool,
     )
 
 

@@ -25,6 +25,8 @@ PUBLIC = (
     "playhead.playback",
     "playhead.playback.sinks",
     "playhead.results.responses",
+    "playhead.servers.file_downloads",
+    "playhead.servers.ranged_resource",
 )
 
 

@@ -81,15 +81,18 @@ class Access:
 
         Args:
             app: any ASGI application; its `lifespan` is passed through.
-            without_token: paths that need no token (`/health`), so that a monitor needs no secret.
+            without_token: paths that need no token (`/health`), so that a monitor needs no secret. One that
+                ends with a slash stands for every path that begins with it.
         """
         open_paths = frozenset(without_token)
+        open_prefixes = tuple(path for path in open_paths if path.endswith("/"))
         pages = sorted(origin for origin in self.origins if not origin.endswith(ANY_PORT))
 
         async def checked(scope: Scope, receive: Receive, send: Send) -> None:
             refusal = None
             if scope["type"] in ("http", "websocket"):
-                refusal = self.refusal(Headers(scope=scope), needs_token=scope["path"] not in open_paths)
+                is_open = scope["path"] in open_paths or scope["path"].startswith(open_prefixes)
+                refusal = self.refusal(Headers(scope=scope), needs_token=not is_open)
             await (refusal or app)(scope, receive, send)
 
         if not pages:

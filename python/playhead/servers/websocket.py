@@ -297,7 +297,10 @@ class _McpConnection:
                 self._done(request_id)  # cancelled by the client: it has no answer
 
             await from_client.send(
-                SessionMessage(request, ServerMessageMetadata(on_request_unanswered=unanswered))
+                SessionMessage(
+                    request,
+                    ServerMessageMetadata(request_context=self._websocket, on_request_unanswered=unanswered),
+                )
             )
 
     async def _send(self, to_client: ToClient) -> None:

@@ -22,7 +22,8 @@ from mcp.shared.uri_template import UriTemplate
 from playhead.errors import UsageError
 from playhead.servers.audio import DEFAULT_META_KEY, AudioServerOptions
 from playhead.servers.audio.audio_server import open_audio_server, serve
-from playhead.servers.audio.resource import MOST_BYTES, TEMPLATE, URI
+from playhead.servers.audio.tools import TEMPLATE, URI
+from playhead.servers.ranged_resource import PAGE_BYTES
 from tests.servers.raw_origin import RawOrigin, answer, bounds, ignores_ranges, raw_origin, says_nothing
 from tests.servers.raw_websocket import as_transport
 
@@ -213,9 +214,9 @@ async def test_another_uri_is_an_unknown_resource(mode: Literal["legacy", "auto"
 
 
 async def test_a_huge_range_is_answered_with_its_first_bytes() -> None:
-    body = bytes(MOST_BYTES + 1000)
+    body = bytes(PAGE_BYTES + 1000)
     async with raw_origin(ignores_ranges(body)) as origin, client(allow_origins=(origin.url,)) as connected:
-        assert len(await by_arguments(connected, origin.url, 0, 10**12)) == MOST_BYTES
+        assert len(await by_arguments(connected, origin.url, 0, 10**12)) == PAGE_BYTES
 
 
 async def test_an_origin_that_ignores_ranges_is_sliced_and_never_repeated() -> None:

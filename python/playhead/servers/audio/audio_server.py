@@ -1,4 +1,7 @@
-"""Run the audio server over stdio, Streamable HTTP or WebSocket, with the HTTP origin of its library."""
+"""Run the audio server over stdio, Streamable HTTP or WebSocket, with the HTTP origin of its library.
+
+Over HTTP and WebSocket it offers its resource as a file too (`file` form), at the same address.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ import trio
 from mcp.server import Server
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
+from starlette.routing import Route
 
 from playhead.errors import UsageError
 from playhead.net_guard import Origin, guarded_client, parse_origins
@@ -21,6 +25,7 @@ from playhead.servers.audio import AudioServerOptions
 from playhead.servers.audio.library import Library, media_url, serve_origin
 from playhead.servers.audio.mixer import MemoryMixer, Mixer, SystemMixer
 from playhead.servers.audio.tools import AudioTools
+from playhead.servers.file_downloads import FileDownloads
 from playhead.servers.http import DEFAULT_OPTIONS, base_url, bind, serve_until_sigterm, tls_context
 from playhead.servers.stdio import serve_stdio
 from playhead.servers.websocket import websocket_routes
@@ -56,8 +61,10 @@ async def serve(
     scheme = options.transport if tls is None else f"{options.transport}s"
     with bind(options.host, options.port) as sock:
         url = base_url(sock, scheme=scheme) + MCP_PATH
-        async with open_audio_server(options, library=library, origins=origins) as server:
-            app = access.protect(_app(server, options))
+        files = FileDownloads()
+        async with open_audio_server(options, library=library, origins=origins, files=files) as server:
+            # A link has its own signature, and is fetched without other credentials.
+            app = access.protect(_app(server, options, files), without_token=[f"{files.path}/"])
             async with trio.open_nursery() as nursery:
                 await nursery.start(partial(serve_until_sigterm, app, sock, tls=tls))
                 sys.stderr.write(f"playhead audio server: {url}\n")
@@ -65,9 +72,10 @@ async def serve(
                 task_status.started(url)
 
 
-def _app(server: Server[dict[str, Any]], options: AudioServerOptions) -> Starlette:
+def _app(server: Server[dict[str, Any]], options: AudioServerOptions, files: FileDownloads) -> Starlette:
+    downloads = Route(f"{files.path}/{{link:path}}", files)
     if options.transport == "ws":
-        return Starlette(routes=websocket_routes(server, MCP_PATH))
+        return Starlette(routes=[downloads, *websocket_routes(server, MCP_PATH)])
     return server.streamable_http_app(
         streamable_http_path=MCP_PATH,
         json_response=True,  # a page does not need an event stream
@@ -75,6 +83,7 @@ def _app(server: Server[dict[str, Any]], options: AudioServerOptions) -> Starlet
         max_sessions=options.sessions,
         # `Access` checks Host and Origin.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        custom_starlette_routes=[downloads],
     )
 
 
@@ -84,11 +93,13 @@ async def open_audio_server(
     *,
     library: Library | None = None,
     origins: frozenset[Origin] | None = None,
+    files: FileDownloads | None = None,
 ) -> AsyncIterator[Server[dict[str, Any]]]:
     """The audio server as an SDK server, with its origin running: for `serve`, and to connect in process.
 
-    The transport options are ignored. `library` and `origins` are made from the options by default. Leaving
-    the context stops the origin and closes every connection to it, at once.
+    The transport options are ignored. `library` and `origins` are made from the options by default. With
+    `files`, which the caller serves, the resource is offered as a file. Leaving the context stops the origin
+    and closes every connection to it, at once.
 
     Raises:
         UsageError, ConfigError: as `serve`.
@@ -114,5 +125,6 @@ async def open_audio_server(
                 mixer=mixer,
                 meta_key=options.meta_key,
                 limits=limits,
+                files=files,
             ).server()
         nursery.cancel_scope.cancel()

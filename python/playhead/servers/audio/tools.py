@@ -1,7 +1,13 @@
-"""The MCP face of the audio server: `musicPlayer`, `set_volume`, the resource they lead to, and a prompt."""
+"""The MCP face of the audio server: `musicPlayer`, `set_volume`, the resource they lead to, and a prompt.
+
+The resource `resource://read_from_http` is a range of a URL, which is plain or in base64url (in it, reserved
+characters survive a URI template). docs/ranged-resources.md has the ways to ask for the range.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -9,17 +15,25 @@ from typing import Any, Final
 
 import httpx2
 import mcp_types as types
+import trio
 from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from playhead.errors import PlayheadError
+from playhead.client.session.http_range import HttpRange, fetch_range
+from playhead.errors import BlockedAddressError, DeadlineError, PlayheadError, RangePastEndError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.servers.audio import DEFAULT_META_KEY
 from playhead.servers.audio.library import Library, media_url
 from playhead.servers.audio.mixer import Mixer
-from playhead.servers.audio.resource import TEMPLATE, URI, parse_range, read_page
+from playhead.servers.file_downloads import FileDownloads
+from playhead.servers.ranged_resource import ResourceBytes, ranged_resource
+
+URI: Final = "resource://read_from_http"
+TEMPLATE: Final = URI + "{?url,start,end}"
+RETRY_SECONDS: Final = 1.0
+DONE: Final = b"[DONE]"
+"""The blob that marks the end: nothing is at this offset or after it."""
 
 MUSIC_PLAYER = types.Tool(
     name="musicPlayer",
@@ -72,52 +86,66 @@ class AudioTools:
     mixer: Mixer
     meta_key: str = DEFAULT_META_KEY
     limits: Limits = DEFAULT_LIMITS
+    files: FileDownloads | None = None
+    """Offers the resource over HTTP too."""
 
     def server(self) -> Server[dict[str, Any]]:
         """A server of the SDK, for any transport."""
-        return Server(
+        server: Server[dict[str, Any]] = Server(
             "playhead-audio",
             version=version("playhead"),
             instructions="Call musicPlayer with a title, then read the link that it returns in byte ranges.",
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
-            on_list_resources=self._list_resources,
-            on_list_resource_templates=self._list_templates,
-            on_read_resource=self._read_resource,
             on_list_prompts=self._list_prompts,
             on_get_prompt=self._get_prompt,
         )
+        ranged_resource(
+            server,
+            TEMPLATE,
+            self.read,
+            name="read_from_http",
+            description="Bytes [start, end) of an http or https URL; the URL may be in base64url.",
+            meta_key=self.meta_key,
+            whole_bytes=0,
+            end_marker=DONE,
+            files=self.files,
+        )
+        return server
+
+    async def read(self, start: int, end: int, *, url: str) -> ResourceBytes:
+        """Fetch `[start, end)` of a URL.
+
+        A request that the origin does not answer in time is repeated once, after a second. Cancelling closes
+        the HTTP request.
+
+        Raises:
+            MCPError: -32602 if the URL is invalid or may not be fetched, -32603 if fetching failed.
+        """
+        try:
+            found = await self._fetch(_decoded_url(url), start, end)
+        except RangePastEndError:
+            return ResourceBytes(data=b"")
+        except BlockedAddressError as error:
+            raise MCPError(types.INVALID_PARAMS, f"{error} (with this server's --allow-origin)") from error
+        except PlayheadError as error:
+            reason = {"kind": type(error).__name__}
+            raise MCPError(types.INTERNAL_ERROR, f"reading failed: {error}", reason) from error
+        return ResourceBytes(
+            data=found.body, total_bytes=found.total_bytes, mime_type=found.mime_type, etag=found.etag
+        )
+
+    async def _fetch(self, url: str, start: int, end: int) -> HttpRange:
+        try:
+            return await fetch_range(self.client, url, start, end, limits=self.limits)
+        except DeadlineError:
+            await trio.sleep(RETRY_SECONDS)
+            return await fetch_range(self.client, url, start, end, limits=self.limits)
 
     async def _list_tools(
         self, context: _Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[MUSIC_PLAYER, SET_VOLUME])
-
-    async def _list_resources(
-        self, context: _Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
-        return types.ListResourcesResult(resources=[])
-
-    async def _list_templates(
-        self, context: _Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourceTemplatesResult:
-        template = types.ResourceTemplate(
-            name="read_from_http",
-            uri_template=TEMPLATE,
-            description="Bytes [start, end) of an http or https URL; the URL may be in base64url.",
-        )
-        return types.ListResourceTemplatesResult(resource_templates=[template])
-
-    async def _read_resource(
-        self, context: _Context, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        # The typed params drop `arguments`; the raw ones are as received.
-        asked = parse_range(
-            context.params or {},
-            meta_key=self.meta_key,
-            unknown_code=-32602 if context.protocol_version in MODERN_PROTOCOL_VERSIONS else -32002,
-        )
-        return await read_page(asked, self.client, uri=params.uri, limits=self.limits)
 
     async def _list_prompts(
         self, context: _Context, params: types.PaginatedRequestParams | None
@@ -171,6 +199,19 @@ class AudioTools:
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=f"Volume set to {volume} ({how}).")]
         )
+
+
+def _decoded_url(text: str) -> str:
+    if ":" in text:  # never in base64url
+        return text
+    try:
+        padded = text.rstrip("=").encode("ascii") + b"=" * (-len(text.rstrip("=")) % 4)
+        url = base64.b64decode(padded, altchars=b"-_", validate=True).decode("utf-8")
+    except (binascii.Error, ValueError):
+        url = ""
+    if ":" not in url:
+        raise MCPError(types.INVALID_PARAMS, f"url is {text!r:.80}, neither a URL nor one in base64url")
+    return url
 
 
 def _failed(text: str) -> types.CallToolResult:

@@ -1,0 +1,300 @@
+"""Files over HTTP for ranged resources: links that expire, and the application that serves them (SEP-2631).
+
+docs/ranged-resources.md shows the messages. The links hold all that the application needs to know: nothing is
+stored for a link, and any number of them can be given out.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import re
+import secrets
+import struct
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
+
+from playhead.errors import UsageError
+from playhead.limits import KIB, MIB
+from playhead.servers.ranged_resource import RESOURCE_NOT_FOUND, RangedResource, ResourceBytes
+
+__all__ = ["FileDownloads"]
+
+LINK_SECONDS: Final = 300.0
+"""A link that is passed on is soon worthless; a client whose link expires asks for another one."""
+
+_FIRST_CHUNK: Final = 256 * KIB
+_CHUNK: Final = MIB
+_LARGEST: Final = 2**63
+_RANGE: Final = re.compile(r"bytes=[ \t]*(\d{0,18})-(\d{0,18})[ \t]*", re.ASCII | re.IGNORECASE)
+_EXPIRY: Final = struct.Struct(">Q")
+_SIGNATURE_BYTES: Final = 32
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class FileDownloads:
+    """Offers ranged resources as files over HTTP (`file` form, SEP-2631).
+
+    An ASGI application that serves links which `files/authorizeDownload` gives out. A link is signed and
+    expires; it needs no other credentials, and it serves the one resource that it was made for, with ranges
+    (206, 416), `If-Range`, `If-None-Match` and HEAD. Nothing is stored for it.
+
+        files = FileDownloads()
+        ranged_resource(server, "music://song.mp3", Path("song.mp3"), files=files)
+        app = server.streamable_http_app()
+        app.mount(files.path, files)
+
+    The capability is announced, and the method answered, on connections that arrive over HTTP or WebSocket,
+    because a link needs an address. Over stdio it is announced only if `url` is given.
+    """
+
+    def __init__(
+        self,
+        *,
+        path: str = "/files",
+        url: str | None = None,
+        key: bytes | None = None,
+        link_seconds: float = LINK_SECONDS,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Args:
+            path: the path at which it is mounted.
+            url: the URL under which clients reach it, `https://music.example.org/files`. By default the
+                scheme and host of the client's own request with `path`, which is wrong behind a proxy that
+                terminates TLS.
+            key: signs the links. Random by default, so that a restart ends every link; servers that answer
+                for one another share one.
+            link_seconds: the time for which a link can be used.
+            now: Unix time, for tests.
+
+        Raises:
+            UsageError: `path` does not begin with a slash, `url` is not an http or https URL, or `key` has
+                fewer than 16 bytes.
+        """
+        if not path.startswith("/"):
+            raise UsageError(f"expected a path that begins with /, got {path!r}")
+        if url is not None and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc):
+            raise UsageError(f"expected an http or https URL, got {url!r}")
+        if key is not None and len(key) < 16:
+            raise UsageError(f"expected a key of 16 bytes or more, got {len(key)}")
+        self.path = path.rstrip("/")
+        self.resources: list[RangedResource] = []
+        """Those that it serves; `ranged_resource` adds to them."""
+        self._url = url
+        self._key = key or secrets.token_bytes(32)
+        self._link_seconds = link_seconds
+        self._now = now
+
+    def base_url(self, request: object) -> str | None:
+        """The URL under which a client reaches it; None if there is none.
+
+        `request` is the HTTP request or WebSocket (of Starlette) that brought a message, or None.
+        """
+        if self._url is not None:
+            return self._url.rstrip("/")
+        url = getattr(request, "url", None)
+        if url is None or not url.netloc:
+            return None
+        scheme = "https" if url.scheme in ("https", "wss") else "http"
+        return f"{scheme}://{url.netloc}{self.path}"
+
+    async def authorize(
+        self, resource: RangedResource, values: Mapping[str, str], *, base_url: str
+    ) -> dict[str, Any]:
+        """The result of `files/authorizeDownload` for one resource.
+
+        Raises:
+            MCPError: as `RangedResource.file`.
+        """
+        file = await resource.file(**values)
+        expiry = int(self._now() + self._link_seconds)
+        name = quote(resource.name.rpartition("/")[2] or "file", safe="")
+        return {
+            "file": file,
+            "download": {
+                "transport": urlsplit(base_url).scheme,
+                "method": "GET",
+                "url": f"{base_url}/{self._token(file['uri'], expiry)}/{name}",
+                "expiresAt": datetime.fromtimestamp(expiry, UTC).isoformat().replace("+00:00", "Z"),
+            },
+        }
+
+    async def __call__(
+        self,
+        scope: Mapping[str, Any],
+        receive: Callable[[], Awaitable[Any]],
+        send: Send,
+    ) -> None:
+        """Serve one request. Cancelled, it leaves the answer incomplete, as a client sees by its length."""
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1000})
+            return
+        reply = _FileReply(method=scope["method"], headers=_headers(scope), send=send)
+        if reply.method not in ("GET", "HEAD"):
+            await reply.refuse(405, "expected GET or HEAD", (b"allow", b"GET, HEAD"))
+            return
+        expiry, uri = self._read_token(scope["path"].split("/")[-2:][0])
+        if uri is None:
+            await reply.refuse(403, "this link is invalid; ask for another with files/authorizeDownload")
+            return
+        if expiry < self._now():
+            await reply.refuse(410, "this link has expired; ask for another with files/authorizeDownload")
+            return
+        for resource in self.resources:
+            matched = resource.match(uri)
+            if matched is not None:
+                try:
+                    await reply.serve(resource, resource.known(matched))
+                except MCPError as error:
+                    if not reply.started:
+                        missing = error.code in (INVALID_PARAMS, RESOURCE_NOT_FOUND)
+                        await reply.refuse(404 if missing else 502, error.message)
+                return
+        await reply.refuse(404, "this resource is no longer offered")
+
+    def _token(self, uri: str, expiry: int) -> str:
+        signed = _EXPIRY.pack(expiry) + uri.encode()
+        return base64.urlsafe_b64encode(self._signature(signed) + signed).decode().rstrip("=")
+
+    def _read_token(self, token: str) -> tuple[int, str | None]:
+        try:
+            text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        except ValueError:
+            return 0, None
+        signature, signed = text[:_SIGNATURE_BYTES], text[_SIGNATURE_BYTES:]
+        if not hmac.compare_digest(signature, self._signature(signed)):
+            return 0, None
+        return _EXPIRY.unpack(signed[: _EXPIRY.size])[0], signed[_EXPIRY.size :].decode()
+
+    def _signature(self, signed: bytes) -> bytes:
+        return hmac.digest(self._key, signed, "sha256")
+
+
+class _FileReply:
+    """The answer to one HTTP request for a file."""
+
+    def __init__(self, *, method: str, headers: Mapping[str, str], send: Send) -> None:
+        self.method = method
+        self.started = False
+        self._headers = headers
+        self._send = send
+
+    async def serve(self, resource: RangedResource, values: Mapping[str, str]) -> None:
+        """Answer with the resource or the range that the request asks for (RFC 9110, sections 13 and 14).
+
+        A list of ranges is answered with the whole, as the RFC allows. An answer is of one version: if the
+        resource changes meanwhile, it stays incomplete.
+        """
+        first, last = await self._wanted(resource, values)
+        start = first or 0
+        stop = start + _FIRST_CHUNK if last is None else min(last + 1, start + _FIRST_CHUNK)
+        found = await resource.read(start, stop, values)
+        expected = self._headers.get("if-range")
+        if first is not None and expected is not None and not _is_same(found.etag, expected):
+            first, last = None, None
+            found = found if start == 0 else await resource.read(0, _FIRST_CHUNK, values)
+            start = 0
+        total = found.total_bytes
+        fields = _fields(resource, found)
+        if found.etag is not None and found.etag in self._headers.get("if-none-match", ""):
+            await self._start(304, fields)
+            await self._body(b"")
+        elif first is not None and not found.data:
+            if total is None:
+                total = (await resource.read(0, 1, values)).total_bytes
+            size = [(b"content-range", f"bytes */{total}".encode())] if total is not None else []
+            await self.refuse(416, "the file ends before this range", *size)
+        elif first is not None:
+            end = min(last + 1 if last is not None else _LARGEST, total or start + len(found.data))
+            spans = f"bytes {start}-{end - 1}/{'*' if total is None else total}"
+            await self._start(206, [*fields, (b"content-range", spans.encode())], length=end - start)
+            await self._stream(resource, values, found, start=start, end=end)
+        else:
+            await self._start(200, fields, length=total)
+            if self.method == "HEAD":
+                await self._body(b"")
+            else:
+                await self._stream(resource, values, found, start=0, end=total)
+
+    async def refuse(self, status: int, reason: str, *fields: tuple[bytes, bytes]) -> None:
+        """Answer with a status and a line of text."""
+        body = f"{reason}\n".encode()
+        plain = (b"content-type", b"text/plain; charset=utf-8")
+        await self._start(status, [plain, *fields], length=len(body))
+        await self._body(b"" if self.method == "HEAD" else body)
+
+    async def _wanted(
+        self, resource: RangedResource, values: Mapping[str, str]
+    ) -> tuple[int | None, int | None]:
+        """The first and the last byte of the range; None for the whole, and for "to the end"."""
+        match = _RANGE.fullmatch(self._headers.get("range", ""))
+        if self.method != "GET" or match is None or not (match[1] or match[2]):
+            return None, None
+        if match[1]:
+            first, last = int(match[1]), int(match[2]) if match[2] else None
+            return (None, None) if last is not None and last < first else (first, last)
+        size = (await resource.read(0, 1, values)).total_bytes
+        if size is None:
+            return None, None  # the last bytes of something of unknown length
+        return (max(size - int(match[2]), 0) if int(match[2]) else size), None
+
+    async def _stream(
+        self,
+        resource: RangedResource,
+        values: Mapping[str, str],
+        found: ResourceBytes,
+        *,
+        start: int,
+        end: int | None,
+    ) -> None:
+        etag, at = found.etag, start
+        while found.data and found.etag == etag:
+            data = found.data if end is None else found.data[: end - at]
+            at += len(data)
+            if at == end:
+                await self._body(data)
+                return
+            await self._body(data, more=True)
+            found = await resource.read(at, at + _CHUNK if end is None else min(end, at + _CHUNK), values)
+        if found.etag == etag and end in (None, at):
+            await self._body(b"")
+
+    async def _start(
+        self, status: int, fields: list[tuple[bytes, bytes]], *, length: int | None = None
+    ) -> None:
+        self.started = True
+        sized = [] if length is None else [(b"content-length", str(length).encode())]
+        await self._send({"type": "http.response.start", "status": status, "headers": [*fields, *sized]})
+
+    async def _body(self, data: bytes, *, more: bool = False) -> None:
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+
+def _headers(scope: Mapping[str, Any]) -> dict[str, str]:
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _fields(resource: RangedResource, found: ResourceBytes) -> list[tuple[bytes, bytes]]:
+    """The headers of every answer with bytes. A browser saves them: it must not run what others wrote."""
+    etag = [] if found.etag is None else [(b"etag", found.etag.encode("latin-1", "replace"))]
+    return [
+        (b"content-type", (found.mime_type or resource.mime_type).encode("latin-1", "replace")),
+        (b"accept-ranges", b"bytes"),
+        (b"cache-control", b"private, no-store"),
+        (b"content-disposition", b"attachment"),
+        (b"x-content-type-options", b"nosniff"),
+        *etag,
+    ]
+
+
+def _is_same(etag: str | None, expected: str) -> bool:
+    """The strong comparison of RFC 9110, 8.8.3.2. A date is never the same: it would be too coarse."""
+    return etag is not None and etag == expected and not etag.startswith("W/")

@@ -1,0 +1,597 @@
+"""A resource that clients read in byte ranges, for authors of MCP servers: `ranged_resource`.
+
+    song = ranged_resource(server, "music://song.mp3", Path("song.mp3"), mime_type="audio/mpeg")
+
+adds a resource to a server of the SDK (`Server`, `MCPServer`) or of FastMCP. A range of it is read as
+docs/ranged-resources.md lists: in the URI (`uri-template`), in `arguments`, in `_meta`, or over HTTP (`file`,
+with `FileDownloads`). All of them give the same bytes, by the same rules:
+
+* A range beyond the end is answered with the bytes before the end, and a range at or after the end with
+  `end_marker`. So a page that is not empty is never the end, and no client needs the size.
+* A range longer than `page_bytes` is answered with its first bytes. To a client a short page is a hint.
+* A read without a range is answered with the whole resource, or refused if that is longer than `whole_bytes`:
+  its first bytes alone would look like the whole.
+
+It runs under asyncio as well as under trio, because servers of the SDK and of FastMCP do. It needs anyio and
+the SDK, and imports nothing else of playhead than its errors.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import inspect
+import mimetypes
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar, cast
+from urllib.parse import urlsplit
+
+import anyio.to_thread
+import mcp_types as types
+from mcp.server import Server
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from playhead.errors import UsageError
+from playhead.limits import MIB
+
+if TYPE_CHECKING:
+    from playhead.servers.file_downloads import FileDownloads
+
+__all__ = ["RangedResource", "ReadCallable", "ResourceBytes", "ranged_resource"]
+
+META_KEY: Final = "playhead/range"
+"""The key of `_meta` that holds `{"start": …, "end": …}`."""
+ETAG_KEY: Final = "playhead/etag"
+SIZE_KEY: Final = "playhead/size"
+"""Keys of `_meta` of each page: the version of the resource and its size, if known."""
+PAGE_BYTES: Final = 8 * MIB
+"""More than a client should want at once: the page is four thirds of it in base64, in one message."""
+DIGEST_BYTES: Final = 256 * MIB
+"""A longer file is announced without a digest: to compute it would take longer than a client waits."""
+
+RESOURCE_NOT_FOUND: Final = -32002
+"""Of an unknown resource, before revision 2026-07-28."""
+
+_LARGEST: Final = 2**53 - 1  # beyond it JSON numbers are no longer whole in every language
+
+Context = ServerRequestContext[Any, Any]
+_Listing = TypeVar("_Listing", types.ListResourcesResult, types.ListResourceTemplatesResult)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceBytes:
+    """Bytes of a resource, and whatever else a read callable knows of it."""
+
+    data: bytes
+    """The bytes from `start` on: at most `end - start`, fewer if the resource or the page ends before, and
+    none only at or after the end of the resource."""
+    total_bytes: int | None = None
+    """The size of the whole resource."""
+    mime_type: str | None = None
+    etag: str | None = None
+    """The version of the resource: another one, if any byte of it is another."""
+
+
+ReadCallable = Callable[..., Awaitable[bytes | ResourceBytes]]
+"""`async def read(start, end, **variables)`: read the half-open range `[start, end)`.
+
+`variables` are the strings for the other variables of the URI template. The callable raises `MCPError` for a
+refusal; any other exception is the SDK's to handle.
+"""
+
+
+class _Source(Protocol):
+    async def read(self, start: int, end: int, values: Mapping[str, str]) -> ResourceBytes: ...
+
+    async def sha256(self, found: ResourceBytes) -> bytes | None: ...
+
+
+def ranged_resource(
+    server: object,
+    uri: str,
+    source: Path | bytes | ReadCallable,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    mime_type: str | None = None,
+    size_bytes: int | None = None,
+    sha256: str | None = None,
+    meta_key: str = META_KEY,
+    page_bytes: int = PAGE_BYTES,
+    whole_bytes: int = PAGE_BYTES,
+    end_marker: bytes = b"",
+    files: FileDownloads | None = None,
+) -> RangedResource:
+    """Add a resource that is read in ranges to `server`, and return it.
+
+    The server's own resources and templates stay as they are. This one is listed with them, as a resource (if
+    `uri` has no variables) and as a URI template that ends with `start` and `end`.
+
+    Args:
+        server: an SDK `Server` or `MCPServer`, or a `FastMCP`. A read does not pass FastMCP's own middleware,
+            and a FastMCP that mounts this one does not see the resource: add it to the outer one.
+        uri: the URI, or a URI template (RFC 6570) with variables of a whole family: `music://{id}`. The
+            variables `start` and `end` are added unless it has them.
+        source: a file (read anew for each range, so that it may change between two), the bytes, or a
+            `ReadCallable`, which a template with variables needs.
+        name: the last part of the URI by default.
+        title, description: as in any resource.
+        mime_type: guessed from the name's suffix by default.
+        size_bytes, sha256: of what a callable reads, if they are known and the same for all variables.
+            `sha256` is hexadecimal, and announced in `file` form. A file and bytes have their own.
+        meta_key: the key of `_meta` that holds the range of a read.
+        page_bytes: the most that one read returns.
+        whole_bytes: the most that a read without a range returns; 0 refuses every such read.
+        end_marker: the blob at and after the end. Empty by default; `b"[DONE]"` for clients of servers that
+            used it.
+        files: also offers the resource as a file over HTTP, while the server has an HTTP side.
+
+    Raises:
+        UsageError: `server` is not such a server; `uri` is not a URI or template, or has a fragment; `source`
+            is not an existing file, bytes or a callable; a template has variables and `source` is not a
+            callable, or does not take them; `sha256` is not a SHA-256 in hexadecimal.
+    """
+    template, variables = _parse(uri)
+    resource = RangedResource(
+        uri=uri,
+        template=template,
+        name=name or _last_part(uri),
+        title=title,
+        description=description,
+        mime_type=mime_type or mimetypes.guess_type(_last_part(uri))[0] or "application/octet-stream",
+        meta_key=meta_key,
+        page_bytes=page_bytes,
+        whole_bytes=whole_bytes,
+        end_marker=end_marker,
+        files=files,
+        variables=variables,
+        required=_required(source, variables, uri),
+        _parsed=UriTemplate.parse(template),
+        _source=_source_of(source, size_bytes=size_bytes, sha256=sha256),
+    )
+    _Registration.of(_lowlevel(server)).add(resource)
+    if files is not None:
+        files.resources.append(resource)
+    return resource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangedResource:
+    """A resource, or a family of them, as `ranged_resource` added it."""
+
+    uri: str
+    """As given: a URI, or a template of a family."""
+    template: str
+    """The listed template, with `start` and `end`."""
+    name: str
+    title: str | None
+    description: str | None
+    mime_type: str
+    meta_key: str
+    page_bytes: int
+    whole_bytes: int
+    end_marker: bytes
+    files: FileDownloads | None = field(repr=False)
+    variables: frozenset[str]
+    """The variables of a family; none for a single resource."""
+    required: frozenset[str]
+    """Those without which the callable cannot read."""
+    _parsed: UriTemplate = field(repr=False)
+    _source: _Source = field(repr=False)
+
+    def expand(self, **values: str) -> str:
+        """The URI of one resource of the family, without a range."""
+        return self._parsed.expand(values) if self.variables else self.uri
+
+    async def link(self, **values: str) -> types.ResourceLink:
+        """A link to the resource, for the result of a tool; `values` are those of the template's variables.
+
+        Raises:
+            MCPError: the callable refused to read its first byte.
+        """
+        found = await self.read(0, 1, values)
+        return types.ResourceLink(
+            type="resource_link",
+            uri=self.expand(**values),
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            mime_type=found.mime_type,
+            size=found.total_bytes,
+        )
+
+    async def file(self, **values: str) -> dict[str, Any]:
+        """The resource as a file of SEP-2631: `uri`, `name`, `mimeType`, and `size` and `digest` if known.
+
+        Raises:
+            MCPError: as `link`.
+        """
+        found = await self.read(0, 1, values)
+        digest = await self._source.sha256(found)
+        about = {"uri": self.expand(**values), "name": self.name, "mimeType": found.mime_type}
+        sized = {} if found.total_bytes is None else {"size": found.total_bytes}
+        return about | sized | ({} if digest is None else {"digest": _digest(digest)})
+
+    async def read(self, start: int, end: int, values: Mapping[str, str]) -> ResourceBytes:
+        """Read `[start, end)`, at most `page_bytes`. `data` is empty at and after the end.
+
+        Raises:
+            MCPError: the callable refused, or the file cannot be read (-32603).
+        """
+        end = min(end, start + self.page_bytes)
+        found = await self._source.read(start, end, values)
+        etag = found.etag
+        if etag is not None and not etag.startswith(('"', 'W/"')):
+            etag = f'"{etag}"'
+        return ResourceBytes(
+            data=found.data[: end - start],
+            total_bytes=found.total_bytes,
+            mime_type=found.mime_type or self.mime_type,
+            etag=etag,
+        )
+
+    async def answer(self, params: Mapping[str, object]) -> types.ReadResourceResult | None:
+        """Answer a `resources/read`, whose `params` are as received; None if it reads another resource.
+
+        Raises:
+            MCPError: -32602 for an invalid range or variable, or no range where the resource is too long;
+                otherwise as `read`.
+        """
+        uri = str(params.get("uri", ""))
+        matched = self.match(uri)
+        if matched is None:
+            return None
+        meta = params.get("_meta")
+        ways = (params.get("arguments"), meta.get(self.meta_key) if isinstance(meta, Mapping) else None)
+        # `_meta` may hold the range only; the variables are then in `arguments` or in the URI.
+        given = {str(name): value for way in ways if isinstance(way, Mapping) for name, value in way.items()}
+        values = {**matched, **given}
+        from_uri = values.keys() - given.keys()
+        if self.whole_bytes and values.keys().isdisjoint(("start", "end")):
+            found = await self._whole(self.known(values))
+        else:
+            start = self._offset(values.get("start"), "start", may_be_string="start" in from_uri)
+            end = self._offset(values.get("end"), "end", may_be_string="end" in from_uri)
+            if start >= end:
+                self._refuse(f"start {start} is not before end {end}")
+            found = await self.read(start, end, self.known(values))
+            if not found.data:
+                found = ResourceBytes(
+                    data=self.end_marker, total_bytes=found.total_bytes, mime_type=None, etag=found.etag
+                )
+        meta_out = {ETAG_KEY: found.etag, SIZE_KEY: found.total_bytes}
+        contents = types.BlobResourceContents(
+            uri=uri,
+            mime_type=found.mime_type,
+            blob=base64.b64encode(found.data).decode("ascii"),
+            _meta={key: value for key, value in meta_out.items() if value is not None} or None,
+        )
+        return types.ReadResourceResult(contents=[contents])
+
+    def match(self, uri: str) -> dict[str, object] | None:
+        """The variables that `uri` holds, `start` and `end` among them; None if it is another resource."""
+        if uri == self.uri and not self.variables:
+            return {}
+        found = self._parsed.match(uri)
+        return None if found is None else dict(found)
+
+    def known(self, values: Mapping[str, object]) -> dict[str, str]:
+        """The variables of the family in `values`. Raises `MCPError` (-32602) if one is missing or wrong."""
+        known: dict[str, str] = {}
+        for name in sorted(self.variables):
+            value = values.get(name)
+            if isinstance(value, str):
+                known[name] = value
+            elif value is not None:
+                self._refuse(f"{name} is {value!r:.80}")
+            elif name in self.required:
+                self._refuse(f"{name} is missing")
+        return known
+
+    async def _whole(self, values: Mapping[str, str]) -> ResourceBytes:
+        data = bytearray()
+        while True:
+            found = await self.read(len(data), self.whole_bytes + 1, values)
+            data += found.data
+            size = found.total_bytes if found.total_bytes is not None else len(data)
+            if max(size, len(data)) > self.whole_bytes:
+                self._refuse(f"it has more than {self.whole_bytes} bytes, and no range was given")
+            if not found.data or len(data) == found.total_bytes:
+                return ResourceBytes(
+                    data=bytes(data), total_bytes=len(data), mime_type=found.mime_type, etag=found.etag
+                )
+
+    def _offset(self, value: object, name: str, *, may_be_string: bool) -> int:
+        if (
+            may_be_string
+            and isinstance(value, str)
+            and value.isascii()
+            and value.isdecimal()
+            and len(value) <= 16
+        ):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            self._refuse(f"{name} is {value!r:.80}" if value is not None else f"{name} is missing")
+        if not 0 <= value <= _LARGEST:
+            self._refuse(f"{name} is {str(value)[:40]}")
+        return value
+
+    def _refuse(self, fault: str) -> NoReturn:
+        others = "".join(f"{name} (a string), " for name in sorted(self.variables))
+        raise MCPError(
+            types.INVALID_PARAMS,
+            f"{fault}; expected {others}start and end (bytes, whole numbers, 0 <= start < end), as "
+            f"`arguments`, as `_meta`, or in the URI like {self.template}",
+        )
+
+
+class _Registration:
+    """The ranged resources of one server, in front of its own handlers."""
+
+    def __init__(self, server: Server[Any]) -> None:
+        self._resources: list[RangedResource] = []
+        self._inner = {
+            method: server.get_request_handler(method)
+            for method in ("resources/list", "resources/templates/list", "resources/read")
+        }
+        for method, params, handler in (
+            ("resources/list", types.PaginatedRequestParams, self._list),
+            ("resources/templates/list", types.PaginatedRequestParams, self._list_templates),
+            ("resources/read", types.ReadResourceRequestParams, self._read),
+            ("files/authorizeDownload", _AuthorizeParams, self._authorize),
+        ):
+            server.add_request_handler(method, params, cast("Any", handler))
+        # The first one sees the result as it leaves; FastMCP's own would drop what its models do not know.
+        server.middleware.insert(0, self._announce)
+
+    @classmethod
+    def of(cls, server: Server[Any]) -> _Registration:
+        entry = server.get_request_handler("resources/read")
+        found = getattr(entry.handler, "__self__", None) if entry is not None else None
+        return found if isinstance(found, cls) else cls(server)
+
+    def add(self, resource: RangedResource) -> None:
+        self._resources.append(resource)
+
+    async def _list(self, context: Context, params: types.PaginatedRequestParams) -> HandlerResult:
+        listed = await self._theirs(types.ListResourcesResult, {"resources": []}, context, params)
+        if isinstance(listed, types.ListResourcesResult) and listed.next_cursor is None:
+            for each in self._resources:
+                if not each.variables:
+                    listed.resources.append(await _listed(each))
+        return listed
+
+    async def _list_templates(self, context: Context, params: types.PaginatedRequestParams) -> HandlerResult:
+        empty: dict[str, Any] = {"resourceTemplates": []}
+        listed = await self._theirs(types.ListResourceTemplatesResult, empty, context, params)
+        if isinstance(listed, types.ListResourceTemplatesResult) and listed.next_cursor is None:
+            listed.resource_templates.extend(
+                types.ResourceTemplate(
+                    uri_template=each.template,
+                    name=each.name,
+                    title=each.title,
+                    description=each.description,
+                    mime_type=None if each.variables else each.mime_type,
+                )
+                for each in self._resources
+            )
+        return listed
+
+    async def _theirs(
+        self, model: type[_Listing], empty: dict[str, Any], context: Context, params: Any
+    ) -> HandlerResult:
+        """A listing of the server itself, as a copy that can be added to; or its error."""
+        entry = self._inner[context.method]
+        result = empty if entry is None else await entry.handler(context, params)
+        if isinstance(result, types.ErrorData):
+            return result
+        if isinstance(result, model):
+            result = result.model_dump(by_alias=True, exclude_unset=True)
+        return model.model_validate(result)
+
+    async def _read(self, context: Context, params: types.ReadResourceRequestParams) -> HandlerResult:
+        # The typed params drop `arguments`; the raw ones are as received.
+        for resource in self._resources:
+            result = await resource.answer(context.params or {})
+            if result is not None:
+                return result
+        entry = self._inner["resources/read"]
+        if entry is None:
+            raise self._unknown(str(params.uri), context)
+        return await entry.handler(context, params)
+
+    async def _authorize(self, context: Context, params: _AuthorizeParams) -> HandlerResult:
+        for resource in self._resources:
+            files = resource.files
+            matched = resource.match(params.uri)
+            if files is not None and matched is not None:
+                base_url = files.base_url(context.request)
+                if base_url is None:
+                    raise MCPError(
+                        types.METHOD_NOT_FOUND,
+                        "expected a connection over HTTP: this one has no address for a link; read the "
+                        "resource with resources/read",
+                    )
+                values = resource.known({**matched, **(params.arguments or {})})
+                return await files.authorize(resource, values, base_url=base_url)
+        if all(resource.files is None for resource in self._resources):
+            raise MCPError(types.METHOD_NOT_FOUND, "Method not found", "files/authorizeDownload")
+        raise self._unknown(params.uri, context)
+
+    async def _announce(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        result = await call_next(ctx)
+        if ctx.method not in ("initialize", "server/discover") or result is None:
+            return result
+        offers = [each.files for each in self._resources if each.files is not None]
+        bases = [base for files in offers if (base := files.base_url(ctx.request)) is not None]
+        if not bases or isinstance(result, types.ErrorData):
+            return result
+        told = dict(result) if isinstance(result, Mapping) else _wire(result)
+        transports = sorted({urlsplit(base).scheme for base in bases})
+        able = {"files": {"download": True, "transports": transports}}
+        return told | {"capabilities": {**told.get("capabilities", {}), **able}}
+
+    def _unknown(self, uri: str, context: Context) -> MCPError:
+        modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS  # SEP-2164 changed the code
+        known = ", ".join(each.template for each in self._resources)
+        code = types.INVALID_PARAMS if modern else RESOURCE_NOT_FOUND
+        return MCPError(code, f"unknown resource {uri[:200]!r}; this server has {known}", {"uri": uri[:200]})
+
+
+class _AuthorizeParams(types.RequestParams):
+    uri: str
+    arguments: dict[str, Any] | None = None
+    """Variables of the template that are not in the URI, as in the `arguments` form."""
+
+
+class _FileSource:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._digest: tuple[str, bytes] | None = None
+
+    async def read(self, start: int, end: int, values: Mapping[str, str]) -> ResourceBytes:
+        return await anyio.to_thread.run_sync(self._read, start, end)
+
+    async def sha256(self, found: ResourceBytes) -> bytes | None:
+        if found.total_bytes is None or found.total_bytes > DIGEST_BYTES:
+            return None
+        if self._digest is None or self._digest[0] != found.etag:
+            version, digest = await anyio.to_thread.run_sync(self._hash)
+            if version != found.etag:
+                return None  # it has just changed
+            self._digest = version, digest
+        return self._digest[1]
+
+    def _read(self, start: int, end: int) -> ResourceBytes:
+        try:
+            with self._path.open("rb") as file:
+                before = os.fstat(file.fileno())
+                data = os.pread(file.fileno(), end - start, start)
+                after = os.fstat(file.fileno())
+        except OSError as error:
+            raise MCPError(types.INTERNAL_ERROR, f"reading failed: {error.strerror or error}") from error
+        if _version(before) != _version(after):
+            raise MCPError(types.INTERNAL_ERROR, "the file changed while it was read; read it again")
+        return ResourceBytes(data=data, total_bytes=before.st_size, etag=_version(before))
+
+    def _hash(self) -> tuple[str, bytes]:
+        with self._path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").digest()
+            return _version(os.fstat(file.fileno())), digest
+
+
+class _BytesSource:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._digest = hashlib.sha256(data).digest()
+
+    async def read(self, start: int, end: int, values: Mapping[str, str]) -> ResourceBytes:
+        etag = self._digest.hex()[:32]
+        return ResourceBytes(data=self._data[start:end], total_bytes=len(self._data), etag=etag)
+
+    async def sha256(self, found: ResourceBytes) -> bytes | None:
+        return self._digest
+
+
+class _CallableSource:
+    def __init__(self, read: ReadCallable, *, size_bytes: int | None, digest: bytes | None) -> None:
+        self._callable = read
+        self._size_bytes = size_bytes
+        self._digest = digest
+
+    async def read(self, start: int, end: int, values: Mapping[str, str]) -> ResourceBytes:
+        found = await self._callable(start, end, **values)
+        known = found if isinstance(found, ResourceBytes) else ResourceBytes(data=bytes(found))
+        etag = known.etag or (self._digest.hex()[:32] if self._digest is not None else None)
+        size = known.total_bytes if known.total_bytes is not None else self._size_bytes
+        return ResourceBytes(data=known.data, total_bytes=size, mime_type=known.mime_type, etag=etag)
+
+    async def sha256(self, found: ResourceBytes) -> bytes | None:
+        return self._digest
+
+
+def _parse(uri: str) -> tuple[str, frozenset[str]]:
+    """The template with `start` and `end`, and the names of its other variables."""
+    try:
+        names = set(UriTemplate.parse(uri).variable_names)
+    except InvalidUriTemplate as error:
+        raise UsageError(f"expected a URI or a URI template, got {uri!r}: {error}") from error
+    if "#" in uri or not urlsplit(uri).scheme:
+        raise UsageError(f"expected a URI with a scheme and without a fragment, got {uri!r}")
+    wanted = ",".join(name for name in ("start", "end") if name not in names)
+    if not wanted:
+        template = uri
+    elif re.search(r"\{[?&][^}]+\}$", uri):
+        template = f"{uri[:-1]},{wanted}}}"
+    else:
+        template = f"{uri}{{{'&' if '?' in uri else '?'}{wanted}}}"
+    return template, frozenset(names - {"start", "end"})
+
+
+def _required(source: object, variables: frozenset[str], uri: str) -> frozenset[str]:
+    """The variables that `source` cannot do without."""
+    if not callable(source):
+        if variables:
+            raise UsageError(f"{uri} has variables; expected a callable that reads, got {source!r:.80}")
+        return frozenset()
+    parameters = inspect.signature(source).parameters
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    if not takes_any and (unknown := sorted(variables - parameters.keys())):
+        raise UsageError(f"expected a callable with the parameters {', '.join(unknown)} of {uri}")
+    return frozenset(
+        name for name in variables & parameters.keys() if parameters[name].default is inspect.Parameter.empty
+    )
+
+
+def _source_of(source: object, *, size_bytes: int | None, sha256: str | None) -> _Source:
+    if isinstance(source, bytes):
+        return _BytesSource(source)
+    if isinstance(source, Path):
+        if not source.is_file():
+            raise UsageError(f"{str(source)!r} is not a file; expected one to read")
+        return _FileSource(source)
+    if not callable(source):
+        raise UsageError(f"expected a Path, bytes or a callable that reads, got {source!r:.80}")
+    if sha256 is not None and re.fullmatch(r"[0-9a-fA-F]{64}", sha256) is None:
+        raise UsageError(f"sha256: expected 64 hexadecimal digits, got {sha256!r:.80}")
+    digest = bytes.fromhex(sha256) if sha256 is not None else None
+    return _CallableSource(cast("ReadCallable", source), size_bytes=size_bytes, digest=digest)
+
+
+def _lowlevel(server: object) -> Server[Any]:
+    for found in (server, getattr(server, "_lowlevel_server", None), getattr(server, "_mcp_server", None)):
+        if isinstance(found, Server):
+            return found
+    raise UsageError(f"expected a Server or MCPServer of the SDK or a FastMCP, got {type(server).__name__}")
+
+
+def _last_part(uri: str) -> str:
+    plain = re.sub(r"\{.*?\}", "", uri).partition("?")[0].rstrip("/")
+    return plain.rpartition("/")[2].rpartition(":")[2] or uri
+
+
+async def _listed(resource: RangedResource) -> types.Resource:
+    link = await resource.link()
+    return types.Resource.model_validate(link.model_dump(by_alias=True, exclude={"type"}, exclude_none=True))
+
+
+def _wire(result: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", result.model_dump(by_alias=True, mode="json", exclude_none=True))
+
+
+def _digest(digest: bytes) -> dict[str, str]:
+    """The digest as implementations of the draft spell it, and as people compare it."""
+    value = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+    return {"algorithm": "sha-256", "value": value, "sha-256": digest.hex()}
+
+
+def _version(status: os.stat_result) -> str:
+    return f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'

@@ -116,7 +116,7 @@ class RangePastEndError(ServerError):
 
 
 class ToolFailedError(RemoteError):
-    """A tool returned `isError`; the message is its text."""
+    """A tool returned `isError`, and the message is its text; or none of the requested calls was allowed."""
 
 
 class HttpRefusedError(RemoteError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import signal
 from pathlib import Path
@@ -176,6 +177,65 @@ async def test_where_nobody_can_be_asked_a_tool_that_destroys_does_not_run(
         done = await chat(*model_words(url), "--json", "wipe it all", cwd=tmp_path)
     assert [call["status"] for call in done.json["calls"]] == ["denied"]
     assert "nobody to ask" in asked[1].body["messages"][-1]["content"]
+    (refused,) = done.json["calls"]
+    assert "add --allow home/wipe, or put { server =" in refused["result"]
+    assert "playhead/tools.toml" in refused["result"]
+    assert done.code == 1
+    assert done.json["error"]["message"] == "nothing was done: the tool call was refused (home__wipe)"
+
+
+async def test_the_remedy_of_a_refusal_works_as_it_is_printed(tmp_path: Path, shared: SharedServers) -> None:
+    servers_file(tmp_path, shared)
+    replies = (calls(("home__wipe", {})), says("Done."))
+    async with scripted_http(*replies) as (url, _):
+        refused = await chat(*model_words(url), "wipe it all", cwd=tmp_path)
+    assert refused.code == 1
+    assert refused.stdout == b"Done.\n"
+    told = " ".join(refused.stderr.split())
+    assert "error: nothing was done" in told
+    (option,) = re.findall(r"add (--allow \S+),", told)
+    async with scripted_http(*replies) as (url, _):
+        done = await chat(*model_words(url), *shlex.split(option), "wipe it all", cwd=tmp_path)
+    assert (done.code, done.stdout) == (0, b"Done.\n")
+    assert "✓ home__wipe" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("allow", "code", "warned"),
+    [("home/*", 0, False), ("*/wipe", 0, False), ("home/wip", 1, True), ("Home/wipe", 1, True)],
+)
+async def test_what_is_allowed_is_a_pattern_of_server_and_tool(
+    allow: str, code: int, *, warned: bool, tmp_path: Path, shared: SharedServers
+) -> None:
+    servers_file(tmp_path, shared)
+    async with scripted_http(calls(("home__wipe", {})), says("Done.")) as (url, _):
+        done = await chat(*model_words(url), "--allow", allow, "wipe it all", cwd=tmp_path)
+    assert done.code == code
+    assert (f"--allow {allow} fits none of the" in done.stderr) is warned
+
+
+async def test_a_turn_with_one_call_done_and_one_refused_is_no_failure(
+    tmp_path: Path, shared: SharedServers
+) -> None:
+    servers_file(tmp_path, shared)
+    both = calls(("home__wipe", {}), PLAY)
+    async with scripted_http(both, says("Half.")) as (url, _):
+        done = await chat(*model_words(url), "--json", "wipe it and play", cwd=tmp_path)
+    assert [call["status"] for call in done.json["calls"]] == ["denied", "done"]
+    assert done.code == 0
+
+
+async def test_a_rule_that_denies_is_stronger_than_allow(tmp_path: Path, shared: SharedServers) -> None:
+    servers_file(tmp_path, shared)
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[approvals.rules]]\nserver = "home"\naction = "deny"\n')
+    async with scripted_http(calls(("home__wipe", {})), says("No.")) as (url, _):
+        words = ("--tool-config", rules, "--allow", "*/*", "--json")
+        done = await chat(*model_words(url), *words, "wipe it", cwd=tmp_path)
+    assert [call["result"] for call in done.json["calls"]] == [
+        "The call was not allowed: a rule of the user denies this tool."
+    ]
+    assert done.code == 1
 
 
 async def test_the_rules_of_the_tool_file_hold(tmp_path: Path, shared: SharedServers) -> None:
@@ -208,6 +268,8 @@ async def test_the_rules_of_the_tool_file_hold(tmp_path: Path, shared: SharedSer
         (["--provider", "openai", "--model", "m", "--base-url", "http://localhost:1", " "], "empty"),
         (["--provider", "openai", "--model", "m", "--prompt-template", "x", "hi"], "--provider prompt"),
         (["--provider", "openai", "--model", "m", "--pace", "2", "hi"], "--replay"),
+        (["--provider", "prompt", "--model", "m", "--allow", "wipe", "hi"], "SERVER/TOOL, such as"),
+        (["--provider", "prompt", "--model", "m", "--allow", "/wipe", "hi"], "SERVER/TOOL, such as"),
         (["--replay", "nothing.jsonl"], "nothing.jsonl"),
         (["--replay", "nothing.jsonl", "hi"], "omit MESSAGE"),
         (

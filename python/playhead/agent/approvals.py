@@ -109,7 +109,7 @@ Verdict = Allowed | Denied
 
 DECLINED = "declined by the user"
 FORBIDDEN = "not allowed: a rule of the user denies this tool"
-NOBODY = "not allowed: this call needs approval, and there is nobody to ask"
+NOBODY = "not allowed: this call needs approval, and there is nobody to ask; to allow it, {remedy}"
 ASKING_FAILED = "not allowed: this call needs approval, and asking for it failed"
 UNREADABLE = "not allowed: this call needs approval, and its arguments are not valid JSON"
 
@@ -132,9 +132,15 @@ def call_key(server: str, tool: str, arguments: Mapping[str, Any]) -> CallKey:
     return _key(server, tool, _canonical(arguments))
 
 
+def allowing_rule(request: ApprovalRequest, *, file: str = "your tool configuration") -> str:
+    """The remedy for a call that lacks an approval: the rule that allows it, for the configuration `file`."""
+    names = f"server = {json.dumps(request.server)}, tool = {json.dumps(request.tool)}"
+    return f'put {{ {names}, action = "allow" }} first in approvals.rules of {file}'
+
+
 def request_for(tool: HubTool, arguments: Mapping[str, Any]) -> ApprovalRequest:
     """Make the question about a call of a hub's tool."""
-    said = tool.tool.annotations
+    said = tool.annotations
     hints = ToolHints()
     if said is not None:
         hints = ToolHints(
@@ -213,8 +219,8 @@ class Approvals:
     next conversation.
 
     `ask` is awaited for each call that needs an answer, concurrently for different calls (a terminal prompt
-    takes a lock of its own). Without it, calls that need an answer are denied. `clock` returns monotonic
-    seconds; by default trio's, which stops while the machine sleeps.
+    takes a lock of its own). Without it, calls that need an answer are denied, with the `remedy`. `clock`
+    returns monotonic seconds; by default trio's, which stops while the machine sleeps.
     """
 
     def __init__(
@@ -223,10 +229,12 @@ class Approvals:
         *,
         ask: Ask | None = None,
         clock: Callable[[], float] = trio.current_time,
+        remedy: Callable[[ApprovalRequest], str] = allowing_rule,
     ) -> None:
         self._policy = ApprovalPolicy() if policy is None else policy
         self._ask = ask
         self._clock = clock
+        self._remedy = remedy
         self._ledger = ApprovalLedger()
         self._asking: dict[CallKey, _Asking] = {}
 
@@ -283,7 +291,7 @@ class Approvals:
                 if given is not None:
                     return Allowed(by="approval") if given else Denied(reason=DECLINED)
                 if self._ask is None:
-                    return Denied(reason=NOBODY)
+                    return Denied(reason=NOBODY.format(remedy=self._remedy(request)))
                 if on_pending is not None:
                     await on_pending()
                 return await self._answer(self._ask, asked, key)

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from playhead.cli.chat_questions import Questions
     from playhead.client.hub import Hub
     from playhead.config.servers import ServerConfig
-    from playhead.config.tools import ApprovalPolicy, ToolConfigSources
+    from playhead.config.tools import ApprovalPolicy, ApprovalRule, ToolConfigSources
     from playhead.config.trust import Trust
     from playhead.playback import Player, Sink
 
@@ -48,6 +48,13 @@ def chat(
     ] = None,
     servers: Annotated[
         str | None, typer.Option(metavar="A,B", help="Servers to use, by name. [default: all]")
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SERVER/TOOL",
+            help="Run these tools without asking, e.g. 'music/*', unless a rule denies them; repeatable.",
+        ),
     ] = None,
     config: p.ConfigFile = None,
     tool_config: p.ToolConfigFile = None,
@@ -99,8 +106,10 @@ def chat(
     if prompt_template is not None and provider != "prompt":
         raise UsageError("--prompt-template needs --provider prompt; other providers have function calling")
     from playhead.cli.chat_models import is_readable, opened_model
+    from playhead.cli.chat_questions import allowed_rules
     from playhead.cli.parameters import make_sink
 
+    allowed = allowed_rules(allow)
     said = _message(message, json_output=json_output)
     template = None if prompt_template is None else text_of(prompt_template, option="--prompt-template")
     setup = ChatSetup(
@@ -115,6 +124,7 @@ def chat(
         message=said,
         servers=None if servers is None else tuple(name.strip() for name in servers.split(",")),
         config=config,
+        allow=allowed,
         tool_config=tool_config,
         trusted=trusted,
         # In real time, so that the commands of a conversation have something to act on.
@@ -200,6 +210,7 @@ class ChatSetup:
     """None: a conversation at the terminal."""
     servers: tuple[str, ...] | None
     config: Path | None
+    allow: tuple[ApprovalRule, ...]
     tool_config: Path | None
     trusted: bool
     sink: Sink | None
@@ -214,11 +225,12 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
     from playhead.agent.agent import Agent
     from playhead.agent.approvals import Approvals
     from playhead.agent.recording import Recorder
-    from playhead.cli.chat_questions import Questions
+    from playhead.cli.chat_questions import Questions, how_to_allow
     from playhead.cli.chat_terminal import TerminalChat, TerminalLines
     from playhead.cli.chat_view import ChatView, TurnSummary
     from playhead.config.servers import default_servers, load_servers
     from playhead.config.tools import default_approval_policy, default_sources
+    from playhead.config.tools.files import user_tool_file
     from playhead.playback import Player
 
     view, summary = ChatView(terminal, verbose=setup.verbose), TurnSummary(report)
@@ -231,6 +243,7 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
         )
 
     servers, sources, policy = await with_consent(terminal, load, trusted=setup.trusted)
+    policy = replace(policy, approved=setup.allow)
     for each in (servers or {}).values():
         terminal.hide(each.secrets)
     lines = TerminalLines(sys.stdin.fileno())
@@ -255,12 +268,18 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
             if recorder is not None:
                 await recorder.write(event)
 
+        rules_file = setup.tool_config or user_tool_file(os.environ)
+
         def new_agent() -> Agent:
             return Agent(
                 model,
                 hub,
                 system=setup.system,
-                approvals=Approvals(policy, ask=None if questions is None else questions.approve),
+                approvals=Approvals(
+                    policy,
+                    ask=None if questions is None else questions.approve,
+                    remedy=partial(how_to_allow, file=rules_file),
+                ),
                 on_event=on_event,
                 player=player,
             )
@@ -280,7 +299,7 @@ async def _one_turn(
     agent: Agent, said: str, player: Player | None, terminal: Terminal, report: Report
 ) -> int:
     """Run one turn, and play its music to the end."""
-    from playhead.cli.chat_view import exit_code, show_outcome
+    from playhead.cli.chat_view import exit_code, raise_if_refused, show_outcome
 
     result = await agent.say(said)
     report.update(ended_by=result.ended_by, reason=result.reason)
@@ -288,6 +307,7 @@ async def _one_turn(
     if player is not None:
         async with live_line(terminal, partial(_playing, player)):
             await player.wait_finished()
+    raise_if_refused(result)
     return exit_code(result)
 
 
@@ -333,4 +353,8 @@ async def _opened_hub(
         for name, reason in found.failed.items():
             terminal.say(f"{escape_line(name)} failed to list its tools: {reason}", style="yellow")
         report["servers"] = {name: str(state.status) for name, state in hub.states.items()}
+        for rule in setup.allow:
+            if not any(rule.fits(tool.server, tool.tool.name) for tool in hub.tools):
+                unused = escape_line(f"--allow {rule.server}/{rule.tool}")
+                terminal.say(f"{unused} fits none of the {len(hub.tools)} tools", style="yellow")
         yield hub

@@ -1,4 +1,4 @@
-"""Ask the person at the terminal: approval of a call, and questions from a server.
+"""Ask the person at the terminal: approval of a call, and questions from a server. Approvals in advance.
 
 One question at a time, whoever asks. Text typed before a question does not answer it. Everything in a
 question is foreign (the model's arguments, the server's words) and goes through the terminal's escaping.
@@ -8,20 +8,45 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from playhead.cli.terminal import Terminal, escape_line
 from playhead.client.session.elicitation import FieldValue, Question, Reply, is_value
+from playhead.errors import UsageError
 
 if TYPE_CHECKING:
-    from playhead.agent.approvals import Approval, ApprovalRequest
+    from playhead.agent.approvals import Approval, ApprovalRequest, ApprovalRule
 
 ReadLine = Callable[[], Awaitable[str | None]]
 """Returns the next line that the person types; None at the end of input."""
+
+
+def allowed_rules(patterns: Sequence[str] | None) -> tuple[ApprovalRule, ...]:
+    """Parse the values of `--allow`: patterns of a server and a tool, `SERVER/TOOL`. Raises `UsageError`."""
+    from playhead.agent.approvals import ApprovalRule
+
+    rules = []
+    for pattern in patterns or ():
+        server, slash, tool = pattern.partition("/")
+        if not (server and slash and tool):
+            raise UsageError(f"--allow: expected SERVER/TOOL, such as 'music/*', got {pattern!r}")
+        rules.append(ApprovalRule(action="allow", server=server, tool=tool))
+    return tuple(rules)
+
+
+def how_to_allow(request: ApprovalRequest, *, file: Path) -> str:
+    """The remedy for a call that needs approval where nobody can be asked; `file` is the one for rules."""
+    from playhead.agent.approvals import allowing_rule
+
+    # A server's name may hold a slash, which would end it.
+    pattern = f"{request.server.replace('/', '?')}/{request.tool}"
+    return f"add --allow {shlex.quote(pattern)}, or {allowing_rule(request, file=str(file))}"
 
 
 class Questions:

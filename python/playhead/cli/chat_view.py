@@ -33,6 +33,7 @@ from playhead.agent.events import (
 from playhead.cli.progress import human_bytes
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, Report
 from playhead.cli.terminal import Terminal, escape_line
+from playhead.errors import ToolFailedError
 
 if TYPE_CHECKING:
     from playhead.agent.middleware import TurnResult
@@ -216,6 +217,15 @@ def _show_result(processed: ProcessedResult, terminal: Terminal) -> None:
     for error in (processed.handler_error, processed.saving_error):
         if error is not None:
             terminal.say(str(error), style="red")
+
+
+def raise_if_refused(result: TurnResult) -> None:
+    """Raise `ToolFailedError` if the turn made calls and each of them was refused: nothing was done."""
+    refused = [it.result.name for it in result.outcomes if it.result.status == "denied"]
+    if refused and len(refused) == len(result.outcomes):
+        calls = "the tool call was" if len(refused) == 1 else f"all {len(refused)} tool calls were"
+        names = ", ".join(escape_line(name) for name in dict.fromkeys(refused))
+        raise ToolFailedError(f"nothing was done: {calls} refused ({names})")
 
 
 def exit_code(result: TurnResult) -> int:

@@ -17,10 +17,10 @@ from playhead.cli.trust import with_consent
 from playhead.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from playhead.config.servers import ServerConfig
-    from playhead.config.tools import Resolution, ToolConfigs
+    from playhead.config.tools import ApprovalPolicy, Resolution, ToolConfigs
     from playhead.config.trust import Trust
 
 
@@ -46,21 +46,26 @@ def explain(
 
     async def command(terminal: Terminal, report: Report) -> int:
         from playhead.config.servers import default_servers, load_servers
-        from playhead.config.tools import default_sources
+        from playhead.config.tools import default_approval_policy, default_sources
 
-        def load(trust: Trust) -> tuple[dict[str, ServerConfig], ToolConfigs]:
+        def load(trust: Trust) -> tuple[dict[str, ServerConfig], ToolConfigs, ApprovalPolicy]:
             servers = default_servers(trust=trust) if config is None else load_servers(config)
-            return servers or {}, default_sources(tool_config, trust=trust).load()
+            configs = default_sources(tool_config, trust=trust).load()
+            return servers or {}, configs, default_approval_policy(tool_config, trust=trust)
 
-        servers, configs = await with_consent(terminal, load, trusted=trusted)
+        servers, configs, approvals = await with_consent(terminal, load, trusted=trusted)
         for each in servers.values():
             terminal.hide(each.secrets)
         server, name = _meant(tool_id, tool, servers=servers, configs=configs)
         entry = servers.get(server)
         resolution = configs.resolve(server, name, server_config=entry)
         allowed = entry is None or entry.allowed_tools is None or name in entry.allowed_tools
-        report.update(_reported(resolution), allowed=allowed)
-        _show(terminal, resolution)
+        approval = {
+            "action": approvals.action(server, name, destructive=False),
+            "if_destructive": approvals.action(server, name, destructive=True),
+        }
+        report.update(_reported(resolution), allowed=allowed, approval=approval)
+        _show(terminal, resolution, approval=_approval(approval))
         if not allowed:
             terminal.show(f"\nCalls are refused: the tool is not in allowed_tools of {escape_line(server)}.")
         return EXIT_DONE
@@ -142,6 +147,21 @@ def _reported(resolution: Resolution) -> Report:
     }
 
 
+_APPROVAL: Final = {
+    "allow": "the model's calls run unasked",
+    "ask": "each of the model's calls needs approval",
+    "deny": "the model's calls are refused",
+}
+
+
+def _approval(found: Mapping[str, str]) -> str:
+    """Describe the approval of calls. The server is not asked, so its own marking is unknown."""
+    differs = found["if_destructive"] != found["action"]
+    return _APPROVAL[found["action"]] + (
+        ", unless the server marks the tool as destructive" if differs else ""
+    )
+
+
 _UNSET: Final = {
     "description": "the server's own",
     "system_prompt": "none",
@@ -156,10 +176,10 @@ _DELIVERY: Final = {
 }
 
 
-def _show(terminal: Terminal, resolution: Resolution) -> None:
+def _show(terminal: Terminal, resolution: Resolution, *, approval: str) -> None:
     terminal.show(
         f"{escape_line(resolution.tool_id)} (tool {escape_line(resolution.tool)} of server"
-        f" {escape_line(resolution.server)})\n{_DELIVERY[resolution.delivery]}"
+        f" {escape_line(resolution.server)})\n{_DELIVERY[resolution.delivery]}\n{approval}"
         "\n\nlayers, in order (> decides):"
     )
     terminal.show_rows(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from playhead.agent.approvals import (
     Approvals,
     Denied,
     ToolHints,
+    allowing_rule,
     call_key,
     request_for,
 )
@@ -41,6 +43,10 @@ REQUEST = ApprovalRequest(
     server="files", tool="delete", description="Deletes.", arguments={"path": "a", "n": 1}
 )
 DESTRUCTIVE = replace(REQUEST, hints=ToolHints(destructive=True))
+
+
+def nobody(request: ApprovalRequest) -> str:
+    return NOBODY.format(remedy=allowing_rule(request))
 
 
 class Asked:
@@ -101,7 +107,7 @@ def test_a_destructive_hint_only_makes_the_default_stricter(default: Any, held: 
 
 async def test_a_tool_that_says_it_destroys_is_asked_about_unless_a_rule_names_it() -> None:
     assert await Approvals().check(REQUEST) == Allowed(by="rule")
-    assert await Approvals().check(DESTRUCTIVE) == Denied(reason=NOBODY)
+    assert await Approvals().check(DESTRUCTIVE) == Denied(reason=nobody(DESTRUCTIVE))
     named = ApprovalPolicy(rules=(ApprovalRule(action="allow", server="files", tool="delete"),))
     assert await Approvals(named).check(DESTRUCTIVE) == Allowed(by="rule")
 
@@ -206,7 +212,7 @@ async def test_an_answer_that_is_not_plainly_yes_denies(answer: Any) -> None:
 
 
 async def test_asking_without_anybody_denies() -> None:
-    assert await Approvals(ASK).check(REQUEST) == Denied(reason=NOBODY)
+    assert await Approvals(ASK).check(REQUEST) == Denied(reason=nobody(REQUEST))
 
 
 async def test_the_callback_gets_a_copy_of_the_arguments() -> None:
@@ -304,7 +310,7 @@ async def test_one_granted_single_use_serves_one_of_two_parallel_calls() -> None
 @pytest.mark.parametrize("answer", [YES, ALWAYS])
 async def test_an_approval_ends_with_its_time(mock_clock: trio.testing.MockClock, answer: Approval) -> None:
     approvals = Approvals(ASK)
-    for seconds, held in ((9.999, Allowed(by="approval")), (10, Denied(reason=NOBODY))):
+    for seconds, held in ((9.999, Allowed(by="approval")), (10, Denied(reason=nobody(REQUEST)))):
         approvals.grant("files", "delete", REQUEST.arguments, replace(answer, expires_seconds=10))
         mock_clock.jump(seconds)
         assert await approvals.check(REQUEST) == held
@@ -331,6 +337,7 @@ def test_a_request_holds_what_the_server_says_and_no_more() -> None:
             tool_id="files__delete",
             server="files",
             tool=Tool(name="delete", input_schema={"type": "object"}, annotations=annotations),
+            annotations=annotations,
             description="Deletes.",
             resolution=ToolConfigs().resolve("files", "delete"),
         )
@@ -339,6 +346,48 @@ def test_a_request_holds_what_the_server_says_and_no_more() -> None:
     said = request_for(hub_tool(ToolAnnotations(destructive_hint=True, read_only_hint=False)), {})
     assert (said.server, said.tool) == ("files", "delete")
     assert said.hints == ToolHints(destructive=True, read_only=False)
+
+
+async def test_a_call_without_an_approval_is_refused_with_the_rule_that_allows_it() -> None:
+    odd = replace(REQUEST, server='my "files"')
+    verdict = await Approvals(ASK).check(odd)
+    assert isinstance(verdict, Denied)
+    rule = verdict.reason[verdict.reason.index("{") : verdict.reason.index("}") + 1]
+    written = tomllib.loads(f"rules = [{rule}]")["rules"]
+    assert written == [{"server": 'my "files"', "tool": "delete", "action": "allow"}]
+    policy = replace(ASK, rules=(ApprovalRule(**written[0]),))
+    assert await Approvals(policy).check(odd) == Allowed(by="rule")
+
+
+async def test_the_remedy_may_be_the_callers() -> None:
+    refused = await Approvals(ASK, remedy=lambda request: f"ring for {request.tool}").check(REQUEST)
+    assert refused == Denied(reason=NOBODY.format(remedy="ring for delete"))
+
+
+@pytest.mark.parametrize(
+    ("policy", "held"),
+    [
+        (ApprovalPolicy(), "allow"),
+        (ASK, "allow"),
+        (ApprovalPolicy().tightened(ASK), "allow"),
+        (ApprovalPolicy(rules=(ApprovalRule(action="ask", server="files"),)), "allow"),
+        (ApprovalPolicy(rules=(ApprovalRule(action="deny", server="files"),)), "deny"),
+        (ApprovalPolicy(default="deny"), "deny"),
+    ],
+)
+def test_what_is_approved_for_one_run_is_not_asked_about_and_stays_denied(
+    policy: ApprovalPolicy, held: str
+) -> None:
+    approved = replace(policy, approved=(ApprovalRule(action="allow", server="files", tool="del*"),))
+    assert approved.action("files", "delete", destructive=True) == held
+    assert approved.action("files", "wipe", destructive=True) == policy.action(
+        "files", "wipe", destructive=True
+    )
+
+
+def test_only_rules_that_allow_can_approve() -> None:
+    with pytest.raises(ConfigError, match="expected rules that allow, got 'deny'"):
+        ApprovalPolicy(approved=(ApprovalRule(action="deny"),))
 
 
 # --- nothing runs that nothing allows ----------------------------------------------------------------

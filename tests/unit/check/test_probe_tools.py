@@ -276,6 +276,12 @@ async def test_a_destructive_tool_is_called_where_that_is_allowed() -> None:
     assert tests[0].status == "success"
 
 
+async def test_a_tool_of_a_framework_that_marks_every_tool_as_destructive_is_called() -> None:
+    hints = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
+    tests = await probed(echo, annotations=hints)
+    assert tests[0].status == "success"
+
+
 async def test_a_schema_that_nothing_can_be_made_for_is_a_skipped_test() -> None:
     tests = await probed(echo, inputSchema={"type": "object", "required": ["a"], "maxProperties": 0})
     assert [test.status for test in tests] == ["skipped"]

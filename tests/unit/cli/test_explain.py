@@ -105,6 +105,7 @@ def test_for_a_person_it_is_a_page_of_80_columns_with_no_control_in_it(
     assert lines == [
         "home__musicPlayer (tool musicPlayer of server home)",
         "the user gets the text; the model learns of the delivery and ends its turn",
+        "the model's calls run unasked, unless the server marks the tool as destructive",
         "",
         "layers, in order (> decides):",
         "  call     no override",
@@ -200,3 +201,37 @@ def test_a_given_tool_configuration_takes_the_place_of_the_one_found(
     report = explained(capsys, "home__musicPlayer", "--tool-config", "other.json")
     assert report["delivery"] == "model"
     assert report["layers"][1]["said"] == "home__musicPlayer in other.json"
+
+
+@pytest.mark.parametrize(
+    ("rules", "action", "if_destructive", "line"),
+    [
+        (
+            "",
+            "allow",
+            "ask",
+            "the model's calls run unasked, unless the server marks the tool as destructive",
+        ),
+        (
+            'rules = [{ server = "home", action = "allow" }]',
+            "allow",
+            "allow",
+            "the model's calls run unasked",
+        ),
+        ('default = "ask"', "ask", "ask", "each of the model's calls needs approval"),
+        ('rules = [{ tool = "stop", action = "deny" }]', "deny", "deny", "the model's calls are refused"),
+    ],
+)
+def test_the_approval_of_calls_is_explained(
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    rules: str,
+    action: str,
+    if_destructive: str,
+    line: str,
+) -> None:
+    (here / "rules.toml").write_text(f"[approvals]\n{rules}\n")
+    words = ["home__stop", "--tool-config", str(here / "rules.toml")]
+    assert explained(capsys, *words)["approval"] == {"action": action, "if_destructive": if_destructive}
+    assert run(["explain", *words, "--trust"]) == 0
+    assert line in capsys.readouterr().out.splitlines()

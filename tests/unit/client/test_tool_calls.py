@@ -7,9 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.server.mcpserver import MCPServer
+from mcp_types import Tool, ToolAnnotations
 
 from playhead.client import connect
+from playhead.client.hub import open_hub
+from playhead.client.session.tool_calls import has_default_hints
 from playhead.config.servers import ServerConfig
+from playhead.config.tools import ToolConfigs
 from playhead.errors import UsageError
 from tests.servers.raw_http import Exchange, raw_http
 
@@ -50,3 +55,53 @@ async def test_arguments_that_are_no_mapping_of_names_are_refused_before_anythin
         with pytest.raises(UsageError, match=r"'add'.*expected"):
             await session.call_tool("add", arguments)
         assert "tools/call" not in server.methods
+
+
+DEFAULTS = ToolAnnotations(
+    read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True
+)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "held"),
+    [
+        ([DEFAULTS], True),
+        ([DEFAULTS, DEFAULTS.model_copy(update={"title": "Delete"})], True),
+        ([], False),
+        ([DEFAULTS, None], False),
+        ([DEFAULTS, ToolAnnotations()], False),
+        ([DEFAULTS, DEFAULTS.model_copy(update={"read_only_hint": True})], False),
+        ([DEFAULTS, DEFAULTS.model_copy(update={"destructive_hint": False})], False),
+        ([ToolAnnotations(destructive_hint=True)], False),
+        ([ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False)], False),
+    ],
+)
+def test_annotations_say_nothing_if_every_tool_states_all_defaults(
+    annotations: list[ToolAnnotations | None], held: bool
+) -> None:
+    tools = [Tool(name="t", input_schema={"type": "object"}, annotations=one) for one in annotations]
+    assert has_default_hints(tools) is held
+
+
+async def test_a_hub_takes_default_annotations_on_all_tools_of_a_server_as_absent() -> None:
+    def server(*annotations: ToolAnnotations) -> MCPServer:
+        made: MCPServer = MCPServer("s", log_level="CRITICAL")
+        for index, one in enumerate(annotations):
+            made.add_tool(answer_all_tools, name=f"t{index}", annotations=one)
+        return made
+
+    marked = ToolAnnotations(read_only_hint=True)
+    servers = {"silent": server(DEFAULTS, DEFAULTS), "telling": server(DEFAULTS, marked)}
+    async with open_hub(servers, tool_configs=ToolConfigs()) as hub:
+        await hub.connect_all()
+        await hub.discover_and_register_all_tools()
+        found = {tool.tool_id: tool.annotations for tool in hub.tools}
+        assert found["silent__t0"] is None
+        assert found["silent__t1"] is None
+        assert found["telling__t0"] == DEFAULTS
+        assert found["telling__t1"] == marked
+        assert all(tool.tool.annotations is not None for tool in hub.tools), "as the server lists it"
+
+
+async def answer_all_tools() -> str:
+    return "done"

@@ -19,14 +19,15 @@ from playhead.check.probes.reads import probe_link
 from playhead.check.probes.tool_calls import METHOD, ToolCalls
 from playhead.check.results import TestDraft, TestResult
 from playhead.check.target import RequestOutcome, Target
-from playhead.client.session.tool_calls import needs_task
+from playhead.client.session.tool_calls import has_default_hints, needs_task
 
 
 async def probe_tool(target: Target, tool: types.Tool, found: Callable[[TestResult], None]) -> None:
     """Test `tool`, and call `found` with each finished test.
 
     Calls of the expectations file come first. A tool with an explicit `destructiveHint: true` is called only
-    if the options allow it; one that runs only as a task is not called.
+    if the options allow it, or if all tools have the protocol's default annotations, which say nothing; one
+    that runs only as a task is not called.
     """
     if (why := _why_not(target, tool)) is not None:
         found(_skipped(tool, "all calls", why))
@@ -64,7 +65,7 @@ async def _all(calls: ToolCalls, what: str, cases: Iterable[Case]) -> None:
 
 def _why_not(target: Target, tool: types.Tool) -> str | None:
     destructive = tool.annotations is not None and tool.annotations.destructive_hint is True
-    if destructive and not target.options.allow_destructive:
+    if destructive and not (target.options.allow_destructive or has_default_hints(target.tools)):
         return "the tool is marked as destructive (destructiveHint); --allow-destructive calls it"
     if needs_task(tool):
         return "the tool runs only as a task, which is not tested"

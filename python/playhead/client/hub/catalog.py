@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final
 
-from mcp_types import Tool
+from mcp_types import Tool, ToolAnnotations
 
 from playhead.config.servers import ServerConfig
 from playhead.config.tools import Resolution, ToolConfigs, create_tool_id
@@ -114,6 +114,9 @@ class HubTool:
     """For the model: the configuration's, else the server's."""
     resolution: Resolution = field(repr=False)
     """Its configuration, without any call's override."""
+    annotations: ToolAnnotations | None = None
+    """The claims of its server about it. None if there are none: without annotations, and if every tool of
+    the server has the protocol's defaults, as some frameworks fill them in."""
 
     @property
     def input_schema(self) -> Mapping[str, Any]:
@@ -179,8 +182,12 @@ def catalog_of(
     *,
     servers: Mapping[str, ServerConfig | None],
     configs: ToolConfigs,
+    silent: Collection[str] = (),
 ) -> Catalog:
-    """The catalog of the listed tools; `servers` are all servers, connected or not."""
+    """The catalog of the listed tools; `servers` are all servers, connected or not.
+
+    The annotations of the servers in `silent` say nothing (`has_default_hints`).
+    """
     found = {(server, tool.name): tool for server, tools in listed.items() for tool in tools}
     names = name_tools(found, servers=servers)
     tools = []
@@ -195,6 +202,7 @@ def catalog_of(
                 tool=tool,
                 description=(config.description if config is not None else None) or tool.description,
                 resolution=resolution,
+                annotations=None if server in silent else tool.annotations,
             )
         )
     return Catalog(tools, names)

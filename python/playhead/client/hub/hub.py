@@ -355,7 +355,8 @@ class Hub:
 
     def _register(self) -> None:
         listed = {name: server.tools for name, server in self._servers.items() if server.tools is not None}
-        self._catalog = catalog_of(listed, servers=self._entries, configs=self.configs)
+        silent = {name for name, server in self._servers.items() if server.has_default_hints}
+        self._catalog = catalog_of(listed, servers=self._entries, configs=self.configs, silent=silent)
 
     def leave(self) -> None:
         """Begin to disconnect from every server; the context waits for them."""

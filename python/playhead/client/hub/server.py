@@ -21,6 +21,7 @@ from playhead.client.connect import connect
 from playhead.client.oauth import ShowUrl
 from playhead.client.session.elicitation import OnElicitation
 from playhead.client.session.session import Session
+from playhead.client.session.tool_calls import has_default_hints
 from playhead.config.servers import ServerConfig
 from playhead.errors import ConnectError, ConnectionLostError, PlayheadError, SessionLostError
 from playhead.limits import Limits
@@ -129,6 +130,8 @@ class HubServer:
         self.session: Session | None = None
         self.tools: tuple[Tool, ...] | None = None
         """The tools it offers: allowed ones, each name once. None before the first listing."""
+        self.has_default_hints = False
+        """True if the annotations of its tools say nothing (`has_default_hints`)."""
 
     @property
     def state(self) -> ServerState:
@@ -253,6 +256,7 @@ class HubServer:
                 raise
             if self.session is session:
                 self.note_reached()
+                self.has_default_hints = has_default_hints(found)
                 allowed = self.config.allowed_tools if self.config is not None else None
                 offered = {
                     tool.name: tool for tool in reversed(found) if allowed is None or tool.name in allowed

@@ -12,7 +12,7 @@ the call is sent again with it. The server's state is returned unread and belong
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 import trio
@@ -75,6 +75,25 @@ def offers_tasks(capabilities: ServerCapabilities) -> bool:
 def needs_task(tool: Tool) -> bool:
     """True if `tool` can only be called as a task."""
     return tool.execution is not None and tool.execution.task_support == "required"
+
+
+_DEFAULT_HINTS: Final = (False, True, False, True)
+"""Read-only, destructive, idempotent and open-world, by the protocol's schema."""
+
+
+def has_default_hints(tools: Collection[Tool]) -> bool:
+    """True if each of a server's `tools` states all four hints, and states the protocol's defaults.
+
+    mcp-go fills them in for tools whose author wrote none, `destructiveHint: true` among them. Where every
+    tool has them they say nothing and count as absent. A single hint, or a tool that differs, was written by
+    somebody.
+    """
+    return bool(tools) and all(
+        (hints := tool.annotations) is not None
+        and (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint)
+        == _DEFAULT_HINTS
+        for tool in tools
+    )
 
 
 async def call_as_task(

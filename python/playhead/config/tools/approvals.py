@@ -68,8 +68,14 @@ class ApprovalPolicy:
     also: tuple[ApprovalPolicy, ...] = ()
     """Policies that can make an answer stricter."""
 
+    approved: tuple[ApprovalRule, ...] = ()
+    """Tools that run without asking, whatever the rest says, unless it denies them: for one program run
+    (`--allow`). Raises `ConfigError` for another action than `allow`."""
+
     def __post_init__(self) -> None:
         _check_action(self.default, "approval policy: default")
+        if wrong := [rule.action for rule in self.approved if rule.action != "allow"]:
+            raise ConfigError(f"approval policy: approved: expected rules that allow, got {wrong[0]!r}")
 
     def tightened(self, other: ApprovalPolicy) -> ApprovalPolicy:
         """This policy, in which the stricter of its answer and that of `other` holds for every tool."""
@@ -81,6 +87,11 @@ class ApprovalPolicy:
         The hint turns a default of `allow` into `ask`. It changes nothing where a rule fits: the rule is the
         user's. (The protocol's default for an absent hint is true too; only the explicit one counts.)
         """
+        found = self._strictest(server, tool, destructive=destructive)
+        is_approved = any(rule.fits(server, tool) for rule in self.approved)
+        return "allow" if found == "ask" and is_approved else found
+
+    def _strictest(self, server: str, tool: str, *, destructive: bool) -> Action:
         ours = next((rule.action for rule in self.rules if rule.fits(server, tool)), None)
         if ours is None:
             ours = "ask" if destructive and self.default == "allow" else self.default

@@ -114,6 +114,11 @@ def default_tool_file(environment: Mapping[str, str]) -> Path | None:
     return existing[0] if existing else None
 
 
+def user_tool_file(environment: Mapping[str, str]) -> Path:
+    """The file for the user's own tool configuration, which may not exist yet. Raises `ConfigError`."""
+    return default_tool_file(environment) or user_directory(environment) / USER_FILES[0]
+
+
 def _metadata(values: dict[str, object]) -> dict[str, object]:
     if problem := not_json(values):
         raise ValueError(problem)

@@ -1,4 +1,8 @@
-"""Conversion of an HTTP response to a tool result: a block for the body, and request details in `_meta`."""
+"""Conversion of an HTTP response to a tool result: a block for the body, and request details in `_meta`.
+
+The details are on the block as well as on the result, because many clients pass on the blocks alone. A query
+often holds a key, so its values are redacted.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,9 @@ import codecs
 import json
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final, NoReturn
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote
 
 from mcp_types import CallToolResult
 
@@ -23,6 +28,7 @@ from playhead.content.builders import (
 from playhead.content.findings import ABSENT, Absent
 from playhead.content.formats import mime_problem, uri_problem
 from playhead.errors import UsageError
+from playhead.redaction import LEFT_OUT, redacted_url
 
 _TEXT: Final = frozenset(
     {
@@ -69,19 +75,30 @@ def tool_response_from_http(
     Text becomes a text block (decoded by its charset, invalid bytes replaced). JSON becomes a text block and,
     if it is an object, also `structuredContent`. Images and audio become image and audio blocks, anything
     else an embedded blob under the URL. An empty body becomes one line of text, because some models reject an
-    empty result. `_meta` holds `httpStatus`, `method` in upper case, `url` without user and password, and
-    `timestamp` (`now()` in whole Unix seconds). `isError` is set outside 200–299.
+    empty result. `isError` is set outside 200–299. `_meta` of the result and of its block holds `httpStatus`,
+    `method` in upper case, `url`, and `timestamp` (ISO 8601, UTC).
 
-    Raises `UsageError` for a status outside 100–599, an invalid method, or an invalid URL.
+    The URL is redacted as everywhere (`redacted_url`): without user, password and fragment, and with `…` for
+    query values and for path segments that look random. As the URI of a blob it has `…` percent-encoded.
+
+    Args:
+        status, method, url, content_type, body: as sent and received; `body` is complete, and decompressed.
+        now: Unix time.
+
+    Raises:
+        UsageError: a status outside 100–599, an invalid method, or an invalid URL.
     """
     _check(status, method, url)
-    shown = _without_user(url)
-    block, structured = _block(status, shown, (content_type or "").strip(), bytes(body))
+    shown = redacted_url(url)
+    at = datetime.fromtimestamp(now(), UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    meta = {"httpStatus": status, "method": method.upper(), "url": shown, "timestamp": at}
+    uri = shown.replace(LEFT_OUT, quote(LEFT_OUT))
+    block, structured = _block(status, uri, (content_type or "").strip(), bytes(body))
     return create_tool_response(
-        [block],
+        [block.model_copy(update={"meta": dict(meta)})],
         structured_content=structured,
         is_error=not 200 <= status <= 299,
-        meta={"httpStatus": status, "method": method.upper(), "url": shown, "timestamp": int(now())},
+        meta=meta,
     )
 
 
@@ -95,7 +112,7 @@ def _check(status: object, method: object, url: object) -> None:
         raise UsageError(f"url: expected an absolute URI (RFC 3986), got {problem}")
 
 
-def _block(status: int, url: str, label: str, body: bytes) -> tuple[TypedContent, object | Absent]:
+def _block(status: int, uri: str, label: str, body: bytes) -> tuple[TypedContent, object | Absent]:
     if not body:
         return create_text_content(f"HTTP {status} with an empty body"), ABSENT
     mime_type = None if not label or mime_problem(label) else label
@@ -117,7 +134,7 @@ def _block(status: int, url: str, label: str, body: bytes) -> tuple[TypedContent
     if mime_type is None and (text_found := _plainly_text(body)) is not None:
         return create_text_content(text_found), ABSENT
     whole = mime_type or "application/octet-stream"
-    return create_embedded_resource(url, blob=body, mime_type=whole), ABSENT
+    return create_embedded_resource(uri, blob=body, mime_type=whole), ABSENT
 
 
 def _decoded(body: bytes, charset: str | None) -> str:
@@ -168,10 +185,3 @@ def _can_be_sent(value: object) -> bool:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
-
-
-def _without_user(url: str) -> str:
-    parts = urlsplit(url)
-    if "@" not in parts.netloc:
-        return url
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from playhead.content import dump, tool_response_from_http
+from playhead.content import dump, tool_response_from_http, validate_tool_response
 from playhead.errors import UsageError
 
 URL = "https://example.org/a"
@@ -14,8 +14,11 @@ def made(content_type: str | None, body: bytes, *, status: int = 200) -> dict[st
     return dump(tool_response_from_http(status, "get", URL, content_type, body, now=lambda: 12.9))
 
 
-def text(value: str) -> list[dict[str, object]]:
-    return [{"type": "text", "text": value}]
+META = {"httpStatus": 200, "method": "GET", "url": URL, "timestamp": "1970-01-01T00:00:12Z"}
+
+
+def text(value: str, status: int = 200) -> list[dict[str, object]]:
+    return [{"type": "text", "text": value, "_meta": META | {"httpStatus": status}}]
 
 
 @pytest.mark.requirement("TR-10", "TR-12")
@@ -25,7 +28,7 @@ def test_an_object_is_text_and_structured_content() -> None:
         "structuredContent": {"a": 1},
         "isError": False,
         "resultType": "complete",
-        "_meta": {"httpStatus": 200, "method": "GET", "url": URL, "timestamp": 12},
+        "_meta": META,
     }
 
 
@@ -83,12 +86,12 @@ def test_text_is_decoded_by_its_charset(content_type: str | None, body: bytes, e
         ),
     ],
 )
-def test_bytes_keep_their_type(content_type: str | None, block: object) -> None:
-    assert made(content_type, b"\x00\x01")["content"] == [block]
+def test_bytes_keep_their_type(content_type: str | None, block: dict[str, object]) -> None:
+    assert made(content_type, b"\x00\x01")["content"] == [block | {"_meta": META}]
 
 
 def test_an_empty_body_is_said_to_be_empty() -> None:
-    assert made("image/png", b"", status=204)["content"] == text("HTTP 204 with an empty body")
+    assert made("image/png", b"", status=204)["content"] == text("HTTP 204 with an empty body", 204)
 
 
 @pytest.mark.requirement("TR-11")
@@ -99,10 +102,24 @@ def test_a_status_outside_the_200s_is_an_error(status: int, failed: bool) -> Non
     assert made("text/plain", b"x", status=status)["isError"] is failed
 
 
-def test_a_password_in_the_url_goes_nowhere() -> None:
-    result = tool_response_from_http(200, "GET", "https://me:secret@example.org/x", "a/b", b"\x00")
-    assert "secret" not in str(dump(result))
-    assert "https://example.org/x" in str(dump(result))
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://me:secret@example.org/x", "https://example.org/x"),
+        ("https://example.org/x?key=secret&page=secret", "https://example.org/x?key=…&page=…"),
+        ("https://example.org/x?secret#secret", "https://example.org/x?…"),
+        ("https://example.org/secretSECRET0123456789/x", "https://example.org/…/x"),
+    ],
+)
+@pytest.mark.parametrize("content_type", ["text/plain", "a/b"])
+def test_a_secret_in_the_url_goes_nowhere(url: str, shown: str, content_type: str) -> None:
+    result = dump(tool_response_from_http(200, "GET", url, content_type, b"\x00"))
+    (block,) = result["content"]
+    assert "secret" not in str(result).lower()
+    assert result["_meta"]["url"] == block["_meta"]["url"] == shown
+    if content_type == "a/b":
+        assert block["resource"]["uri"] == shown.replace("…", "%E2%80%A6")
+    assert validate_tool_response(result) == []
 
 
 @pytest.mark.parametrize(

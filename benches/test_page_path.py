@@ -17,7 +17,7 @@ import pytest
 from benches.board import Board, Comparison
 from benches.test_pipe import interleaved
 from playhead import DEFAULT_LIMITS, _core
-from playhead.client.session.requests import page_from
+from playhead.stream.answer import page_of_contents
 
 PAGE_BYTES = (100 * 1024, 1024 * 1024)
 
@@ -49,7 +49,7 @@ def test_frame_to_pipe(n_bytes: int, board: Board, smoke: bool) -> None:
     target = bytearray(n_bytes)
 
     def ours() -> None:
-        (blob,) = page_from(message_of(line).result, limits=DEFAULT_LIMITS, server="bench").blobs
+        (blob,) = page_of_contents(message_of(line).result, limits=DEFAULT_LIMITS, server="bench").blobs
         assert isinstance(blob, str)
         pipe.seek(pipe.tail + pipe.write_base64(pipe.tail, blob))
 

@@ -194,6 +194,18 @@ class ContradictionError(ContentError):
     """Two pages hold different bytes for the same `offset`: the server contradicts itself."""
 
 
+class ChunkGapError(ContentError):
+    """Chunks of a queue are missing: each is handed out once, so they are lost.
+
+    Attributes: `expected` (the index of the first missing chunk), `got` (the index that arrived).
+    """
+
+    def __init__(self, message: str, *, offset: int, expected: int, got: int) -> None:
+        super().__init__(message, offset=offset)
+        self.expected = expected
+        self.got = got
+
+
 class TextContentError(ContentError):
     """Text contents arrived where bytes were expected."""
 

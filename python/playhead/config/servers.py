@@ -37,6 +37,19 @@ from playhead.redaction import is_secret, redacted_url, url_secrets
 
 DEFAULT_CLIENT_NAME: Final = "playhead"
 T = TypeVar("T", bound=Table)
+RangeStrategyName = Literal[
+    "uri-template",
+    "arguments",
+    "query",
+    "params",
+    "meta",
+    "tool",
+    "poll",
+    "file",
+    "http-range",
+    "whole",
+]
+"""The names of `stream.strategies.FORMS`, which this layer cannot import."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -210,6 +223,10 @@ class ServerConfig:
     in_flight: int | None = None
     restart: Restart = "once"
     meta_key: str | None = None
+    range_tool: str | None = None
+    """The tool of the strategy `tool`; None finds it by its schemas."""
+    poll_tool: str | None = None
+    """The tool of the strategy `poll`; None finds it by its outputSchema."""
     extra_arguments: Mapping[str, object] = field(default_factory=dict)
     send_result_to_ai: bool | None = None
     """For programs that offer tools to a model; a session itself ignores it."""
@@ -424,11 +441,13 @@ class _Tls(Table):
 
 
 class _Playhead(Table):
-    range_strategy: Annotated[Literal["uri-template", "arguments", "meta", "whole"] | None, EXPANDED] = None
+    range_strategy: Annotated[RangeStrategyName | None, EXPANDED] = None
     page_size_bytes: PositiveInt | None = None
     in_flight: PositiveInt | None = None
     restart: Annotated[Restart | None, EXPANDED] = None
     meta_key: Text | None = None
+    range_tool: Text | None = None
+    poll_tool: Text | None = None
     extra_arguments: dict[str, Annotated[object, EXPANDED]] = Field(default_factory=dict)
     send_result_to_ai: bool | None = None
     allowed_tools: tuple[Text, ...] | None = None
@@ -517,6 +536,8 @@ def _server(
         in_flight=own.in_flight,
         restart=own.restart or "once",
         meta_key=own.meta_key,
+        range_tool=own.range_tool,
+        poll_tool=own.poll_tool,
         extra_arguments=own.extra_arguments,
         send_result_to_ai=own.send_result_to_ai,
         allowed_tools=own.allowed_tools,

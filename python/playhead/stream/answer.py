@@ -1,17 +1,26 @@
-"""Answers to ranged reads, measured but not yet decoded: offset, length, and claim of an end.
+"""Answers to ranged reads: read from a result, and measured (offset, length, claim of an end), not decoded.
 
 The length of base64 text is arithmetic, so limits are checked before anything is decoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from playhead._core import decode_base64
 from playhead.content.formats import decoded_bytes
-from playhead.errors import Base64Error, LimitError, TextContentError
+from playhead.errors import (
+    Base64Error,
+    LimitError,
+    ProtocolError,
+    RangeNotHonouredError,
+    TextContentError,
+    ToolFailedError,
+)
+from playhead.limits import Limits
 
 DONE_BYTES = b"[DONE]"
 DONE_TEXT = "W0RPTkVd"
@@ -147,3 +156,125 @@ def leading(answer: Answer, n_bytes: int) -> bytes:
         except Base64Error:
             found += piece.encode() if isinstance(piece, str) else piece
     return found
+
+
+SHOWN_CHARS = 200
+"""Saved of text where bytes were expected."""
+
+
+def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) -> Page:
+    """The page in the result of `resources/read`; its blobs stay base64 text.
+
+    Raises `ProtocolError` without a list of contents or if an item is neither text nor blob, and
+    `LimitError` past `Limits.result_items` or (before anything is decoded) `Limits.block_bytes`.
+    """
+    contents = result.get("contents")
+    if not isinstance(contents, list):
+        raise ProtocolError(
+            f"{server} answered resources/read without a list of contents"
+            f" (it holds: {', '.join(result) or 'nothing'})"
+        )
+    if len(contents) > limits.result_items:
+        raise LimitError(
+            f"expected at most {limits.result_items} contents in an answer (Limits.result_items), got"
+            f" {len(contents)} from {server}",
+            limit="result_items",
+            allowed=limits.result_items,
+            got=len(contents),
+        )
+    blobs: list[str | bytes] = []
+    texts: list[str] = []
+    mime_type: str | None = None
+    page_bytes = 0
+    for index, item in enumerate(contents):
+        kind = item if isinstance(item, dict) else {}
+        if isinstance(blob := kind.get("blob"), str):
+            blobs.append(blob)
+            page_bytes += decoded_bytes(blob)
+        elif isinstance(text := kind.get("text"), str):
+            texts.append(text[:SHOWN_CHARS])
+        else:
+            raise ProtocolError(
+                f"{server} answered resources/read with neither text nor blob in contents[{index}]"
+            )
+        if mime_type is None and isinstance(named := kind.get("mimeType"), str):
+            mime_type = named
+    check_page_bytes(page_bytes, limits=limits, server=server)
+    return Page(blobs=tuple(blobs), text_items=len(texts), text=next(iter(texts), ""), mime_type=mime_type)
+
+
+DATA_FIELDS = ("bytes", "data", "blob", "audio_base64")
+"""The names under which tools return base64."""
+
+
+def page_of_tool(result: Mapping[str, Any], *, tool: str, start: int, limits: Limits, server: str) -> Page:
+    """Return the page in the result of a reader tool: `{bytes | data | blob, offset, totalBytes, hasMore}`.
+
+    `totalBytes`, or `hasMore` that is false, tells the resource's size. Raises `ToolFailedError` for
+    `isError`, `TextContentError` if no member holds base64, `RangeNotHonouredError` if `offset` is not
+    `start`, and `ProtocolError` or `LimitError` if the data are not as long as `byteCount` says, or longer
+    than `Limits.block_bytes`.
+    """
+    fields = structured_content(result, tool=tool, server=server)
+    data = next((fields[name] for name in DATA_FIELDS if isinstance(fields.get(name), str)), None)
+    if data is None:
+        raise TextContentError(
+            f"{server}: expected base64 from tool {tool!r} in one of {', '.join(DATA_FIELDS)}, got"
+            f" {', '.join(fields) or 'no structured content'}",
+            offset=start,
+        )
+    n_bytes = decoded_bytes(data)
+    check_page_bytes(n_bytes, limits=limits, server=server)
+    offset, count, total = (_whole_number(fields.get(name)) for name in ("offset", "byteCount", "totalBytes"))
+    if offset is not None and offset != start:
+        raise RangeNotHonouredError(
+            f"{server}: asked tool {tool!r} for the bytes from {start}, got those from {offset}", offset=start
+        )
+    if count is not None and count != n_bytes:
+        raise ProtocolError(
+            f"{server}: tool {tool!r} announced {count} bytes (byteCount) and sent {n_bytes}, at byte {start}"
+        )
+    if total is None and fields.get("hasMore") is False:
+        total = start + n_bytes
+    mime_type = fields.get("mimeType")
+    return Page(
+        blobs=(data,) if data else (),
+        mime_type=mime_type if isinstance(mime_type, str) else None,
+        total_bytes=total,
+    )
+
+
+def structured_content(result: Mapping[str, Any], *, tool: str, server: str) -> Mapping[str, Any]:
+    """Return a tool's structured result; of a tool without one, its text if that is a JSON object.
+
+    Raises `ToolFailedError` for `isError`, with its text.
+    """
+    content = result.get("content")
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
+    if result.get("isError") is True:
+        said = " ".join(texts)[:SHOWN_CHARS] or "(it gave no reason)"
+        raise ToolFailedError(f"{server}: tool {tool!r} failed: {said}")
+    structured = result.get("structuredContent")
+    if structured is None and texts:
+        try:
+            structured = json.loads(texts[0])
+        except ValueError:
+            return {}
+    return structured if isinstance(structured, dict) else {}
+
+
+def _whole_number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def check_page_bytes(page_bytes: int, *, limits: Limits, server: str) -> None:
+    """Raise `LimitError` for a page longer than `Limits.block_bytes`."""
+    if page_bytes > limits.block_bytes:
+        raise LimitError(
+            f"expected a page of at most {limits.block_bytes} bytes (Limits.block_bytes), got {page_bytes}"
+            f" from {server}",
+            limit="block_bytes",
+            allowed=limits.block_bytes,
+            got=page_bytes,
+        )

@@ -21,10 +21,17 @@ from functools import partial
 import trio
 
 from playhead._core import Pipe, Planner, Request
-from playhead.errors import ClosedError, ConnectionLostError, DeadlineError, PlayheadError, SessionLostError
+from playhead.errors import (
+    ClosedError,
+    ConnectionLostError,
+    DeadlineError,
+    PlayheadError,
+    SessionLostError,
+    UsageError,
+)
 from playhead.limits import KIB, Limits
 from playhead.stream.answer import Answer, EndedBy, Page
-from playhead.stream.negotiation import FormNegotiation, RangeForm, Refusal, is_refusal
+from playhead.stream.negotiation import FormNegotiation, LateForm, RangeForm, Refusal, is_refusal
 from playhead.stream.options import StreamOptions, StreamResumed, StreamStatistics, StreamWaiting
 from playhead.stream.pages import ResponseHandler, SequentialPlan
 from playhead.stream.range_support import RangeSupport
@@ -33,6 +40,10 @@ from playhead.stream.sequential import Sequential
 from playhead.stream.source import Demand
 
 FIRST_PAGE_BYTES = 8 * KIB
+NO_SEEK = (
+    "stream: expected to read on, got a seek; the server hands out the bytes of this stream once, in their "
+    "order (strategy poll)"
+)
 CLOSED = "stream: expected an open stream, but its owner closed it (left its `async with`); open it again"
 TIMER_GRAIN_SECONDS = 0.001
 """A timer that is already due still lets other tasks run."""
@@ -158,7 +169,7 @@ class Driver:
 
     def __init__(
         self,
-        forms: Sequence[RangeForm],
+        forms: Sequence[RangeForm | LateForm],
         *,
         options: StreamOptions,
         limits: Limits,
@@ -210,6 +221,7 @@ class Driver:
         self._sequential: Sequential | None = None
         self._sequential_scope = trio.CancelScope()
         self._phase = Phase.PROBING
+        self._has_delivered = False
         self._broken: PlayheadError | None = None
         self._end: tuple[int, EndedBy] | None = None
         """The end that was reached; a seek does not undo it."""
@@ -251,12 +263,12 @@ class Driver:
                 self._break(error)
 
     async def _drive(self, nursery: trio.Nursery) -> None:
-        self._plan_whole()
+        await self._settle_form()
         while True:
             self.writer.news = trio.Event()
             self._planner.heard(self._last_received())
             self._expire()
-            self._negotiate()
+            await self._negotiate()
             self._follow_plan(nursery)
             await self._issue(nursery)
             self._check()
@@ -334,11 +346,13 @@ class Driver:
 
     # --- the form ----------------------------------------------------------------------------------------
 
-    def _plan_whole(self) -> None:
-        if self._forms.form.name == "whole":
-            self._handler.plan = SequentialPlan()
+    async def _settle_form(self) -> None:
+        await self._forms.settle()
+        form = self._forms.form
+        if form.is_queue or form.name == "whole":
+            self._handler.plan = SequentialPlan(is_queue=form.is_queue)
 
-    def _negotiate(self) -> None:
+    async def _negotiate(self) -> None:
         """Try the next form after a refusal before the first byte."""
         refusal, self._handler.refusal = self._handler.refusal, None
         if refusal is None:
@@ -350,7 +364,7 @@ class Driver:
             refusal, now=trio.current_time(), has_bytes_past_0=self._handler.has_held
         )
         if ended_by is None:
-            self._plan_whole()
+            await self._settle_form()
         else:
             self._planner.set_end(0, ended_by)
 
@@ -375,7 +389,7 @@ class Driver:
             on_end=self._on_end,
         )
         # Without the answers: they are fed and released.
-        self._handler.plan = SequentialPlan(page_bytes=plan.page_bytes)
+        self._handler.plan = SequentialPlan(page_bytes=plan.page_bytes, is_queue=plan.is_queue)
         nursery.start_soon(self._run_sequential, self._sequential)
 
     async def _run_sequential(self, sequential: Sequential) -> None:
@@ -430,6 +444,9 @@ class Driver:
         error = self._broken or self._handler.break_error()
         if error is not None:
             raise error
+        if self._handler.has_bytes and not self._has_delivered:
+            self._has_delivered = True
+            self._forms.form.on_delivered()
         if self._handler.has_bytes and self._phase is Phase.PROBING:
             self._enter(PhaseEvent.BYTES)
         if self._planner.finished and self._phase in {Phase.PROBING, Phase.PLANNED}:
@@ -478,11 +495,16 @@ class Driver:
     def seek(self, offset: int) -> None:
         """Continue at `offset`. Reads that are no longer wanted are cancelled, on the wire too.
 
-        Raises the stream's own error if it is broken, and `ClosedError` if it is closed.
+        Raises the stream's own error if it is broken, `ClosedError` if it is closed, and `UsageError` if it
+        cannot seek.
         """
         if self._broken is not None:
             raise self._broken
         self.require_open()
+        if self.is_queue:
+            if offset == self.pipe.head:
+                return
+            raise UsageError(NO_SEEK)
         tail = self.pipe.tail
         self.pipe.seek(offset)
         if self.pipe.tail != tail:  # not in the ring, which is empty now
@@ -495,6 +517,11 @@ class Driver:
             else:
                 self._enter(PhaseEvent.BYTES)
         self.writer.news.set()
+
+    @property
+    def is_queue(self) -> bool:
+        """True if the bytes are handed out once, in their order."""
+        return self._forms.is_queue
 
     def require_open(self) -> None:
         """Raise `ClosedError` if the owner closed the stream."""
@@ -526,6 +553,8 @@ class Driver:
         """See `RangeStream.can_play`."""
         if self.pipe.closed:
             return True
+        if self.is_queue:
+            return in_hand_bytes > 0  # nobody knows when the next chunk follows
         if self._phase is Phase.SEQUENTIAL:
             return in_hand_bytes >= SEQUENTIAL_START_SECONDS * bytes_per_second
         total = self.total_bytes()
@@ -555,7 +584,8 @@ class Driver:
             end_bytes=None if end is None else end[0],
             size_bytes=self._size_bytes if self._planner.total is None else self._planner.total,
             size_was_wrong=planned.size_was_wrong,
-            strategy=self._forms.form.name,
+            strategy=self._forms.name,
+            strategy_reason=self._forms.reason,
             mime_type=self._handler.mime_type,
             capacity_bytes=self.pipe.capacity_bytes,
         )

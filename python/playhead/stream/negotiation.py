@@ -1,13 +1,15 @@
-"""Negotiation of the form in which ranges are asked for.
+"""Negotiation of the form in which ranges are read.
 
 The forms are tried in order until one delivers a byte at offset 0; from then on the form stays. After the
-last one all are tried once more: the server may have been starting up.
+last one all are tried once more: the server may have been starting up. Every refusal is remembered, for the
+error that lists what was tried.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from playhead.errors import (
@@ -15,22 +17,44 @@ from playhead.errors import (
     HttpRefusedError,
     HttpStatusError,
     PlayheadError,
+    ProtocolError,
     ServerError,
     TextContentError,
+    ToolFailedError,
 )
-from playhead.stream.answer import EndedBy, ReadRange
+from playhead.stream.answer import SHOWN_CHARS, EndedBy, ReadRange
 
 ROUNDS = 2
 ROUND_SECONDS = 1.0
 """Pause between the two rounds: a mistyped URI fails in about two seconds."""
+NOT_FOUND_CODE = -32002
+"""MCP's code for a resource that does not exist."""
+_NOT_FOUND = re.compile(
+    r"\bnot found\b|\bno such\b|\bunknown resource\b|\bdoes(?: not|n't) exist\b|\b404\b", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeForm:
-    """A form in which ranges are asked for; see `strategies`."""
+    """A form in which ranges are read; see `strategies`."""
 
     name: str
     read: ReadRange
+    reason: str = ""
+    """Why this form was chosen, as a clause."""
+    is_queue: bool = False
+    """True if the answers are pieces in their order, whatever the range: no seek, and nothing is repeated."""
+    on_delivered: Callable[[], None] = lambda: None
+    """Called once, when the form has delivered its first byte."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateForm:
+    """A form that is known only after a request, which is sent when its turn comes."""
+
+    name: str
+    find: Callable[[], Awaitable[RangeForm | None]]
+    """Returns None if the form turns out not to apply. A `PlayheadError` of it is the form's refusal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +69,17 @@ def is_refusal(error: PlayheadError) -> bool:
     """Return whether an answer at offset 0 says that the server does not take this form."""
     if isinstance(error, HttpStatusError):
         return error.status not in {429, 503}
-    return isinstance(error, (ServerError, TextContentError, HttpRefusedError))
+    return isinstance(
+        error, (ServerError, TextContentError, HttpRefusedError, ToolFailedError, ProtocolError)
+    )
 
 
 class FormNegotiation:
     """The form that a stream uses now, and the refusals of those before it."""
 
-    def __init__(self, forms: Sequence[RangeForm], *, server_name: str) -> None:
-        self._forms = tuple(forms)
+    def __init__(self, forms: Sequence[RangeForm | LateForm], *, server_name: str) -> None:
+        """The last of the `forms` is a `RangeForm`."""
+        self._forms = list(forms)
         self._server_name = server_name
         self._index = 0
         self._round = 1
@@ -61,19 +88,53 @@ class FormNegotiation:
         """Nothing is sent before this time."""
 
     @property
+    def name(self) -> str:
+        """Name of the current form."""
+        return self._forms[self._index].name
+
+    @property
     def form(self) -> RangeForm:
-        return self._forms[self._index]
+        """The current form, which `settle` has made known."""
+        form = self._forms[self._index]
+        assert isinstance(form, RangeForm)
+        return form
+
+    @property
+    def is_queue(self) -> bool:
+        form = self._forms[self._index]
+        return isinstance(form, RangeForm) and form.is_queue
+
+    @property
+    def reason(self) -> str:
+        """Why the current form is used, with the refusals before it."""
+        form = self._forms[self._index]
+        chosen = form.reason if isinstance(form, RangeForm) else ""
+        tried = self._tried()
+        return f"{chosen}; refused before: {tried}" if tried and chosen else chosen or tried
+
+    async def settle(self) -> None:
+        """Make the current form known, skipping those that turn out not to apply."""
+        while isinstance(late := self._forms[self._index], LateForm):
+            try:
+                found = await late.find()
+            except PlayheadError as error:
+                self._refusals.append((late.name, Refusal(error=error)))
+                found = None
+            if found is not None:
+                self._forms[self._index] = found
+            else:
+                del self._forms[self._index]
 
     def refuse(self, refusal: Refusal, *, now: float, has_bytes_past_0: bool) -> EndedBy | None:
         """Move on from the current form, which was refused before its first byte.
 
         Returns the evidence that the resource is empty if the last form was refused for the last time and one
-        of them claimed the end. Otherwise the next form is current.
+        of them claimed the end. Otherwise the next form is current; `settle` it.
 
         Raises the first error of the refusals if no form claimed the end, and `ContradictionError` if one did
         although bytes past offset 0 were served.
         """
-        self._refusals.append((self.form.name, refusal))
+        self._refusals.append((self.name, refusal))
         self._index += 1
         if self._index < len(self._forms):
             return None
@@ -93,13 +154,39 @@ class FormNegotiation:
             )
         return claims[0]
 
+    def _tried(self) -> str:
+        """List the refused forms, each with its newest refusal: `uri-template (-32602: …), arguments (…)`."""
+        return ", ".join(f"{name} ({_said(refusal)})" for name, refusal in dict(self._refusals).items())
+
     def _all_refused(self) -> PlayheadError:
-        tried = {name: refusal.error for name, refusal in self._refusals if refusal.error is not None}
-        first = next(iter(tried.values()))
-        reasons = "; ".join(f"{name}: {error}" for name, error in tried.items())
+        errors = [refusal.error for _, refusal in self._refusals if refusal.error is not None]
+        # The last form is `whole`, if nothing was forced: its URI is the resource's own.
+        is_missing = says_not_found(errors[-1])
+        first = errors[-1] if is_missing else errors[0]
         error = type(first).__new__(type(first))
         error.__dict__.update(first.__dict__)  # its code and data, under a message that names every form
-        error.args = (
-            f"{self._server_name}: every form of ranged read failed; each was tried twice ({reasons})",
-        )
+        problem = "has no such resource" if is_missing else "refused every form of a ranged read"
+        error.args = (f"{self._server_name}: {problem}; tried {self._tried()}",)
         return error
+
+
+def says_not_found(error: PlayheadError) -> bool:
+    """Return whether an error answer says that the resource does not exist."""
+    if isinstance(error, HttpRefusedError):
+        return error.status in {404, 410}
+    if isinstance(error, ServerError):
+        return error.code == NOT_FOUND_CODE or _NOT_FOUND.search(error.said or str(error)) is not None
+    return False
+
+
+def _said(refusal: Refusal) -> str:
+    error = refusal.error
+    if error is None:
+        return f"no byte: {refusal.claims_end}"
+    if isinstance(error, ServerError):
+        return f"{error.code}: {_brief(error.said or str(error))}"
+    return _brief(str(error))
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…"

@@ -53,8 +53,8 @@ class StreamOptions:
     """
 
     strategy: str | None = None
-    """The form in which ranges are requested: `uri-template`, `arguments`, `meta` or `whole`. None: each form
-    that the server offers, until one delivers."""
+    """The form in which ranges are requested, one of `stream.strategies.STRATEGY_NAMES`. None: each form that
+    the server offers, until one delivers."""
 
     page_bytes: int = 100 * KIB
     """Pages double up to this. Servers of this kind expect 100 KiB; smaller pages arrive sooner."""
@@ -93,6 +93,12 @@ class StreamOptions:
 
     meta_key: str | None = None
     """The `_meta` key for the range, for servers that read it there."""
+
+    range_tool: str | None = None
+    """The tool that reads ranges, for the strategy `tool`. None: found by its schemas."""
+
+    poll_tool: str | None = None
+    """The tool that hands out chunks, for the strategy `poll`. None: found by its outputSchema."""
 
     on_event: Callable[[StreamEvent], None] | None = None
     """Called in the trio thread when the reader has waited for three seconds, and when bytes arrive again;
@@ -161,5 +167,7 @@ class StreamStatistics:
     size_was_wrong: bool
     """Bytes arrived past the announced size, or the resource ended below it."""
     strategy: str
+    strategy_reason: str
+    """Why this strategy is used, and which were refused before it."""
     mime_type: str | None
     capacity_bytes: int

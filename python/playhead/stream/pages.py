@@ -29,6 +29,7 @@ from playhead.errors import (
     ServerEndedError,
     ServerError,
     StreamBrokenError,
+    ToolFailedError,
     TransportError,
 )
 from playhead.limits import Limits
@@ -56,7 +57,7 @@ class ReadFailure:
 def classify(error: PlayheadError) -> ReadFailure:
     """Classify the error of a read. Reads are idempotent, so a server's own faults are retried, too."""
     match error:
-        case ServerEndedError():
+        case ServerEndedError() | StreamBrokenError():
             return ReadFailure(kind="final")
         case TransportError():
             return ReadFailure(kind="lost", retry_after_seconds=error.retry_after_seconds)
@@ -66,6 +67,8 @@ def classify(error: PlayheadError) -> ReadFailure:
             is_status = 400 <= error.code < 500 and error.code not in RETRIED_STATUSES
             is_refusal = error.code in REFUSALS or is_status
             return ReadFailure(kind="refused" if is_refusal else "lost", code=error.code)
+        case ToolFailedError():
+            return ReadFailure(kind="refused")
         case Base64Error() | ProtocolError():
             return ReadFailure(kind="damaged")
         case _:
@@ -79,6 +82,8 @@ class SequentialPlan:
     answers: tuple[Answer, ...] = ()
     page_bytes: int | None = None
     """None: every answer is the whole resource, whatever the range."""
+    is_queue: bool = False
+    """Every answer is what follows the one before, whatever the range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

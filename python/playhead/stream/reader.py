@@ -23,8 +23,8 @@ import trio
 from playhead.errors import BusyError, ClosedError, LimitError, UsageError
 from playhead.limits import DEFAULT_LIMITS, KIB, Limits
 from playhead.stream.answer import ReadRange
-from playhead.stream.driver import CLOSED, Driver
-from playhead.stream.negotiation import RangeForm
+from playhead.stream.driver import CLOSED, NO_SEEK, Driver
+from playhead.stream.negotiation import LateForm, RangeForm
 from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions, StreamStatistics
 from playhead.stream.saving import whole_file
 from playhead.stream.source import Demand, Reader
@@ -45,8 +45,6 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
     `TextContentError`, `ContradictionError` or `RangeNotHonouredError` for what the server sent; the server's
     own `ServerError`; and `ClosedError` after `open_stream`'s block was left.
     """
-
-    seekable = True
 
     def __init__(self, driver: Driver, *, limits: Limits) -> None:
         self._driver = driver
@@ -130,7 +128,8 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
     async def seek(self, offset: int) -> None:
         """Continue at `offset`, in bytes: free within the ring, else by new reads; stale ones are cancelled.
 
-        An offset past the end reads as the end. Raises the stream's own error if it is broken.
+        An offset past the end reads as the end. Raises the stream's own error if it is broken, and
+        `UsageError` if it is not `seekable`.
         """
         _check_offset(offset)
         await trio.lowlevel.checkpoint()
@@ -186,6 +185,11 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
         return io.BufferedReader(raw, CHUNK_BYTES)
 
     # --- from anywhere ---------------------------------------------------------------------------------
+
+    @property
+    def seekable(self) -> bool:
+        """False for the strategy `poll`, whose bytes are handed out once."""
+        return not self._driver.is_queue
 
     @property
     def position(self) -> int:
@@ -246,7 +250,7 @@ class StreamFile(io.RawIOBase):
         return True
 
     def seekable(self) -> bool:
-        return True
+        return self._stream.seekable
 
     def readinto(self, buffer: Buffer) -> int:
         """As `RangeStream.readinto`; 0 is the end."""
@@ -254,8 +258,11 @@ class StreamFile(io.RawIOBase):
         return self._stream.readinto(buffer, self._timeout)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move to `offset`. Raises `io.UnsupportedOperation` from the end of a stream of unknown size."""
+        """Move to `offset`. Raises `io.UnsupportedOperation` from the end of a stream of unknown size, and if
+        the stream is not `seekable`."""
         self._checkClosed()
+        if not self.seekable():
+            raise io.UnsupportedOperation(NO_SEEK)
         if whence not in {os.SEEK_SET, os.SEEK_CUR, os.SEEK_END}:
             raise ValueError(f"seek: expected a whence of 0, 1 or 2, got {whence}")
         if whence == os.SEEK_CUR:
@@ -328,8 +335,31 @@ async def open_stream(
     it, cancels every read in flight, and a blocked reader gets `ClosedError`. An error of `read_range` other
     than `PlayheadError` is a bug in it, and is raised in an exception group.
     """
+    forms = (RangeForm(name=strategy_name, read=read_range), *fallbacks)
+    async with open_forms(
+        forms,
+        options=options,
+        limits=limits,
+        size_bytes=size_bytes,
+        server_name=server_name,
+        last_received=last_received,
+    ) as stream:
+        yield stream
+
+
+@asynccontextmanager
+async def open_forms(
+    forms: Sequence[RangeForm | LateForm],
+    *,
+    options: StreamOptions,
+    limits: Limits,
+    size_bytes: int | None,
+    server_name: str,
+    last_received: Callable[[], float],
+) -> AsyncIterator[RangeStream]:
+    """Read a resource in the first of the `forms` that delivers; the others as for `open_stream`."""
     driver = Driver(
-        (RangeForm(name=strategy_name, read=read_range), *fallbacks),
+        forms,
         options=options,
         limits=limits,
         size_bytes=size_bytes if options.size_bytes is None else options.size_bytes,

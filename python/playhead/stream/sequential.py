@@ -1,6 +1,6 @@
 """Sequential reading: one answer after the other, held undecoded and fed as the reader advances.
 
-For servers that ignore ranges, or whose own pages do not fit the ring, and for the strategy `whole`. While
+For servers that ignore ranges, or whose own pages do not fit the ring, and for `whole` and `poll`. While
 one answer is fed the next is read, so at most two are held. The reads are the planner's probes, so patience
 and retries are the same as for its pages.
 """
@@ -79,6 +79,7 @@ class Sequential:
         self._ready = deque(plan.answers)
         self._feeding: Answer | None = None
         self._page_bytes = plan.page_bytes
+        self._is_queue = plan.is_queue
         self._largest_bytes = 0
         self._short_end: int | None = None
         """End of the newest page that was shorter than the largest."""
@@ -146,7 +147,11 @@ class Sequential:
                 answer = self._ready.popleft()
                 if answer.offset <= at < answer.end:
                     return answer
-            if self._page_bytes is None:
+            if self._is_queue:
+                answer = await self._reader.read(at, at + 1)
+                if not answer.n_bytes:
+                    self._conclude(at, "done")
+            elif self._page_bytes is None:
                 end = self._planner.end
                 answer = await self._reader.read(0, 1 if end is None else max(1, end[0]))
                 self._conclude(answer.end, "whole")

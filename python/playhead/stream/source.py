@@ -35,8 +35,10 @@ class Reader(ABC):
     from any thread.
     """
 
-    seekable = False
-    """True if `seek_from_thread` works."""
+    @property
+    def seekable(self) -> bool:
+        """True if `seek_from_thread` works."""
+        return False
 
     @abstractmethod
     def readinto(self, buffer: Buffer, timeout: float | None = None) -> int:

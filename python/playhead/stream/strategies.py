@@ -1,29 +1,39 @@
-"""Range strategies: forms of a half-open range `[start, end)` in one `resources/read`.
+"""The forms in which servers take a range `[start, end)` of a resource, in bytes from 0: one table.
 
-MCP has no ranged read, so servers have developed four forms. They are tried in this order until one delivers
-a byte, unless the caller names one:
+MCP has no ranged read, so servers have developed their own. `FORMS` lists them in the order in which they are
+tried. Each entry recognises from the `ResourceFacts` that its form is offered; the strategy that it returns
+makes the requests and reads the answers. A new form is one entry and one test.
 
-1. `uri-template`: a listed template has `start` and `end`; it is expanded (RFC 6570).
-2. `arguments`: the link's URI, with `arguments: {url, start, end}`. For links whose description is a URL.
-3. `meta`: a configured key of `_meta` holds `{start, end}`.
-4. `whole`: one plain read, no range.
-
-Pure: the server's templates are an argument.
+Pure. A strategy of `file` or `http-range` says what is read; the client, which has HTTP, reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final, Literal
 from urllib.parse import urlsplit
 
+from mcp_types import Tool
+
 from playhead.errors import UsageError
+from playhead.limits import Limits
+from playhead.stream.answer import Page, page_of_contents, page_of_tool
 from playhead.stream.templates import TemplateMatch, match_template
 
-STRATEGY_NAMES = ("uri-template", "arguments", "meta", "whole")
-RANGE_VARIABLES = (("start", "end"),)
+RANGE_VARIABLES = (("start", "end"), ("offset", "length"), ("from", "to"), ("range_start", "range_end"))
 """Pairs of variables that make a URI template one for ranges, in the order of preference."""
+
+Fact = Literal["templates", "tools", "resources"]
+"""A listing of a server: it may have to be requested before a form can be recognised."""
+
+URL_ARGUMENTS: Final = ("url", "uri")
+LENGTH_ARGUMENTS: Final = ("length", "byteCount")
+CHUNK_CAPABILITY: Final = "resourceReadChunking"
+"""The experimental capability of servers that take `offset` and `length` in the params."""
+_TOKEN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,40 +43,115 @@ class ResourceRequest:
     uri: str
     arguments: dict[str, object] | None = None
     meta: dict[str, object] | None = None
+    more: dict[str, object] | None = None
+    """Further members, outside of any MCP revision."""
+
+    def params(self) -> dict[str, Any]:
+        """Return the `params` of the JSON-RPC request."""
+        params: dict[str, Any] = {"uri": self.uri, **(self.more or {})}
+        if self.arguments is not None:
+            params["arguments"] = self.arguments
+        if self.meta is not None:
+            params["_meta"] = self.meta
+        return params
 
 
-class RangeStrategy(Protocol):
-    """A form in which ranges are requested."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRequest:
+    """The parameters of a `tools/call`."""
+
+    name: str
+    arguments: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceFacts:
+    """The facts about a resource and its server by which the forms of its ranged reads are chosen."""
+
+    uri: str
+    description: str | None = None
+    """The link's. It counts if it is a single `scheme://…` token."""
+    tool: str | None = None
+    """The tool whose result has the link, if any; see `match_template`."""
+    templates: Sequence[str] | None = ()
+    """The server's listed URI templates; None if they are not known yet."""
+    tools: Sequence[Tool] | None = ()
+    """The server's listed tools; None if they are not known yet."""
+    is_listed: bool | None = False
+    """True if the server lists `uri` as a resource; None if that is not known yet."""
+    chunk_bytes_max: int | None = None
+    """`capabilities.experimental.resourceReadChunking.maxChunkBytes`, if the server declares it."""
+    offers_files: bool = False
+    """True if the server declares file transfer (SEP-2631), or the link is a file's."""
+    url: str | None = None
+    """A URL of the bytes, out of band, if the result gave one."""
+    extra_arguments: Mapping[str, object] = field(default_factory=dict)
+    """Sent with every read: in the template's variables of the same name, else in `arguments`."""
+    meta_key: str | None = None
+    """The configured `_meta` key for the range."""
+    range_tool: str | None = None
+    """The configured tool of the form `tool`."""
+    poll_tool: str | None = None
+    """The configured tool of the form `poll`."""
+    forced: str | None = None
+    """The only form to use, if the caller or the configuration names one."""
 
     @property
-    def name(self) -> str:
-        """`uri-template`, `arguments`, `meta` or `whole`."""
-        ...
+    def token(self) -> str | None:
+        """The description, if it is a URL that a server could read."""
+        return self.description if is_token(self.description) else None
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotOffered:
+    """A form that does not apply to the resource."""
+
+    why: str
+    """As a clause: `no listed template fits`."""
+    needs: Fact | None = None
+    """The listing to request before that can be said."""
+
+
+# --- forms of a resources/read --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadStrategy(ABC):
+    """A strategy whose ranges are reads of a resource."""
+
+    name: ClassVar[str]
+    reason: str
+    """Why this form was chosen, as a clause: `the description is a URL`."""
+
+    @abstractmethod
     def request(self, start: int, end: int) -> ResourceRequest:
         """Return the read of `[start, end)`, in bytes from 0."""
-        ...
+
+    def page(self, result: Mapping[str, Any], *, start: int, limits: Limits, server: str) -> Page:
+        """Read the answer to a request for `[start, …)`; see `page_of_contents`."""
+        return page_of_contents(result, limits=limits, server=server)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TemplateStrategy:
+class TemplateStrategy(ReadStrategy):
     """The range as two variables of a URI template."""
 
+    name = "uri-template"
     match: TemplateMatch
-    name: str = field(default="uri-template", init=False)
 
     def request(self, start: int, end: int) -> ResourceRequest:
-        return ResourceRequest(uri=self.match.expand(start, end))
+        is_length = self.match.variables[1] == "length"
+        return ResourceRequest(uri=self.match.expand(start, end - start if is_length else end))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArgumentsStrategy:
+class ArgumentsStrategy(ReadStrategy):
     """The range in `arguments`; `url` is the link's description."""
 
+    name = "arguments"
     uri: str
     url: str | None
     extra: Mapping[str, object]
-    name: str = field(default="arguments", init=False)
 
     def request(self, start: int, end: int) -> ResourceRequest:
         url: dict[str, object] = {} if self.url is None else {"url": self.url}
@@ -74,13 +159,43 @@ class ArgumentsStrategy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetaStrategy:
+class QueryStrategy(ReadStrategy):
+    """The range in the query of the URI."""
+
+    name = "query"
+    uri: str
+
+    def request(self, start: int, end: int) -> ResourceRequest:
+        before, hash_sign, fragment = self.uri.partition("#")
+        separator = "&" if "?" in before else "?"
+        return ResourceRequest(uri=f"{before}{separator}start={start}&end={end}{hash_sign}{fragment}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParamsStrategy(ReadStrategy):
+    """The range as `offset` and `length` beside `uri`."""
+
+    name = "params"
+    uri: str
+    bytes_max: int | None
+    """The longest range that the server answers in full."""
+    extra: Mapping[str, object]
+
+    def request(self, start: int, end: int) -> ResourceRequest:
+        length = end - start if self.bytes_max is None else min(end - start, self.bytes_max)
+        return ResourceRequest(
+            uri=self.uri, arguments=dict(self.extra) or None, more={"offset": start, "length": length}
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaStrategy(ReadStrategy):
     """The range under one key of `_meta`."""
 
+    name = "meta"
     uri: str
     key: str
     extra: Mapping[str, object]
-    name: str = field(default="meta", init=False)
 
     def request(self, start: int, end: int) -> ResourceRequest:
         return ResourceRequest(
@@ -91,20 +206,87 @@ class MetaStrategy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WholeStrategy:
+class WholeStrategy(ReadStrategy):
     """No range: the answer is the whole resource."""
 
+    name = "whole"
     uri: str
     extra: Mapping[str, object]
-    name: str = field(default="whole", init=False)
 
     def request(self, start: int, end: int) -> ResourceRequest:
         return ResourceRequest(uri=self.uri, arguments=dict(self.extra) or None)
 
 
+# --- the others ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStrategy:
+    """The range as arguments of a tool."""
+
+    name: ClassVar[str] = "tool"
+    reason: str
+    tool: str
+    arguments: Mapping[str, object]
+    """Everything but the range."""
+    length_argument: str | None
+    is_repeatable: bool
+    """The tool declares that it only reads, or that calling it twice is calling it once; or the configuration
+    names it."""
+
+    def request(self, start: int, end: int) -> ToolRequest:
+        length = {} if self.length_argument is None else {self.length_argument: end - start}
+        return ToolRequest(name=self.tool, arguments={**self.arguments, "offset": start, **length})
+
+    def page(self, result: Mapping[str, Any], *, start: int, limits: Limits, server: str) -> Page:
+        """Read the answer to a call for `[start, …)`; see `page_of_tool`."""
+        return page_of_tool(result, tool=self.tool, start=start, limits=limits, server=server)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollStrategy:
+    """No range: a queue tool that is called until it is done."""
+
+    name: ClassVar[str] = "poll"
+    reason: str
+    tool: str
+    arguments: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStrategy:
+    """HTTP ranges of a URL that the server hands out (SEP-2631)."""
+
+    name: ClassVar[str] = "file"
+    reason: str
+    uri: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRangeStrategy:
+    """HTTP ranges of a URL."""
+
+    name: ClassVar[str] = "http-range"
+    reason: str
+    url: str
+
+
+RequestStrategy = ReadStrategy | ToolStrategy
+"""Forms in which each range is one request to the MCP server."""
+RangeStrategy = RequestStrategy | PollStrategy | FileStrategy | HttpRangeStrategy
+
+
+# --- how each is recognised ------------------------------------------------------------------------------
+
+
+def is_token(text: str | None) -> bool:
+    """Return True for a single `scheme://…` token, the description of a link that a server can read."""
+    return text is not None and _TOKEN.fullmatch(text) is not None
+
+
 def is_url(text: str | None) -> bool:
-    """Return whether a link's description is a URL that a server could read."""
-    if text is None or any(character.isspace() for character in text):
+    """Return True for a URL of the web."""
+    if text is None or not is_token(text):
         return False
     try:
         parts = urlsplit(text)
@@ -113,71 +295,234 @@ def is_url(text: str | None) -> bool:
     return parts.scheme in {"http", "https"} and bool(parts.netloc)
 
 
-def candidate_strategies(
-    *,
-    uri: str,
-    description: str | None = None,
-    templates: Sequence[str] = (),
-    override: str | None = None,
-    extra_arguments: Mapping[str, object] | None = None,
-    meta_key: str | None = None,
-    tool: str | None = None,
-) -> tuple[RangeStrategy, ...]:
-    """Return the strategies for ranges of the resource `uri`, in the order in which they are tried.
+def _match(facts: ResourceFacts) -> TemplateMatch | None:
+    return match_template(
+        facts.templates or (),
+        uri=facts.uri,
+        url=facts.token,
+        extra=facts.extra_arguments,
+        range_variables=RANGE_VARIABLES,
+        tool=facts.tool,
+    )
 
-    `templates` are the server's listed URI templates; `description` is the link's, and counts if it is a URL.
-    `extra_arguments` are sent with every read (in the template's variables of the same name, else in
-    `arguments`), and make `arguments` a candidate. `meta_key` is the `_meta` key of servers that take the
-    range there. `whole` is the last resort. `override` names the only strategy. `tool` is the one whose
-    result has the link (see `match_template`).
 
-    Raises `UsageError` if `override` is unknown, if it is `uri-template` and no listed template fits the URI,
-    if templates of several servers behind a gateway fit it, or if it is `meta` without a `meta_key`.
+def _template(facts: ResourceFacts) -> TemplateStrategy | NotOffered:
+    if facts.templates is None:
+        return NotOffered(why="the server has not listed its templates", needs="templates")
+    match = _match(facts)
+    if match is None:
+        listed = ", ".join(facts.templates) or "none"
+        return NotOffered(why=f"no listed template with start and end fits {facts.uri!r} (listed: {listed})")
+    return TemplateStrategy(match=match, reason=match.reason)
+
+
+def _arguments(facts: ResourceFacts) -> ArgumentsStrategy | NotOffered:
+    if facts.token is not None:
+        reason = f"the description is a URL ({facts.token})"
+    elif facts.extra_arguments:
+        reason = f"extra arguments are given ({', '.join(facts.extra_arguments)})"
+    elif facts.forced == "arguments":
+        reason = ""
+    else:
+        return NotOffered(why="the description is not a URL")
+    return ArgumentsStrategy(uri=facts.uri, url=facts.token, extra=facts.extra_arguments, reason=reason)
+
+
+def _query(facts: ResourceFacts) -> QueryStrategy | NotOffered:
+    offered = QueryStrategy(uri=facts.uri, reason="no template fits, and the URI takes a query")
+    if facts.forced == "query":
+        return offered
+    if _match(facts) is not None:
+        return NotOffered(why="a template fits")
+    if facts.uri.startswith("resource://"):
+        return offered
+    if not is_url(facts.uri):
+        return NotOffered(why="the URI is not a resource:// or web address")
+    if facts.is_listed is None:
+        return NotOffered(why="the server has not listed its resources", needs="resources")
+    return offered if facts.is_listed else NotOffered(why="the server does not list the URI")
+
+
+def _params(facts: ResourceFacts) -> ParamsStrategy | NotOffered:
+    if facts.chunk_bytes_max is None and facts.forced != "params":
+        return NotOffered(why=f"the server does not declare {CHUNK_CAPABILITY}")
+    return ParamsStrategy(
+        uri=facts.uri,
+        bytes_max=facts.chunk_bytes_max,
+        extra=facts.extra_arguments,
+        reason=f"the server declares {CHUNK_CAPABILITY} ({facts.chunk_bytes_max} bytes)",
+    )
+
+
+def _meta(facts: ResourceFacts) -> MetaStrategy | NotOffered:
+    if facts.meta_key is None:
+        return NotOffered(why="no _meta key is configured; set meta_key")
+    return MetaStrategy(
+        uri=facts.uri,
+        key=facts.meta_key,
+        extra=facts.extra_arguments,
+        reason=f"meta_key is {facts.meta_key!r}",
+    )
+
+
+def _tool(facts: ResourceFacts) -> ToolStrategy | NotOffered:
+    if facts.tools is None:
+        return NotOffered(why="the server has not listed its tools", needs="tools")
+    for tool in facts.tools:
+        is_configured = tool.name == facts.range_tool
+        if is_configured or (facts.range_tool is None and _is_reader(tool)):
+            why = "range_tool names it" if is_configured else "by its schemas, it reads ranges"
+            if (found := _reader(tool, facts, why=why)) is not None:
+                return replace(found, is_repeatable=True) if is_configured else found
+    if facts.range_tool is not None:
+        return NotOffered(
+            why=f"expected a tool {facts.range_tool!r} (range_tool) with the arguments offset and url or uri,"
+            f" the server lists {', '.join(tool.name for tool in facts.tools) or 'none'}"
+        )
+    return NotOffered(why="no tool has an offset and returns hasMore or totalBytes; set range_tool")
+
+
+def _is_reader(tool: Tool) -> bool:
+    returned = _properties(tool.output_schema)
+    return bool({"hasMore", "totalBytes"} & returned) and not _may_destroy(tool)
+
+
+def _reader(tool: Tool, facts: ResourceFacts, *, why: str) -> ToolStrategy | None:
+    taken = _properties(tool.input_schema)
+    arguments = {**facts.extra_arguments, **_link_arguments(taken, facts)}
+    length = next((name for name in LENGTH_ARGUMENTS if name in taken), None)
+    if "offset" not in taken or not _required(tool) <= {*arguments, "offset", length}:
+        return None
+    notes = tool.annotations
+    return ToolStrategy(
+        tool=tool.name,
+        arguments=arguments,
+        length_argument=length,
+        is_repeatable=notes is not None and bool(notes.read_only_hint or notes.idempotent_hint),
+        reason=f"tool {tool.name}: {why}",
+    )
+
+
+def _poll(facts: ResourceFacts) -> PollStrategy | NotOffered:
+    if facts.tools is None:
+        return NotOffered(why="the server has not listed its tools", needs="tools")
+    for tool in facts.tools:
+        is_configured = tool.name == facts.poll_tool
+        is_queue = facts.poll_tool is None and is_queue_tool(tool)
+        arguments = {**facts.extra_arguments, **_link_arguments(_properties(tool.input_schema), facts)}
+        if (is_configured or is_queue) and _required(tool) <= set(arguments):
+            why = "poll_tool names it" if is_configured else "by its outputSchema, it returns chunks"
+            return PollStrategy(tool=tool.name, arguments=arguments, reason=f"tool {tool.name}: {why}")
+    if facts.poll_tool is not None:
+        return NotOffered(
+            why=f"expected a tool {facts.poll_tool!r} (poll_tool) whose required arguments are given, the"
+            f" server lists {', '.join(tool.name for tool in facts.tools) or 'none'}; add extra_arguments"
+        )
+    return NotOffered(why="no tool returns chunks until it is done; set poll_tool")
+
+
+def is_queue_tool(tool: Tool) -> bool:
+    """Return True for a tool whose outputSchema says that it hands out chunks until it is done."""
+    return {"chunks", "done"} <= _properties(tool.output_schema)
+
+
+def _file(facts: ResourceFacts) -> FileStrategy | NotOffered:
+    if not facts.offers_files and facts.forced != "file":
+        return NotOffered(why="the server does not declare file transfer")
+    return FileStrategy(uri=facts.uri, reason="the server declares file transfer")
+
+
+def _http_range(facts: ResourceFacts) -> HttpRangeStrategy | NotOffered:
+    if facts.url is not None:
+        return HttpRangeStrategy(url=facts.url, reason="the result gives a URL")
+    if not is_url(facts.uri):
+        return NotOffered(why="the URI is not a web address")
+    if facts.is_listed is None and facts.forced is None:
+        return NotOffered(why="the server has not listed its resources", needs="resources")
+    if facts.is_listed and facts.forced is None:
+        return NotOffered(why="the server lists the URI as its own resource")
+    return HttpRangeStrategy(url=facts.uri, reason="the server does not list the URI, a web address")
+
+
+def _whole(facts: ResourceFacts) -> WholeStrategy | NotOffered:
+    return WholeStrategy(uri=facts.uri, extra=facts.extra_arguments, reason="no form of a range is left")
+
+
+def _link_arguments(taken: frozenset[str], facts: ResourceFacts) -> dict[str, object]:
+    """Return the argument that names the resource, among those that a tool takes."""
+    for name in URL_ARGUMENTS:
+        if name in taken:
+            return {name: facts.token or facts.uri if name == "url" else facts.uri}
+    return {}
+
+
+def _properties(schema: object) -> frozenset[str]:
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return frozenset(properties) if isinstance(properties, dict) else frozenset()
+
+
+def _required(tool: Tool) -> set[object]:
+    required = tool.input_schema.get("required")
+    return {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
+
+
+def _may_destroy(tool: Tool) -> bool:
+    notes = tool.annotations
+    return notes is not None and bool(notes.destructive_hint) and not notes.read_only_hint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """An entry of the table."""
+
+    name: str
+    recognise: Callable[[ResourceFacts], RangeStrategy | NotOffered]
+    summary: str
+    """The place of the range, for help and documents."""
+
+
+FORMS: Final = (
+    Form(name="uri-template", recognise=_template, summary="in the variables of a listed URI template"),
+    Form(name="arguments", recognise=_arguments, summary="in `arguments`, with the link's description"),
+    Form(name="query", recognise=_query, summary="in the query of the link's URI"),
+    Form(name="params", recognise=_params, summary="in the params, as offset and length"),
+    Form(name="meta", recognise=_meta, summary="under a configured key of `_meta`"),
+    Form(name="tool", recognise=_tool, summary="in the arguments of a reader tool"),
+    Form(name="poll", recognise=_poll, summary="nowhere: a queue tool is called until it is done"),
+    Form(name="file", recognise=_file, summary="in HTTP requests to a URL that the server hands out"),
+    Form(name="http-range", recognise=_http_range, summary="in HTTP requests to the link's origin"),
+    Form(name="whole", recognise=_whole, summary="nowhere: one plain resources/read"),
+)
+"""All forms, in the order in which they are tried."""
+
+STRATEGY_NAMES: Final = tuple(form.name for form in FORMS)
+
+
+def recognise(facts: ResourceFacts) -> dict[str, RangeStrategy | NotOffered]:
+    """Return the strategy of each form for a resource, or why it does not apply, in the order of the table.
+
+    If `facts.forced` names a form, the result has it alone.
+
+    Raises `UsageError` if `facts.forced` is unknown, or does not apply whatever is listed, and if templates
+    of several servers behind a gateway fit.
     """
-    extra = dict(extra_arguments or {})
-    url = description if is_url(description) else None
-    if override is not None and override not in STRATEGY_NAMES:
+    forced = facts.forced
+    if forced is None:
+        return {form.name: form.recognise(facts) for form in FORMS}
+    if forced not in STRATEGY_NAMES:
         raise UsageError(
-            f"range strategy: expected one of {', '.join(STRATEGY_NAMES)}, got {override!r}; "
+            f"range strategy: expected one of {', '.join(STRATEGY_NAMES)}, got {forced!r}; "
             "leave it out to let playhead choose"
         )
-    match = match_template(
-        templates, uri=uri, url=url, extra=extra, range_variables=RANGE_VARIABLES, tool=tool
-    )
-    if override == "uri-template" and match is None:
-        listed = ", ".join(templates) or "none"
-        raise UsageError(
-            f"range strategy uri-template: no listed template with start and end fits {uri!r} "
-            f"(listed: {listed}); choose another strategy"
-        )
-    if override == "meta" and meta_key is None:
-        raise UsageError("range strategy meta: expected the name of the _meta key, got none; set meta_key")
-    candidates: list[RangeStrategy] = []
-    if match is not None:
-        candidates.append(TemplateStrategy(match=match))
-    if override == "arguments" or url is not None or extra:
-        candidates.append(ArgumentsStrategy(uri=uri, url=url, extra=extra))
-    if meta_key is not None:
-        candidates.append(MetaStrategy(uri=uri, key=meta_key, extra=extra))
-    candidates.append(WholeStrategy(uri=uri, extra=extra))
-    return tuple(strategy for strategy in candidates if override in {None, strategy.name})
+    (found,) = (form.recognise(facts) for form in FORMS if form.name == forced)
+    if isinstance(found, NotOffered) and found.needs is None:
+        raise UsageError(f"range strategy {forced}: {found.why}; choose another strategy, or none")
+    return {forced: found}
 
 
-def choose_strategy(
-    *,
-    uri: str,
-    description: str | None = None,
-    templates: Sequence[str] = (),
-    override: str | None = None,
-    extra_arguments: Mapping[str, object] | None = None,
-    meta_key: str | None = None,
-) -> RangeStrategy:
-    """Return the first of `candidate_strategies`, for a caller that does not negotiate."""
-    return candidate_strategies(
-        uri=uri,
-        description=description,
-        templates=templates,
-        override=override,
-        extra_arguments=extra_arguments,
-        meta_key=meta_key,
-    )[0]
+def candidate_strategies(facts: ResourceFacts) -> tuple[RangeStrategy, ...]:
+    """Return the strategies that apply to a resource by what is known, in the order in which they are tried.
+
+    Raises `UsageError` as `recognise`.
+    """
+    return tuple(found for found in recognise(facts).values() if not isinstance(found, NotOffered))

@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from playhead.client import connect
 from playhead.client.session.response_tap import Arrivals
-from playhead.stream.reader import open_stream
+from playhead.stream.reader import open_forms
 from playhead.stream.strategies import ResourceRequest
 from tests.servers.raw_http import Exchange, raw_http
 
@@ -111,9 +111,9 @@ async def test_a_stream_is_told_of_its_own_answers(monkeypatch: pytest.MonkeyPat
 
     def spy(*args: Any, **options: Any) -> Any:
         told.append(options["last_received"])
-        return open_stream(*args, **options)
+        return open_forms(*args, **options)
 
-    monkeypatch.setattr("playhead.client.session.session.open_stream", spy)
+    monkeypatch.setattr("playhead.client.session.session.open_forms", spy)
 
     async def handle(exchange: Exchange) -> None:
         await exchange.result(PAGE)

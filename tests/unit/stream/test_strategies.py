@@ -1,4 +1,4 @@
-"""The four forms of a ranged read, and the order in which they are tried."""
+"""The forms of a ranged read: how each is recognised and asked for, and the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -23,12 +23,24 @@ from playhead.errors import (
 from playhead.stream.answer import Page, ReadRange
 from playhead.stream.negotiation import RangeForm
 from playhead.stream.reader import RangeStream, open_stream
-from playhead.stream.strategies import ResourceRequest, candidate_strategies, choose_strategy
+from playhead.stream.strategies import (
+    ReadStrategy,
+    ResourceFacts,
+    ResourceRequest,
+    candidate_strategies,
+)
 from playhead.testing.pages import ScriptedPages
 
 URI = "resource://read_from_http"
 TEMPLATE = "resource://read_from_http{?url,start,end}"
 URL = "http://127.0.0.1:8000/a b/../%2F?x=1&y=ü#z".replace(" ", "%20")
+
+
+def choose_strategy(**facts: object) -> ReadStrategy:
+    """The first candidate."""
+    first = candidate_strategies(ResourceFacts(**facts))[0]  # type: ignore[arg-type]
+    assert isinstance(first, ReadStrategy)
+    return first
 
 
 def test_a_template_with_start_and_end_is_expanded_and_its_reserved_characters_survive() -> None:
@@ -43,7 +55,7 @@ def test_a_template_with_start_and_end_is_expanded_and_its_reserved_characters_s
 
 
 def names(**offer: object) -> list[str]:
-    return [strategy.name for strategy in candidate_strategies(uri=URI, **offer)]  # type: ignore[arg-type]
+    return [strategy.name for strategy in candidate_strategies(ResourceFacts(uri=URI, **offer))]  # type: ignore[arg-type]
 
 
 def test_candidates_are_a_template_then_arguments_then_meta_then_whole() -> None:
@@ -53,20 +65,15 @@ def test_candidates_are_a_template_then_arguments_then_meta_then_whole() -> None
         "meta",
         "whole",
     ]
-    assert names(description=URL, meta_key="range") == ["arguments", "meta", "whole"]
-    assert names(description="a nice song", meta_key="range") == ["meta", "whole"]
-    assert names() == ["whole"]
-    assert names(extra_arguments={"token": 7}) == ["arguments", "whole"], "they are for the arguments"
+    assert names(description=URL, meta_key="range") == ["arguments", "query", "meta", "whole"]
+    assert names(description="a nice song", meta_key="range") == ["query", "meta", "whole"]
+    assert names() == ["query", "whole"]
+    assert names(extra_arguments={"token": 7}) == ["arguments", "query", "whole"], "they are for these"
 
 
 @pytest.mark.parametrize("override", ["uri-template", "arguments", "meta", "whole"])
 def test_an_override_is_the_only_candidate(override: str) -> None:
-    assert names(description=URL, templates=[TEMPLATE], override=override, meta_key="range") == [override]
-
-
-def test_the_first_candidate_is_chosen_where_nobody_negotiates() -> None:
-    offer = {"uri": URI, "description": URL, "templates": [TEMPLATE]}
-    assert choose_strategy(**offer) == candidate_strategies(**offer)[0]  # type: ignore[arg-type]
+    assert names(description=URL, templates=[TEMPLATE], forced=override, meta_key="range") == [override]
 
 
 def test_arguments_hold_the_url_the_range_and_the_extra_ones() -> None:
@@ -83,14 +90,14 @@ def test_extra_arguments_never_replace_the_range() -> None:
 
 
 def test_meta_holds_the_range_under_its_key() -> None:
-    strategy = choose_strategy(uri=URI, meta_key="com.example/range")
+    strategy = choose_strategy(uri="x:a", meta_key="com.example/range")
     assert strategy.request(3, 4) == ResourceRequest(
-        uri=URI, meta={"com.example/range": {"start": 3, "end": 4}}
+        uri="x:a", meta={"com.example/range": {"start": 3, "end": 4}}
     )
 
 
 def test_whole_asks_for_no_range() -> None:
-    assert choose_strategy(uri=URI).request(3, 4) == ResourceRequest(uri=URI)
+    assert choose_strategy(uri="x:a").request(3, 4) == ResourceRequest(uri="x:a")
 
 
 @pytest.mark.parametrize(
@@ -124,14 +131,23 @@ def test_a_template_of_another_resource_or_that_nobody_can_expand_is_passed_over
 
 
 def test_a_template_that_needs_a_url_is_not_used_without_one() -> None:
-    assert choose_strategy(uri=URI, description="a song", templates=[TEMPLATE]).name == "whole"
+    assert names(description="a song", templates=[TEMPLATE]) == ["query", "whole"]
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a song", "ftp://h/x", "http://", "http:/x", "http://h/a b", "http://[::1"]
+    "text",
+    ["", "a song", "Song: The Best", "mp3:320kbps", "http://", "http:/x", "http://h/a b", "see http://h/x"],
 )
-def test_a_description_that_is_no_web_address_is_not_taken_for_one(text: str) -> None:
-    assert choose_strategy(uri=URI, description=text).name == "whole"
+def test_a_description_that_is_not_a_url_offers_no_arguments(text: str) -> None:
+    assert "arguments" not in names(description=text)
+
+
+@pytest.mark.parametrize(
+    "text", ["http://h/a", "file://h/x", "file:///x", "s3://b/k", "synthetic://file", "ftp://h/x", "a+b://c"]
+)
+def test_any_url_alone_in_the_description_offers_arguments(text: str) -> None:
+    chosen = choose_strategy(uri=URI, description=text)
+    assert chosen.request(0, 9).arguments == {"url": text, "start": 0, "end": 9}
 
 
 @pytest.mark.parametrize(
@@ -139,7 +155,7 @@ def test_a_description_that_is_no_web_address_is_not_taken_for_one(text: str) ->
 )
 def test_an_override_that_cannot_be_done_says_why(override: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        choose_strategy(uri=URI, override=override, templates=["x://{start,end}"])
+        choose_strategy(uri=URI, forced=override, templates=["x://{start,end}"])
 
 
 # --- the negotiation -------------------------------------------------------------------------------------
@@ -258,11 +274,10 @@ async def test_all_forms_are_tried_once_more_after_a_second_and_the_error_lists_
     assert forms.order == ["first", "second", "third"] * 2
     assert forms.asked[3][0] - forms.asked[2][0] == pytest.approx(1.1)
     assert trio.current_time() < 2
-    assert caught.value.code == -32602
+    assert caught.value.code == -32002
     message = str(caught.value)
-    assert message.startswith("odd: ")
-    for said in ("first: no such parameter", "second: ", "third: unknown"):
-        assert said in message
+    assert message.startswith("odd: has no such resource; tried first (-32602: no such parameter), second (")
+    assert message.endswith(", third (-32002: unknown)")
 
 
 async def test_a_form_that_works_the_second_time_is_used(autojump_clock: trio.testing.MockClock) -> None:

@@ -13,7 +13,7 @@ from playhead.check.target import Target
 from playhead.client.transports.failures import PAST_END, text_of
 from playhead.errors import Base64Error, PlayheadError
 from playhead.limits import MIB
-from playhead.stream.strategies import RangeStrategy, ResourceRequest, choose_strategy
+from playhead.stream.strategies import ReadStrategy, ResourceFacts, candidate_strategies
 
 MOST_BYTES: Final = 4 * MIB
 """Compared from the start of a resource; its end is tested separately."""
@@ -42,7 +42,7 @@ class ReadPage:
 class Pages:
     """Request pages of one resource."""
 
-    def __init__(self, target: Target, strategy: RangeStrategy, *, uri: str) -> None:
+    def __init__(self, target: Target, strategy: ReadStrategy, *, uri: str) -> None:
         self._target = target
         self._strategy = strategy
         self._uri = uri
@@ -50,7 +50,7 @@ class Pages:
 
     async def page(self, start: int, end: int, draft: TestDraft | None = None) -> ReadPage:
         """Read `[start, end)`; `draft` records the request and the answer."""
-        params = _params(self._strategy.request(start, end))
+        params = self._strategy.request(start, end).params()
         if draft is not None:
             answer = await ask(self._target, draft, params)
         else:
@@ -90,15 +90,20 @@ class Pages:
         return bytes(whole), False
 
 
-def offered_strategy(item: Mapping[str, Any], templates: list[str]) -> RangeStrategy:
-    """Choose how to request ranges of a link or listed resource, by its fields and the templates."""
+def offered_strategy(item: Mapping[str, Any], templates: list[str]) -> ReadStrategy:
+    """Choose how to request ranges of a link or listed resource, by its fields and the templates.
+
+    `query` is only a guess, so a server is not judged by it.
+    """
     description = item.get("description")
-    return choose_strategy(
+    facts = ResourceFacts(
         uri=item["uri"],
         description=description if isinstance(description, str) else None,
         templates=templates,
         meta_key=meta_key_of(item),
     )
+    candidates = candidate_strategies(facts)
+    return next(it for it in candidates if isinstance(it, ReadStrategy) and it.name != "query")
 
 
 def meta_key_of(item: Mapping[str, Any]) -> str | None:
@@ -106,15 +111,6 @@ def meta_key_of(item: Mapping[str, Any]) -> str | None:
     meta = item.get("_meta")
     keys = meta if isinstance(meta, dict) else {}
     return next((key for key in keys if key.rpartition("/")[2] == "range"), None)
-
-
-def _params(request: ResourceRequest) -> dict[str, Any]:
-    params: dict[str, Any] = {"uri": request.uri}
-    if request.arguments is not None:
-        params["arguments"] = request.arguments
-    if request.meta is not None:
-        params["_meta"] = request.meta
-    return params
 
 
 def blobs_of(result: Mapping[str, Any]) -> tuple[bytes | None, str]:

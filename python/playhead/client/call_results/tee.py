@@ -209,13 +209,16 @@ class TeeReader(Reader):
     def __init__(self, inner: Reader, spool: Spool) -> None:
         self._inner = inner
         self._spool = spool
-        self.seekable = inner.seekable
         self.position = 0
         """Offset of the next byte."""
         self.end_bytes: int | None = None
         """The lowest offset at which the end was read; the true end if all bytes before it arrived."""
         self.failure: Exception | None = None
         """The exception of the inner reader."""
+
+    @property
+    def seekable(self) -> bool:
+        return self._inner.seekable
 
     def readinto(self, buffer: Buffer, timeout: float | None = None) -> int:
         """As the inner reader's; copying adds no noticeable wait for the disk (see `Spool.put`)."""

@@ -23,21 +23,22 @@ from mcp_types import (
 from pydantic import BaseModel, ValidationError
 
 from playhead.content import Block, parse_blocks
-from playhead.content.formats import decoded_bytes
 from playhead.errors import LimitError, ProtocolError
 from playhead.limits import Limits
-from playhead.stream.answer import Page
+from playhead.stream.strategies import ResourceRequest
 
 
 class RangedReadParams(ReadResourceRequestParams):
-    """`resources/read` with the `arguments` that carry a range (not in any MCP revision)."""
+    """`resources/read` with the members that carry a range (not in any MCP revision)."""
 
     arguments: dict[str, Any] | None = None
+    offset: int | None = None
+    length: int | None = None
 
 
 class RangedReadRequest(Request[RangedReadParams, Literal["resources/read"]]):
     """Declared again because the stock request dumps its params by their declared type, which silently drops
-    `arguments`."""
+    the members of a range."""
 
     method: Literal["resources/read"] = "resources/read"
     params: RangedReadParams
@@ -203,64 +204,5 @@ def _valid(model: type[ModelT], raw: object) -> ModelT | None:
         return None
 
 
-SHOWN_CHARS = 200
-"""Saved of text where bytes were expected."""
-
-
-def read_request(
-    uri: str, arguments: Mapping[str, object] | None, meta: Mapping[str, object] | None
-) -> RangedReadRequest:
-    params: dict[str, Any] = {"uri": uri}
-    if arguments is not None:
-        params["arguments"] = dict(arguments)
-    if meta is not None:
-        params["_meta"] = dict(meta)
-    return RangedReadRequest(params=RangedReadParams.model_validate(params))
-
-
-def page_from(result: Mapping[str, Any], *, limits: Limits, server: str) -> Page:
-    """The page in the result of `resources/read`; its blobs stay base64 text.
-
-    Raises `ProtocolError` without a list of contents or if an item is neither text nor blob, and
-    `LimitError` past `Limits.result_items` or (before anything is decoded) `Limits.block_bytes`.
-    """
-    contents = result.get("contents")
-    if not isinstance(contents, list):
-        raise ProtocolError(
-            f"{server} answered resources/read without a list of contents"
-            f" (it holds: {', '.join(result) or 'nothing'})"
-        )
-    if len(contents) > limits.result_items:
-        raise LimitError(
-            f"expected at most {limits.result_items} contents in an answer (Limits.result_items), got"
-            f" {len(contents)} from {server}",
-            limit="result_items",
-            allowed=limits.result_items,
-            got=len(contents),
-        )
-    blobs: list[str | bytes] = []
-    texts: list[str] = []
-    mime_type: str | None = None
-    page_bytes = 0
-    for index, item in enumerate(contents):
-        kind = item if isinstance(item, dict) else {}
-        if isinstance(blob := kind.get("blob"), str):
-            blobs.append(blob)
-            page_bytes += decoded_bytes(blob)
-        elif isinstance(text := kind.get("text"), str):
-            texts.append(text[:SHOWN_CHARS])
-        else:
-            raise ProtocolError(
-                f"{server} answered resources/read with neither text nor blob in contents[{index}]"
-            )
-        if mime_type is None and isinstance(named := kind.get("mimeType"), str):
-            mime_type = named
-    if page_bytes > limits.block_bytes:
-        raise LimitError(
-            f"expected a page of at most {limits.block_bytes} bytes (Limits.block_bytes), got {page_bytes}"
-            f" from {server}",
-            limit="block_bytes",
-            allowed=limits.block_bytes,
-            got=page_bytes,
-        )
-    return Page(blobs=tuple(blobs), text_items=len(texts), text=next(iter(texts), ""), mime_type=mime_type)
+def read_request(request: ResourceRequest) -> RangedReadRequest:
+    return RangedReadRequest(params=RangedReadParams.model_validate(request.params()))

@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import trio
@@ -39,21 +38,16 @@ from playhead.client.session.requests import (
     ListingRequest,
     ModelT,
     PromptResult,
-    RangedReadRequest,
     RawRequest,
     list_all,
-    page_from,
     prompt_from,
     prompt_request,
     read_request,
 )
 from playhead.client.session.response_tap import Arrivals
 from playhead.client.session.streams import (
-    RangeSource,
-    Templates,
-    is_web_link,
-    open_web_source,
-    range_strategies,
+    ServerForms,
+    StreamForms,
     stream_options,
 )
 from playhead.client.session.supervisor import Supervisor
@@ -68,11 +62,10 @@ from playhead.limits import Limits
 from playhead.results.plan import Policy
 from playhead.results.responses import DEFAULT_REGISTRY, ResponseRegistry
 from playhead.sdk_internals import ProgressFnT
-from playhead.stream.answer import Page
-from playhead.stream.negotiation import RangeForm
+from playhead.stream.answer import Page, page_of_contents
 from playhead.stream.options import StreamOptions
-from playhead.stream.reader import RangeStream, open_stream
-from playhead.stream.strategies import RangeStrategy, ResourceRequest
+from playhead.stream.reader import RangeStream, open_forms
+from playhead.stream.strategies import ResourceRequest, ToolRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +103,7 @@ class Session:
         self.name = name
         """The server in messages: its name in the servers file, and its address."""
         self._requests = 0
-        self._templates = Templates()
+        self._forms = ServerForms()
         self._caller = ToolCaller(
             server=self,
             send=self._request,
@@ -171,6 +164,7 @@ class Session:
         called."""
         found = (await self._supervisor.connection()).usable(tools)
         self._caller.listed(found)
+        self._forms.tools = found
         return found
 
     async def list_resources(self) -> list[Resource]:
@@ -283,7 +277,7 @@ class Session:
         timeout: float | None = None,  # noqa: ASYNC109 - as in call_tool
     ) -> Page:
         """Read a resource without a range; see `read_range`. Text contents are only counted."""
-        return await self._read(read_request(uri, None, None), timeout)
+        return await self.read_range(ResourceRequest(uri=uri), timeout=timeout)
 
     async def read_range(
         self,
@@ -301,19 +295,32 @@ class Session:
         `RemoteError` as the server's answer. Cancelling cancels the request on the wire. `arrivals` is
         notified of the bytes of the answer.
         """
-        asked = read_request(request.uri, request.arguments, request.meta)
-        return await self._read(asked, timeout, arrivals)
-
-    async def _read(
-        self, request: RangedReadRequest, seconds: float | None, arrivals: Arrivals | None = None
-    ) -> Page:
-        silent_seconds = self._limits.page_seconds if seconds is None else seconds
+        silent_seconds = self._limits.page_seconds if timeout is None else timeout
         # A stream's patience decides about its reads: as long as bytes of an answer arrive, its reader waits.
         total_seconds = max(self._limits.page_total_seconds, silent_seconds) if arrivals is None else math.inf
         result = await self._request(
-            request, silent_seconds=silent_seconds, total_seconds=total_seconds, arrivals=arrivals
+            read_request(request),
+            silent_seconds=silent_seconds,
+            total_seconds=total_seconds,
+            arrivals=arrivals,
         )
-        return page_from(result, limits=self._limits, server=self.name)
+        return page_of_contents(result, limits=self._limits, server=self.name)
+
+    async def _send_range(
+        self,
+        request: ResourceRequest | ToolRequest,
+        *,
+        silent_seconds: float,
+        arrivals: Arrivals,
+    ) -> dict[str, Any]:
+        """Raises as `read_range`, and `UsageError` for a tool outside `allowed_tools`."""
+        if isinstance(request, ToolRequest):
+            return await self._caller.call(
+                request.name, request.arguments, seconds=silent_seconds, on_progress=None, arrivals=arrivals
+            )
+        return await self._request(
+            read_request(request), silent_seconds=silent_seconds, total_seconds=math.inf, arrivals=arrivals
+        )
 
     def media(self, what: ResourceLink | ResourceMedia | str) -> ResourceMedia:
         """Make a playable item of a link of a result or a URI of this server."""
@@ -333,50 +340,32 @@ class Session:
         """
         media = self.media(what)
         options = options or self.default_options()
-        strategies = await range_strategies(media, options, config=self._config, templates=self._templates)
-        arrivals = Arrivals()
-
-        async def read(strategy: RangeStrategy, start: int, end: int) -> Page:
-            request = strategy.request(start, end)
-            return await self.read_range(request, timeout=options.timeout, arrivals=arrivals)
-
         async with AsyncExitStack() as stack:
-            source = RangeSource(
-                forms=tuple(RangeForm(name=each.name, read=partial(read, each)) for each in strategies),
-                server=self.name,
-                last_received=arrivals.last_received,
+            forms = StreamForms(
+                media,
+                options,
+                server=self,
+                send=self._send_range,
+                known=self._forms,
+                config=self._config,
+                limits=self._limits,
+                may_have_resources=self._may_have_resources(),
+                stack=stack,
             )
-            override = options.strategy or self._config.range_strategy
-            if is_web_link(media.uri, strategies[0], override) and not await self._lists(media.uri):
-                source = await stack.enter_async_context(
-                    open_web_source(
-                        media.uri,
-                        limits=replace(self._limits, page_seconds=options.timeout),
-                        allow_origins=self._config.allow_origins,
-                    )
-                )
             yield await stack.enter_async_context(
-                open_stream(
-                    source.forms[0].read,
+                open_forms(
+                    await forms.find(),
                     options=options,
                     limits=self._limits,
                     size_bytes=media.size_bytes,
-                    strategy_name=source.forms[0].name,
-                    fallbacks=source.forms[1:],
-                    server_name=source.server,
-                    last_received=source.last_received,
+                    server_name=self.name,
+                    last_received=forms.arrivals.last_received,
                 )
             )
 
     def _may_have_resources(self) -> bool:
         # Empty capabilities mean nothing: a server connected without a handshake has them.
         return self.capabilities.resources is not None or not self.capabilities.model_fields_set
-
-    async def _lists(self, uri: str) -> bool:
-        """True if the server lists `uri` as a resource; asked once for each link to the web."""
-        if not self._may_have_resources():
-            return False
-        return any(resource.uri == uri for resource in await self.list_resources())
 
     def default_options(self) -> StreamOptions:
         """The default options of streams: the server's settings over the general defaults."""
@@ -387,7 +376,9 @@ class Session:
 
         A server that declares its capabilities without resources isn't asked.
         """
-        await self._templates.learn(self.list_resource_templates if self._may_have_resources() else None)
+        await self._forms.templates.learn(
+            self.list_resource_templates if self._may_have_resources() else None
+        )
 
     async def _learn_headers(self) -> None:
         connection = await self._supervisor.connection()

@@ -1,28 +1,52 @@
-"""Find how to read the ranges of a link: through the server, or from the web.
+"""Find the forms in which a resource can be read, and read it in them: requests to the server, or the web.
 
-A web link that the server does not list as a resource is read with HTTP Range, under the same planner and end
-rules, and from public addresses only.
+`stream.strategies` recognises the forms; here are the requests that it needs to know, and the I/O of each
+form. A web link that the server does not list as a resource is read with HTTP Range, under the same planner
+and end rules, and from public addresses only.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Protocol, assert_never
 
 import trio
-from mcp_types import ResourceTemplate
+from mcp_types import Resource, ResourceTemplate, ServerCapabilities, Tool
 
 from playhead.client.call_results.media import ResourceMedia
 from playhead.client.session.http_range import HttpRangeReader
 from playhead.client.session.response_tap import Arrivals
 from playhead.config.servers import ServerConfig
-from playhead.errors import PlayheadError
+from playhead.errors import HttpStatusError, PlayheadError, ServerError, StreamBrokenError, UsageError
 from playhead.limits import Limits
 from playhead.net_guard import guarded_client, parse_origins
-from playhead.stream.negotiation import RangeForm
+from playhead.stream.answer import Page, ReadRange
+from playhead.stream.negotiation import LateForm, RangeForm
 from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
-from playhead.stream.strategies import RangeStrategy, candidate_strategies, is_url
+from playhead.stream.polling import QueueReader
+from playhead.stream.strategies import (
+    CHUNK_CAPABILITY,
+    FORMS,
+    Fact,
+    FileStrategy,
+    HttpRangeStrategy,
+    NotOffered,
+    PollStrategy,
+    RangeStrategy,
+    RequestStrategy,
+    ResourceFacts,
+    ResourceRequest,
+    TemplateStrategy,
+    ToolRequest,
+    ToolStrategy,
+    is_token,
+    is_url,
+    recognise,
+)
 
 WAIT_SECONDS = 2.0
 """Limit for opening a stream to wait for a listing in progress. The listing is sent before anything else, so
@@ -31,6 +55,9 @@ only a stream opened right after connecting waits at all, for about a round trip
 DESCRIBED_WAIT_SECONDS = 1.0
 """The same for a link whose description is a URL: most servers accept that as `arguments`, but one that
 offers only a template does not, and would fail at once."""
+
+GRAIN_SECONDS = 0.01
+"""A read this much younger than its timeout was cancelled for another reason."""
 
 
 class Templates:
@@ -74,22 +101,6 @@ class Templates:
         return self._found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangeSource:
-    """The source of a stream's pages, with the forms of a ranged read in the order to try them."""
-
-    forms: tuple[RangeForm, ...]
-    server: str
-    """Its name in messages."""
-    last_received: Callable[[], float]
-    """Time of the newest byte of any answer, on trio's clock."""
-
-
-def is_web_link(uri: str, strategy: RangeStrategy, override: str | None) -> bool:
-    """True if `uri` can be fetched from the web and nothing offers ranges of it through the server."""
-    return override is None and strategy.name == "whole" and is_url(uri)
-
-
 def stream_options(config: ServerConfig, limits: Limits) -> StreamOptions:
     """The server's settings over the general defaults. A page size is a limit: pages do not grow beyond
     it."""
@@ -101,45 +112,266 @@ def stream_options(config: ServerConfig, limits: Limits) -> StreamOptions:
     )
 
 
-async def range_strategies(
-    media: ResourceMedia, options: StreamOptions, *, config: ServerConfig, templates: Templates
-) -> tuple[RangeStrategy, ...]:
-    """The forms of a ranged read of `media`, in the order to try them.
+class ResourceServer(Protocol):
+    """The part of a session that the forms need."""
 
-    Raises `UsageError` if the requested strategy does not fit, and the listing's error if it needs templates
-    that could not be listed.
-    """
-    override = options.strategy or config.range_strategy
-    offered: tuple[str, ...] = ()
-    if override == "uri-template":
-        offered = await templates.listed()
-    elif override is None:
-        within_seconds = DESCRIBED_WAIT_SECONDS if is_url(media.description) else WAIT_SECONDS
-        offered = await templates.known(within_seconds=within_seconds) or ()
-    return candidate_strategies(
-        uri=media.uri,
-        description=media.description,
-        templates=offered,
-        override=override,
-        extra_arguments=options.extra_arguments or config.extra_arguments,
-        meta_key=options.meta_key or config.meta_key,
-        tool=media.tool,
-    )
+    @property
+    def name(self) -> str: ...
+    @property
+    def capabilities(self) -> ServerCapabilities: ...
+    async def list_tools(self) -> list[Tool]: ...
+    async def list_resources(self) -> list[Resource]: ...
 
 
-@asynccontextmanager
-async def open_web_source(
-    uri: str, *, limits: Limits, allow_origins: tuple[str, ...]
-) -> AsyncIterator[RangeSource]:
-    """Read `uri` from its origin. Raises `BlockedAddressError` for a URL that may not be fetched."""
-    async with guarded_client(allow_origins=parse_origins(allow_origins), limits=limits) as client:
-        arrivals = Arrivals()
-        yield RangeSource(
-            forms=(
-                RangeForm(
-                    name="http-range", read=HttpRangeReader(client, uri, limits=limits, arrivals=arrivals)
-                ),
-            ),
-            server="the link's origin",
-            last_received=arrivals.last_received,
+class SendRange(Protocol):
+    """Sends a ranged read and returns its raw result; gives up after so many seconds without a byte."""
+
+    async def __call__(
+        self, request: ResourceRequest | ToolRequest, *, silent_seconds: float, arrivals: Arrivals
+    ) -> dict[str, Any]: ...
+
+
+@dataclass(slots=True)
+class ServerForms:
+    """Knowledge about the forms of one server, for the life of its session."""
+
+    templates: Templates = field(default_factory=Templates)
+    worked: dict[str, str] = field(default_factory=dict)
+    """The form that delivered, by the reason of the template's match, or by the directory of the URIs."""
+    tools: Sequence[Tool] | None = None
+    """The listed tools, once somebody has listed them."""
+
+
+class StreamForms:
+    """The forms of one stream, with what reads them."""
+
+    def __init__(
+        self,
+        media: ResourceMedia,
+        options: StreamOptions,
+        *,
+        server: ResourceServer,
+        send: SendRange,
+        known: ServerForms,
+        config: ServerConfig,
+        limits: Limits,
+        may_have_resources: bool,
+        stack: AsyncExitStack,
+    ) -> None:
+        """`stack` is left when the stream is closed: it owns what a form opens."""
+        self._media = media
+        self._options = options
+        self._server = server
+        self._send_range = send
+        self._known = known
+        self._config = config
+        self._limits = limits
+        self._may_have_resources = may_have_resources
+        self._stack = stack
+        self._key = _directory(media.uri)
+        self._forced_by = ""
+        self.facts = ResourceFacts(uri=media.uri)
+        self.arrivals = Arrivals()
+
+    async def find(self) -> list[RangeForm | LateForm]:
+        """Return the forms in the order to try them; the last is known.
+
+        Raises `UsageError` if the requested strategy does not apply, and what listing raises if it is needed
+        for the first form.
+        """
+        self.facts = await self._first_facts()
+        found = recognise(self.facts)
+        if isinstance(template := found.get("uri-template"), TemplateStrategy):
+            self._key = template.match.reason
+        forms: list[RangeForm | LateForm] = []
+        for name, strategy in found.items():
+            if not isinstance(strategy, NotOffered):
+                forms.append(await self._form(strategy))
+            elif strategy.needs is not None:
+                forms.append(self._late(name))
+        if self.facts.templates is None:  # a second chance, before the last resort
+            forms.insert(-1, forms.pop(0))
+        worked = self._known.worked.get(self._key)
+        forms.sort(key=lambda form: form.name != worked)
+        is_asked_first = self.facts.forced is not None or is_url(self.facts.uri)
+        while is_asked_first and isinstance(first := forms[0], LateForm):
+            settled = await first.find()
+            forms[:1] = [] if settled is None else [settled]
+            if not forms:
+                recognise(self.facts)  # the forced form: raises why it does not apply
+        return forms
+
+    async def _first_facts(self) -> ResourceFacts:
+        """The facts that need no request of their own."""
+        media, options, config = self._media, self._options, self._config
+        forced = options.strategy or config.range_strategy
+        self._forced_by = "" if forced is None else "--strategy" if options.strategy else "range_strategy"
+        offered: tuple[str, ...] | None = ()
+        if forced == "uri-template":
+            offered = await self._known.templates.listed()
+        elif forced is None:
+            within_seconds = DESCRIBED_WAIT_SECONDS if is_token(media.description) else WAIT_SECONDS
+            offered = await self._known.templates.known(within_seconds=within_seconds)
+        capabilities, tools = self._server.capabilities, self._known.tools
+        has_tools = capabilities.tools is not None
+        if tools is not None:
+            tools = self._allowed(tools)
+        return ResourceFacts(
+            uri=media.uri,
+            description=media.description,
+            tool=media.tool,
+            templates=offered,
+            tools=tools if has_tools else (),
+            is_listed=None if self._may_have_resources and is_url(media.uri) else False,
+            chunk_bytes_max=chunk_bytes_max(capabilities),
+            extra_arguments=options.extra_arguments or config.extra_arguments,
+            meta_key=options.meta_key or config.meta_key,
+            range_tool=options.range_tool or config.range_tool,
+            poll_tool=options.poll_tool or config.poll_tool,
+            forced=forced,
         )
+
+    def _late(self, name: str) -> LateForm:
+        async def find() -> RangeForm | None:
+            (entry,) = (form for form in FORMS if form.name == name)
+            found = entry.recognise(self.facts)
+            while isinstance(found, NotOffered) and found.needs is not None:
+                await self._learn(found.needs)
+                found = entry.recognise(self.facts)
+            return None if isinstance(found, NotOffered) else await self._form(found)
+
+        return LateForm(name=name, find=find)
+
+    async def _learn(self, fact: Fact) -> None:
+        match fact:
+            case "templates":
+                self.facts = replace(self.facts, templates=await self._known.templates.listed())
+            case "tools":
+                tools: Sequence[Tool] = ()
+                seconds = WAIT_SECONDS if self.facts.forced is None else math.inf
+                with trio.move_on_after(seconds), suppress(ServerError):
+                    tools = self._known.tools = await self._server.list_tools()
+                self.facts = replace(self.facts, tools=self._allowed(tools))
+            case "resources":
+                listed: Sequence[Resource] = ()
+                with suppress(ServerError):
+                    listed = await self._server.list_resources()
+                is_listed = any(resource.uri == self.facts.uri for resource in listed)
+                self.facts = replace(self.facts, is_listed=is_listed)
+            case _:
+                assert_never(fact)
+
+    def _allowed(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
+        allowed = self._config.allowed_tools
+        return tuple(tool for tool in tools if allowed is None or tool.name in allowed)
+
+    # --- reading ---------------------------------------------------------------------------------------
+
+    async def _form(self, strategy: RangeStrategy) -> RangeForm:
+        reason = f"set by {self._forced_by}" if self._forced_by else strategy.reason
+        if self._known.worked.get(self._key) == strategy.name:
+            reason += "; it has worked before"
+        return RangeForm(
+            name=strategy.name,
+            read=await self._reader(strategy),
+            reason=reason,
+            is_queue=isinstance(strategy, PollStrategy),
+            on_delivered=partial(self._known.worked.__setitem__, self._key, strategy.name),
+        )
+
+    async def _reader(self, strategy: RangeStrategy) -> ReadRange:
+        """Return what reads ranges in the form of `strategy`."""
+        match strategy:
+            case PollStrategy():
+                request = ToolRequest(name=strategy.tool, arguments=dict(strategy.arguments))
+                return QueueReader(
+                    partial(self._send, request),
+                    tool=strategy.tool,
+                    limits=self._limits,
+                    server=self._server.name,
+                )
+            case HttpRangeStrategy():
+                return await self._web_reader(strategy.url)
+            case ToolStrategy(is_repeatable=False):
+                read = partial(self._read, strategy)
+                return OnceReader(read, timeout_seconds=self._options.timeout)
+            case FileStrategy():
+                raise UsageError("range strategy file: no download can be authorised; choose another")
+            case _:
+                return partial(self._read, strategy)
+
+    async def _send(self, request: ResourceRequest | ToolRequest) -> Mapping[str, Any]:
+        return await self._send_range(request, silent_seconds=self._options.timeout, arrivals=self.arrivals)
+
+    async def _read(self, strategy: RequestStrategy, start: int, end: int) -> Page:
+        result = await self._send(strategy.request(start, end))
+        return strategy.page(result, start=start, limits=self._limits, server=self._server.name)
+
+    async def _web_reader(self, url: str) -> ReadRange:
+        """Raises `BlockedAddressError` for a URL that may not be fetched."""
+        limits = replace(self._limits, page_seconds=self._options.timeout)
+        origins = parse_origins(self._config.allow_origins)
+        client = await self._stack.enter_async_context(guarded_client(allow_origins=origins, limits=limits))
+        return HttpRangeReader(client, url, limits=limits, arrivals=self.arrivals)
+
+
+class OnceReader:
+    """Reads ranges with a tool that may have effects: a range is neither retried nor hedged.
+
+    A second read of a range in flight waits for the first.
+    """
+
+    def __init__(self, read: ReadRange, *, timeout_seconds: float) -> None:
+        self._read = read
+        self._timeout_seconds = timeout_seconds
+        self._has_delivered = False
+        self._in_flight: dict[int, tuple[trio.Event, list[Page]]] = {}
+        self._failed: dict[int, str] = {}
+
+    async def __call__(self, start: int, end: int) -> Page:
+        """Raises `StreamBrokenError` if a call fails after the first byte; what the call raises before."""
+        if start in self._failed:
+            raise self._broken(start)
+        if start in self._in_flight:
+            answered, pages = self._in_flight[start]
+            await answered.wait()
+            if not pages:
+                raise self._broken(start)
+            return pages[0]
+        answered, pages = self._in_flight[start] = (trio.Event(), [])
+        sent_at = trio.current_time()
+        try:
+            pages.append(await self._read(start, end))
+            self._has_delivered = True
+        except PlayheadError as error:
+            ran = not isinstance(error, HttpStatusError) or error.status not in {429, 503}
+            if ran and self._has_delivered:
+                self._failed[start] = str(error)
+                raise self._broken(start) from error
+            raise
+        finally:
+            if not pages and trio.current_time() - sent_at >= self._timeout_seconds - GRAIN_SECONDS:
+                self._failed[start] = f"no answer in {self._timeout_seconds:g} s"
+            del self._in_flight[start]
+            answered.set()
+        return pages[0]
+
+    def _broken(self, start: int) -> StreamBrokenError:
+        return StreamBrokenError(
+            f"the call for the bytes from {start} on failed ({self._failed.get(start, 'no answer')}), and the"
+            " tool does not declare that it can be repeated (readOnlyHint, idempotentHint): if it only reads,"
+            " name it in range_tool",
+            offset=start,
+        )
+
+
+def chunk_bytes_max(capabilities: ServerCapabilities) -> int | None:
+    """The longest range of the form `params`, if the server declares it."""
+    declared = (capabilities.experimental or {}).get(CHUNK_CAPABILITY)
+    most = declared.get("maxChunkBytes") if isinstance(declared, dict) else None
+    return most if isinstance(most, int) and not isinstance(most, bool) and most > 0 else None
+
+
+def _directory(uri: str) -> str:
+    """The part of a URI that resources read in the same form share: up to its last slash."""
+    return uri.partition("?")[0].rpartition("/")[0]

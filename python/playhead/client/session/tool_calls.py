@@ -12,6 +12,7 @@ the call is sent again with it. The server's state is returned unread and belong
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Protocol
 
@@ -38,6 +39,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from playhead.client.session.elicitation import Elicitor
+from playhead.client.session.response_tap import Arrivals
 from playhead.config.servers import ServerConfig
 from playhead.errors import (
     ConnectionLostError,
@@ -250,6 +252,7 @@ class SendRequest(Protocol):
         silent_seconds: float,
         total_seconds: float,
         on_progress: ProgressFnT | None = None,
+        arrivals: Arrivals | None = None,
     ) -> dict[str, Any]: ...
 
 
@@ -309,17 +312,27 @@ class ToolCaller:
         *,
         seconds: float | None,
         on_progress: ProgressFnT | None,
+        arrivals: Arrivals | None = None,
     ) -> dict[str, Any]:
-        """Call a tool and return the raw result; see `Session.call_tool`."""
+        """Call a tool and return the raw result; see `Session.call_tool`.
+
+        `arrivals` is notified of the bytes of the answer; a stream that passes it sets no limit to the total.
+        """
         self.check_allowed(name)
         _check_arguments(name, arguments)
         if seconds is None:
             seconds = self._config.timeout_seconds or self._limits.tool_seconds
         silent, total = seconds, max(self._limits.tool_total_seconds, seconds)
+        if arrivals is not None:
+            total = math.inf
 
         async def send(request: Request[Any, Any]) -> dict[str, Any]:
             return await self._send(
-                request, silent_seconds=silent, total_seconds=total, on_progress=on_progress
+                request,
+                silent_seconds=silent,
+                total_seconds=total,
+                on_progress=on_progress,
+                arrivals=arrivals,
             )
 
         async def once() -> dict[str, Any]:

@@ -1,0 +1,137 @@
+"""A queue tool as a source of bytes: `{chunks: [{index, audio_base64, …}], done}`, called until it is done.
+
+The tool hands out each chunk once, while it still makes the next. So a call is never repeated, nothing is
+read ahead of its turn, and seeking is impossible. `index` shows whether a chunk is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import trio
+
+from playhead.content.formats import decoded_bytes
+from playhead.errors import (
+    ChunkGapError,
+    HttpStatusError,
+    PlayheadError,
+    ProtocolError,
+    StreamBrokenError,
+    TransportError,
+)
+from playhead.limits import Limits
+from playhead.stream.answer import DATA_FIELDS, Page, check_page_bytes, structured_content
+from playhead.stream.negotiation import is_refusal
+
+FIRST_POLL_SECONDS = 0.025
+"""Pause after an empty answer before the first chunk: the listener is waiting for it."""
+POLL_SECONDS = 0.05
+"""The same later, while audio plays."""
+_MIME_FIELDS = ("mimeType", "mime_type")
+
+
+class QueueReader:
+    """Reads one queue; an instance is a `playhead.stream.answer.ReadRange` that ignores its range."""
+
+    def __init__(
+        self, call: Callable[[], Awaitable[Mapping[str, Any]]], *, tool: str, limits: Limits, server: str
+    ) -> None:
+        """`call` calls the tool once, and returns its raw result."""
+        self._call = call
+        self._tool = tool
+        self._limits = limits
+        self._server = server
+        self._next_index: int | None = None
+        self._offset = 0
+        self._is_done = False
+        self._in_doubt = False
+        """A call was sent and its answer is not known: its chunks may be lost."""
+
+    async def __call__(self, start: int, end: int) -> Page:
+        """Wait for the next chunks; an empty page is the end.
+
+        Raises `ChunkGapError` if a chunk is missing, `ProtocolError` for an answer that is not a queue's,
+        `StreamBrokenError` if a call failed after the first chunk or without an answer, and before that what
+        the call raised. Cancelled in the middle of a call, the reader is broken.
+        """
+        while not self._is_done:
+            page = self._page(await self._answer())
+            if page.blobs:
+                return page
+            if not self._is_done:
+                await trio.sleep(FIRST_POLL_SECONDS if not self._offset else POLL_SECONDS)
+        return Page(blobs=())
+
+    async def _answer(self) -> Mapping[str, Any]:
+        if self._in_doubt:
+            raise self._broken("an earlier call was not answered")
+        self._in_doubt = True
+        try:
+            result = await self._call()
+            fields = structured_content(result, tool=self._tool, server=self._server)
+        except HttpStatusError as error:
+            if error.status not in {429, 503}:
+                raise self._broken(str(error)) from error
+            self._in_doubt = False  # refused before it ran
+            raise
+        except PlayheadError as error:
+            if isinstance(error, TransportError) or self._offset or not is_refusal(error):
+                raise self._broken(str(error)) from error
+            self._in_doubt = False
+            raise
+        self._in_doubt = False
+        return fields
+
+    def _broken(self, why: str) -> StreamBrokenError:
+        return StreamBrokenError(
+            f"{self._server}: expected the chunks from byte {self._offset} on from tool {self._tool!r}, got"
+            f" none: {why}; a queue hands out each chunk once, so the call is not repeated",
+            offset=self._offset,
+        )
+
+    def _page(self, fields: Mapping[str, Any]) -> Page:
+        chunks, is_done = fields.get("chunks"), fields.get("done")
+        if not isinstance(chunks, list) or not isinstance(is_done, bool):
+            raise ProtocolError(
+                f"{self._server}: expected a list of chunks and done from tool {self._tool!r}, got"
+                f" {', '.join(fields) or 'no structured content'}"
+            )
+        blobs: list[str | bytes] = []
+        mime_type = None
+        page_bytes = 0
+        for chunk in chunks:
+            members = chunk if isinstance(chunk, dict) else {}
+            data = next((members[name] for name in DATA_FIELDS if isinstance(members.get(name), str)), None)
+            if data is None:
+                raise ProtocolError(
+                    f"{self._server}: expected base64 in each chunk of tool {self._tool!r} (in one of"
+                    f" {', '.join(DATA_FIELDS)}), got {', '.join(members) or 'nothing'}"
+                )
+            if self._is_new(members.get("index"), self._offset + page_bytes) and data:
+                blobs.append(data)
+                page_bytes += decoded_bytes(data)
+            named = next((members[name] for name in _MIME_FIELDS if isinstance(members.get(name), str)), None)
+            mime_type = mime_type or named
+        check_page_bytes(page_bytes, limits=self._limits, server=self._server)
+        self._offset += page_bytes
+        self._is_done = is_done
+        return Page(blobs=tuple(blobs), mime_type=mime_type)
+
+    def _is_new(self, index: object, offset: int) -> bool:
+        """Return False for a chunk that was received before. A chunk without an index follows the last."""
+        if isinstance(index, bool) or not isinstance(index, int):
+            return True
+        expected = self._next_index
+        if expected is None:
+            expected = min(index, 1)  # counted from 0 or from 1
+        if index > expected:
+            raise ChunkGapError(
+                f"{self._server}: expected chunk {expected} of tool {self._tool!r} at byte {offset}, got"
+                f" chunk {index}; those between are lost: start it again, with a single reader",
+                offset=offset,
+                expected=expected,
+                got=index,
+            )
+        self._next_index = expected + 1 if index == expected else expected
+        return index == expected

@@ -214,6 +214,22 @@ class RangeNotHonouredError(ContentError):
     """A server's answers to ranges cannot be combined into one resource without guessing."""
 
 
+class ResourceChangedError(ContentError):
+    """The resource changed while it was read: bytes of two versions are never joined. Read it again."""
+
+
+class DigestError(ContentError):
+    """All bytes arrived, and they are not those that the server announced.
+
+    Attributes: `expected`, `got` (SHA-256, in hexadecimal); `offset` is the end of the resource.
+    """
+
+    def __init__(self, message: str, *, offset: int, expected: str, got: str) -> None:
+        super().__init__(message, offset=offset)
+        self.expected = expected
+        self.got = got
+
+
 class ModelError(RemoteError):
     """A model's provider refused a request, or its answer is invalid. Its messages contain no keys.
 

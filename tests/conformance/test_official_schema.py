@@ -19,7 +19,6 @@ from mcp_types import CallToolResult, Icon
 from playhead.client import connect
 from playhead.content import (
     REVISIONS,
-    TypedContent,
     create_annotations,
     create_audio_content,
     create_embedded_resource,
@@ -33,6 +32,7 @@ from playhead.content import (
     parse_block,
     validate_tool_response,
 )
+from playhead.content.blocks import StandardContent
 
 SCHEMAS = Path(__file__).parents[1] / "data" / "mcp-schema"
 PUBLISHED = {
@@ -43,7 +43,7 @@ PUBLISHED = {
 
 NOTE = create_annotations(audience=["user", "assistant"], priority=1, last_modified="2025-01-12T15:00:58Z")
 META = {"com.example/key": {"a": None}}
-BLOCKS: dict[str, TypedContent] = {
+BLOCKS: dict[str, StandardContent] = {
     "text": create_text_content("héllo", annotations=NOTE, meta=META),
     "image": create_image_content(b"\x89PNG", "image/png", annotations=NOTE, meta=META),
     "audio": create_audio_content(b"ID3", "audio/mpeg", annotations=NOTE, meta=META),

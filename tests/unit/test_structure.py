@@ -41,6 +41,7 @@ SINGLE_IMPORTERS = {
     "cli.streams": "one file per command, which `app` lists",
     "cli.tools": "one file per command, which `app` lists",
     "client.oauth.flow": "what restages steps of the SDK, apart so that it can go",
+    "client.session.downloads": "whole web resources; `http_range` is one request, which servers use too",
     "client.session.streams": "the streams of a session; `session` has every other request",
     "client.transports.websocket*": "one of three transports; its wire format has no I/O",
     "playback.controller": "the queue's decisions; `player` is what callers see of it",

@@ -20,6 +20,7 @@ from playhead.cli.images import SAVED_IMAGES, drawn, protocol_of, save_image
 from playhead.cli.progress import human_bytes
 from playhead.cli.terminal import Terminal, escape_line
 from playhead.content import UnknownBlock
+from playhead.content.blocks import FileContent
 from playhead.errors import PlayheadError
 from playhead.results.plan import KeepReference, PlaySound, ReportUnknown, Respond, SendText, ShowImage
 from playhead.results.responses import ContentResponse
@@ -114,7 +115,7 @@ class Showing:
     def _show_reference(self, what: str, item: PlaySound | KeepReference) -> None:
         content = None if item.block is None else item.block.content
         match content:
-            case ResourceLink():
+            case ResourceLink() | FileContent():
                 what = "link"
             case AudioContent():
                 what = "audio"

@@ -9,11 +9,15 @@ the result. Dumping returns the raw objects unchanged, because the SDK's types d
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from mcp_types import (
+    Annotations,
     AudioContent,
     BlobResourceContents,
     EmbeddedResource,
@@ -23,14 +27,72 @@ from mcp_types import (
     TextContent,
     TextResourceContents,
 )
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from playhead.content.findings import MAX_FINDINGS, Finding, kind_of, step
 from playhead.errors import LimitError, ProtocolError
 from playhead.limits import Limits
 
-TypedContent = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
+_HEX_SHA256: Final = re.compile("[0-9a-fA-F]{64}", re.ASCII)
+_BASE64_SHA256: Final = re.compile("[A-Za-z0-9+/_-]{43}=?", re.ASCII)
+
+
+class FileValue(BaseModel):
+    """A file that is read out of band (SEP-2631, a draft): a handle, and what the server says about it."""
+
+    model_config = ConfigDict(populate_by_name=True, frozen=True)
+
+    uri: str
+    """For `files/authorizeDownload`; `resources/read` need not know it."""
+    name: str | None = None
+    mime_type: str | None = Field(default=None, alias="mimeType")
+    size: int | None = None
+    digest: dict[str, Any] | None = None
+    """`{"sha-256": value}`, or `{"algorithm": "sha-256", "value": value}` in newer drafts."""
+
+    @property
+    def sha256(self) -> str | None:
+        """The SHA-256 of the file in hexadecimal; None if the server gives none that can be read."""
+        digest = self.digest or {}
+        value = digest.get("sha-256")
+        if str(digest.get("algorithm", "")).lower() == "sha-256":
+            value = digest.get("value")
+        if not isinstance(value, str):
+            return None
+        if _HEX_SHA256.fullmatch(value):
+            return value.lower()
+        if _BASE64_SHA256.fullmatch(value) is None:
+            return None
+        try:
+            return base64.urlsafe_b64decode(value.rstrip("=").translate(_URL_SAFE) + "=").hex()
+        except binascii.Error:
+            return None
+
+
+_URL_SAFE: Final = str.maketrans("+/", "-_")
+
+
+class FileContent(BaseModel):
+    """A content block with a `FileValue`. The SDK has no type for it."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    type: Literal["file"] = "file"
+    file: FileValue
+    annotations: Annotations | None = None
+    meta: dict[str, Any] | None = Field(default=None, alias="_meta")
+
+
+def file_value(raw: object, *, uri: str) -> FileValue:
+    """Return what `raw` says about the file `uri`, without its invalid fields."""
+    kept = _mended_fields(FileValue, raw, "$")[0] if isinstance(raw, dict) else {}
+    return FileValue.model_validate({**kept, "uri": uri}, by_alias=True)
+
+
+StandardContent = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
+"""The blocks of the protocol's revisions."""
+TypedContent = StandardContent | FileContent
 
 KNOWN: Final[Mapping[str, type[TypedContent]]] = {
     "text": TextContent,
@@ -38,6 +100,7 @@ KNOWN: Final[Mapping[str, type[TypedContent]]] = {
     "audio": AudioContent,
     "resource_link": ResourceLink,
     "resource": EmbeddedResource,
+    "file": FileContent,
 }
 
 _NEEDED: Final[Mapping[str, frozenset[str]]] = {
@@ -46,6 +109,7 @@ _NEEDED: Final[Mapping[str, frozenset[str]]] = {
     "audio": frozenset({"type", "data"}),
     "resource_link": frozenset({"type", "uri"}),
     "resource": frozenset({"type", "resource"}),
+    "file": frozenset({"type", "file"}),
 }
 """Essential fields of a block."""
 _LISTS: Final = ("annotations", "icons")
@@ -110,13 +174,15 @@ def _mended(kind: str, model: type[TypedContent], raw: Mapping[str, Any], error:
         return Block(raw=raw, content=rest.content, findings=(many, *rest.findings))
     if kind == "resource" and isinstance(contents := raw.get("resource"), dict):
         kept["resource"], findings = _mended_contents(contents)
+    if kind == "file" and isinstance(described := raw.get("file"), dict):
+        kept["file"], findings = _mended_fields(FileValue, described, "$.file")
     inside = bool(findings)
     found = dict[str, Finding]()
     for item in _errors(error):
-        if kind == "resource" and item["loc"][0] == "resource":
+        if kind in ("resource", "file") and item["loc"][0] == kind:
             if inside:
                 continue  # already found; the SDK reports errors for both members of its union, text and blob
-            item["loc"] = ("resource",)
+            item["loc"] = (kind,)
         finding = _finding("$", raw, item)
         found.setdefault(finding.path, finding)
         kept.pop(str(item["loc"][0]), None)
@@ -138,25 +204,40 @@ def _mended(kind: str, model: type[TypedContent], raw: Mapping[str, Any], error:
 
 def _with_possible_size(block: Block) -> Block:
     """Drop a negative or too large size, because the code that uses it later has unsigned 64-bit integers."""
-    link = block.content
-    if not isinstance(link, ResourceLink) or link.size is None or 0 <= link.size <= MOST_BYTES:
+    content = block.content
+    link = content.file if isinstance(content, FileContent) else content
+    if not isinstance(link, ResourceLink | FileValue) or link.size is None or 0 <= link.size <= MOST_BYTES:
         return block
     came = "a negative number" if link.size < 0 else "a greater number"
-    finding = Finding(path="$.size", expected=f"a number of bytes from 0 to {MOST_BYTES}", came=came)
-    return replace(block, content=link.model_copy(update={"size": None}), findings=(*block.findings, finding))
+    path = "$.size" if link is content else "$.file.size"
+    finding = Finding(path=path, expected=f"a number of bytes from 0 to {MOST_BYTES}", came=came)
+    mended: TypedContent
+    if isinstance(content, FileContent):
+        mended = content.model_copy(update={"file": content.file.model_copy(update={"size": None})})
+    else:
+        assert isinstance(link, ResourceLink)
+        mended = link.model_copy(update={"size": None})
+    return replace(block, content=mended, findings=(*block.findings, finding))
 
 
 def _mended_contents(raw: dict[str, Any]) -> tuple[dict[str, Any], tuple[Finding, ...]]:
     """Drop the invalid fields of embedded contents."""
     blob = "blob" in raw and "text" not in raw
     model: type[ResourceContents] = BlobResourceContents if blob else TextResourceContents
+    return _mended_fields(model, raw, "$.resource")
+
+
+def _mended_fields(
+    model: type[BaseModel], raw: dict[str, Any], path: str
+) -> tuple[dict[str, Any], tuple[Finding, ...]]:
+    """Drop the invalid fields of an object inside a block."""
     try:
         model.model_validate(raw, by_name=False)
     except ValidationError as error:
         wrong = _errors(error)
         dropped = {item["loc"][0] for item in wrong}
         kept = {key: value for key, value in raw.items() if key not in dropped}
-        return kept, tuple(_finding("$.resource", raw, item) for item in wrong)
+        return kept, tuple(_finding(path, raw, item) for item in wrong)
     return raw, ()
 
 

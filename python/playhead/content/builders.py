@@ -26,7 +26,7 @@ from mcp_types import (
 )
 
 from playhead.content.audio import is_audio
-from playhead.content.blocks import Block, TypedContent
+from playhead.content.blocks import Block, StandardContent, TypedContent
 from playhead.content.findings import ABSENT, Absent, kind_of
 from playhead.content.formats import base64_problem, meta_key_problem, mime_problem, time_problem, uri_problem
 from playhead.errors import UsageError
@@ -172,7 +172,7 @@ def create_embedded_resource(
 
 
 def create_tool_response(
-    content: Iterable[TypedContent] = (),
+    content: Iterable[StandardContent] = (),
     *,
     structured_content: object | Absent = ABSENT,
     is_error: bool = False,
@@ -188,7 +188,7 @@ def create_tool_response(
         raise _wrong("content", "a list of blocks (create_text_content makes one)", kind_of(content))
     blocks = list(content)
     for index, block in enumerate(blocks):
-        if not isinstance(block, TypedContent):
+        if not isinstance(block, StandardContent):
             raise _wrong(f"content[{index}]", "a block that a builder made", type(block).__name__)
     _is_a(bool, "is_error", is_error)
     result = CallToolResult(content=list(blocks), is_error=is_error, _meta=_meta("meta", meta))

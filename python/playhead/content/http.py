@@ -17,7 +17,7 @@ from urllib.parse import quote
 from mcp_types import CallToolResult
 
 from playhead.content.audio import is_audio, split_mime
-from playhead.content.blocks import TypedContent
+from playhead.content.blocks import StandardContent
 from playhead.content.builders import (
     create_audio_content,
     create_embedded_resource,
@@ -112,7 +112,7 @@ def _check(status: object, method: object, url: object) -> None:
         raise UsageError(f"url: expected an absolute URI (RFC 3986), got {problem}")
 
 
-def _block(status: int, uri: str, label: str, body: bytes) -> tuple[TypedContent, object | Absent]:
+def _block(status: int, uri: str, label: str, body: bytes) -> tuple[StandardContent, object | Absent]:
     if not body:
         return create_text_content(f"HTTP {status} with an empty body"), ABSENT
     mime_type = None if not label or mime_problem(label) else label

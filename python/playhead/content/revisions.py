@@ -104,6 +104,8 @@ def _block(block: object, index: int, features: Features) -> object:
         return _older(block, features)
     if kind == "resource_link":
         return _note(_link_line(block), block, features)
+    if kind == "file" and isinstance(file := block.get("file"), dict):
+        return _note(_link_line(file), block, features)
     if kind == "audio":
         contents = {"uri": f"tool-result:/audio/{index}", "blob": block.get("data")}
         if "mimeType" in block:

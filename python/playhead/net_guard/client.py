@@ -14,6 +14,7 @@ from playhead.errors import BlockedAddressError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.net_guard.addresses import resolve
 from playhead.net_guard.urls import Origin, check_url
+from playhead.redaction import redacted_url
 
 REDIRECTS = 5
 """Redirects followed per request; the limits of browsers and curl (20, 50) exceed what media need."""
@@ -63,7 +64,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request. Raises as documented for the client; cancelling it closes its connection."""
-        url = check_url(request.url)
+        url = check_url(httpx2.URL(request.url))  # a RedactedURL prints less than it requests
         pool = self._allowed if Origin.of(url) in self._allow_origins else self._guarded
         assert isinstance(request.stream, httpx2.AsyncByteStream)
         with _as_httpx_errors(), _naming(url):
@@ -165,7 +166,7 @@ def _naming(url: httpx2.URL) -> Iterator[None]:
     try:
         yield
     except BlockedAddressError as error:
-        raise BlockedAddressError(f"{str(url)[:200]!r} is blocked: {error}") from None
+        raise BlockedAddressError(f"{redacted_url(str(url))[:200]!r} is blocked: {error}") from None
 
 
 @contextmanager

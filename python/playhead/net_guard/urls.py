@@ -120,8 +120,8 @@ def check_url(url: str | httpx2.URL) -> httpx2.URL:
 
 def _refuse(url: str, reason: str) -> NoReturn:
     raise BlockedAddressError(
-        f"will not fetch {url[:200]!r}: {reason}. Expected an http or https URL of a public host, "
-        "or of an origin that you have allowed"
+        f"will not fetch {redacted_url(url)[:200]!r}: {reason}. Expected an http or https URL of a public"
+        " host, or of an origin that you have allowed"
     )
 
 

@@ -16,6 +16,7 @@ from mcp_types import (
 from playhead._core import decode_base64
 from playhead.content import Block, TypedContent
 from playhead.content.audio import AudioFormat, has_signature, is_audio, sniff, split_mime
+from playhead.content.blocks import FileValue
 from playhead.content.findings import Finding
 from playhead.content.formats import decoded_bytes, head_of_base64
 from playhead.errors import Base64Error
@@ -49,7 +50,10 @@ class PartMaker:
         if content.type == "image":
             return self._image(index, block, content)
         if content.type == "resource_link":
-            return self._link(index, block, content)
+            return self._link(index, block, content, title=content.title or content.name)
+        if content.type == "file":
+            file = content.file
+            return self._link(index, block, file, title=file.name or _last_segment(file.uri))
         resource = content.resource
         if isinstance(resource, BlobResourceContents):
             return self._blob(index, block, resource)
@@ -139,11 +143,13 @@ class PartMaker:
             size_bytes=size,
         )
 
-    def _link(self, index: int, block: Block | None, link: ResourceLink) -> Part:
-        title, mime_type, uri = link.title or link.name, link.mime_type, link.uri
+    def _link(self, index: int, block: Block | None, link: ResourceLink | FileValue, *, title: str) -> Part:
+        mime_type, uri = link.mime_type, link.uri
         if uri[:5].lower() == "data:":
             return self._inline(index, block, link, title)
         sound = is_audio(mime_type, uri)
+        if sound is None and isinstance(link, FileValue):
+            sound = is_audio(mime_type, link.name)  # the URI is a handle, the name has the suffix
         reason = "a link that is not audio"
         if sound is None and block is not None:
             sound = self.sniffed.get(index)
@@ -166,7 +172,7 @@ class PartMaker:
             reason = _SILENT
         return _kept(index, block, reason, title=title, mime_type=mime_type, uri=uri, size_bytes=link.size)
 
-    def _inline(self, index: int, block: Block | None, link: ResourceLink, title: str) -> Part:
+    def _inline(self, index: int, block: Block | None, link: ResourceLink | FileValue, title: str) -> Part:
         """Route a `data:` URI (RFC 2397), which needs no read or sniffing."""
         header, _, data = link.uri[5:].partition(",")
         mime_type = link.mime_type or split_mime(header)[0]

@@ -14,7 +14,7 @@ from typing import Final, assert_never
 
 from mcp_types import ImageContent, ResourceLink
 
-from playhead.content.blocks import UnknownBlock
+from playhead.content.blocks import FileContent, UnknownBlock
 from playhead.errors import UsageError
 from playhead.results.inline_data import URI_RUN, label, without_inline_data
 from playhead.results.plan import (
@@ -118,7 +118,7 @@ def _reference(kept: KeepReference) -> str:
     content = None if kept.block is None else kept.block.content
     what = (
         "link"
-        if isinstance(content, ResourceLink)
+        if isinstance(content, ResourceLink | FileContent)
         else "image"
         if isinstance(content, ImageContent)
         else "data"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+
 import pytest
 from mcp_types import AudioContent, EmbeddedResource, ResourceLink, TextContent
 
-from playhead.content import UnknownBlock, parse_block
+from playhead.content import UnknownBlock, downgrade_raw, parse_block
+from playhead.content.blocks import FileContent, FileValue
 
 
 @pytest.mark.parametrize("wrong", [{"annotations": {"audience": [0] * 200}}, {"icons": [0] * 200}])
@@ -120,3 +124,62 @@ def test_a_link_keeps_a_size_that_can_be(size: int) -> None:
     block = parse_block({"type": "resource_link", "uri": "x:song", "name": "n", "size": size})
     assert isinstance(block.content, ResourceLink)
     assert (block.content.size, block.findings) == (size, ())
+
+
+# --- files out of band (SEP-2631) -------------------------------------------------------------------------
+
+SHA256 = hashlib.sha256(b"song").digest()
+FILE = {
+    "type": "file",
+    "file": {"uri": "mcp-file://a", "name": "a.flac", "mimeType": "audio/flac", "size": 9},
+}
+
+
+def test_a_file_is_a_block_of_its_own() -> None:
+    block = parse_block(FILE)
+    assert isinstance(block.content, FileContent)
+    assert block.content.file == FileValue(uri="mcp-file://a", name="a.flac", mimeType="audio/flac", size=9)
+    assert (block.raw, block.findings) == (FILE, ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SHA256.hex(),
+        SHA256.hex().upper(),
+        base64.b64encode(SHA256).decode(),
+        base64.urlsafe_b64encode(SHA256).decode().rstrip("="),
+    ],
+)
+def test_a_digest_is_read_in_each_form_of_the_drafts(text: str) -> None:
+    for digest in ({"sha-256": text}, {"algorithm": "sha-256", "value": text}):
+        assert FileValue(uri="a", digest=digest).sha256 == SHA256.hex()
+
+
+@pytest.mark.parametrize(
+    "digest",
+    [None, {}, {"sha-512": "00"}, {"algorithm": "sha-512", "value": SHA256.hex()}, {"sha-256": "short"}],
+)
+def test_another_digest_is_not_a_sha256(digest: dict[str, str] | None) -> None:
+    assert FileValue(uri="a", digest=digest).sha256 is None
+
+
+def test_invalid_facts_about_a_file_are_findings_and_do_not_hide_it() -> None:
+    block = parse_block(
+        {"type": "file", "file": {"uri": "mcp-file://a", "size": -1, "digest": 7, "name": "a"}}
+    )
+    assert isinstance(block.content, FileContent)
+    assert block.content.file == FileValue(uri="mcp-file://a", name="a")
+    assert {each.path for each in block.findings} == {"$.file.size", "$.file.digest"}
+
+
+@pytest.mark.parametrize("file", [None, "mcp-file://a", {}, {"uri": 7}])
+def test_a_file_without_a_uri_is_unknown(file: object) -> None:
+    block = parse_block({"type": "file", "file": file})
+    assert isinstance(block.content, UnknownBlock)
+    assert "$.file" in block.content.reason
+
+
+def test_an_older_client_gets_a_file_as_text() -> None:
+    (block,) = downgrade_raw({"content": [FILE]}, "2025-06-18")["content"]
+    assert block == {"type": "text", "text": "a.flac: mcp-file://a (audio/flac, 9 bytes)"}

@@ -50,6 +50,7 @@ LINK = {
     "mimeType": "audio/mpeg",
     "size": 9,
 }
+FILE = {"type": "file", "file": {"uri": "mcp-file://a", "name": "a.mp3", "size": 9}}
 PAGE = {"type": "resource_link", "uri": "file:///a.pdf", "name": "a"}
 VAGUE = {"type": "resource_link", "uri": "music://a", "name": "a"}
 EMBEDDED = {"type": "resource", "resource": {"uri": "file:///a.md", "text": "# A"}}
@@ -436,3 +437,30 @@ def test_when_one_reply_made_several_calls_the_turn_stops_if_any_of_them_stops()
     assert decide_reply([on, stop, on]) == stop
     assert decide_reply([on, on]).decision == "continue"
     assert decide_reply([]).decision == "continue"
+
+
+@pytest.mark.parametrize(
+    ("file", "plays"),
+    [
+        ({"mimeType": "audio/mpeg"}, True),
+        ({"name": "a.mp3"}, True),
+        ({"mimeType": "application/pdf", "name": "a.mp3"}, False),
+        ({"name": "a.pdf"}, False),
+    ],
+)
+def test_a_file_out_of_band_is_played_as_a_link_is(file: dict[str, str], plays: bool) -> None:
+    item = only({"type": "file", "file": {"uri": "mcp-file://4711", "size": 9, **file}})
+    assert isinstance(item, PlaySound if plays else KeepReference)
+    assert (item.uri, item.size_bytes) == ("mcp-file://4711", 9)
+    assert item.title == file.get("name", "4711")
+
+
+def test_a_file_that_says_nothing_is_sniffed() -> None:
+    vague = {"type": "file", "file": {"uri": "mcp-file://4711"}}
+    assert plan(vague).unsettled == (0,)
+    assert isinstance(only(vague, sniffed={0: True}), PlaySound)
+
+
+def test_a_file_ends_the_turn_as_a_link_does_and_an_error_plays_nothing() -> None:
+    assert plan(FILE).turn.decision == "stop"
+    assert isinstance(only(FILE, is_error=True), KeepReference)

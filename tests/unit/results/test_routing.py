@@ -249,3 +249,9 @@ def test_a_limit_without_room_for_the_mark_is_refused() -> None:
     plan = classify([parse_block({"type": "text", "text": "x " * 500})], is_error=False)
     with pytest.raises(UsageError, match="200"):
         text_for_model(plan, limit_chars=20)
+
+
+def test_a_file_out_of_band_is_one_line() -> None:
+    file = {"uri": "mcp-file://a", "name": "a.pdf", "mimeType": "application/pdf", "size": 9}
+    said = text({"type": "file", "file": file})
+    assert said == '[link "a.pdf", application/pdf, 9 bytes: a link that is not audio; at "mcp-file://a"]'

@@ -28,6 +28,7 @@ from playhead.client.call_results.media import BytesMedia, ImageMedia, ResourceM
 from playhead.concurrency import unwrap_exception_group
 from playhead.content import ABSENT, Block, Finding, parse_blocks
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, sniff
+from playhead.content.blocks import FileContent
 from playhead.errors import PlayheadError
 from playhead.limits import KIB, Limits
 from playhead.results.classify import classify
@@ -111,7 +112,7 @@ async def sniff_links(
         max_bytes=None,
     )
 
-    async def one(index: int, link: ResourceLink) -> None:
+    async def one(index: int, link: ResourceLink | FileContent) -> None:
         failed[index] = (
             f"its first bytes did not arrive within {limits.sniff_seconds:g} s (Limits.sniff_seconds)"
         )
@@ -129,7 +130,7 @@ async def sniff_links(
         async with trio.open_nursery() as nursery:
             for count, index in enumerate(plan.unsettled):
                 link = blocks[index].content
-                assert isinstance(link, ResourceLink), "only links are unsettled"
+                assert isinstance(link, ResourceLink | FileContent), "only links are unsettled"
                 if count < limits.sniffed_links:
                     nursery.start_soon(one, index, link)
                 else:
@@ -257,7 +258,7 @@ class CallResult:
             return self._embedded(
                 sound.title or sound.uri or "audio", sound.base64, sound.mime_type, sound.uri
             )
-        if sound.block is not None and isinstance(sound.block.content, ResourceLink):
+        if sound.block is not None and isinstance(sound.block.content, ResourceLink | FileContent):
             return linked(sound.block.content, streams=self.streams, tool=self.tool)
         uri = sound.uri or ""
         return ResourceMedia(
@@ -278,7 +279,7 @@ class CallResult:
             case _:
                 assert_never(item)
         match content:
-            case ResourceLink():
+            case ResourceLink() | FileContent():
                 return linked(content, streams=self.streams, tool=self.tool)
             case AudioContent(data=data, mime_type=mime_type):
                 return self._embedded("audio", data, mime_type)
@@ -306,8 +307,19 @@ class CallResult:
         )
 
 
-def linked(link: ResourceLink, *, streams: Streams, tool: str | None = None) -> ResourceMedia:
+def linked(link: ResourceLink | FileContent, *, streams: Streams, tool: str | None = None) -> ResourceMedia:
     """The resource that `link`, of a result of `tool`, leads to."""
+    if isinstance(link, FileContent):
+        file = link.file
+        return ResourceMedia(
+            uri=file.uri,
+            title=file.name or file.uri,
+            mime_type=file.mime_type,
+            size_bytes=file.size,
+            file=file,
+            tool=tool,
+            streams=streams,
+        )
     return ResourceMedia(
         uri=link.uri,
         title=link.title or link.name,

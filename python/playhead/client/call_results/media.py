@@ -15,6 +15,7 @@ import trio
 from mcp_types import ResourceLink
 
 from playhead._core import decode_base64
+from playhead.content.blocks import FileValue
 from playhead.content.formats import decoded_bytes
 from playhead.errors import LimitError
 from playhead.stream.answer import Page
@@ -43,6 +44,8 @@ class ResourceMedia:
     """The announced size: a hint, checked against the bytes received."""
     tool: str | None = None
     """The tool whose result has the link. Behind a gateway its name tells which server wrote the link."""
+    file: FileValue | None = None
+    """Set for a file that the server authorises for download (SEP-2631): no resource has its URI."""
     streams: Streams = field(repr=False, compare=False)
 
     def open(self, options: StreamOptions | None = None) -> AbstractAsyncContextManager[RangeStream]:

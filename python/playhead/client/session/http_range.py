@@ -1,17 +1,19 @@
-"""Read byte ranges of a web resource with HTTP Range requests (RFC 9110, section 14).
+"""One GET for a byte range of a web resource (RFC 9110, section 14), and what its answer shows.
 
-Used for `http(s):` links that the MCP server does not list as a resource (`HttpRangeReader`, a `ReadRange`),
-and by the example audio server, which fetches its pages from an origin (`fetch_range`). The HTTP client must
-be a guarded one (`playhead.net_guard`), because others chose these URLs.
+`downloads` reads whole resources with it; the example audio server fetches its pages with `fetch_range`. The
+HTTP client must be a guarded one (`playhead.net_guard`), because others chose these URLs. Messages show them
+without their query values: a signed URL is a secret.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
-from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 
 import httpx2
 import trio
@@ -20,9 +22,9 @@ from playhead.client.session.response_tap import Arrivals
 from playhead.client.transports.http_errors import is_retryable, retry_after_seconds
 from playhead.errors import (
     AccessDeniedError,
+    BlockedAddressError,
     ConnectError,
     ConnectionLostError,
-    ContradictionError,
     DeadlineError,
     HttpRefusedError,
     HttpStatusError,
@@ -30,139 +32,309 @@ from playhead.errors import (
     ProtocolError,
     RangeNotHonouredError,
     RangePastEndError,
+    ResourceChangedError,
 )
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.net_guard import check_url
-from playhead.stream.answer import Page
+from playhead.net_guard.client import REDIRECTS
+from playhead.net_guard.urls import RedactedURL
+from playhead.redaction import redacted_url
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,18})-(\d{1,18})|\*)/(?:(\d{1,18})|\*)", re.ASCII)
+_STRONG_AGE = timedelta(seconds=1)
+"""A date is a strong validator once the resource was left alone for a second (RFC 9110, 8.8.2.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HttpRange:
-    """The answer to one ranged GET. `body` begins at the requested byte."""
+class ResourceVersion:
+    """The marks of a version of a resource: its validators (RFC 9110, section 8.8) and its size."""
 
-    body: bytes
-    total_bytes: int | None
-    """The size of the resource, if the origin reports it."""
-    mime_type: str | None
-    etag: str | None
+    etag: str | None = None
+    last_modified: str | None = None
+    is_date_strong: bool = False
+    total_bytes: int | None = None
+    honours_ranges: bool | None = None
+    """A range was answered with 206, or with the whole resource; None before the first answer."""
+
+    @classmethod
+    def of(cls, headers: httpx2.Headers, *, total_bytes: int | None, is_partial: bool) -> ResourceVersion:
+        modified, sent = _date(headers.get("last-modified")), _date(headers.get("date"))
+        return cls(
+            etag=headers.get("etag"),
+            last_modified=headers.get("last-modified"),
+            is_date_strong=modified is not None and sent is not None and sent - modified >= _STRONG_AGE,
+            total_bytes=total_bytes,
+            honours_ranges=is_partial,
+        )
+
+    @property
+    def strong_etag(self) -> str | None:
+        return None if self.etag is None or self.etag.startswith("W/") else self.etag
+
+    @property
+    def if_range(self) -> str | None:
+        """The value of `If-Range`: the strong entity tag, else a date that is one; None without either."""
+        return self.strong_etag or (self.last_modified if self.is_date_strong else None)
+
+    def difference(self, other: ResourceVersion) -> str | None:
+        """Name a mark that `other` has and this version has not; None if both may be the same version."""
+        pairs: list[tuple[str, object, object]] = [("total bytes", self.total_bytes, other.total_bytes)]
+        if self.strong_etag is None or self.strong_etag != other.etag:
+            pairs.append(("entity tag", _opaque(self.etag), _opaque(other.etag)))
+            pairs.append(("Last-Modified", self.last_modified, other.last_modified))
+            if self.honours_ranges and other.honours_ranges is False:
+                return "the whole resource (HTTP 200) in place of a range, as for a changed one"
+        for name, ours, theirs in pairs:
+            if ours is not None and theirs is not None and ours != theirs:
+                return f"{name} {theirs} in place of {ours}"
+        return None
+
+    def joined(self, other: ResourceVersion, *, url: str, start: int) -> ResourceVersion:
+        """This version with what `other`, of the answer at byte `start`, adds.
+
+        Raises `ResourceChangedError` if they are two versions.
+        """
+        if (found := self.difference(other)) is not None:
+            raise changed(url, start, found)
+        if self.if_range is None and other.if_range is not None:
+            first = replace(other, total_bytes=self.total_bytes)
+        else:
+            first = self
+        return replace(
+            first,
+            etag=first.etag or other.etag,
+            last_modified=first.last_modified or other.last_modified,
+            total_bytes=other.total_bytes if first.total_bytes is None else first.total_bytes,
+            honours_ranges=self.honours_ranges or other.honours_ranges,
+        )
 
 
-class HttpRangeReader:
-    """Reads `[start, end)` of one URL; an instance is a `playhead.stream.answer.ReadRange`.
+def changed(url: str, start: int, found: str) -> ResourceChangedError:
+    return ResourceChangedError(
+        f"{redacted_url(url)} changed while it was read: got {found} at byte {start}; read it again from the"
+        " start",
+        offset=start,
+    )
 
-    Several reads may run at once. The entity tag of the first answer is remembered, and a later answer with a
-    different one is refused: pages of two versions must not be mixed.
+
+UNKNOWN_VERSION = ResourceVersion()
+
+
+@dataclass(slots=True, kw_only=True)
+class RangeBody:
+    """The answer to one ranged GET, with its head read and checked, and its body still arriving.
+
+    `take` returns the bytes from `position` on. Close it with `aclose`.
     """
 
-    def __init__(
-        self,
-        client: httpx2.AsyncClient,
-        url: str,
-        *,
-        limits: Limits = DEFAULT_LIMITS,
-        arrivals: Arrivals | None = None,
-    ) -> None:
-        """`arrivals` is notified of the bytes of the answers.
+    url: str
+    position: int
+    """Offset in the resource of the next byte that `take` returns."""
+    end: int | None
+    """Offset of the end of the body; None if the answer does not say."""
+    version: ResourceVersion
+    mime_type: str | None
+    arrivals: Arrivals | None
+    _response: httpx2.Response = field(repr=False)
+    _chunks: AsyncIterator[bytes] = field(repr=False)
+    _skip: int = 0
+    """Bytes before `position` that a whole body begins with."""
+    _rest: bytes = field(default=b"", repr=False)
+    is_over: bool = False
+    """The body has ended."""
 
-        Raises `errors.BlockedAddressError` if the URL itself cannot be fetched; see `check_url`.
+    async def take(self, n_bytes: int) -> bytes:
+        """Return the next `n_bytes`, or fewer if the body ends before.
+
+        Raises `ConnectionLostError` if it ends before it promised, `DeadlineError`, and `ProtocolError` if it
+        is longer than it promised.
         """
-        self._client = client
-        self._url = str(check_url(url))
-        self._limits = limits
-        self._arrivals = arrivals
-        self._etag: str | None = None
+        pieces: list[bytes] = []
+        missing = n_bytes
+        with as_playhead_errors(self.url):
+            while missing:
+                chunk = self._rest or await self._next()
+                if not chunk:
+                    break
+                if self._skip:
+                    dropped = min(self._skip, len(chunk))
+                    self._skip -= dropped
+                    self._rest = chunk[dropped:]
+                    continue
+                piece, self._rest = chunk[:missing], chunk[missing:]
+                pieces.append(piece)
+                missing -= len(piece)
+                self.position += len(piece)
+            if self.position == self.end and not self._rest and self._is_framed():
+                self._rest = await self._next()  # the end of the message, which frees the connection
+        if self.end is not None:
+            self._check_length(missing)
+        return b"".join(pieces)
 
-    async def __call__(self, start: int, end: int) -> Page:
-        """Read one page. An origin that ignores ranges delivers its whole body once, at offset 0.
+    def _is_framed(self) -> bool:
+        """Return whether the message ends by itself, and not with the connection."""
+        headers = self._response.headers
+        return "content-length" in headers or "transfer-encoding" in headers
 
-        Raises:
-            RangePastEndError: the resource ends at or before `start` (HTTP 416, or a shorter whole body).
-            ConnectError, ConnectionLostError, DeadlineError, HttpStatusError: a retry may help.
-            HttpRefusedError: another status; AccessDeniedError: 401 or 403.
-            ContradictionError: the resource changed since the first page.
-            LimitError: the body is longer than `limits.block_bytes`.
-            ProtocolError, RangeNotHonouredError: the answer violates HTTP.
-            BlockedAddressError: the URL or a redirect leads to a blocked address.
+    async def _next(self) -> bytes:
+        async for chunk in self._chunks:
+            if self.arrivals is not None:
+                self.arrivals.note(trio.current_time())
+            if chunk:
+                return chunk
+        self.is_over = True
+        return b""
 
-        Cancelled, it closes the connection of this read and no other.
-        """
-        answer = await fetch_range(
-            self._client,
-            self._url,
-            start,
-            end,
-            etag=self._etag,
-            limits=self._limits,
-            may_give_whole=True,
-            arrivals=self._arrivals,
-        )
-        self._etag = _same_version(self._url, start, self._etag, answer.etag)
-        return Page(blobs=(answer.body,), mime_type=answer.mime_type, total_bytes=answer.total_bytes)
+    def _check_length(self, missing: int) -> None:
+        assert self.end is not None
+        if self.is_over and missing and self.position < self.end:
+            raise ConnectionLostError(
+                f"{redacted_url(self.url)} promised the bytes up to {self.end} and sent those up to"
+                f" {self.position}; read them again"
+            )
+        if self.position > self.end or (self.position == self.end and self._rest):
+            raise ProtocolError(
+                f"{redacted_url(self.url)} promised the bytes up to {self.end} and sent more; report it to"
+                " the author of the origin"
+            )
+        self.is_over = self.is_over or self.position == self.end
+
+    async def aclose(self) -> None:
+        """Close the answer; a connection with bytes still to come is closed with it. Idempotent."""
+        with trio.CancelScope(shield=True):
+            close = getattr(self._chunks, "aclose", None)
+            if close is not None:
+                await close()
+            with as_playhead_errors(self.url):
+                await self._response.aclose()
 
 
-async def fetch_range(
+async def open_range(
     client: httpx2.AsyncClient,
     url: str,
     start: int,
     end: int,
     *,
-    etag: str | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-    may_give_whole: bool = False,
+    headers: Mapping[str, str] | None = None,
+    known: ResourceVersion = UNKNOWN_VERSION,
     arrivals: Arrivals | None = None,
-) -> HttpRange:
-    """Send one `GET` with `Range: bytes=start-(end-1)` and read the answer within the limits.
+    https_only: bool = False,
+) -> RangeBody:
+    """Send `GET` with `Range: bytes=start-(end-1)`, and return the answer when its head has been checked.
 
-    A 206 is used as it is. A 200 is the whole resource from byte 0: the requested part is cut out of it and
-    the rest is not downloaded. With `may_give_whole`, a 200 to a range that begins at 0 is returned whole
-    instead, so that the caller need not fetch it again for every page. `etag` is the expected one, sent as
-    `If-Range`.
+    A 206 begins at `start`. A 200 is the whole resource: what is before `start` is dropped as it arrives.
+    `headers` are sent to the URL's own origin and nowhere else. `known` is the version of earlier answers, of
+    which `If-Range` is sent; the caller compares the answer's (`ResourceVersion.joined`), because others may
+    have arrived meanwhile. `arrivals` is notified of the bytes. `https_only` refuses other schemes, in
+    redirects too.
 
-    Raises and cancellation: as `HttpRangeReader.__call__`.
+    Raises:
+        RangePastEndError: the resource ends at or before `start` (HTTP 416).
+        ResourceChangedError: a 416 for a byte that the known version has.
+        ConnectError, ConnectionLostError, DeadlineError, HttpStatusError: a retry may help.
+        HttpRefusedError: another status; AccessDeniedError: 401 or 403.
+        ProtocolError, RangeNotHonouredError: the answer violates HTTP.
+        BlockedAddressError: the URL or a redirect leads to a blocked address.
+
+    Cancelled, it closes the connection of this request and no other.
     """
-    headers = {"range": f"bytes={start}-{end - 1}", "accept-encoding": "identity"}
-    if etag is not None and not etag.startswith("W/"):
-        headers["if-range"] = etag
+    ranged = {"range": f"bytes={start}-{end - 1}", "accept-encoding": "identity"}
+    if known.if_range is not None:
+        ranged["if-range"] = known.if_range
+    with as_playhead_errors(url):
+        response = await _send(client, url, {**(headers or {}), **ranged}, headers or {}, https_only)
+    try:
+        return _checked(response, url, start, known=known, arrivals=arrivals)
+    except BaseException:
+        with trio.CancelScope(shield=True), as_playhead_errors(url):
+            await response.aclose()
+        raise
+
+
+async def _send(
+    client: httpx2.AsyncClient,
+    url: str,
+    headers: Mapping[str, str],
+    own_headers: Mapping[str, str],
+    https_only: bool,
+) -> httpx2.Response:
+    origin = _checked_url(url, https_only).origin
+    request = client.build_request("GET", url, headers=headers)
+    for _ in range(REDIRECTS + 1):
+        request.url = RedactedURL(request.url)
+        response = await client.send(request, stream=True, follow_redirects=False)
+        following = response.next_request
+        if following is None:
+            return response
+        with trio.CancelScope(shield=True):
+            await response.aclose()
+        request = following
+        if _checked_url(str(request.url), https_only).origin != origin:
+            for name in own_headers:
+                request.headers.pop(name, None)
+    raise ProtocolError(
+        f"{redacted_url(url)}: expected at most {REDIRECTS} redirects, got one more; check the link"
+    )
+
+
+def _checked_url(url: str, https_only: bool) -> httpx2.URL:
     checked = check_url(url)
-    with _as_playhead_errors(url):
-        async with client.stream("GET", checked, headers=headers) as response:
-            _check_status(response, url, start)
-            _same_version(url, start, etag, response.headers.get("etag"))
-            total_bytes: int | None
-            if response.status_code == 206:
-                offset, promised, total_bytes = _content_range(response, url, start)
-                body = await _read(response, url, skip=0, take=None, limits=limits, arrivals=arrivals)
-                if len(body) < promised:
-                    raise ConnectionLostError(
-                        f"{url} promised {promised} bytes at {offset} and sent {len(body)}; read them again"
-                    )
-            else:
-                total_bytes = _content_length(response)
-                if total_bytes is not None and total_bytes <= start and start > 0:
-                    raise _past_end(url, start)
-                whole = may_give_whole and start == 0
-                take = None if whole else end - start
-                body = await _read(response, url, skip=start, take=take, limits=limits, arrivals=arrivals)
-                if start and not body:
-                    raise _past_end(url, start)
-            return HttpRange(
-                body=body,
-                total_bytes=total_bytes,
-                mime_type=response.headers.get("content-type"),
-                etag=response.headers.get("etag"),
-            )
+    if https_only and checked.scheme != "https":
+        raise BlockedAddressError(
+            f"will not fetch {redacted_url(url)!r}: expected https, because a download link is a secret; add"
+            " its origin to allow_origins to allow http"
+        )
+    return checked
 
 
-def _check_status(response: httpx2.Response, url: str, start: int) -> None:
+def _checked(
+    response: httpx2.Response,
+    url: str,
+    start: int,
+    *,
+    known: ResourceVersion,
+    arrivals: Arrivals | None,
+) -> RangeBody:
+    _check_status(response, url, start, known)
+    stop: int | None
+    total_bytes: int | None
+    if response.status_code == 206:
+        first, stop, total_bytes = _content_range(response, url, start)
+    else:
+        first, stop = 0, _content_length(response)
+        total_bytes = stop
+        if total_bytes is not None and total_bytes <= start and start > 0:
+            if known.total_bytes is not None and known.total_bytes > start:
+                raise changed(url, start, f"a total of {total_bytes} bytes in place of {known.total_bytes}")
+            raise _past_end(url, start)
+    return RangeBody(
+        url=url,
+        position=start,
+        end=stop,
+        version=ResourceVersion.of(
+            response.headers, total_bytes=total_bytes, is_partial=response.status_code == 206
+        ),
+        mime_type=response.headers.get("content-type"),
+        arrivals=arrivals,
+        _response=response,
+        _chunks=response.aiter_bytes(),
+        _skip=start - first,
+    )
+
+
+def _check_status(response: httpx2.Response, url: str, start: int, known: ResourceVersion) -> None:
     status = response.status_code
-    said = f"{url} answered HTTP {status} {response.reason_phrase} to a read at byte {start}"
+    said = f"{redacted_url(url)} answered HTTP {status} {response.reason_phrase} to a read at byte {start}"
     if status == 416:
-        # "bytes */N" tells the size; a size beyond `start` would contradict the status.
         match = _CONTENT_RANGE.fullmatch(response.headers.get("content-range", ""))
-        if match is not None and match[3] is not None and int(match[3]) > start:
-            raise ProtocolError(f"{said}, but says that it has {match[3]} bytes")
+        total = int(match[3]) if match is not None and match[3] is not None else None
+        size = known.total_bytes
+        if size is not None and (start < size or total not in {None, size}):
+            got = "no total" if total is None else f"a total of {total} bytes"
+            raise changed(url, start, f"HTTP 416 with {got} in place of {size}")
+        # "bytes */N" tells the size; a size beyond `start` would contradict the status.
+        if total is not None and total > start:
+            raise ProtocolError(f"{said}, but says that it has {total} bytes")
         raise RangePastEndError(f"{said}: it ends before", code=status)
     if is_retryable(status):
         raise HttpStatusError(
@@ -176,34 +348,36 @@ def _check_status(response: httpx2.Response, url: str, start: int) -> None:
         raise HttpRefusedError(f"{said}; expected 206 or 200. Check the link", status=status)
     encoding = response.headers.get("content-encoding", "identity")
     if encoding != "identity":
-        raise ProtocolError(f"{url} sent content-encoding {encoding!r} although only identity was accepted")
-
-
-def _same_version(url: str, start: int, expected: str | None, got: str | None) -> str | None:
-    """Compare entity tags; return the one to expect from now on."""
-    if expected is not None and got is not None and expected != got:
-        raise ContradictionError(
-            f"{url} changed while it was read: its entity tag was {expected} and is {got} at byte {start}; "
-            "read it again from the start",
-            offset=start,
+        raise ProtocolError(
+            f"{redacted_url(url)} sent content-encoding {encoding!r} although only identity was accepted"
         )
-    return expected or got
 
 
 def _past_end(url: str, start: int) -> RangePastEndError:
-    return RangePastEndError(f"{url} ends before byte {start}: its whole body is shorter", code=416)
+    return RangePastEndError(
+        f"{redacted_url(url)} ends before byte {start}: its whole body is shorter", code=416
+    )
 
 
 def _content_range(response: httpx2.Response, url: str, start: int) -> tuple[int, int, int | None]:
-    """The offset, the length and the total that a 206 claims."""
+    """The half-open range and the total that a 206 claims."""
     text = response.headers.get("content-range", "")
     match = _CONTENT_RANGE.fullmatch(text)
     if match is None or match[1] is None or int(match[2]) < int(match[1]):
-        raise ProtocolError(f"{url} answered 206 with Content-Range {text!r}; expected 'bytes {start}-…/…'")
-    first, last = int(match[1]), int(match[2])
+        raise ProtocolError(
+            f"{redacted_url(url)} answered 206 with Content-Range {text!r}; expected 'bytes {start}-…/…'"
+        )
+    first, stop, total = int(match[1]), int(match[2]) + 1, None if match[3] is None else int(match[3])
     if first != start:
-        raise RangeNotHonouredError(f"{url} was asked for byte {start} and sent {text!r}", offset=start)
-    return first, last - first + 1, int(match[3]) if match[3] is not None else None
+        raise RangeNotHonouredError(
+            f"{redacted_url(url)} was asked for byte {start} and sent {text!r}", offset=start
+        )
+    if total is not None and stop > total:
+        raise ProtocolError(
+            f"{redacted_url(url)} answered 206 with Content-Range {text!r}, past its own total; report it to"
+            " the author of the origin"
+        )
+    return first, stop, total
 
 
 def _content_length(response: httpx2.Response) -> int | None:
@@ -211,57 +385,73 @@ def _content_length(response: httpx2.Response) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() else None
 
 
-async def _read(
-    response: httpx2.Response,
-    url: str,
-    *,
-    skip: int,
-    take: int | None,
-    limits: Limits,
-    arrivals: Arrivals | None,
-) -> bytes:
-    """Read a body: drop `skip` bytes, keep `take` (None: all), and stop there."""
-    allowed = limits.block_bytes
-    length = _content_length(response)
-    ends = [end for end in (length, skip + take if take is not None else None) if end is not None]
-    if ends and min(ends) > allowed:
-        raise _too_long(url, min(ends), allowed)
-    kept = bytearray()
-    seen = 0
-    # Closed at once if the loop is left early: trio warns about generators left to the garbage collector.
-    async with aclosing(response.aiter_bytes()) as chunks:
-        async for chunk in chunks:
-            if arrivals is not None:
-                arrivals.note(trio.current_time())
-            kept += chunk[max(skip - seen, 0) :]
-            seen += len(chunk)
-            if take is not None and len(kept) >= take:
-                del kept[take:]
-                break
-            if seen > allowed:
-                raise _too_long(url, seen, allowed)
-    return bytes(kept)
+def _opaque(etag: str | None) -> str | None:
+    return None if etag is None else etag.removeprefix("W/")
 
 
-def _too_long(url: str, got: int, allowed: int) -> LimitError:
-    return LimitError(
-        f"{url} would take a body of {got} bytes or more for one read; {allowed} are allowed (block_bytes). "
-        "An origin that honours ranges does not need it",
-        limit="block_bytes",
-        allowed=allowed,
-        got=got,
-    )
+def _date(text: str | None) -> datetime | None:
+    try:
+        found = None if text is None else parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return None if found is None or found.tzinfo is None else found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRange:
+    """The answer to one ranged GET. `body` begins at the requested byte."""
+
+    body: bytes
+    total_bytes: int | None
+    """The size of the resource, if the origin reports it."""
+    mime_type: str | None
+    etag: str | None
+
+
+async def fetch_range(
+    client: httpx2.AsyncClient, url: str, start: int, end: int, *, limits: Limits = DEFAULT_LIMITS
+) -> HttpRange:
+    """Read `[start, end)` with one GET; fewer bytes if the resource ends before.
+
+    A 200 is the whole resource from byte 0: the requested part is cut out of it and the rest is not
+    downloaded. Raises and cancellation: as `open_range`, and `LimitError` before a range of more than
+    `limits.block_bytes`, or a whole body with more than that before `end`, is read.
+    """
+    body = await open_range(client, url, start, end)
+    try:
+        needed = min(end, end if body.end is None else body.end)
+        if (needed if body.version.honours_ranges is False else needed - start) > limits.block_bytes:
+            raise LimitError(
+                f"{redacted_url(url)} would take a body of {needed} bytes for one read; {limits.block_bytes}"
+                " are allowed (block_bytes). An origin that honours ranges does not need it",
+                limit="block_bytes",
+                allowed=limits.block_bytes,
+                got=needed,
+            )
+        found = await body.take(end - start)
+        if start and not found:
+            raise _past_end(url, start)
+        return HttpRange(
+            body=found,
+            total_bytes=body.version.total_bytes,
+            mime_type=body.mime_type,
+            etag=body.version.etag,
+        )
+    finally:
+        await body.aclose()
 
 
 @contextmanager
-def _as_playhead_errors(url: str) -> Iterator[None]:
+def as_playhead_errors(url: str) -> Iterator[None]:
+    """Translate httpx2's errors about `url`."""
+    shown = redacted_url(url)
     try:
         yield
     except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-        raise ConnectError(f"no connection to {url}: {str(error) or type(error).__name__}") from error
+        raise ConnectError(f"no connection to {shown}: {str(error) or type(error).__name__}") from error
     except httpx2.TimeoutException as error:
-        raise DeadlineError(f"{url} sent nothing in time ({type(error).__name__})") from error
+        raise DeadlineError(f"{shown} sent nothing in time ({type(error).__name__})") from error
     except httpx2.TransportError as error:
-        raise ConnectionLostError(f"{url} broke off: {str(error) or type(error).__name__}") from error
+        raise ConnectionLostError(f"{shown} broke off: {str(error) or type(error).__name__}") from error
     except (httpx2.TooManyRedirects, httpx2.InvalidURL) as error:
-        raise ProtocolError(f"{url} redirects in a way that is not followed: {error}") from error
+        raise ProtocolError(f"{shown} redirects in a way that is not followed: {error}") from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, assert_never
@@ -18,12 +18,12 @@ import trio
 from mcp_types import Resource, ResourceTemplate, ServerCapabilities, Tool
 
 from playhead.client.call_results.media import ResourceMedia
-from playhead.client.session.http_range import HttpRangeReader
+from playhead.client.session.downloads import PLAY_BYTES, SAVE_BYTES, Download, HttpRangeReader
 from playhead.client.session.response_tap import Arrivals
 from playhead.config.servers import ServerConfig
 from playhead.errors import HttpStatusError, PlayheadError, ServerError, StreamBrokenError, UsageError
 from playhead.limits import Limits
-from playhead.net_guard import guarded_client, parse_origins
+from playhead.net_guard import Origin, guarded_client, parse_origins
 from playhead.stream.answer import Page, ReadRange
 from playhead.stream.negotiation import LateForm, RangeForm
 from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
@@ -309,10 +309,21 @@ class StreamForms:
 
     async def _web_reader(self, url: str) -> ReadRange:
         """Raises `BlockedAddressError` for a URL that may not be fetched."""
+        return await self._origin_reader(url, parse_origins(self._config.allow_origins))
+
+    async def _origin_reader(
+        self, authorize: str | Callable[[], Awaitable[Download]], origins: frozenset[Origin]
+    ) -> HttpRangeReader:
         limits = replace(self._limits, page_seconds=self._options.timeout)
-        origins = parse_origins(self._config.allow_origins)
         client = await self._stack.enter_async_context(guarded_client(allow_origins=origins, limits=limits))
-        return HttpRangeReader(client, url, limits=limits, arrivals=self.arrivals)
+        reader = HttpRangeReader(
+            client,
+            authorize,
+            allow_origins=origins,
+            run_bytes=PLAY_BYTES if self._options.profile == "play" else SAVE_BYTES,
+            arrivals=self.arrivals,
+        )
+        return await self._stack.enter_async_context(aclosing(reader))
 
 
 class OnceReader:

@@ -40,7 +40,7 @@ from playhead.config.outputs.record import (
 )
 from playhead.config.outputs.writer import OutputWriter, ToolFolder, saving
 from playhead.content import UnknownBlock
-from playhead.content.blocks import TypedContent
+from playhead.content.blocks import FileContent, TypedContent
 from playhead.content.formats import decoded_bytes
 from playhead.errors import LimitError, UsageError
 from playhead.limits import DEFAULT_LIMITS, MIB, Limits
@@ -77,7 +77,7 @@ def content_of(content: TypedContent | UnknownBlock, *, limits: Limits = DEFAULT
             return Content(
                 data=decoded(inner.blob, limits=limits), mime_type=inner.mime_type or "", title=inner.uri
             )
-        case EmbeddedResource() | ResourceLink() | UnknownBlock():
+        case EmbeddedResource() | ResourceLink() | FileContent() | UnknownBlock():
             return None
         case _:
             assert_never(content)

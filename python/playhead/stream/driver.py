@@ -33,7 +33,7 @@ from playhead.limits import KIB, Limits
 from playhead.stream.answer import Answer, EndedBy, Page
 from playhead.stream.negotiation import FormNegotiation, LateForm, RangeForm, Refusal, is_refusal
 from playhead.stream.options import StreamOptions, StreamResumed, StreamStatistics, StreamWaiting
-from playhead.stream.pages import ResponseHandler, SequentialPlan
+from playhead.stream.pages import PageLimit, ResponseHandler, SequentialPlan
 from playhead.stream.range_support import RangeSupport
 from playhead.stream.ring_writer import RING_BUDGET, RingWriter
 from playhead.stream.sequential import Sequential
@@ -218,6 +218,7 @@ class Driver:
             patience_seconds=options.patience_seconds,
         )
         self._in_flight = InFlight()
+        self._page_limit = PageLimit()
         self._sequential: Sequential | None = None
         self._sequential_scope = trio.CancelScope()
         self._phase = Phase.PROBING
@@ -311,7 +312,10 @@ class Driver:
         start, end = request.start, request.end
         if self._support.end_is_inclusive and end - start > 1:
             end -= 1
-        return partial(self._forms.form.read, start, end)
+        form = self._forms.form
+        if form.name == "whole":
+            return partial(form.read, start, end)
+        return partial(self._page_limit.read, form.read, start, end)
 
     def _low_bytes(self) -> int:
         """The most readable bytes that leave room for the next request."""
@@ -335,8 +339,10 @@ class Driver:
         for request_id in self._planner.expired(now):
             flight = self._in_flight.drop(request_id)
             if flight is not None and now - flight.sent_at >= silent_seconds:  # others are no longer wanted
-                request = flight.request
-                self._handler.done(request, DeadlineError(self._timed_out(request)))
+                request, error = flight.request, DeadlineError(self._timed_out(flight.request))
+                size = request.end - request.start
+                self._page_limit.timed_out(size, error, sent_at=flight.sent_at, now=now)
+                self._handler.done(request, error)
 
     def _timed_out(self, request: Request) -> str:
         return (
@@ -571,7 +577,7 @@ class Driver:
         planned, end, first = self._planner.statistics(), self._end, self.writer.first_byte_at
         return StreamStatistics(
             bytes=self.pipe.statistics().bytes_read,
-            requests=planned.requests,
+            requests=planned.requests + self._page_limit.reads,
             pages=planned.pages,
             retries=planned.retries,
             hedges=planned.hedges,

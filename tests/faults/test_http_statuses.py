@@ -78,6 +78,32 @@ async def test_a_refusal_keeps_its_status(status: int) -> None:
     assert error.status == status
 
 
+@pytest.mark.parametrize("status", [400, 413, 500, 502])
+@pytest.mark.parametrize(
+    ("body", "kind", "words"),
+    [
+        ("invalid resource URI: x:\n", "text/plain; charset=utf-8", ": invalid resource URI: x:"),
+        ('{"detail": "message too large"}', "application/json", ": message too large"),
+        ('{"error": {"message": "no such backend", "code": "x"}}', "application/json", ": no such backend"),
+        ('{"error": ["x"]}', "application/json", ""),
+        ("[" * 60_000, "application/json", ""),
+        ("<html>502</html>", "text/html", ""),
+        ("", "text/plain", ""),
+        ("x" * 60_000, "text/plain", "xxxx…"),
+    ],
+)
+async def test_the_words_of_a_gateway_are_in_the_error(status: int, body: str, kind: str, words: str) -> None:
+    async def answer(exchange: Exchange) -> None:
+        await exchange.body(body.encode(), status=status, kind=kind)
+
+    async with raw_http(answer) as server, connect(server.url) as session:
+        error = await failure(session)
+    assert type(error) is (HttpRefusedError if status < 500 else HttpStatusError)
+    without = "is it an MCP endpoint?" if status < 500 else f"HTTP {status} X"
+    assert str(error).endswith(words or without)
+    assert len(str(error)) < 1000
+
+
 @pytest.mark.parametrize("status", [401, 403])
 @pytest.mark.parametrize("answer", [plain, lambda status: json_rpc(status, -32602)], ids=["plain", "json"])
 async def test_a_denied_access_is_one_whatever_the_body(

@@ -29,6 +29,7 @@ _SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
 """RFC 9110 has whole seconds; some servers send fractions."""
 _DATE_CHARS: Final = 64
 """The longest of the three date forms has 33."""
+_REASON_KEYS: Final = ("detail", "message", "error", "error_description")
 
 
 def retry_after_seconds(headers: Mapping[str, str], *, now: float) -> float | None:
@@ -115,14 +116,33 @@ def check_status(response: httpx2.Response, content: bytes, *, now: float) -> No
             status=status,
         )
     if status in TRY_LATER or (error is None and is_retryable(status)):
-        said = f": {quoted(error['message'])}" if error is not None else ""
+        said = words_of(response, content) if error is None else error["message"]
         raise HttpStatusError(
-            f"{place} answered {answered}{said}",
+            f"{place} answered {answered}" + (f": {quoted(said)}" if said else ""),
             status=status,
             retry_after_seconds=retry_after_seconds(response.headers, now=now),
         )
     if error is None:
-        raise HttpRefusedError(f"{place} answered {answered}: is it an MCP endpoint?", status=status)
+        said = quoted(words_of(response, content)) or "is it an MCP endpoint?"
+        raise HttpRefusedError(f"{place} answered {answered}: {said}", status=status)
+
+
+def words_of(response: httpx2.Response, content: bytes) -> str:
+    """The reason that a gateway or framework gives as plain text or in JSON (FastAPI's `detail`, `error`,
+    `error.message`); empty without one."""
+    match response.headers.get("content-type", "").partition(";")[0].strip().lower():
+        case "text/plain":
+            return " ".join(content.decode("utf-8", "replace").split())
+        case "application/json":
+            try:
+                body = pydantic_core.from_json(content)
+            except ValueError:
+                return ""
+            while isinstance(body, dict):
+                body = next((body[key] for key in _REASON_KEYS if key in body), None)
+            return body if isinstance(body, str) else ""
+        case _:
+            return ""
 
 
 def _session_is_lost(status: int, error: dict[str, Any] | None, content: bytes) -> bool:

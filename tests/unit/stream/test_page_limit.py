@@ -59,7 +59,7 @@ UNNAMED: list[PlayheadError] = [
 
 
 class Gateway:
-    """Passes on messages of up to `limit_bytes`, and answers others with `error`: None is no answer."""
+    """Passes on messages of up to `limit_bytes`, and answers others with `error`; with None it is silent."""
 
     def __init__(self, limit_bytes: int, error: Callable[[], PlayheadError] | None) -> None:
         self.server = ScriptedPages(DATA, end="done")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import trio
 import typer
@@ -14,6 +16,7 @@ from playhead.errors import NoDeviceError, UsageError
 from playhead.stream.saving import is_device
 
 if TYPE_CHECKING:
+    from playhead.check.arguments.shapes import Shape
     from playhead.playback import Sink
 
 _SERVER = typer.Argument(
@@ -73,7 +76,7 @@ Pairs = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="KEY=VALUE",
-        help="Arguments of the tool; values are JSON if they parse, else strings.",
+        help="Arguments of the tool; values as its schema has them, lists and objects as JSON.",
         show_default=False,
     ),
 ]
@@ -129,33 +132,158 @@ def parse_size(text: str, *, option: str) -> int:
 
 def parse_pairs(pairs: Sequence[str] | None, *, option: str) -> dict[str, Any]:
     """Parse `key=value` pairs: a value is JSON if it parses, a string otherwise."""
-    found: dict[str, Any] = {}
+    return {name: _json_or_text(text) for name, text in _split(pairs, option=option).items()}
+
+
+def _split(pairs: Sequence[str] | None, *, option: str) -> dict[str, str]:
+    found: dict[str, str] = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise UsageError(f"{option}: expected key=value, got {pair!r}")
         if key in found:
             raise UsageError(f"{option}: {key!r} is given twice; give a list as JSON, e.g. {key}='[1, 2]'")
-        try:
-            found[key] = json.loads(value)
-        except ValueError:
-            found[key] = value
+        found[key] = value
     return found
 
 
-def parse_arguments(pairs: Sequence[str] | None, whole: str | None) -> dict[str, Any]:
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_not_json)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _not_json(name: str) -> NoReturn:
+    raise ValueError(name)  # NaN and Infinity, which Python reads
+
+
+@dataclass(frozen=True, slots=True)
+class GivenArguments:
+    """The arguments of a tool as typed: the texts of `key=value` pairs, or the values of `--args`."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.texts or self.values)
+
+    def for_tool(self, tool: str, schema: object, *, force: bool = False, advice: str = "") -> dict[str, Any]:
+        """Return the arguments that fit the tool's input schema; a `schema` of None is not known.
+
+        A value is JSON where the schema allows that value or nothing else is known, else a string where it
+        allows strings: a string property takes `1` as "1". What fits nothing is left to the server.
+        Raises `UsageError` for a name that the schema does not list, unless it allows additional properties
+        or with `force`; `advice` is added to the message.
+        """
+        properties, is_open = _properties(schema)
+        if not (is_open or force):
+            for name in (*self.texts, *self.values):
+                if name not in properties:
+                    raise UsageError(_unlisted(tool, name, tuple(properties)) + advice)
+        typed = {name: _typed(text, properties.get(name, ())) for name, text in self.texts.items()}
+        return {**self.values, **typed}
+
+
+def _unlisted(tool: str, name: str, known: Sequence[str]) -> str:
+    by_case = {it.casefold(): it for it in reversed(known)}
+    near = [by_case[it] for it in get_close_matches(name.casefold(), by_case, n=1)]
+    if near:
+        hint = f"did you mean {near[0]!r}?"
+    else:
+        hint = f"it takes {', '.join(map(repr, known)) or 'no arguments'}"
+    return f"tool {tool!r} has no argument {name!r}; {hint}"
+
+
+def _properties(schema: object) -> tuple[dict[str, list[Shape]], bool]:
+    """Return the alternatives of each property that `schema` lists, and True if it allows others.
+
+    Without a list of properties any name is allowed, and so it is where the schema is too intricate to tell.
+    """
+    from playhead.check.arguments.shapes import MAX_ALTERNATIVES, NoValueError, Shapes
+
+    if not isinstance(schema, Mapping):
+        return {}, True
+    shapes = Shapes(schema)
+    found: dict[str, list[Shape]] = {}
+    try:
+        roots = shapes.of(schema)
+        for root in roots:
+            listed = root.get("properties")
+            for name, inner in listed.items() if isinstance(listed, dict) else ():
+                found.setdefault(name, []).extend(shapes.of(inner))
+    except NoValueError:
+        return {}, True
+    is_listed = any("properties" in root or root.get("additionalProperties") is False for root in roots)
+    is_partial = len(roots) >= MAX_ALTERNATIVES or bool(shapes.unresolved)
+    return found, not is_listed or is_partial or any(map(_allows_others, roots))
+
+
+def _allows_others(root: Shape) -> bool:
+    others = (root.get("additionalProperties"), root.get("unevaluatedProperties"))
+    by_rule = ("patternProperties", "dependentSchemas")
+    return any(it is not None and it is not False for it in others) or any(root.get(key) for key in by_rule)
+
+
+_JSON_TYPES: Final[Mapping[type, str]] = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+
+
+def _typed(text: str, shapes: Sequence[Shape]) -> Any:
+    """Return the value of `text` for a property with these alternatives; none mean that any value is good."""
+    value = _json_or_text(text)
+    candidates = [value, text]
+    if text.lower() in ("true", "false"):
+        candidates.append(text.lower() == "true")
+    for fits in (_is_allowed, _has_type):
+        for candidate in candidates:
+            if not shapes or any(fits(candidate, shape) for shape in shapes):
+                return candidate
+    return value
+
+
+def _is_allowed(value: object, shape: Shape) -> bool:
+    from playhead.check.arguments.shapes import same
+
+    fixed = [shape["const"]] if "const" in shape else shape.get("enum")
+    if isinstance(fixed, list) and not any(same(value, it) for it in fixed):
+        return False
+    return _has_type(value, shape)
+
+
+def _has_type(value: object, shape: Shape) -> bool:
+    from playhead.check.arguments.shapes import types_of
+
+    types = types_of(shape)
+    fixed = [shape["const"]] if "const" in shape else shape.get("enum")
+    if not types and isinstance(fixed, list):
+        types = [_JSON_TYPES[type(it)] for it in fixed]
+    kinds = {_JSON_TYPES[type(value)]}
+    if "integer" in kinds or (isinstance(value, float) and value.is_integer()):
+        kinds |= {"integer", "number"}
+    return not types or not kinds.isdisjoint(types)
+
+
+def parse_arguments(pairs: Sequence[str] | None, whole: str | None) -> GivenArguments:
     """Parse a tool's arguments from `key=value` pairs or from `--args`, never both."""
     if whole is None:
-        return parse_pairs(pairs, option="arguments")
+        return GivenArguments(texts=_split(pairs, option="arguments"))
     if pairs:
         raise UsageError("expected key=value arguments or --args, got both")
     try:
         value = json.loads(whole)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"--args: expected a JSON object, got {whole!r} ({error})") from error
     if not isinstance(value, dict):
         raise UsageError(f"--args: expected a JSON object, got {type(value).__name__}: {whole!r}")
-    return value
+    return GivenArguments(values=value)
 
 
 def make_sink(text: str | None, *, real_time: bool) -> Sink:

@@ -239,7 +239,7 @@ def demo(
         started = trio.current_time()
         async with connect(server) as session:
             terminal.say(f"connected to {server_name(session)} (MCP {session.protocol_version}) over stdio")
-            media = await find_media(session, TOOL, {"query": query}, playable=True)
+            media = await find_media(session, TOOL, p.GivenArguments(values={"query": query}), playable=True)
             size = f", {human_bytes(media.size_bytes)}" if media.size_bytes else ""
             terminal.say(f"{TOOL} answered with a link: {escape_line(media.title)} ({media.mime_type}{size})")
             waiting = waiting_lines(terminal, server_name(session))

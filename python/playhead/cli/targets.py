@@ -6,20 +6,24 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from playhead.cli.parameters import parse_pairs, parse_size
+from playhead.cli.parameters import GivenArguments, parse_pairs, parse_size
 from playhead.cli.terminal import Terminal, escape_line
 from playhead.cli.trust import with_consent
-from playhead.errors import ProtocolError, ToolFailedError, UsageError
+from playhead.errors import ProtocolError, RemoteError, ServerError, ToolFailedError, UsageError
 from playhead.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
+    from mcp_types import Tool
+
     from playhead.client import BytesMedia, CallResult, ResourceMedia, Session
     from playhead.config.servers import ServerConfig
     from playhead.config.trust import Trust
     from playhead.content import Block
+    from playhead.results.plan import Policy
     from playhead.stream.options import StreamEvent, StreamOptions
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -130,22 +134,77 @@ def is_uri(what: str) -> bool:
     return _URI.match(what) is not None
 
 
+async def arguments_for(
+    session: Session, tool: str, given: GivenArguments, *, force: bool = False, advice: str = ""
+) -> dict[str, Any]:
+    """Return the arguments by the tool's input schema; the server lists its tools only if there are any.
+
+    If it does not list this one, it judges the arguments itself. Raises what `GivenArguments.for_tool` does.
+    """
+    tools = await _listed(session) if given else {}
+    found = tools.get(tool)
+    return given.for_tool(tool, None if found is None else found.input_schema, force=force, advice=advice)
+
+
+async def _listed(session: Session) -> dict[str, Tool]:
+    """Return the tools by name; none if the server cannot list them."""
+    try:
+        return {tool.name: tool for tool in await session.list_tools()}
+    except RemoteError:
+        return {}
+
+
+async def call_tool(
+    session: Session,
+    tool: str,
+    arguments: Mapping[str, Any],
+    *,
+    timeout: float | None,  # noqa: ASYNC109 - as in Session.call_tool
+    policy: Policy | None = None,
+) -> CallResult:
+    """Call `Session.call_tool`; the error about a tool that is not listed gets the names of near ones."""
+    try:
+        result = await session.call_tool(tool, arguments, timeout=timeout, policy=policy)
+    except ServerError as error:
+        if hint := await _unlisted(session, tool):
+            said = f"{error}; {hint}"
+            raise ServerError(said, code=error.code, data=error.data, said=error.said) from error
+        raise
+    # Of some frameworks the refusal is a result.
+    if result.is_error and "tool" in result.text.lower() and (hint := await _unlisted(session, tool)):
+        raise ToolFailedError(f"tool {escape_line(tool)} failed: {result.text}; {hint}")
+    return result
+
+
+async def _unlisted(session: Session, tool: str) -> str:
+    """Return a hint if the server lists tools, and not this one."""
+    tools = await _listed(session)
+    if not tools or tool in tools:
+        return ""
+    near = get_close_matches(tool, tools, n=3)
+    names = " or ".join(repr(name) for name in near)
+    return f"did you mean {names}?" if near else "`playhead tools` lists the tools"
+
+
 async def find_media(
     session: Session,
     what: str,
-    arguments: Mapping[str, Any],
+    given: GivenArguments,
     *,
     playable: bool,
     timeout: float | None = None,  # noqa: ASYNC109 - as in Session.call_tool
 ) -> ResourceMedia | BytesMedia:
     """Find the WHAT of `playhead play` and `playhead read`: a URI, or a tool's first link or blob.
 
-    Raises `ToolFailedError` if the tool returned isError, and `ProtocolError` if its result contains nothing
-    to read.
+    Raises `ToolFailedError` if the tool returned isError, `ProtocolError` if its result contains nothing to
+    read, and `UsageError` as `arguments_for`, or for arguments of a URI.
     """
     if is_uri(what):
+        if given:
+            raise UsageError(f"{what!r} is a URI, which takes no arguments; --arg passes one with each read")
         return session.media(what)
-    result = await session.call_tool(what, arguments, timeout=timeout)
+    arguments = await arguments_for(session, what, given)
+    result = await call_tool(session, what, arguments, timeout=timeout)
     raise_tool_error(what, result)
     # Without audio, play any other resource: the user asked for it.
     found = ((*result.media, *result.resources) if playable else result.resources)[:1]

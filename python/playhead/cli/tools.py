@@ -14,6 +14,8 @@ from playhead.cli.parameters import make_sink
 from playhead.cli.progress import waiting_lines
 from playhead.cli.runner import EXIT_DONE, EXIT_NO_CONNECTION, Report, run_command
 from playhead.cli.targets import (
+    arguments_for,
+    call_tool,
     connected,
     find_server,
     limits_for,
@@ -140,6 +142,9 @@ def call(
     ],
     pairs: p.Pairs = None,
     arguments: p.ArgsJson = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Send arguments that the tool's schema does not list.")
+    ] = False,
     config: p.ConfigFile = None,
     tool_config: p.ToolConfigFile = None,
     trusted: p.Trust = False,
@@ -167,7 +172,7 @@ def call(
     Images are saved, and outputs as the tool's configuration says (`playhead
     explain`). With --json, audio is played only if --sink is given.
     """
-    tool_arguments = p.parse_arguments(pairs, arguments)
+    typed = p.parse_arguments(pairs, arguments)
     given = stream_options(timeout=timeout, patience=patience)
     speaker = make_sink(sink, real_time=False)
     folder = None if unsaved else _folder(images)
@@ -184,7 +189,10 @@ def call(
         )
         async with connected(target, timeout=timeout) as session:
             policy = configured.resolution.policy(session.policy)
-            result = await session.call_tool(tool, tool_arguments, timeout=timeout, policy=policy)
+            tool_arguments = await arguments_for(
+                session, tool, typed, force=force, advice="; --force sends it anyway"
+            )
+            result = await call_tool(session, tool, tool_arguments, timeout=timeout, policy=policy)
             report |= result_report(tool, result)
             processed = await configured.process(tool_arguments, result)
             report["text_for_model"] = processed.text_for_model

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from playhead.cli.targets import connected, find_media, limits_for, options_for, stream_options
+from playhead.cli.parameters import GivenArguments
+from playhead.cli.targets import (
+    arguments_for,
+    call_tool,
+    connected,
+    find_media,
+    limits_for,
+    options_for,
+    stream_options,
+)
 from playhead.client import connect
 from playhead.config.servers import ServerConfig
-from playhead.errors import ProtocolError
+from playhead.errors import ProtocolError, ServerError, ToolFailedError, UsageError
 from playhead.limits import DEFAULT_LIMITS
 from playhead.stream.options import StreamEvent
 from tests.servers.raw_http import Exchange, raw_http
@@ -16,21 +25,78 @@ from tests.servers.sample import sample_server
 
 async def test_reading_takes_the_first_thing_that_can_be_opened_and_playing_the_first_sound() -> None:
     async with connect(sample_server()) as session:
-        uris = {"uris": ["resource://plain/notes", "resource://plain/flac"]}
+        uris = GivenArguments(values={"uris": ["resource://plain/notes", "resource://plain/flac"]})
         assert (await find_media(session, "links", uris, playable=False)).uri == "resource://plain/notes"
         assert (await find_media(session, "links", uris, playable=True)).uri == "resource://plain/flac"
 
 
 async def test_what_is_no_sound_is_played_where_there_is_nothing_else() -> None:
     async with connect(sample_server()) as session:
-        found = await find_media(session, "links", {"uris": ["resource://plain/notes"]}, playable=True)
+        uris = GivenArguments(values={"uris": ["resource://plain/notes"]})
+        found = await find_media(session, "links", uris, playable=True)
         assert found.uri == "resource://plain/notes"
 
 
 async def test_an_answer_without_anything_to_open_says_what_came() -> None:
     async with connect(sample_server()) as session:
         with pytest.raises(ProtocolError, match=r"a resource link or a blob.*got text"):
-            await find_media(session, "what_was_read", {}, playable=False)
+            await find_media(session, "what_was_read", GivenArguments(), playable=False)
+
+
+async def test_a_uri_takes_no_arguments() -> None:
+    async with connect(sample_server()) as session:
+        with pytest.raises(UsageError, match="is a URI, which takes no arguments; --arg passes one"):
+            await find_media(session, "resource://x", GivenArguments(texts={"start": "1"}), playable=False)
+
+
+async def test_arguments_are_checked_before_the_tool_is_called_and_not_at_all_without_a_listing() -> None:
+    async with raw_http(three_tools) as server, connect(server.url, mode="legacy") as session:
+        given = GivenArguments(texts={"quary": "1"})
+        with pytest.raises(UsageError, match=r"tool 'find' has no argument 'quary'; did you mean 'query'\?$"):
+            await find_media(session, "find", given, playable=True)
+        assert "tools/call" not in server.methods
+        assert await arguments_for(session, "find", given, force=True) == {"quary": 1}
+        assert await arguments_for(session, "find", GivenArguments(texts={"query": "1"})) == {"query": "1"}
+        assert await arguments_for(session, "hidden", given) == {"quary": 1}
+        listings = server.methods.count("tools/list")
+        assert await arguments_for(session, "find", GivenArguments()) == {}
+        assert server.methods.count("tools/list") == listings, "nothing to ask about"
+    async with raw_http(no_listing) as server, connect(server.url, mode="legacy") as session:
+        assert await arguments_for(session, "find", given) == {"quary": 1}
+
+
+@pytest.mark.parametrize(
+    ("tool", "said"),
+    [
+        ("fnd", r"-32602: Unknown tool: fnd; did you mean 'find'\?$"),
+        ("xylophone", r"Unknown tool: xylophone; `playhead tools` lists the tools$"),
+        ("result", r"tool result failed: Unknown tool; `playhead tools` lists the tools$"),
+        ("find", r"-32602: Unknown tool: find$"),
+    ],
+)
+async def test_the_error_about_a_tool_that_is_not_listed_names_near_ones(tool: str, said: str) -> None:
+    async with raw_http(three_tools) as server, connect(server.url, mode="legacy") as session:
+        with pytest.raises((ServerError, ToolFailedError), match=said):
+            await call_tool(session, tool, {}, timeout=None)
+
+
+async def three_tools(exchange: Exchange) -> None:
+    schema = {"type": "object", "properties": {"query": {"type": "string"}}}
+    match exchange.method:
+        case "tools/list":
+            names = ("find", "sing", "stop")
+            await exchange.result({"tools": [{"name": name, "inputSchema": schema} for name in names]})
+        case "tools/call" if exchange.message["params"]["name"] == "result":
+            text = {"type": "text", "text": "Unknown tool"}
+            await exchange.result({"content": [text], "isError": True})
+        case "tools/call":
+            await exchange.error(-32602, f"Unknown tool: {exchange.message['params']['name']}")
+        case _:
+            await exchange.result({})
+
+
+async def no_listing(exchange: Exchange) -> None:
+    await exchange.error(-32601, "Method not found")
 
 
 def nobody(event: StreamEvent) -> None: ...

@@ -401,6 +401,25 @@ class DiesOfWrongArguments(Planted):
         os._exit(1)
 
 
+class ErrorsAsSuccess(Planted):
+    """A tool reports an error whenever it is called, in a result that isn't marked as one."""
+
+    finds = "tools.errors-marked"
+
+    def slow(self, cancelled: threading.Event) -> Message:
+        return self.text("Database error: no such table: naps")
+
+
+class PictureCutShort(Planted):
+    """Half a picture: a viewer shows its upper part."""
+
+    finds = "image.whole"
+
+    def picture(self) -> Message:
+        whole = base64.b64decode(super().picture()["data"])
+        return {**super().picture(), "data": base64.b64encode(whole[: len(whole) // 2]).decode()}
+
+
 # --- resources and ranges ------------------------------------------------------------------------------
 
 
@@ -562,6 +581,27 @@ class SoundMislabelled(Planted):
             "data": base64.b64encode(NOISE).decode(),
             "mimeType": "audio/mpeg",
         }
+
+
+class SoundCutShort(Planted):
+    """Two thirds of the sound: a player plays them and stops."""
+
+    finds = "audio.whole"
+
+    def sound(self) -> Message:
+        return {**super().sound(), "data": base64.b64encode(NOISE[: len(NOISE) * 2 // 3]).decode()}
+
+
+class SongCutShort(Planted):
+    """A song whose last third is missing everywhere: in pages, in a whole read and in the size."""
+
+    finds = "audio.whole"
+
+    def song(self) -> Message:
+        return {**super().song(), "size": len(SONG) * 2 // 3}
+
+    def page(self, start: int, end: int) -> bytes:
+        return SONG[: len(SONG) * 2 // 3][start:end]
 
 
 # --- prompts -------------------------------------------------------------------------------------------

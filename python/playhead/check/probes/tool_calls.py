@@ -17,6 +17,7 @@ from playhead.check.probes import tool_judging as kinds
 from playhead.check.probes.asking import note, said, sent
 from playhead.check.probes.tool_judging import (
     asks_for_input,
+    error_text,
     judge_answered,
     judge_invalid,
     judge_result,
@@ -58,6 +59,9 @@ class ToolCalls:
     """Successful calls, in order."""
     answered: int = 0
     """Number of answered calls."""
+    unmarked: str | None = None
+    """The first text of a result without isError that reads like an error."""
+    _marked: int = 0
     _losses: int = 0
     _began: float | None = None
 
@@ -122,11 +126,14 @@ class ToolCalls:
             return
         await self._judge_shape(draft, answer, is_invalid=case.kind == "invalid")
         if case.kind == "invalid" and draft.undecided is None:
-            judge_invalid(draft, answer, title=case.title, certain=case.certain)
+            judge_invalid(draft, answer, case.arguments, title=case.title, certain=case.certain)
         elif draft.undecided is None:
-            judge_valid(draft, answer)
+            judge_valid(draft, answer, case.arguments)
         self.found(draft.done())
-        if case.kind != "invalid" and answer.result is not None and self._is_success(answer.result):
+        if case.kind == "invalid":
+            return
+        if self._is_success(answer, case.arguments):
+            assert answer.result is not None
             self.succeeded.append(Answered(case=case, result=answer.result, latency_ms=answer.latency_ms))
 
     async def without_arguments(self) -> None:
@@ -141,15 +148,33 @@ class ToolCalls:
         if judge_answered(draft, answer, seconds=self.target.options.timeout_seconds):
             if answer.error is None:
                 draft.passed(kinds.NO_ARGUMENTS)
-            elif (again := await self.ask({})).result is None or not self._is_success(again.result):
+            elif not self._is_success(await self.ask({}), {}):
                 draft.undecided = "the tool now refuses arguments that it accepted before"
             else:
                 why = f"expected the same result as for empty arguments, got {said(answer.error)}"
                 draft.failed(kinds.NO_ARGUMENTS, why)
         self.found(draft.done())
 
-    def _is_success(self, result: Mapping[str, Any]) -> bool:
-        return result.get("isError") is not True and not asks_for_input(result)
+    def _is_success(self, answer: RequestOutcome, arguments: object) -> bool:
+        """True for a result that is not an error, marked or not. Counts those that are."""
+        if answer.error is not None or answer.result is None or answer.result.get("isError") is True:
+            self._marked += answer.failure is None
+            return False
+        text = error_text(answer.result, arguments)
+        self.unmarked = self.unmarked or text
+        return text is None and not asks_for_input(answer.result)
+
+    def judge_marks(self) -> None:
+        """Judge a tool of which every answer reads like an error that is not marked. Call it last."""
+        if self.unmarked is None or self.succeeded or self._marked:
+            return
+        draft = TestDraft(subject=self.subject, title="all calls", tool=self.tool.name, method=METHOD)
+        draft.failed(
+            kinds.MARKED,
+            "expected a result, or one with isError; every call with arguments that the schema allows got a"
+            f" result without isError that reads like an error: {self.unmarked[:300]}",
+        )
+        self.found(draft.done())
 
     async def _judge_shape(
         self, draft: TestDraft, answer: RequestOutcome, *, is_invalid: bool = False
@@ -184,7 +209,8 @@ class ToolCalls:
             await self._judge_shape(draft, answer)
             await self._judge_expected(draft, answer, call)
         self.found(draft.done())
-        if answer.result is not None and self._is_success(answer.result):
+        if self._is_success(answer, arguments):
+            assert answer.result is not None
             case = Case(title=title, arguments=arguments, kind="valid")
             self.succeeded.append(Answered(case=case, result=answer.result, latency_ms=answer.latency_ms))
 
@@ -199,6 +225,10 @@ class ToolCalls:
             )
         if answer.result is None:
             return
+        if not call.is_error and not call.patterns:  # a pattern vouches for the text
+            text = error_text(answer.result, call.arguments)
+            if text is not None:
+                draft.undecided = f"a result without isError reads like an error: {text[:300]}"
         if call.content_types is not None:
             got = kind_of_content(answer.result)
             draft.require(

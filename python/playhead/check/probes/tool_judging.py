@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -84,6 +86,12 @@ REFUSED: Final = CheckKind(
     level="must",
     source=f"{TOOLS}#security-considerations",
 )
+MARKED: Final = CheckKind(
+    name="tools.errors-marked",
+    title="A tool that answers every call with an error marks its results as errors (isError)",
+    level="should",
+    source=f"{TOOLS}#error-handling",
+)
 ERROR_CODE: Final = CheckKind(
     name="tools.error-code",
     title="A JSON-RPC error has the right code",
@@ -145,6 +153,7 @@ KINDS: Final = (
     STRUCTURED_TEXT,
     NO_ARGUMENTS,
     REFUSED,
+    MARKED,
     ERROR_CODE,
     EXPECTED_OUTCOME,
     EXPECTED_CONTENT,
@@ -282,7 +291,65 @@ def texts_of(result: Mapping[str, Any]) -> str:
     return "\n".join(found)
 
 
-def judge_valid(draft: TestDraft, answer: RequestOutcome) -> None:
+_ERROR_CHARS: Final = 4_000
+"""Of a text that is searched for an error, which stands at its beginning."""
+_DECORATION: Final = " \t\r\n#*>`\u274c\u26a0\ufe0f\U0001f6ab\U0001f534"
+"""Before the words of an error: white space, Markdown, and the signs that authors like to put there."""
+_ERROR_TEXT: Final = re.compile(
+    r"error\b|(?:fatal|failed|failure|panic):|(?:failed|unable) to\b"
+    r"|(?:[\w.-]+ ){1,4}(?:error|exception|failure):"
+    r"|[\w.]*(?:error|exception)\s*[:(]"
+    r"|traceback \(most recent call last\)"
+    r"|(?:http(?:/[\d.]+)?\s+)?(?:status\s+|error\s+)?(?:code\s+)?[45]\d\d\b[\s:-]*(?:bad|not|un|for|pay|method|req|conf|gone"
+    r"|too|internal|serv|gate|err|client)"
+    r"|request failed\b",
+    re.IGNORECASE,
+)
+_STACK: Final = re.compile(
+    r"^(?:Traceback \(most recent call last\):|\s+at .{1,300}:\d+:\d+\)?$|goroutine \d+ \[running\]:)",
+    re.MULTILINE,
+)
+_ERROR_PAGE: Final = re.compile(
+    r"<(?:title|h1)[^>]*>[^<]{0,200}?"
+    r"(?:\b[45]\d\d\b|error|not found|forbidden|denied|bad gateway|unavailable)",
+    re.IGNORECASE,
+)
+
+
+def error_text(result: Mapping[str, Any], arguments: object) -> str | None:
+    """Return the text of a result without isError that reads like an error; None if it doesn't.
+
+    A hint, no proof: a log may begin with an error, and a text that is part of `arguments` is an echo.
+    """
+    if result.get("isError", False) is not False:
+        return None
+    text = texts_of(result)[:_ERROR_CHARS].strip(_DECORATION)
+    beginning = json.dumps(text[:_ECHO_CHARS])[1:-1]
+    if not text or beginning in json.dumps(arguments):
+        return None
+    is_page = text[:200].lstrip().lower().startswith(("<!doctype html", "<html"))
+    looks = _ERROR_PAGE.search(text) if is_page else _ERROR_TEXT.match(text) or _STACK.search(text)
+    return text if looks or _is_error_object(text) else None
+
+
+_ECHO_CHARS: Final = 60
+
+
+def _is_error_object(text: str) -> bool:
+    try:
+        found = json.loads(text) if text.startswith("{") else None
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(found, dict):
+        return False
+    return (
+        bool(found.get("error"))
+        or found.get("success") is False
+        or found.get("status") in ("error", "failed")
+    )
+
+
+def judge_valid(draft: TestDraft, answer: RequestOutcome, arguments: object) -> None:
     """Judge the answer to valid generated arguments: a refusal proves nothing, but its code might."""
     if answer.error is not None:
         mistaken = MISTAKEN_CODES.get(answer.error.code)
@@ -296,9 +363,15 @@ def judge_valid(draft: TestDraft, answer: RequestOutcome) -> None:
     elif answer.result is not None and answer.result.get("isError") is True:
         text = texts_of(answer.result)[:300] or "an error without text"
         draft.undecided = f"the tool refused arguments that its schema allows: {text}"
+    elif answer.result is not None and (unmarked := error_text(answer.result, arguments)) is not None:
+        draft.undecided = (
+            f"a result without isError reads like an error; if it is one, set isError: {unmarked[:300]}"
+        )
 
 
-def judge_invalid(draft: TestDraft, answer: RequestOutcome, *, title: str, certain: bool) -> None:
+def judge_invalid(
+    draft: TestDraft, answer: RequestOutcome, arguments: object, *, title: str, certain: bool
+) -> None:
     """Judge the answer to invalid arguments: an error of either kind is expected."""
     if answer.error is not None:
         draft.passed(REFUSED)
@@ -309,10 +382,18 @@ def judge_invalid(draft: TestDraft, answer: RequestOutcome, *, title: str, certa
             f"expected -32602 (invalid params) or a result with isError; got {said(answer.error)}, which"
             f" means {mistaken}",
         )
-    elif answer.result is not None and answer.result.get("isError") is True:
+        return
+    result = answer.result or {}
+    if result.get("isError") is True:
         draft.passed(REFUSED)
-    elif not isinstance((answer.result or {}).get("isError", False), bool):
+    elif not isinstance(result.get("isError", False), bool):
         draft.skipped(REFUSED, "isError is not a boolean")
+    elif (text := error_text(result, arguments)) is not None:
+        draft.failed(
+            REFUSED,
+            f"expected error -32602 or a result with isError for arguments that violate the inputSchema"
+            f" ({title}), got an error that is not marked as one; set isError: {text[:300]}",
+        )
     elif certain:
         draft.failed(
             REFUSED,

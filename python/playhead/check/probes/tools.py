@@ -52,6 +52,7 @@ async def probe_tool(target: Target, tool: types.Tool, found: Callable[[TestResu
         await probe_cancellation(calls)
     # Last: arguments that a schema allows may mean hours of work for a tool.
     await _all(calls, "unusual arguments", [case for case in made.valid if case.kind != "valid"])
+    calls.judge_marks()
 
 
 async def _all(calls: ToolCalls, what: str, cases: Iterable[Case]) -> None:

@@ -1,4 +1,4 @@
-"""Count protocol faults: lines that are not messages, answers that nobody awaits.
+"""Count protocol faults: lines that are not messages, answers that nobody awaits, what was worked around.
 
 Sessions tolerate them. Tests of servers read the counts in `Session.protocol_faults`.
 """
@@ -31,6 +31,14 @@ class ProtocolFaults:
     """Late answers that were results, not errors."""
     first: str | None = None
     """The beginning of the first line that is not a message, and why. The server's text, not escaped."""
+    revisions_refused: int = 0
+    """`initialize` requests refused, not answered with another revision, and sent again for 2024-11-05."""
+    bare_initialized: int = 0
+    """Connections that worked only after a notification `initialized`, without its prefix."""
+    nameless_errors: int = 0
+    """Errors without an id, each assigned to the request that it could only be about."""
+    ended_by_discovery: int = 0
+    """Connections that the unknown method `server/discover` ended, and that were opened again without it."""
 
     def __add__(self, other: ProtocolFaults) -> ProtocolFaults:
         return ProtocolFaults(
@@ -41,6 +49,10 @@ class ProtocolFaults:
             late=self.late + other.late,
             late_results=self.late_results + other.late_results,
             first=self.first if self.first is not None else other.first,
+            revisions_refused=self.revisions_refused + other.revisions_refused,
+            bare_initialized=self.bare_initialized + other.bare_initialized,
+            nameless_errors=self.nameless_errors + other.nameless_errors,
+            ended_by_discovery=self.ended_by_discovery + other.ended_by_discovery,
         )
 
 
@@ -101,6 +113,10 @@ class FaultLog:
 
     def opened(self, faults: Callable[[], ProtocolFaults]) -> None:
         self._now.append(faults)
+
+    def note(self, faults: ProtocolFaults) -> None:
+        """Add what no open connection counts."""
+        self._before += faults
 
     def ended(self, faults: Callable[[], ProtocolFaults]) -> None:
         """The connection that was `opened` with `faults` has ended; only its counts remain."""

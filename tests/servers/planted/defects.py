@@ -756,6 +756,17 @@ class EchoesTheRevision(Planted):
         return {**super().initialize(params), "protocolVersion": params.get("protocolVersion")}
 
 
+class DiesOfDiscovery(Planted):
+    """A method that it doesn't know ends it, if it arrives before the handshake."""
+
+    finds = "handshake.unknown-method"
+
+    def answer(self, method: str, params: Any, cancelled: threading.Event) -> Message:
+        if method == "server/discover":
+            os._exit(1)
+        return super().answer(method, params, cancelled)
+
+
 class SizeOfText(Planted):
     """A resource's size is a string."""
 

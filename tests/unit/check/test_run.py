@@ -77,7 +77,7 @@ async def test_a_quick_check_connects_and_lists_and_calls_nothing() -> None:
     assert (report.server_name, report.server_version) == ("small", "7")
     assert report.tools == ("add", "greet", "noted")
     assert not called
-    lists = {"server/discover", "tools/list", "resources/list", "prompts/list"}
+    lists = {"initialize", "server/discover", "tools/list", "resources/list", "prompts/list"}
     assert {test.method for test in report.tests} - {None} <= lists
 
 

@@ -8,7 +8,9 @@ import trio
 from trio_websocket import WebSocketRequest
 
 from playhead.check.options import CheckOptions
+from playhead.check.results import Report
 from playhead.check.run import check_server
+from tests.servers.quirky_websocket import quirky_server
 from tests.servers.websocket_peer import listening
 
 INFO = {"name": "noisy", "version": "1"}
@@ -40,11 +42,53 @@ async def test_wire_faults_of_a_websocket_server_are_failed_checks() -> None:
     with trio.fail_after(60):
         async with listening(noisy) as url:
             report = await check_server(url, CheckOptions(depth="full", timeout_seconds=5))
-    failed = {
+    found = failed(report)
+    assert {"wire.messages", "wire.answered-once", "wire.known-ids"} <= found.keys()
+    assert "a binary message" in found["wire.messages"]
+
+
+def failed(report: Report) -> dict[str, str]:
+    """The checks that failed, each with one of its messages."""
+    return {
         check.kind.name: check.message
         for test in report.tests
         for check in test.checks
         if check.verdict == "failed"
     }
-    assert {"wire.messages", "wire.answered-once", "wire.known-ids"} <= failed.keys()
-    assert "a binary message" in failed["wire.messages"]
+
+
+async def test_what_the_client_makes_up_for_is_a_finding() -> None:
+    with trio.fail_after(60):
+        async with quirky_server() as server:
+            server.found.set()
+            report = await check_server(server.url, CheckOptions(depth="full", timeout_seconds=5))
+    found = failed(report)
+    assert "2024-11-05" in found["handshake.negotiates"]
+    assert "not initialized" in found["handshake.initialized"]
+    assert "prompts.messages" in found  # a list of blocks, which the client reads too
+
+
+async def test_an_error_without_an_id_is_a_finding() -> None:
+    async def nameless(request: WebSocketRequest) -> None:
+        websocket = await request.accept()
+        while True:
+            asked = json.loads(await websocket.get_message())
+            if asked.get("method") in RESULTS:
+                answer = {"id": asked["id"], "result": RESULTS[asked["method"]]}
+            else:
+                answer = {"error": {"code": -32600, "message": "invalid request"}}
+            if "id" in asked:
+                await websocket.send_message(json.dumps({"jsonrpc": "2.0", **answer}))
+
+    with trio.fail_after(60):
+        async with listening(nameless) as url:
+            report = await check_server(url, CheckOptions(depth="quick", timeout_seconds=5))
+    assert "wire.error-ids" in failed(report)
+
+
+async def test_a_server_that_offers_another_revision_over_a_websocket_is_right() -> None:
+    with trio.fail_after(60):
+        async with listening(noisy) as url:
+            report = await check_server(url, CheckOptions(timeout_seconds=5))
+    verdicts = {check.kind.name: check.verdict for test in report.tests for check in test.checks}
+    assert verdicts["handshake.negotiates"] == "passed"

@@ -1,4 +1,7 @@
-"""The connection: the handshake, its end, and the messages seen on the wire."""
+"""The connection: the handshake, its end, and the messages seen on the wire.
+
+What playhead's client makes up for is a finding, too: other clients may not (`ProtocolFaults`).
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,14 @@ from playhead.check.probes.asking import (
 )
 from playhead.check.results import CheckKind, TestDraft, TestResult
 from playhead.check.target import SessionTarget, open_target
+from playhead.client.session.connection import ENDINGS
+from playhead.client.session.response_tap import ResponseTap
+from playhead.client.targets import transport_factory
 from playhead.client.transports.stdio import stdio_transport
+from playhead.concurrency import iter_leaves
 from playhead.config.servers import ServerConfig
 from playhead.content.formats import quoted
-from playhead.errors import ConnectError, PlayheadError
+from playhead.errors import AccessDeniedError, ConnectError, HttpRefusedError, PlayheadError
 
 LIFECYCLE: Final = f"{SPECIFICATION}/basic/lifecycle"
 
@@ -63,6 +70,18 @@ NEGOTIATES: Final = CheckKind(
     title="A client that asks for an unknown revision is offered another one",
     level="must",
     source=f"{LIFECYCLE}#version-negotiation",
+)
+INITIALIZED: Final = CheckKind(
+    name="handshake.initialized",
+    title="The notification `notifications/initialized` completes the handshake",
+    level="must",
+    source=f"{LIFECYCLE}#initialization",
+)
+UNKNOWN_FIRST: Final = CheckKind(
+    name="handshake.unknown-method",
+    title="An unknown method before the handshake is answered with an error, and the connection stays open",
+    level="should",
+    source="https://www.jsonrpc.org/specification#error_object",
 )
 PING: Final = CheckKind(
     name="connection.ping",
@@ -106,8 +125,26 @@ RETYPED: Final = CheckKind(
     level="must",
     source="https://www.jsonrpc.org/specification#response_object",
 )
-KINDS: Final = (CONNECT, HEALTH, REVISION, SHAPE, NEGOTIATES, PING, SECOND, STOPS, STAYS)
-WIRE_KINDS: Final = (MESSAGES, REPEATED, UNASKED, RETYPED)
+NAMELESS: Final = CheckKind(
+    name="wire.error-ids",
+    title="An error that answers a readable request has its id",
+    level="must",
+    source="https://www.jsonrpc.org/specification#response_object",
+)
+KINDS: Final = (
+    CONNECT,
+    HEALTH,
+    REVISION,
+    SHAPE,
+    NEGOTIATES,
+    UNKNOWN_FIRST,
+    INITIALIZED,
+    PING,
+    SECOND,
+    STOPS,
+    STAYS,
+)
+WIRE_KINDS: Final = (MESSAGES, REPEATED, UNASKED, RETYPED, NAMELESS)
 
 _UNWELL: Final = frozenset({"unhealthy", "error", "down", "fail", "failed", "failing", "degraded"})
 _BODY_BYTES: Final = 64 * 1024
@@ -148,6 +185,8 @@ async def probe_connection(
         await _probe_second(target, found)
     if isinstance(target.server, ServerConfig) and target.server.command is not None:
         await _probe_stop(target, target.server, target.server.command, found)
+    else:
+        await _probe_negotiation(target, found)
 
 
 def _connected(target: SessionTarget, latency_ms: float) -> TestResult:
@@ -167,6 +206,12 @@ def _connected(target: SessionTarget, latency_ms: float) -> TestResult:
     )
     wrong = _shape_problems(types.DiscoverResult if modern else types.InitializeResult, handshake)
     draft.require(SHAPE, not wrong, f"expected the result of {draft.method}; {wrong}")
+    draft.require(
+        UNKNOWN_FIRST,
+        target.session.protocol_faults().ended_by_discovery == 0,
+        "expected error -32601 for server/discover, which asks for revision 2026-07-28; got the end of the"
+        " connection, and connected again without it",
+    )
     return draft.done()
 
 
@@ -267,8 +312,7 @@ async def _probe_stop(
         draft.skipped(STOPS, f"a second process could not be started: {error}")
         found(draft.done())
         return
-    if target.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-        found(_negotiated(answer))
+    found(_negotiated(target, answer))
     if answer is None:
         draft.skipped(STOPS, "a second process did not answer")
     else:
@@ -285,12 +329,12 @@ _ASKED: Final[Mapping[str, Any]] = {
     "capabilities": {},
     "clientInfo": {"name": "playhead", "version": __version__},
 }
+_OFFER: Final = JSONRPCRequest(jsonrpc="2.0", id=1, method="initialize", params=dict(_ASKED))
 
 
 async def _offered(read: Any, write: Any) -> JSONRPCResponse | JSONRPCError | None:
     """Return the answer to a client that asks for `NO_REVISION`; None if the stream ends first."""
-    request = JSONRPCRequest(jsonrpc="2.0", id=1, method="initialize", params=dict(_ASKED))
-    await write.send(SessionMessage(request))
+    await write.send(SessionMessage(_OFFER))
     async for item in read:
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, JSONRPCResponse | JSONRPCError):
@@ -298,13 +342,59 @@ async def _offered(read: Any, write: Any) -> JSONRPCResponse | JSONRPCError | No
     return None
 
 
-def _negotiated(answer: JSONRPCResponse | JSONRPCError | None) -> TestResult:
+async def _probe_negotiation(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
+    """Ask for an unknown revision over a second connection."""
+    tap = ResponseTap(target.limits)
+    opened = transport_factory(target.server, limits=target.limits, auth=None)(tap)
+    answer: JSONRPCResponse | JSONRPCError | None = None
+    failure: BaseException | None = None
+    with tap.pending("initialize", take=False) as pending:
+        tap.issued(SessionMessage(_OFFER))
+        try:
+            with trio.move_on_after(target.limits.handshake_seconds):
+                async with opened.transport as (read, write):
+                    answer = await _offered(read, write)
+        except (*ENDINGS, ExceptionGroup) as error:
+            failure = next(iter_leaves(error))
+            if not isinstance(failure, ENDINGS):
+                raise
+        failure = pending.failure or failure
+    if isinstance(answer, JSONRPCError) and isinstance(answer.error.data, PlayheadError):
+        failure = answer.error.data
+    found(_negotiated(target, answer, failure=failure, refused=opened.faults().revisions_refused > 0))
+
+
+def _negotiated(
+    target: SessionTarget,
+    answer: JSONRPCResponse | JSONRPCError | None,
+    *,
+    failure: BaseException | None = None,
+    refused: bool = False,
+) -> TestResult:
+    """Judge the answer to `NO_REVISION`. `refused`: the transport made up for a refusal by asking again."""
     draft = TestDraft(subject="connection", title="an unknown revision", method="initialize")
     draft.input = sent(_ASKED)
+    is_modern = target.protocol_version in MODERN_PROTOCOL_VERSIONS
+    is_refusal = isinstance(failure, HttpRefusedError) and not isinstance(failure, AccessDeniedError)
+    if is_refusal and not is_modern:
+        draft.failed(NEGOTIATES, f"expected another revision, got no JSON-RPC answer: {failure}")
+        return draft.done()
+    if failure is not None:
+        answer = None
     match answer:
+        case _ if refused:
+            draft.failed(
+                NEGOTIATES,
+                "expected another revision, got an error; playhead then asked for 2024-11-05, which most"
+                " clients don't",
+            )
         case None:
             # The server may allow only one process per machine.
-            draft.undecided = "a second process did not answer"
+            why = f": {failure}" if failure is not None else ""
+            draft.undecided = f"a second connection got no answer{why}"
+        case JSONRPCError() if is_modern:
+            draft.output = error_shown(answer.error)
+            draft.skipped(NEGOTIATES, "the server has no handshake, in which revisions are negotiated")
         case JSONRPCError():
             draft.output = error_shown(answer.error)
             draft.failed(NEGOTIATES, f"expected another revision, got {said(answer.error)}")
@@ -322,6 +412,16 @@ def _negotiated(answer: JSONRPCResponse | JSONRPCError | None) -> TestResult:
 def judge_wire(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
     """Judge the messages observed during the whole check. Call it last."""
     faults = target.session.protocol_faults()
+    is_modern = target.protocol_version in MODERN_PROTOCOL_VERSIONS
+    if not is_modern and target.options.depth == "full":  # tool calls show it
+        draft = TestDraft(subject="connection", title="the end of the handshake")
+        draft.require(
+            INITIALIZED,
+            faults.bare_initialized == 0,
+            "expected answers after notifications/initialized, got an error that the server is not"
+            " initialized; playhead then sent the notification `initialized`, which no specification has",
+        )
+        found(draft.done())
     draft = TestDraft(subject="connection", title="messages other than answers")
     where = "lines on stdout" if target.is_process else "messages"
     hint = "; logs belong to stderr" if target.is_process else ""
@@ -346,5 +446,11 @@ def judge_wire(target: SessionTarget, found: Callable[[TestResult], None]) -> No
         faults.retyped == 0,
         f"expected the ids of requests unchanged, got {faults.retyped} answers with an id of another type:"
         " a client that compares ids waits for them forever",
+    )
+    draft.require(
+        NAMELESS,
+        faults.nameless_errors == 0,
+        f"expected the id of the request in each error, got {faults.nameless_errors} without one, for valid"
+        " requests: a client waits for their answers forever",
     )
     found(draft.done())

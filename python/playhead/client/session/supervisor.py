@@ -24,7 +24,7 @@ from playhead.errors import (
     ServerEndedError,
     WebSocketClosedError,
 )
-from playhead.jsonrpc.faults import FaultLog
+from playhead.jsonrpc.faults import FaultLog, ProtocolFaults
 from playhead.limits import Limits
 
 
@@ -85,6 +85,7 @@ class Supervisor:
                 raise
             self._mode = "legacy"
             self._current = await self._open()
+            self.fault_log.note(ProtocolFaults(ended_by_discovery=1))
         return self._current
 
     async def _authorize(self, authorize: Callable[[], Awaitable[None]]) -> None:

@@ -116,7 +116,8 @@ class WebSocketTransport(PumpedTransport):
     def faults(self) -> ProtocolFaults:
         """Protocol faults received so far, binary messages included."""
         binary = "a binary message" if self._binary_messages else None
-        return self._inbox.faults() + ProtocolFaults(not_messages=self._binary_messages, first=binary)
+        frames = ProtocolFaults(not_messages=self._binary_messages, first=binary)
+        return self._inbox.faults() + self._compatibility.faults() + frames
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[SessionStreams]:

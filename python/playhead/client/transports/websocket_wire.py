@@ -44,6 +44,7 @@ from playhead.client.transports.websocket_opening import RECEIVE_BYTES
 from playhead.errors import UsageError
 from playhead.jsonrpc import codec
 from playhead.jsonrpc.codec import key_of
+from playhead.jsonrpc.faults import ProtocolFaults
 from playhead.jsonrpc.framing import (
     ENDLESS_FACTOR,
     HEAD_BYTES,
@@ -88,6 +89,16 @@ class Compatibility:
         self._greeted = False
         self._repeated: set[str] = set()
         self._nameless: list[_Nameless] = []
+        self._revisions_refused = 0
+        self._nameless_errors = 0
+
+    def faults(self) -> ProtocolFaults:
+        """The deviations that were worked around."""
+        return ProtocolFaults(
+            revisions_refused=self._revisions_refused,
+            bare_initialized=int(self._greeted),
+            nameless_errors=self._nameless_errors,
+        )
 
     def answered(
         self, request: types.JSONRPCRequest, answer: types.JSONRPCResponse | types.JSONRPCError
@@ -110,6 +121,7 @@ class Compatibility:
             params = request.params or {}
             if params.get("protocolVersion") == OLD_REVISION or not _says(answer, _REVISION_REFUSED):
                 return None
+            self._revisions_refused += 1
             return request.model_copy(update={"params": {**params, "protocolVersion": OLD_REVISION}})
         if answer.error.code != types.INTERNAL_ERROR or not _says(answer, _NOT_INITIALIZED):
             return None
@@ -138,6 +150,7 @@ class Compatibility:
                 for other in self._nameless:
                     other.candidates.discard(key)
                 self._repeated.discard(key)
+                self._nameless_errors += 1
                 return key, nameless.error
         return None
 

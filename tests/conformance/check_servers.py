@@ -29,10 +29,8 @@ from playhead.check.options import CheckOptions, Expectations, ExpectedCall
 from playhead.check.results import Report
 from playhead.check.run import check_server
 from tests.conformance import old_sdk
-from tests.conformance.real_servers import BUILD, HERE, filled, furnished, installed, over_http
+from tests.conformance.real_servers import HERE, filled, installed, over_http, web_page, words_of
 
-LEFT_OUT = frozenset({"fetch"})
-"""Reads whatever URL is made up for it: from the web, which a check of this machine has no business with."""
 PER_SERVER_SECONDS = 300
 OLD_SERVER = Path(__file__).parents[1] / "servers" / "old_sdk_server.py"
 
@@ -125,14 +123,15 @@ async def every_server(names: Sequence[str]) -> AsyncIterator[tuple[str, str, Re
     """Each server over each transport that it has, and what was found."""
     wanted = tomllib.loads((HERE / "real_servers.toml").read_text())
     installed(wanted)
-    for name, server in wanted["servers"].items():
-        if name in LEFT_OUT or (names and name not in names):
-            continue
-        for over in ("stdio", "http"):
-            if over == "http" and "http" not in server:
+    with web_page() as origin:
+        for name, server in wanted["servers"].items():
+            if names and name not in names:
                 continue
-            with TemporaryDirectory() as folder:
-                yield name, over, await _one(name, over, server, folder)
+            for over in ("stdio", "http"):
+                if over == "http" and "http" not in server:
+                    continue
+                with TemporaryDirectory() as folder:
+                    yield name, over, await _one(name, over, server, folder, origin)
     if not names or "old-sdk" in names:
         old_sdk.install()
         async with old_websocket_server() as url:
@@ -140,21 +139,15 @@ async def every_server(names: Sequence[str]) -> AsyncIterator[tuple[str, str, Re
         yield "old-sdk", "ws", report
 
 
-async def _one(name: str, over: str, server: Mapping[str, Any], folder: str) -> Report:
+async def _one(name: str, over: str, server: Mapping[str, Any], folder: str, origin: str) -> Report:
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     port = listener.socket.getsockname()[1]
     await listener.aclose()
-    words = {
-        "work": str(furnished(folder)),
-        "npm": str(BUILD / "node_modules"),
-        "bin": str(BUILD / "venv" / "bin"),
-        "port": str(port),
-        "page": "",
-    }
-    server = filled(server, words)
+    server = filled(server, words_of(folder, port=port, origin=origin))
     wanted = expectations(server["tools"], without=_list()["state_dependent"].get(name, ()))
     if over == "stdio":
-        config = ServerConfig(name=name, command=tuple(server["command"]), env=server.get("env", {}))
+        command = tuple(server.get("check_command", server["command"]))
+        config = ServerConfig(name=name, command=command, env=server.get("env", {}))
         return await checked(config, wanted)
     async with over_http(server["http"], port) as url:
         return await checked(url, wanted)

@@ -17,7 +17,7 @@ import sys
 import tomllib
 import venv
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -114,6 +114,29 @@ class Page(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing: the table is the output."""
+
+
+@contextmanager
+def web_page() -> Iterator[str]:
+    """The origin of a web server with one page for every path; as a proxy, for every URL over plain HTTP."""
+    page = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    Thread(target=page.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{page.server_address[1]}"
+    page.shutdown()
+    page.server_close()
+
+
+def words_of(folder: str, *, port: int, origin: str) -> Mapping[str, str]:
+    """What the words in braces of `real_servers.toml` stand for. `folder` is furnished for it."""
+    return {
+        "work": str(furnished(folder)),
+        "npm": str(BUILD / "node_modules"),
+        "bin": str(BUILD / "venv" / "bin"),
+        "tests": str(ROOT / "tests"),
+        "port": str(port),
+        "origin": origin,
+        "page": f"{origin}/owls.html",
+    }
 
 
 def filled(value: Any, words: Mapping[str, str]) -> Any:
@@ -240,21 +263,12 @@ def lines(rows: Sequence[Row]) -> Iterator[str]:
 async def run(names: Sequence[str]) -> int:
     wanted = tomllib.loads((HERE / "real_servers.toml").read_text())
     installed(wanted)
-    page = ThreadingHTTPServer(("127.0.0.1", 0), Page)
-    Thread(target=page.serve_forever, daemon=True).start()
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     port = listener.socket.getsockname()[1]
     await listener.aclose()
     rows: list[Row] = []
-    with TemporaryDirectory() as folder:
-        work = furnished(folder)
-        words = {
-            "work": str(work),
-            "npm": str(BUILD / "node_modules"),
-            "bin": str(BUILD / "venv" / "bin"),
-            "port": str(port),
-            "page": f"http://127.0.0.1:{page.server_address[1]}/owls.html",
-        }
+    with TemporaryDirectory() as folder, web_page() as origin:
+        words = words_of(folder, port=port, origin=origin)
         for name, server in wanted["servers"].items():
             if names and name not in names:
                 continue
@@ -265,7 +279,6 @@ async def run(names: Sequence[str]) -> int:
                 rows.append(
                     Row(server=name, transport="", tool="", blocks="", plan="", turn="", faults=(said,))
                 )
-    page.shutdown()
     print("\n".join(lines(rows)))
     faults = sum(len(row.faults) for row in rows)
     print(f"{len(rows)} calls, {faults} faults")

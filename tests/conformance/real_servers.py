@@ -127,7 +127,7 @@ def web_page() -> Iterator[str]:
 
 
 def words_of(folder: str, *, port: int, origin: str) -> Mapping[str, str]:
-    """What the words in braces of `real_servers.toml` stand for. `folder` is furnished for it."""
+    """The values of the words in braces of `real_servers.toml`. `folder` is furnished for it."""
     return {
         "work": str(furnished(folder)),
         "npm": str(BUILD / "node_modules"),

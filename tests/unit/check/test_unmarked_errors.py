@@ -13,6 +13,7 @@ from tests.unit.check.test_probe_tools import QUICKLY, Json, echo, probed, text
 
 ERRORS = (
     "Error: no such city",
+    "<error>Page failed to be simplified from HTML</error>",
     "Error executing tool add: 1 validation error",
     "error -32602: bad",
     "\u274c **Error**: no API key",
@@ -47,7 +48,7 @@ RESULTS = (
     "The song 'Error' by Owls",
     "404 owls were counted",
     "500 ml of milk",
-    "<html><head><title>Owls</title></head><body>An error in a text.</body></html>",
+    "<html><head><title>Owls</title></head><body>An error in its text.</body></html>",
     '{"error": null, "data": [1]}',
     '{"success": true}',
     '["error"]',
@@ -56,7 +57,7 @@ RESULTS = (
 
 
 @pytest.mark.parametrize("said", ERRORS)
-def test_a_text_that_reads_like_an_error_is_recognised(said: str) -> None:
+def test_text_that_reads_like_an_error_is_recognised(said: str) -> None:
     assert error_text(text(said), {}) is not None
     assert error_text(text(said, isError=False), {"city": "Oslo"}) is not None
     assert error_text(text(said, isError=True), {}) is None

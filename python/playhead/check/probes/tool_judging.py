@@ -292,11 +292,11 @@ def texts_of(result: Mapping[str, Any]) -> str:
 
 
 _ERROR_CHARS: Final = 4_000
-"""Of a text that is searched for an error, which stands at its beginning."""
+"""Of the text that is searched for an error, which stands at its beginning."""
 _DECORATION: Final = " \t\r\n#*>`\u274c\u26a0\ufe0f\U0001f6ab\U0001f534"
 """Before the words of an error: white space, Markdown, and the signs that authors like to put there."""
 _ERROR_TEXT: Final = re.compile(
-    r"error\b|(?:fatal|failed|failure|panic):|(?:failed|unable) to\b"
+    r"<?error\b|(?:fatal|failed|failure|panic):|(?:failed|unable) to\b"
     r"|(?:[\w.-]+ ){1,4}(?:error|exception|failure):"
     r"|[\w.]*(?:error|exception)\s*[:(]"
     r"|traceback \(most recent call last\)"
@@ -319,7 +319,7 @@ _ERROR_PAGE: Final = re.compile(
 def error_text(result: Mapping[str, Any], arguments: object) -> str | None:
     """Return the text of a result without isError that reads like an error; None if it doesn't.
 
-    A hint, no proof: a log may begin with an error, and a text that is part of `arguments` is an echo.
+    A hint, no proof: a log may begin with an error, and text that is part of `arguments` is an echo.
     """
     if result.get("isError", False) is not False:
         return None

@@ -22,8 +22,10 @@ from tests.servers.shared import SharedServers
 PLAY = ("music__musicPlayer", {"query": "first light"})
 
 
-async def test_a_message_runs_one_turn_with_the_tools_and_plays_what_they_gave(tmp_path: Path) -> None:
-    servers_file(tmp_path)
+async def test_a_message_runs_one_turn_with_the_tools_and_plays_what_they_gave(
+    tmp_path: Path, shared: SharedServers
+) -> None:
+    servers_file(tmp_path, shared)
     wave = tmp_path / "heard.wav"
     async with scripted_http(calls(PLAY, text="One moment.")) as (url, asked):
         done = await chat_process(

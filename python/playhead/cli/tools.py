@@ -27,12 +27,15 @@ from playhead.cli.targets import (
 from playhead.cli.terminal import Terminal, escape_line
 from playhead.cli.trust import with_consent
 from playhead.errors import ProtocolError, ToolFailedError, UsageError
-from playhead.limits import Limits
+from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.results.plan import KeepReference
 
 if TYPE_CHECKING:
     from playhead.client import CallResult
     from playhead.client.hub.server import ServerState
+    from playhead.config.servers import ServerConfig
+    from playhead.config.tools import Resolution
+    from playhead.config.trust import Trust
 
 
 def tools(
@@ -178,28 +181,34 @@ def call(
     folder = None if unsaved else _folder(images)
 
     async def command(terminal: Terminal, report: Report) -> int:
-        from playhead.cli.configured import Configured, saved_report
-        from playhead.cli.showing import Showing, result_report, turn_report
+        from playhead.cli.showing import Showing, result_report, saved_report, turn_report
+        from playhead.client.call_results.processing import process
+        from playhead.config.outputs import OutputStore, default_output_folder
 
         target = await find_server(server, terminal, config=config, trusted=trusted)
-        configured = await with_consent(
+        resolution = await with_consent(
             terminal,
-            lambda trust: Configured(target, tool, file=tool_config, unsaved=unsaved, trust=trust),
+            lambda trust: _resolve(target, tool, file=tool_config, unsaved=unsaved, trust=trust),
             trusted=trusted,
         )
         async with connected(target, timeout=timeout) as session:
-            policy = configured.resolution.policy(session.policy)
+            policy = resolution.policy(session.policy)
             tool_arguments = await arguments_for(
                 session, tool, typed, force=force, advice="; --force sends it anyway"
             )
             result = await call_tool(session, tool, tool_arguments, timeout=timeout, policy=policy)
             report |= result_report(tool, result)
-            processed = await configured.process(tool_arguments, result)
+            outputs = OutputStore(default_output_folder())
+            processed = await process(
+                tool, tool_arguments, result, resolution=resolution, outputs=outputs, limits=DEFAULT_LIMITS
+            )
             report["text_for_model"] = processed.text_for_model
             report["turn"] = turn_report(processed.turn)
             showing = Showing(tool=tool, terminal=terminal, folder=folder, verbose=verbose)
             report["images"] = showing.images
-            await showing.show(result, turn=processed.turn, message=configured.message(processed))
+            handled = processed.handler_response
+            message = None if handled is None else handled.message
+            await showing.show(result, turn=processed.turn, message=message)
             played = bool(result.media) and not quiet and (sink is not None or not json_output)
             try:
                 if played:
@@ -209,10 +218,26 @@ def call(
             finally:
                 report["saved"] = await saved_report(processed, terminal, played=played)
         raise_errors(tool, result)
-        configured.raise_errors(processed)
+        for error in (processed.handler_error, processed.saving_error):
+            if error is not None:
+                raise error
         return EXIT_DONE
 
     run_command(command, json_output=json_output, deadline=deadline)
+
+
+def _resolve(
+    server: ServerConfig, tool: str, *, file: Path | None, unsaved: bool, trust: Trust
+) -> Resolution:
+    """Return the tool's configuration, as a hub finds it. Raises `ConfigError`."""
+    from playhead.config.tools import ToolOverride, default_sources
+
+    configs = default_sources(file, trust=trust).load()
+    resolution = configs.resolve(server.name, tool, server_config=server)
+    if unsaved and resolution.save_output:
+        override = ToolOverride(save_output=False)
+        resolution = configs.resolve(server.name, tool, override=override, server_config=server)
+    return resolution
 
 
 def _folder(images: Path | None) -> Path:

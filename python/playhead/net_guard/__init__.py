@@ -14,9 +14,8 @@ The Host header and the TLS server name keep the name from the URL. Proxies from
 they would resolve the name in our place.
 """
 
-from playhead.net_guard.addresses import why_not_global
+from playhead.net_guard.addresses import Origin, check_url, parse_origins, why_not_global
 from playhead.net_guard.client import GuardedTransport, guarded_client
-from playhead.net_guard.urls import Origin, check_url, parse_origins
 
 __all__ = [
     "GuardedTransport",

@@ -1,13 +1,140 @@
-"""Check the addresses to connect to."""
+"""Check URLs, then the addresses behind their hosts, and keep the secrets of URLs out of logs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import Any, NoReturn
 
+import httpx2
 import trio
 
-from playhead.errors import BlockedAddressError
+from playhead.errors import BlockedAddressError, UsageError
+from playhead.redaction import redacted_url
+
+
+class RedactedURL(httpx2.URL):
+    """A URL that is requested in full and printed without its secrets (`redaction.redacted_url`).
+
+    httpx2 logs `str(request.url)` of every request at INFO, and many servers take a key in the query. The
+    request itself is made from the URL's parts, so only the printed form differs; no logger has to be
+    configured.
+    """
+
+    def __str__(self) -> str:
+        return redacted_url(str(httpx2.URL(self)))
+
+    def join(self, url: httpx2.URL | str) -> httpx2.URL:
+        """Resolve a redirect against the whole URL: httpx2 would take what is printed."""
+        return httpx2.URL(self).join(url)
+
+    def __repr__(self) -> str:
+        return f"RedactedURL({str(self)!r})"
+
+
+def redact_query(request: httpx2.Request, query: bytes = b"") -> None:
+    """Hide the query of `request`, and add `query` if it has none: the SDK gets the URL without it.
+
+    A redirect within the origin passes through here again and keeps the query.
+    """
+    parts: dict[str, Any] = {"query": request.url.query or query} if request.url.query or query else {}
+    request.url = RedactedURL(request.url, **parts)
+
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?", re.ASCII)
+# A last label that is a number makes a host an IPv4 address, whatever its form (WHATWG, "ends in a number").
+_NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?", re.ASCII)
+_UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Scheme, host and port: the unit that a user allows."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, url: httpx2.URL) -> Origin:
+        """The origin of a checked URL."""
+        port = url.port or _DEFAULT_PORTS[url.scheme]
+        return cls(scheme=url.scheme, host=url.raw_host.decode("ascii"), port=port)
+
+    @classmethod
+    def parse(cls, text: str) -> Origin:
+        """Parse `http://host:port` (the port is optional), as a person writes an allowed origin.
+
+        Raises:
+            UsageError: `text` is not an origin, or has a path, a query or a fragment.
+        """
+        url = check_url(text)
+        if url.raw_path not in (b"", b"/") or url.fragment:
+            raise UsageError(f"expected an origin like http://host:port, without a path; got {text!r}")
+        return cls.of(url)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+def parse_origins(texts: Iterable[str]) -> frozenset[Origin]:
+    """Parse several origins; see `Origin.parse`."""
+    return frozenset(Origin.parse(text) for text in texts)
+
+
+def check_url(url: str | httpx2.URL) -> httpx2.URL:
+    """Parse a URL strictly. The address behind its host is not checked here.
+
+    Raises:
+        BlockedAddressError: not http or https, a user name, a control character or space, a missing or
+            malformed host or port, an address in a form other than four decimal numbers or IPv6.
+    """
+    text = str(url)
+    if _UNPRINTABLE.search(text) or "\\" in text:
+        _refuse(text, "it contains a space, a backslash, a control character or a non-ASCII character")
+    try:
+        parsed = httpx2.URL(text)
+    except httpx2.InvalidURL as error:
+        _refuse(text, str(error))
+    if parsed.scheme not in _DEFAULT_PORTS:
+        _refuse(text, f"expected http or https, got {parsed.scheme or 'a relative URL'!r}")
+    if parsed.userinfo or "@" in text.split("//", 1)[-1].split("/", 1)[0]:
+        _refuse(text, "it contains a user name or password")
+    if parsed.port is not None and not 0 < parsed.port < 65536:
+        _refuse(text, f"port {parsed.port} is out of range")
+    host = parsed.raw_host.decode("ascii")  # `URL.host` would decode a punycode name
+    if ":" in host:
+        if not _is_literal(host) or "%" in host:
+            _refuse(text, f"its host {host!r} is not an IPv6 address without a zone")
+    elif _NUMERIC.fullmatch(host):
+        if not _is_literal(host):
+            _refuse(text, f"its host {host!r} is a disguised address; write it as four decimal numbers")
+    elif not _NAME.fullmatch(host):
+        _refuse(text, f"its host {host!r} is not a valid host name")
+    return parsed
+
+
+def _refuse(url: str, reason: str) -> NoReturn:
+    raise BlockedAddressError(
+        f"will not fetch {redacted_url(url)[:200]!r}: {reason}. Expected an http or https URL of a public"
+        " host, or of an origin that you have allowed"
+    )
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+# --- addresses ---------------------------------------------------------------------------------------------
 
 _IPV4_COMPATIBLE = IPv6Network("::/96")
 _NAT64 = IPv6Network("64:ff9b::/96")

@@ -12,8 +12,7 @@ import trio
 
 from playhead.errors import BlockedAddressError
 from playhead.limits import DEFAULT_LIMITS, Limits
-from playhead.net_guard.addresses import resolve
-from playhead.net_guard.urls import Origin, check_url
+from playhead.net_guard.addresses import Origin, check_url, resolve
 from playhead.redaction import redacted_url
 
 REDIRECTS = 5

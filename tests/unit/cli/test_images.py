@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from playhead.cli import images
-from playhead.cli.images import Picture, drawn, look_at, protocol_of, save_image
+from playhead.cli import showing
+from playhead.cli.showing import Picture, drawn, look_at, protocol_of, save_image
 from tests.servers.mixed import png
 
 JPEG = b"\xff\xd8\xff\xe0\x00\x04ab\xff\xff\xc2\x00\x11\x08" + struct.pack(">HH", 30, 40) + bytes(20)
@@ -56,7 +56,7 @@ def test_an_image_that_would_fill_a_terminals_memory_is_not_drawn(width: int, he
 
 
 def test_an_image_of_too_many_bytes_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "DRAWN_BYTES", len(png()) - 1)
+    monkeypatch.setattr(showing, "DRAWN_BYTES", len(png()) - 1)
     assert drawn(png(), "kitty", columns=80) is None
 
 

@@ -29,7 +29,7 @@ from playhead.concurrency import unwrap_exception_group
 from playhead.config.servers import AuthSettings, ClientCredentials, OAuthLogin
 from playhead.errors import AccessDeniedError, ConnectionLostError, DeadlineError, UsageError
 from playhead.limits import Limits
-from playhead.net_guard.urls import redact_query
+from playhead.net_guard.addresses import redact_query
 
 HOST: Final = "127.0.0.1"
 PATH: Final = "/callback"

@@ -44,7 +44,7 @@ from playhead.errors import (
 )
 from playhead.jsonrpc.framing import EventValues
 from playhead.limits import KIB, Limits
-from playhead.net_guard.urls import redact_query
+from playhead.net_guard.addresses import redact_query
 from playhead.sdk_internals import ReadStream, WriteStream
 
 DRAIN_BYTES: Final = 64 * KIB

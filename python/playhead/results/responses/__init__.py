@@ -1,7 +1,6 @@
 """Structured responses: JSON in a text block with which a tool can end the turn or deliver audio.
 
-`types` defines the base class, the four types and their constructors, `registry` parses them, and `go_json`
-encodes them.
+`types` defines the base class, the four types, their constructors and their JSON; `registry` parses them.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -9,11 +11,12 @@ from dataclasses import dataclass, field, fields
 from typing import ClassVar, Final
 
 from mcp_types import AudioContent, TextContent
+from pydantic_core import to_jsonable_python
 
 from playhead.content import TypedContent
 from playhead.content.audio import AudioFormat, sniff
 from playhead.content.formats import head_of_base64
-from playhead.results.responses.go_json import dump
+from playhead.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +80,7 @@ class StructuredResponse(ABC):
                 value = dict(sorted(value.items())) if compat and each.name == "metadata" else dict(value)
             wire[each.name] = value
         wire |= {key: value for key, value in self.extra.items() if key not in wire}
-        return dump(wire, compat=compat)
+        return _dump(wire, compat=compat)
 
 
 _MIME: Final[Mapping[AudioFormat, str]] = {
@@ -281,3 +284,31 @@ def error_response(
 
 def _stamp(timestamp: int | None) -> int:
     return int(time.time()) if timestamp is None else timestamp
+
+
+# --- JSON as Go's encoding/json writes it ----------------------------------------------------------------
+
+_ESCAPED_BY_GO: Final = re.compile("[<>&\u2028\u2029]")
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def _dump(value: Mapping[str, object], *, compat: bool) -> str:
+    """Encode `value` as compact JSON, non-ASCII characters unescaped, keeping the order of keys.
+
+    In compat mode it matches the default of Go's encoding/json, which escapes `<`, `>`, `&`, U+2028 and
+    U+2029 so that the JSON is safe in HTML and JavaScript. Raises `UsageError` for a value that JSON cannot
+    represent: NaN, a cycle, a custom object.
+    """
+    try:
+        text = json.dumps(
+            value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=to_jsonable_python
+        )
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"expected values that JSON can represent: {error}") from error
+    # All of these occur only inside JSON strings, where an escape is equivalent.
+    text = _LONE_SURROGATE.sub(_escape, text)
+    return _ESCAPED_BY_GO.sub(_escape, text) if compat else text
+
+
+def _escape(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"

@@ -286,7 +286,7 @@ def test_for_a_listed_server_results_go_to_the_model() -> None:
 
 
 def test_an_override_changes_what_it_gives_and_leaves_the_rest_as_configured() -> None:
-    config = create_tool_config("home", "play", response_handler=answer, metadata={"a": 1}, stops=["text"])
+    config = create_tool_config("home", "play", response_handler=answer, metadata={"a": 1}, stops={"text"})
     found = ToolConfigs([config]).resolve(
         "home", "play", override=ToolOverride(send_result_to_ai=True, turn="continue")
     )
@@ -338,7 +338,7 @@ def test_whatever_a_server_calls_its_tool_is_resolved(name: str) -> None:
 
 def test_what_is_set_for_a_tool_changes_the_policy_and_the_rest_stays() -> None:
     base = Policy(sniff_links=False, trust_structured=True)
-    config = create_tool_config("home", "play", trust_structured=False, turn="stop", stops=["text"])
+    config = create_tool_config("home", "play", trust_structured=False, turn="stop", stops={"text"})
     policy = ToolConfigs([config]).resolve("home", "play").policy(base)
     assert policy == Policy(sniff_links=False, trust_structured=False, turn="stop", stops=frozenset({"text"}))
     assert ToolConfigs([EXACT]).resolve("home", "play").policy(base) == base

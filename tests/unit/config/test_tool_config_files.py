@@ -104,7 +104,7 @@ def test_toml_and_json_say_the_same(tmp_path: Path, name: str, content: Any) -> 
             metadata={"tags": ["music"], "depth": {"n": 1}},
             trust_structured=False,
             turn="stop",
-            stops=["audio", "text"],
+            stops={"audio", "text"},
         ),
         create_tool_config("a__b", "c"),
         create_id_config("home__*", send_result_to_ai=True),

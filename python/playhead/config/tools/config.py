@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, get_args
+from typing import Any, Final, TypedDict, Unpack, get_args
 
 from mcp_types import TextContent
 
@@ -147,7 +147,8 @@ KEEP: Final = Keep.KEEP
 class ToolConfig:
     """The configuration of one tool, of those that match a pattern, or of a listed server's.
 
-    Made by `create_tool_config` and its sisters, which check what they are given.
+    Usually created by `create_tool_config`, `create_id_config` or `create_dynamic_config`. Raises
+    `ConfigError` for a value of the wrong type.
     """
 
     kind: Kind
@@ -170,9 +171,14 @@ class ToolConfig:
     trust_structured: bool | None = None
     """This and the next two change `results.Policy` for the tool; None leaves what holds without them."""
     turn: Decision | None = None
-    stops: frozenset[Stopper] | None = None
+    stops: Set[Stopper] | None = None
     source: str = field(default="", compare=False)
     """The file or module that defines it, for messages."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metadata", _frozen(self.metadata))
+        object.__setattr__(self, "stops", _stops(self.stops))
+        _check(self, f"tool configuration {self.tool_id}")
 
     def fits(self, server: str, tool: str) -> bool:
         """Return True if this is for the tool `tool` of `server`. A server's name is taken literally."""
@@ -215,82 +221,40 @@ def _is_given(name: str, value: object) -> bool:
     return value is not KEEP if name == "response_handler" else value is not None
 
 
-def create_tool_config(
-    server: str,
-    tool: str,
-    *,
-    description: str | None = None,
-    system_prompt: str | None = None,
-    save_output: bool = True,
-    send_result_to_ai: bool = False,
-    response_handler: ResponseHandler | HandlerReference | None = None,
-    metadata: Mapping[str, object] | None = None,
-    trust_structured: bool | None = None,
-    turn: Decision | None = None,
-    stops: Iterable[Stopper] | None = None,
-    source: str = "",
-) -> ToolConfig:
-    """The configuration of one tool, or of those of `server` that fit where `tool` holds `*` or `?`.
+class ToolSettings(TypedDict, total=False):
+    """The settings of `ToolConfig` that `create_tool_config` and `create_id_config` take."""
 
-    A configuration decides as a whole: `send_result_to_ai` left at False is a decision too, and differs from
-    no configuration, where the classifier decides. Raises `ConfigError` for an empty name and for a value
-    of the wrong type.
+    description: str | None
+    system_prompt: str | None
+    save_output: bool
+    send_result_to_ai: bool
+    response_handler: ResponseHandler | HandlerReference | None
+    metadata: Mapping[str, object]
+    trust_structured: bool | None
+    turn: Decision | None
+    stops: Set[Stopper] | None
+    source: str
+
+
+def create_tool_config(server: str, tool: str, **settings: Unpack[ToolSettings]) -> ToolConfig:
+    """The configuration of one tool, or of those of `server` that fit if `tool` contains `*` or `?`.
+
+    `settings` are fields of `ToolConfig`, with its defaults. A configuration decides as a whole:
+    `send_result_to_ai` left at False is a decision too, and differs from no configuration, where the
+    classifier decides. Raises `ConfigError` for an empty name and for a value of the wrong type.
     """
     _name(server, "server")
     _name(tool, "tool")
-    return _checked(
-        ToolConfig(
-            kind=Kind.PATTERN if WILDCARDS & set(tool) else Kind.EXACT,
-            tool_id=create_tool_id(server, tool),
-            server=server,
-            tool=tool,
-            description=description,
-            system_prompt=system_prompt,
-            save_output=save_output,
-            send_result_to_ai=send_result_to_ai,
-            response_handler=response_handler,
-            metadata=_frozen(metadata),
-            trust_structured=trust_structured,
-            turn=turn,
-            stops=_stops(stops),
-            source=source,
-        )
-    )
+    kind = Kind.PATTERN if WILDCARDS & set(tool) else Kind.EXACT
+    return ToolConfig(kind=kind, tool_id=create_tool_id(server, tool), server=server, tool=tool, **settings)
 
 
-def create_id_config(
-    tool_id: str,
-    *,
-    description: str | None = None,
-    system_prompt: str | None = None,
-    save_output: bool = True,
-    send_result_to_ai: bool = False,
-    response_handler: ResponseHandler | HandlerReference | None = None,
-    metadata: Mapping[str, object] | None = None,
-    trust_structured: bool | None = None,
-    turn: Decision | None = None,
-    stops: Iterable[Stopper] | None = None,
-    source: str = "",
-) -> ToolConfig:
-    """Like `create_tool_config`, for whichever tool has the id, or fits where it holds `*` or `?`
+def create_id_config(tool_id: str, **settings: Unpack[ToolSettings]) -> ToolConfig:
+    """Like `create_tool_config`, for whichever tool has the id, or fits if it contains `*` or `?`
     (`home__*`, `*__search`). A file's keys are such ids."""
     _name(tool_id, "tool id")
-    return _checked(
-        ToolConfig(
-            kind=Kind.PATTERN if WILDCARDS & set(tool_id) else Kind.EXACT,
-            tool_id=tool_id,
-            description=description,
-            system_prompt=system_prompt,
-            save_output=save_output,
-            send_result_to_ai=send_result_to_ai,
-            response_handler=response_handler,
-            metadata=_frozen(metadata),
-            trust_structured=trust_structured,
-            turn=turn,
-            stops=_stops(stops),
-            source=source,
-        )
-    )
+    kind = Kind.PATTERN if WILDCARDS & set(tool_id) else Kind.EXACT
+    return ToolConfig(kind=kind, tool_id=tool_id, **settings)
 
 
 def create_dynamic_config(
@@ -304,16 +268,14 @@ def create_dynamic_config(
     """Configure the tools of `server` that have no other configuration: for servers whose tools are
     not known beforehand. Their results go to the model."""
     _name(server, "server")
-    return _checked(
-        ToolConfig(
-            kind=Kind.DYNAMIC,
-            tool_id=create_tool_id(server, "*"),
-            server=server,
-            save_output=save_output,
-            send_result_to_ai=send_result_to_ai,
-            metadata=_frozen(metadata),
-            source=source,
-        )
+    return ToolConfig(
+        kind=Kind.DYNAMIC,
+        tool_id=create_tool_id(server, "*"),
+        server=server,
+        save_output=save_output,
+        send_result_to_ai=send_result_to_ai,
+        metadata=metadata or {},
+        source=source,
     )
 
 
@@ -338,11 +300,6 @@ def _stops(kinds: Iterable[Stopper] | None) -> frozenset[Stopper] | None:
     if isinstance(kinds, str):
         raise ConfigError(f"tool configuration: stops: expected a set of kinds, got the string {kinds!r}")
     return frozenset(kinds)
-
-
-def _checked(config: ToolConfig) -> ToolConfig:
-    _check(config, f"tool configuration {config.tool_id}")
-    return config
 
 
 def _check(config: ToolConfig | ToolOverride, where: str) -> None:

@@ -103,7 +103,7 @@ class Resolution:
                 base.trust_structured if self.trust_structured is None else self.trust_structured
             ),
             turn=base.turn if config is None or config.turn is None else config.turn,
-            stops=base.stops if config is None or config.stops is None else config.stops,
+            stops=base.stops if config is None or config.stops is None else frozenset(config.stops),
         )
 
     def explain(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import httpx2
@@ -34,18 +34,12 @@ class InProcessTarget:
     """A server object in this process, over memory streams."""
 
     target: Server[Any] | MCPServer
+    is_process: ClassVar = False
+    authorize: ClassVar = None
 
     @property
     def server(self) -> str:
         return f"{self.target.name} (in process)"
-
-    @property
-    def is_process(self) -> bool:
-        return False
-
-    @property
-    def authorize(self) -> None:
-        return None
 
     def __call__(self, tap: ResponseTap) -> OpenedTransport:
         return OpenedTransport(transport=InMemoryTransport(self.target))
@@ -59,14 +53,11 @@ class HttpTarget:
     verify: ssl.SSLContext
     authorize: Callable[[], Awaitable[None]] | None = None
     wait_for_stream: bool = False
+    is_process: ClassVar = False
 
     @property
     def server(self) -> str:
         return _name_and_place(self.config)
-
-    @property
-    def is_process(self) -> bool:
-        return False
 
     def __call__(self, tap: ResponseTap) -> OpenedTransport:
         assert self.config.url is not None
@@ -87,18 +78,12 @@ class WebSocketTarget:
     limits: Limits
     auth: httpx2.Auth | None
     verify: ssl.SSLContext
+    is_process: ClassVar = False
+    authorize: ClassVar = None
 
     @property
     def server(self) -> str:
         return _name_and_place(self.config)
-
-    @property
-    def is_process(self) -> bool:
-        return False
-
-    @property
-    def authorize(self) -> None:
-        return None
 
     def __call__(self, tap: ResponseTap) -> OpenedTransport:
         assert self.config.url is not None
@@ -136,18 +121,12 @@ def _name_and_place(config: ServerConfig) -> str:
 class StdioTarget:
     config: ServerConfig
     limits: Limits
+    is_process: ClassVar = True
+    authorize: ClassVar = None
 
     @property
     def server(self) -> str:
         return self.config.name or (self.config.command or ("",))[0]
-
-    @property
-    def is_process(self) -> bool:
-        return True
-
-    @property
-    def authorize(self) -> None:
-        return None
 
     def __call__(self, tap: ResponseTap) -> OpenedTransport:
         assert self.config.command is not None

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import trio
 
 from playhead.agent.approvals import Approvals
-from playhead.agent.audio_playback import AudioPlayback, MediaPlayer
 from playhead.agent.budgets import Budgets
 from playhead.agent.conversation import (
     Attachment,
@@ -26,7 +25,7 @@ from playhead.agent.conversation import (
     UserMessage,
 )
 from playhead.agent.events import Event, Failed
-from playhead.agent.loop import ToolLoop, model_call
+from playhead.agent.loop import AudioPlayback, MediaPlayer, ToolLoop, model_call
 from playhead.agent.middleware import (
     Context,
     Hooks,

@@ -2,10 +2,12 @@
 //
 //	pages -transport stdio -size 33554432 [-chatty]
 //	pages -transport http                 # prints its URL on stdout, lives while its stdin is open
+//	pages -file song.wav -mime audio/wav  # a file in place of random bytes
 //
-// What mcp-go brings along, and a client has to live with: a plain resource receives `arguments`, a
-// template overwrites them with its own variables; the stdio server answers reads one at a time. Its
-// example server adds log lines on stdout (-chatty) and a tool that never answers (`never`).
+// What mcp-go brings along, and a client has to live with: every tool says `destructiveHint: true` and the
+// other default annotations; a plain resource receives `arguments`, a template overwrites them with its own
+// variables; the stdio server answers reads one at a time. Its example server adds log lines on stdout
+// (-chatty) and a tool that never answers (`never`).
 package main
 
 import (
@@ -30,21 +32,33 @@ import (
 const (
 	uri      = "resource://pages"
 	template = "resource://pages{?url,start,end}"
-	mime     = "application/octet-stream"
 )
 
-var data []byte
+var (
+	data []byte
+	mime string
+)
 
 func main() {
 	transport := flag.String("transport", "stdio", "stdio or http")
 	size := flag.Int("size", 32<<20, "bytes of the resource")
 	seed := flag.Int64("seed", 0, "what the bytes follow from")
+	file := flag.String("file", "", "the file that is the resource, in place of random bytes")
+	flag.StringVar(&mime, "mime", "application/octet-stream", "MIME type of the resource")
 	chatty := flag.Bool("chatty", false, "write log lines to stdout, between the answers")
 	flag.Parse()
 
-	data = make([]byte, *size)
-	rand.New(rand.NewSource(*seed)).Read(data)
-	if err := run(*transport, *chatty); err != nil {
+	var err error
+	if *file != "" {
+		data, err = os.ReadFile(*file)
+	} else {
+		data = make([]byte, *size)
+		rand.New(rand.NewSource(*seed)).Read(data)
+	}
+	if err == nil {
+		err = run(*transport, *chatty)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

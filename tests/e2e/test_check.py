@@ -78,6 +78,13 @@ def test_a_server_that_cannot_be_reached_is_exit_code_3(tmp_path: Path) -> None:
         (["--report", "nowhere/report.md"], "create it first"),
         (["full", "--expect", "nowhere.toml"], "no such file"),
         (["--expect", "nowhere.toml"], "--expect needs a full check"),
+        (["--draft-expectations", "draft.toml"], "--draft-expectations needs a full check"),
+        (["full", "--draft-expectations", "nowhere/draft.toml"], "create it first"),
+        (["--load", "8x100"], "--load needs a full check"),
+        (["full", "--load", "8"], "expected CLIENTSxREQUESTS such as 8x100"),
+        (["--ignore", "tools.sise"], "did you mean 'tools.size'?"),
+        (["--write-baseline"], "--baseline FILE --write-baseline"),
+        (["--baseline", "nowhere.json"], "no such file; record the current findings with --write-baseline"),
         (["all"], "quick"),
     ],
 )
@@ -157,3 +164,77 @@ def test_what_a_server_says_of_itself_reaches_no_terminal_as_it_is(tmp_path: Pat
     assert "\\x1b" in text
     assert "\\u{202E}" in text
     assert not {"\x1b", "\u202e"} & set(text + done.stderr)
+
+
+# --- triage ----------------------------------------------------------------------------------------
+
+
+def test_a_failure_of_a_should_does_not_fail_at_level_must() -> None:
+    done = playhead("check", DUPLICATE, "--level", "must")
+    text = done.stdout.decode()
+    assert (done.code, "FAILED" in text) == (0, False)
+    assert "accepted   listing tools · tools.list-unique (a SHOULD)" in text.splitlines()
+    assert ", 0 failed, 1 accepted" in text
+
+
+def test_an_ignored_check_does_not_fail_and_one_ignored_in_vain_is_named() -> None:
+    options = ["--ignore", "tools.list-unique", "--ignore", "tools.size=echo"]
+    done = playhead("check", DUPLICATE, *options, "--json")
+    assert (done.code, done.json["passed"], done.json["accepted_tests"]) == (0, True, 1)
+    assert done.json["remarks"] == ["the ignored check tools.size=echo did not fail"]
+
+
+def test_a_baseline_makes_only_new_findings_fail(tmp_path: Path) -> None:
+    path = tmp_path / "baseline.json"
+    written = playhead("check", DUPLICATE, "--baseline", path, "--write-baseline")
+    assert (written.code, written.stderr) == (0, f"wrote {path}: 1 finding, 7 tools\n")
+    assert "(in the baseline)" in written.stdout.decode()
+    content = path.read_text()
+    known = playhead("check", DUPLICATE, "--baseline", path, "--report", tmp_path / "report.xml")
+    assert (known.code, "<failure" in (tmp_path / "report.xml").read_text()) == (0, False)
+    new = playhead("check", f"{PLANTED} annotation-of-text", "--baseline", path)
+    assert new.code == 1
+    assert "FAILED  tool " in new.stdout.decode()
+    assert "tools.annotations (must)" in new.stdout.decode()
+    assert "no longer found, though in the baseline: tools.list-unique" in new.stdout.decode()
+    assert path.read_text() == content, "only --write-baseline writes"
+
+
+def test_a_changed_definition_is_drift(tmp_path: Path) -> None:
+    path = tmp_path / "baseline.json"
+    playhead("check", PLANTED, "--baseline", path, "--write-baseline")
+    recorded = json.loads(path.read_text())
+    recorded["tools"]["echo"]["description"] = "Something else."
+    path.write_text(json.dumps(recorded))
+    done = playhead("check", PLANTED, "--baseline", path)
+    text = " ".join(done.stdout.decode().split())
+    assert done.code == 1
+    assert "FAILED tool echo · compared with the baseline drift.description (should)" in text
+    assert 'expected description "Something else.", got' in text
+
+
+def test_a_failing_call_is_one_line_that_a_shell_runs(tmp_path: Path) -> None:
+    file = tmp_path / "expect.toml"
+    file.write_text('[[calls]]\ntool = "echo"\narguments = { text = "it\'s" }\npatterns = ["^ho$"]\n')
+    done = playhead("check", PLANTED, "full", "--expect", file, "--timeout", "2")
+    (line,) = [it.strip() for it in done.stdout.decode().splitlines() if "playhead call" in it]
+    command, *words = shlex.split(line)
+    assert (command, words[0]) == ("playhead", "call")
+    again = playhead(*words, "--json")
+    assert again.code == 0
+    assert "it's" in again.stdout.decode()
+
+
+def test_a_draft_and_the_figures_of_a_load_are_written(tmp_path: Path) -> None:
+    draft = tmp_path / "expect.toml"
+    options = ["--draft-expectations", str(draft), "--load", "2x5", "--timeout", "2"]
+    done = playhead("check", PLANTED, "full", *options, "--report", tmp_path / "report.md")
+    assert done.code == 0, done.stdout
+    assert f"wrote {draft}: edit it, and use it with --expect" in done.stderr.splitlines()
+    assert '[[calls]]\ntool = "echo"\n' in draft.read_text()
+    lines = done.stdout.decode().splitlines()
+    head = next(number for number, line in enumerate(lines) if line.startswith("Load, 2 clients"))
+    assert lines[head].split()[3:] == ["p50", "p95", "Requests/s", "Bytes/s", "Failed"]
+    assert lines[head + 1].startswith("tool ")
+    assert max(map(len, lines)) <= 80
+    assert "\n## Load\n" in (tmp_path / "report.md").read_text()

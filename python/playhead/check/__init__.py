@@ -6,18 +6,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from playhead.check.options import CheckOptions
+    from playhead.check.baseline import Baseline, IgnoredCheck, baseline_of, load_baseline
+    from playhead.check.options import (
+        CheckOptions,
+        Expectations,
+        ExpectedCall,
+        LoadPlan,
+        draft_expectations,
+        load_expectations,
+    )
     from playhead.check.report import to_html, to_json, to_junit, to_markdown, write_report
-    from playhead.check.results import Check, CheckKind, Report, TestResult
+    from playhead.check.results import Check, CheckKind, LoadFigures, Report, Sample, TestResult
     from playhead.check.run import check_server
 
 __all__ = [
+    "Baseline",
     "Check",
     "CheckKind",
     "CheckOptions",
+    "Expectations",
+    "ExpectedCall",
+    "IgnoredCheck",
+    "LoadFigures",
+    "LoadPlan",
     "Report",
+    "Sample",
     "TestResult",
+    "baseline_of",
     "check_server",
+    "draft_expectations",
+    "load_baseline",
+    "load_expectations",
     "to_html",
     "to_json",
     "to_junit",
@@ -26,10 +45,21 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "Baseline": "baseline",
+    "IgnoredCheck": "baseline",
+    "baseline_of": "baseline",
+    "load_baseline": "baseline",
     "CheckOptions": "options",
+    "Expectations": "options",
+    "ExpectedCall": "options",
+    "LoadPlan": "options",
+    "draft_expectations": "options",
+    "load_expectations": "options",
     "Check": "results",
     "CheckKind": "results",
+    "LoadFigures": "results",
     "Report": "results",
+    "Sample": "results",
     "TestResult": "results",
     "check_server": "run",
     "to_html": "report",

@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 import regex
 
-from playhead.errors import ConfigError
+from playhead.check.baseline import Baseline, IgnoredCheck
+from playhead.check.results import Json, Level, Report, TestResult, successful_requests
+from playhead.errors import ConfigError, UsageError
+from playhead.escaping import is_hidden
 
 Depth = Literal["quick", "full"]
 _STRICT: Final = {"extra": "forbid", "strict": True}
+
+MOST_CLIENTS: Final = 1_000
+MOST_REQUESTS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadPlan:
+    """The size of a load: each of `clients` sends `requests`, one after the other."""
+
+    clients: int
+    requests: int
+    seconds: float = 30.0
+    """The load ends after this time in any case: figures of half a minute don't change much."""
+
+    @classmethod
+    def parse(cls, text: str) -> LoadPlan:
+        """Parse `8x100`: 8 clients with 100 requests each. Raises `UsageError`."""
+        found = re.fullmatch(r"(\d{1,9})x(\d{1,9})", text)
+        clients, requests = (int(found[1]), int(found[2])) if found else (0, 0)
+        if not (0 < clients <= MOST_CLIENTS and 0 < requests <= MOST_REQUESTS):
+            raise UsageError(
+                f"--load {text}: expected CLIENTSxREQUESTS such as 8x100, at most"
+                f" {MOST_CLIENTS}x{MOST_REQUESTS}: 8 clients that send 100 requests each"
+            )
+        return cls(clients=clients, requests=requests)
+
+    def __str__(self) -> str:
+        return f"{self.clients}x{self.requests}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +67,14 @@ class CheckOptions:
     allow_destructive: bool = False
     """Also call tools with an explicit `destructiveHint: true`."""
     expectations: Expectations | None = None
+    level: Level = "should"
+    """`must`: violations of a SHOULD are reported, but don't fail the check."""
+    ignored: tuple[IgnoredCheck, ...] = ()
+    """Checks whose failures are reported, but don't fail the check."""
+    baseline: Baseline | None = None
+    """Only findings that it does not record fail the check; changed definitions are findings (`drift.…`)."""
+    load: LoadPlan | None = None
+    """Repeat successful requests of a full check like this; None measures no load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,3 +156,141 @@ def read_expectations(raw: object, *, where: str) -> Expectations:
 def _without_nulls(call: dict[str, Any]) -> dict[str, Any]:
     """Treat null as an absent setting, except for `arguments`."""
     return {key: value for key, value in call.items() if value is not None or key == "arguments"}
+
+
+# --- the draft -----------------------------------------------------------------------------------------
+
+_DRAFTED_CALLS: Final = 2
+"""Per tool: the least arguments and all of them, as a rule."""
+_PATTERN_CHARS: Final = 60
+_LATENCY_FACTOR: Final = 10
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+_HEAD: Final = """\
+# Drafted from the answers to a check. Edit it: keep the calls that matter, replace generated arguments by
+# typical ones, remove the "#" of what must stay true, and add calls that must fail (is_error = true).
+"""
+
+
+def draft_expectations(report: Report, *, as_json: bool = False) -> str:
+    """Draft an expectations file from the answers in `report`, in TOML with remarks or in JSON.
+
+    It has the first successful calls of each tool, with the types of their content. TOML also has remarks: a
+    pattern and a latency for each of them, and for a tool without a successful call the arguments to replace.
+    A check with the unedited file passes, unless the answers of a tool vary from call to call.
+    """
+    calls: dict[str, list[tuple[ExpectedCall, TestResult]]] = {name: [] for name in report.tools}
+    for test in successful_requests(report.tests, "tools/call"):
+        drafted = calls.setdefault(test.tool or "", [])
+        call = _drafted(test, as_json=as_json)
+        if call is not None and len(drafted) < _DRAFTED_CALLS:
+            drafted.append((call, test))
+    if as_json:
+        found = [_fields(call) for each in calls.values() for call, _ in each]
+        return json.dumps({"calls": found}, indent=2) + "\n"
+    parts = [_HEAD]
+    for name, drafted in calls.items():
+        parts += ["\n".join(_toml_call(call, test)) + "\n" for call, test in drafted]
+        if not drafted and (lines := _toml_remark(report, name)):
+            parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def _drafted(test: TestResult, *, as_json: bool) -> ExpectedCall | None:
+    """Return the call of a successful test; None if a file can't represent its arguments."""
+    assert isinstance(test.input, Mapping), "a successful request has complete parameters"
+    arguments = test.input.get("arguments", {})
+    if not isinstance(arguments, Mapping) or not _is_representable(arguments, nulls=as_json):
+        return None
+    blocks = test.output.get("content") if isinstance(test.output, Mapping) else None
+    types: list[str] = []
+    for block in blocks if isinstance(blocks, list | tuple) else (None,):
+        kind = block.get("type") if isinstance(block, Mapping) else None
+        if not isinstance(kind, str) or not _is_representable(kind, nulls=False):
+            return ExpectedCall(tool=test.tool or "", arguments=arguments)  # a truncated answer
+        types.append(kind)
+    return ExpectedCall(tool=test.tool or "", arguments=arguments, content_types=tuple(types))
+
+
+def _is_representable(value: Json, *, nulls: bool) -> bool:
+    """True if `load_expectations` can read `value`, which TOML without null can hold."""
+    match value:
+        case None:
+            return nulls
+        case str():
+            return not any("\ud800" <= char <= "\udfff" for char in value)
+        case bool() | float():
+            return True
+        case int():
+            return value.bit_length() <= 64
+        case Mapping():
+            return all(
+                _is_representable(key, nulls=nulls) and _is_representable(item, nulls=nulls)
+                for key, item in value.items()
+            )
+        case _:
+            return all(_is_representable(item, nulls=nulls) for item in value)
+
+
+def _fields(call: ExpectedCall) -> dict[str, Json]:
+    fields: dict[str, Json] = {"tool": call.tool, "arguments": dict(call.arguments)}
+    return fields if call.content_types is None else fields | {"content_types": list(call.content_types)}
+
+
+def _toml_call(call: ExpectedCall, test: TestResult) -> Iterator[str]:
+    yield "[[calls]]"
+    for key, value in _fields(call).items():
+        yield f"{key} = {_toml(value)}"
+    text = _first_text(test.output)
+    if text:
+        yield f"# patterns = {_toml([regex.escape(text, literal_spaces=True)])}"
+    if test.latency_ms is not None:
+        yield f"# max_latency_ms = {max(100, round(test.latency_ms * _LATENCY_FACTOR, -2)):.0f}"
+
+
+def _toml_remark(report: Report, tool: str) -> list[str]:
+    """Draft the call of a tool that refused all generated arguments, as a remark."""
+    for test in report.tests:
+        if test.tool == tool and test.method == "tools/call" and isinstance(test.input, Mapping):
+            arguments = test.input.get("arguments", {})
+            if isinstance(arguments, Mapping) and _is_representable(arguments, nulls=False):
+                return [
+                    f"# {_toml(tool)} answered no generated arguments with a result. Give it some that work:",
+                    "# [[calls]]",
+                    f"# tool = {_toml(tool)}",
+                    f"# arguments = {_toml(arguments)}",
+                ]
+    return []
+
+
+def _first_text(output: Json) -> str | None:
+    """Return the beginning of the first line of text in a result."""
+    blocks = output.get("content") if isinstance(output, Mapping) else None
+    for block in blocks if isinstance(blocks, list | tuple) else ():
+        text = block.get("text") if isinstance(block, Mapping) else None
+        if isinstance(text, str) and _is_representable(text, nulls=False) and text.strip():
+            return text.strip().splitlines()[0][:_PATTERN_CHARS]
+    return None
+
+
+def _toml(value: Json) -> str:
+    """Format a value of a single line. Hidden characters are escaped, since people review the file."""
+    match value:
+        case str():
+            text = json.dumps(value, ensure_ascii=False)
+            return "".join(
+                (f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}")
+                if is_hidden(char)
+                else char
+                for char in text
+            )
+        case Mapping():
+            items = (
+                f"{key if _BARE_KEY.fullmatch(key) else _toml(key)} = {_toml(item)}"
+                for key, item in value.items()
+            )
+            inner = ", ".join(items)
+            return f"{{ {inner} }}" if inner else "{}"
+        case None | bool() | int() | float():
+            return json.dumps(value)
+        case _:
+            return f"[{', '.join(_toml(item) for item in value)}]"

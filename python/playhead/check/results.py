@@ -7,18 +7,23 @@ read, a listing) with the checks made on its outcome. The report counts tests. E
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 
-Verdict = Literal["passed", "failed", "skipped"]
-Status = Literal["success", "failed", "error", "skipped"]
-"""`failed`: a check found a defect. `error`: undecided, for example because a tool refused arguments that
-only its schema allows. `skipped`: not done, with the reason."""
+Verdict = Literal["passed", "failed", "accepted", "skipped"]
+"""`accepted`: a failure that does not count, because of the level, an ignored check or the baseline."""
+Status = Literal["success", "failed", "accepted", "error", "skipped"]
+"""`failed`: a check found a defect. `accepted`: only defects that do not count. `error`: undecided, for
+example because a tool refused arguments that only its schema allows. `skipped`: not done, with the reason."""
 
 Level = Literal["must", "should"]
+Acceptance = Literal["ignored", "known", "level"]
+"""The reason why a failure does not count: the check is ignored, the baseline has the finding, or it violates
+a SHOULD and only MUSTs count."""
 
 _MESSAGE_CHARS: Final = 4_000
 """Of one message, which may quote a server at any length."""
@@ -33,7 +38,8 @@ class CheckKind:
     title: str
     """The requirement, as a sentence."""
     level: Level
-    """The keyword of the specification (RFC 2119); a violation of either fails the check."""
+    """The keyword of the specification (RFC 2119). A violation of either fails the check, unless
+    `CheckOptions.level` is `must`."""
     source: str
     """The page of the MCP specification, or of this project, that states the requirement."""
 
@@ -45,7 +51,19 @@ class Check:
     kind: CheckKind
     verdict: Verdict
     message: str = ""
-    """Of a failed check: expected and actual value, place and remedy. Of a skipped one: the reason."""
+    """Of a failed or accepted check: expected and actual value, place and remedy. Of a skipped one: the
+    reason."""
+    accepted: Acceptance | None = None
+    """Of an accepted check: the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """An image or audio of an answer, for the player or the thumbnail in the HTML report."""
+
+    mime_type: str
+    base64: str
+    """Valid base64, a few megabytes at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +82,16 @@ class TestResult:
     """The method of the request; sending it with `input` repeats the test."""
     input: Json = None
     """The parameters of the request, as sent."""
+    shortest: Json = None
+    """The shortest parameters found that fail the same check, if shorter than `input`."""
     output: Json = None
     """The result or the error object. Long strings are truncated and marked."""
     status: Status
     error: str | None = None
-    """The reason for `failed`, `error` or `skipped`, in one line."""
+    """The reason for `failed`, `accepted`, `error` or `skipped`, in one line."""
     latency_ms: float | None = None
     checks: tuple[Check, ...] = ()
+    samples: tuple[Sample, ...] = ()
 
 
 def judged(checks: Sequence[Check], *, undecided: str | None = None) -> tuple[Status, str | None]:
@@ -81,11 +102,36 @@ def judged(checks: Sequence[Check], *, undecided: str | None = None) -> tuple[St
     failed = [check for check in checks if check.verdict == "failed"]
     if failed:
         return "failed", failed[0].message
+    accepted = [check for check in checks if check.verdict == "accepted"]
+    if accepted:
+        return "accepted", accepted[0].message
     if undecided is not None:
         return "error", undecided
     if checks and all(check.verdict == "skipped" for check in checks):
         return "skipped", checks[0].message
     return "success", None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadFigures:
+    """The figures of one request that several clients repeated."""
+
+    subject: str
+    """The tool or resource, as in `TestResult.subject`."""
+    method: str
+    clients: int
+    requests: int
+    """Finished ones, failures included."""
+    failures: int
+    first_failure: str | None = None
+    seconds: float
+    p50_ms: float | None
+    """Median latency of the successful requests; None without any."""
+    p95_ms: float | None
+    requests_per_second: float
+    """Successful ones."""
+    bytes_per_second: float
+    """Of the successful results, as compact JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +156,11 @@ class Report:
     mcp_service_status: Literal["unknown", "available", "unavailable"]
     tools: tuple[str, ...] = ()
     """Names of the tools discovered."""
+    definitions: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
+    """Of the discovered tools, by name: description, schemas and annotations as listed."""
     tests: tuple[TestResult, ...] = ()
+    load: tuple[LoadFigures, ...] = ()
+    """Figures of `CheckOptions.load`, one per repeated request."""
     remarks: tuple[str, ...] = ()
     """Notes for the reader that belong to no test, such as an omitted part and the reason."""
     interrupted: bool = False
@@ -126,6 +176,27 @@ class Report:
         return there and not self.interrupted and self.count("failed") == 0
 
 
+def successful_requests(tests: Iterable[TestResult], method: str) -> Iterator[TestResult]:
+    """Return the tests whose request was answered with a result that is not an error, in order.
+
+    Their `input` is complete and can be sent again, and each input occurs once.
+    """
+    seen: set[str] = set()
+    for test in tests:
+        if test.method != method or test.status != "success":
+            continue
+        got, sent = test.output, test.input
+        if not isinstance(got, Mapping) or not isinstance(sent, Mapping) or got.get("isError") is True:
+            continue
+        # An error object has neither.
+        if "content" not in got and "contents" not in got:
+            continue
+        key = json.dumps(sent, sort_keys=True, default=str)
+        if key not in seen:
+            seen.add(key)
+            yield test
+
+
 @dataclass(slots=True)
 class TestDraft:
     """Collect the checks of one test while it runs. `passed`, `failed` and `skipped` add one each."""
@@ -139,6 +210,8 @@ class TestDraft:
     input: Json = None
     output: Json = None
     latency_ms: float | None = None
+    shortest: Json = None
+    samples: list[Sample] = field(default_factory=list)
     undecided: str | None = None
     void: str | None = None
     """The reason why no judgement counts, such as a server that was too busy."""
@@ -173,10 +246,12 @@ class TestDraft:
             method=self.method,
             input=self.input,
             output=self.output,
+            shortest=self.shortest,
             status=status,
             error=error,
             latency_ms=self.latency_ms,
             checks=tuple(self.checks),
+            samples=tuple(self.samples),
         )
 
 

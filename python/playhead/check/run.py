@@ -13,6 +13,8 @@ import trio
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
+from playhead.check import baseline, load
+from playhead.check.baseline import Triage, definition_of, judge_drift
 from playhead.check.graph import (
     Graph,
     Node,
@@ -26,6 +28,7 @@ from playhead.check.graph import (
     run_graph,
     testing_graph,
 )
+from playhead.check.load import probe_load
 from playhead.check.options import CheckOptions
 from playhead.check.probes import (
     connection,
@@ -43,8 +46,20 @@ from playhead.check.probes.prompts import probe_prompts
 from playhead.check.probes.resources import probe_resources
 from playhead.check.probes.server import probe_server
 from playhead.check.probes.tools import probe_tool
-from playhead.check.results import CheckKind, Report, TestResult
-from playhead.check.target import Checkable, SessionTarget, open_target, resolve, words_for
+from playhead.check.results import (
+    CheckKind,
+    Json,
+    LoadFigures,
+    Report,
+    TestResult,
+)
+from playhead.check.target import (
+    Checkable,
+    SessionTarget,
+    open_target,
+    resolve,
+    words_for,
+)
 from playhead.concurrency import unwrap_exception_group
 from playhead.config.servers import ServerConfig
 from playhead.errors import ConnectError, PlayheadError
@@ -113,10 +128,12 @@ class _Check:
     def __init__(self, server: Checkable, options: CheckOptions, on_test: OnTest) -> None:
         self._server = server
         self._options = options
+        self._triage = Triage(level=options.level, ignored=options.ignored, baseline=options.baseline)
         self._on_test = on_test
         self._target: SessionTarget | None = None
         self._left = trio.Event()
         self._tests: list[TestResult] = []
+        self._load: list[LoadFigures] = []
         self._remarks: list[str] = []
         self._reconnects = 0
         self._lost_at: list[str] = []
@@ -155,6 +172,8 @@ class _Check:
 
         async def discover() -> None:
             target.tools = await probe_discovery(target, self._found)
+            if self._options.baseline is not None:
+                judge_drift(self._options.baseline, self._definitions(), self._found)
 
         await self._probe("discovery", discover)
         names = [tool.name for tool in target.tools]
@@ -184,8 +203,14 @@ class _Check:
         return Update(current_task="test_resources", messages=["tested resources"])
 
     async def test_prompts(self, state: State) -> Update:
-        """List and get the prompts; then, last of all, send the requests that test the server as a whole."""
+        """List and get the prompts; then measure the load, if requested. Last of all, send the requests that
+        test the server as a whole."""
         await self._probe("prompts", lambda: probe_prompts(self._there(), self._found))
+        if (plan := self._options.load) is not None:
+            measured = self._load.append
+            await self._probe(
+                "load", lambda: probe_load(self._there(), plan, self._tests, self._found, measured)
+            )
         await self._probe("server", lambda: probe_server(self._there(), self._found))
         return Update(current_task="test_prompts", messages=["tested prompts"])
 
@@ -224,6 +249,13 @@ class _Check:
             return "the servers file does not allow it (playhead.allowed_tools)"
         return None
 
+    def _definitions(self) -> Mapping[str, Mapping[str, Json]]:
+        tools = self._target.tools if self._target is not None else ()
+        return {
+            tool.name: definition_of(tool.model_dump(mode="json", by_alias=True, exclude_none=True))
+            for tool in tools
+        }
+
     def _skipped(self, subject: str, why: str, *, tool: str | None = None) -> None:
         self._found(TestResult(subject=subject, title="all", tool=tool, status="skipped", error=why))
 
@@ -244,7 +276,7 @@ class _Check:
         """Return the report on the findings so far."""
         session = self._target.session if self._target is not None else None
         info = session.server_info if session is not None else None
-        return Report(
+        report = Report(
             server=session.name if session is not None else words_for(self._server),
             server_name=info.name if info is not None else None,
             server_version=info.version if info is not None else None,
@@ -255,9 +287,12 @@ class _Check:
             seconds=trio.current_time() - self._started,
             mcp_service_status=state["mcp_status"],
             tools=tuple(state["available_tools"]),
+            definitions=self._definitions(),
             tests=tuple(self._tests),
+            load=tuple(self._load),
             remarks=tuple(self._remarks),
         )
+        return replace(report, remarks=(*report.remarks, *self._triage.remarks(report)))
 
     async def _hold(self, *, task_status: trio.TaskStatus[SessionTarget]) -> None:
         async with open_target(self._server, self._options) as target:
@@ -269,7 +304,7 @@ class _Check:
         return self._target
 
     def _found(self, test: TestResult) -> None:
-        test = self._bounded(test)
+        test = self._triage.apply(self._bounded(test))
         reconnects = self._target.session.statistics().reconnects if self._target is not None else 0
         if reconnects > self._reconnects and len(self._lost_at) < _MOST_LOST:
             self._lost_at.append(f"{test.subject}, {test.title}")
@@ -322,8 +357,10 @@ _KINDS: Final[tuple[tuple[CheckKind, ...], ...]] = (
     reads.KINDS,
     media.KINDS,
     prompts.KINDS,
+    load.KINDS,
     server.KINDS,
     connection.WIRE_KINDS,
+    baseline.KINDS,
 )
 
 

@@ -137,13 +137,13 @@ class SessionTarget:
         self, method: str, params: Mapping[str, Any] | None, seconds: float
     ) -> RequestOutcome:
         """Send a request, and repeat it after pauses if the server limits the rate."""
-        answer = await self._send(method, params, seconds)
+        answer = await self.request_once(method, params, timeout_seconds=seconds)
         for wait_seconds in TOO_OFTEN_WAITS if self._patient else ():
-            if not _is_too_often(answer):
+            if not is_too_often(answer):
                 return answer
             await trio.sleep(wait_seconds)
-            answer = await self._send(method, params, seconds)
-        too_often = _is_too_often(answer)
+            answer = await self.request_once(method, params, timeout_seconds=seconds)
+        too_often = is_too_often(answer)
         # A server that still refuses is not waited for again with the next request.
         self._patient = not too_often
         return replace(answer, too_often=too_often)
@@ -151,17 +151,20 @@ class SessionTarget:
     async def _look_for_life(self) -> None:
         """Send a request that any server answers quickly: a server may hang in one tool only."""
         self._unanswered = 0
-        alive = await self._send("tools/list", None, self.options.timeout_seconds)
+        alive = await self.request_once("tools/list", None, timeout_seconds=self.options.timeout_seconds)
         if isinstance(alive.failure, TransportError):
             self.gone = alive.failure
 
-    async def _send(self, method: str, params: Mapping[str, Any] | None, seconds: float) -> RequestOutcome:
+    async def request_once(
+        self, method: str, params: Mapping[str, Any] | None, *, timeout_seconds: float
+    ) -> RequestOutcome:
+        """Send a request once, even if the server limits the rate. Never raises because of the server."""
         started = trio.current_time()
         result: dict[str, Any] | None = None
         error: types.ErrorData | None = None
         failure: PlayheadError | None = None
         try:
-            result = await self.session.request(method, params, timeout=seconds)
+            result = await self.session.request(method, params, timeout=timeout_seconds)
         except ServerError as raised:
             error = types.ErrorData(code=raised.code, message=raised.said, data=raised.data)
         except PlayheadError as raised:
@@ -170,10 +173,16 @@ class SessionTarget:
         return RequestOutcome(result=result, error=error, failure=failure, latency_ms=latency_ms)
 
 
-def _is_too_often(answer: RequestOutcome) -> bool:
+def is_too_often(answer: RequestOutcome) -> bool:
+    """True if the server refused a request because there were too many."""
     if isinstance(answer.failure, HttpStatusError):
         return answer.failure.status == _TOO_MANY_REQUESTS
     return answer.error is not None and _TOO_OFTEN.search(answer.error.message[:500]) is not None
+
+
+def may_be_destructive(tool: types.Tool) -> bool:
+    """True if `tool` has the hint `destructiveHint: true`."""
+    return tool.annotations is not None and tool.annotations.destructive_hint is True
 
 
 def resolve(target: Checkable | str | Sequence[str]) -> Checkable:

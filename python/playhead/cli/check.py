@@ -24,9 +24,10 @@ from playhead.extras import require_extra
 from playhead.redaction import redacted_url
 
 if TYPE_CHECKING:
+    from playhead.check.baseline import Baseline, IgnoredCheck
     from playhead.check.graph import Runner
-    from playhead.check.options import CheckOptions
-    from playhead.check.results import Report, Status, TestResult
+    from playhead.check.options import CheckOptions, LoadPlan
+    from playhead.check.results import Check, Report, Status, TestResult
 
 
 class Depth(StrEnum):
@@ -34,6 +35,13 @@ class Depth(StrEnum):
 
     QUICK = "quick"
     FULL = "full"
+
+
+class LevelName(StrEnum):
+    """The least keyword whose violation fails a check."""
+
+    MUST = "must"
+    SHOULD = "should"
 
 
 class GraphRunner(StrEnum):
@@ -68,6 +76,44 @@ def check(
             help="Calls to make and the expected answers: TOML, or JSON if FILE ends in .json.",
         ),
     ] = None,
+    draft: Annotated[
+        Path | None,
+        typer.Option(
+            "--draft-expectations",
+            metavar="FILE",
+            help="Write an expectations file from the answers, to be edited.",
+        ),
+    ] = None,
+    level: Annotated[
+        LevelName,
+        typer.Option("--level", help="Violations that fail the check: must, or should and must."),
+    ] = LevelName.SHOULD,
+    ignored: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ignore",
+            metavar="CHECK[=TOOL]",
+            help="Don't fail for this check, on TOOL or anywhere. Repeatable.",
+        ),
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(
+            "--baseline", metavar="FILE", help="Fail only for findings and definitions that FILE lacks."
+        ),
+    ] = None,
+    write_baseline: Annotated[
+        bool,
+        typer.Option("--write-baseline", help="Write the findings and definitions to the --baseline FILE."),
+    ] = False,
+    load: Annotated[
+        str | None,
+        typer.Option(
+            "--load",
+            metavar="NxM",
+            help="Measure N clients that repeat each tool's call M times, such as 8x100.",
+        ),
+    ] = None,
     destructive: Annotated[
         bool,
         typer.Option("--allow-destructive", help="Also call tools with destructiveHint: true."),
@@ -98,7 +144,8 @@ def check(
     file. If a tool answers generated arguments with an error, the result is
     undecided: a schema can't say which city exists.
 
-    Exit code 1 if anything failed, 3 if the server can't be reached. An
+    --level, --ignore and --baseline accept failures: they are reported and don't
+    count. Exit code 1 if anything else failed, 3 if the server can't be reached. An
     interrupted check still shows and writes its findings.
     """
 
@@ -110,6 +157,14 @@ def check(
         options = _options(
             depth, expect=expect, destructive=destructive, seed=seed, timeout=timeout, max_time=max_time
         )
+        options = replace(
+            options,
+            level=level.value,
+            ignored=_ignored(ignored or []),
+            baseline=_baseline(baseline, write=write_baseline),
+            load=_load_plan(load, depth),
+        )
+        _check_draft(draft, depth)
         runner = _runner(graph)
 
         # Half a second of imports: errors in the command line are reported before.
@@ -118,12 +173,18 @@ def check(
         target = await find_server(server, terminal, config=config, trusted=trusted)
         progress = Progress()
 
-        def show(found: Report) -> None:
+        def show(found: Report) -> Report:
             found = replace(found, target=_named(server), config=None if config is None else str(config))
             found = terminal.redacted(found)
+            is_whole = found.mcp_service_status == "available" and not found.interrupted
+            if is_whole and write_baseline and baseline is not None:
+                found = _write_baseline(terminal, found, baseline)
             fields.update(_loaded(to_json(found)))
             show_report(terminal, found)
             _write(terminal, targets, found)
+            if is_whole and draft is not None:
+                _write_draft(terminal, found, draft)
+            return found
 
         broken_off: list[Report] = []
         try:
@@ -139,7 +200,7 @@ def check(
             for part in broken_off:
                 show(part)
             raise
-        show(found)
+        found = show(found)
         if found.mcp_service_status != "available":
             return EXIT_NO_CONNECTION
         return EXIT_DONE if found.passed else EXIT_FAILED
@@ -166,9 +227,7 @@ def _options(
     from playhead.check.options import CheckOptions, load_expectations
 
     if expect is not None and depth is Depth.QUICK:
-        raise UsageError(
-            "--expect needs a full check, since a quick one calls no tools: playhead check SERVER full"
-        )
+        raise UsageError(f"--expect {_NEEDS_FULL}")
     options = CheckOptions(
         depth="full" if depth is Depth.FULL else "quick",
         seed=seed,
@@ -178,6 +237,72 @@ def _options(
     if max_time is not None:
         options = replace(options, total_seconds=max_time)
     return options if timeout is None else replace(options, timeout_seconds=timeout)
+
+
+def _ignored(texts: list[str]) -> tuple[IgnoredCheck, ...]:
+    from playhead.check.baseline import IgnoredCheck
+
+    if not texts:
+        return ()
+    from playhead.check.run import catalogue
+
+    return tuple(IgnoredCheck.parse(text, catalogue()) for text in texts)
+
+
+def _baseline(path: Path | None, *, write: bool) -> Baseline | None:
+    """Read the baseline to compare with, unless it is about to be written."""
+    from playhead.check.baseline import load_baseline
+    from playhead.check.report import check_writable
+
+    if path is None:
+        if write:
+            raise UsageError("--write-baseline needs the name of the file: --baseline FILE --write-baseline")
+        return None
+    if not write:
+        return load_baseline(path)
+    check_writable(path, what="baseline")
+    return None
+
+
+def _write_baseline(terminal: Terminal, found: Report, path: Path) -> Report:
+    """Write the baseline, and return the report in which its findings are accepted."""
+    from playhead.check.baseline import baseline_of, recorded
+    from playhead.check.report import write_text
+
+    baseline = baseline_of(found)
+    write_text(baseline.to_json(), path, what="baseline")
+    findings = f"{len(baseline.findings)} finding{'' if len(baseline.findings) == 1 else 's'}"
+    terminal.say(f"wrote {path}: {findings}, {_tools(len(baseline.tools))}", whole=True)
+    return recorded(found, baseline)
+
+
+def _write_draft(terminal: Terminal, found: Report, path: Path) -> None:
+    from playhead.check.options import draft_expectations
+    from playhead.check.report import write_text
+
+    text = draft_expectations(found, as_json=path.suffix.lower() == ".json")
+    write_text(text, path, what="draft")
+    terminal.say(f"wrote {path}: edit it, and use it with --expect", whole=True)
+
+
+def _check_draft(path: Path | None, depth: Depth) -> None:
+    from playhead.check.report import check_writable
+
+    if path is None:
+        return
+    if depth is Depth.QUICK:
+        raise UsageError(f"--draft-expectations {_NEEDS_FULL}")
+    check_writable(path, what="draft")
+
+
+def _load_plan(text: str | None, depth: Depth) -> LoadPlan | None:
+    from playhead.check.options import LoadPlan
+
+    if text is None:
+        return None
+    if depth is Depth.QUICK:
+        raise UsageError(f"--load {_NEEDS_FULL}")
+    return LoadPlan.parse(text)
 
 
 def _runner(graph: GraphRunner) -> Runner:
@@ -205,17 +330,20 @@ def _write(terminal: Terminal, paths: list[Path], found: Report) -> None:
 
     for path in paths:
         write_report(found, path)
-        terminal.say(f"wrote {path}")
+        terminal.say(f"wrote {path}", whole=True)
 
 
+_NEEDS_FULL: Final = "needs a full check, since a quick one calls no tools: playhead check SERVER full"
 WIDTH: Final = 80
 _WORDS: Final[Mapping[Status, str]] = {
     "success": "passed",
     "failed": "failed",
+    "accepted": "accepted",
     "error": "undecided",
     "skipped": "skipped",
 }
 _MOST_FAILED: Final = 50
+_MOST_ACCEPTED: Final = 20
 _MOST_UNDECIDED: Final = 10
 _INPUT_CHARS: Final = 4_000
 """Of a request shown on the terminal. The reports have all of it."""
@@ -246,16 +374,16 @@ class Progress:
 
 
 def show_report(terminal: Terminal, report: Report) -> None:
-    """Print the report on stdout at 80 columns; silent with `--json`."""
+    """Print the report on stdout at 80 columns, except for lines to be copied; silent with `--json`."""
     for line in report_lines(report):
-        terminal.show(line)
+        terminal.show(line, whole=True)
 
 
 def report_lines(report: Report) -> Iterator[str]:
     """Format the report. Controls in untrusted text are escaped."""
     failed = _alike(test for test in report.tests if test.status == "failed")
     for tests in failed[:_MOST_FAILED]:
-        yield from _failed(tests[0])
+        yield from _failed(report, tests[0])
         if len(tests) > 1:
             titles = ", ".join(escape_line(test.title) for test in tests[1:])
             more = f"and {len(tests) - 1} more like it: {titles}"
@@ -265,6 +393,7 @@ def report_lines(report: Report) -> Iterator[str]:
         left = sum(len(tests) for tests in failed[_MOST_FAILED:])
         yield f"… and {left} more failed tests; --report FILE lists all"
         yield ""
+    yield from _accepted(report)
     for word, status in (("undecided  ", "error"), ("skipped    ", "skipped")):
         groups = _alike(test for test in report.tests if test.status == status)
         for tests in groups[:_MOST_UNDECIDED]:
@@ -276,6 +405,7 @@ def report_lines(report: Report) -> Iterator[str]:
             yield f"… and {left} more {word.strip()} tests"
         if groups:
             yield ""
+    yield from _load_lines(report)
     for remark in report.remarks:
         yield from textwrap.wrap(escape_line(remark), WIDTH)
     yield from _summary(report)
@@ -290,7 +420,7 @@ def _alike(tests: Iterable[TestResult]) -> list[list[TestResult]]:
     return list(groups.values())
 
 
-def _failed(test: TestResult) -> Iterator[str]:
+def _failed(report: Report, test: TestResult) -> Iterator[str]:
     yield from textwrap.wrap(f"FAILED  {_name(test)}", WIDTH, subsequent_indent=" " * 8)
     for check in test.checks:
         if check.verdict == "failed":
@@ -299,11 +429,53 @@ def _failed(test: TestResult) -> Iterator[str]:
             message = escape_line(check.message[:_MESSAGE_CHARS])
             yield from textwrap.wrap(message, WIDTH, initial_indent="    ", subsequent_indent="    ")
     if test.method is not None:
-        sent = {"method": test.method} | ({"params": test.input} if test.input is not None else {})
-        text = json.dumps(sent, ensure_ascii=True, default=str)
-        if len(text) > _INPUT_CHARS:
-            text = f"({len(text)} characters; see --report FILE.json)"
-        yield f"  sent: {text}"
+        yield f"  {_repeat(report, test)}"
+
+
+def _repeat(report: Report, test: TestResult) -> str:
+    """Return one line that repeats a call, or the request as JSON."""
+    from playhead.check.report.evidence import Allowance, bounded, command
+
+    sent = bounded(test.input, Allowance(left=_INPUT_CHARS), chars=_INPUT_CHARS)
+    if test.method == "tools/call" and (line := command(report, test, sent)) is not None:
+        return line
+    message = {"method": test.method} | ({"params": test.input} if test.input is not None else {})
+    text = json.dumps(message, ensure_ascii=True, default=str)
+    if len(text) > _INPUT_CHARS:
+        text = f"({len(text)} characters; see --report FILE.json)"
+    return f"sent: {text}"
+
+
+def _accepted(report: Report) -> Iterator[str]:
+    """One line per accepted finding, however many tests show it."""
+    from playhead.check.report.rows import ACCEPTED_BECAUSE
+
+    found: dict[tuple[str, str], Check] = {}
+    for test in report.tests:
+        for check in test.checks:
+            if check.accepted is not None:
+                found.setdefault((_subject(test), check.kind.name), check)
+    for (subject, name), check in list(found.items())[:_MOST_ACCEPTED]:
+        why = ACCEPTED_BECAUSE[check.accepted or "known"]
+        yield from textwrap.wrap(f"accepted   {subject} · {name} ({why})", WIDTH, subsequent_indent=" " * 11)
+    if len(found) > _MOST_ACCEPTED:
+        yield f"… and {len(found) - _MOST_ACCEPTED} more accepted findings"
+    if found:
+        yield ""
+
+
+def _load_lines(report: Report) -> Iterator[str]:
+    if not report.load:
+        return
+    from playhead.check.report.rows import LOAD_COLUMNS, load_words
+
+    columns = (*LOAD_COLUMNS, "Failed")
+    yield f"{f'Load, {report.load[0].clients} clients':<24}" + "".join(f"{it:>11}" for it in columns)
+    for figures in report.load:
+        words = (*load_words(figures), f"{figures.failures:,}")
+        subject = textwrap.shorten(escape_line(figures.subject), 23, placeholder="…")
+        yield f"{subject[:23]:<24}" + "".join(f"{word:>11}" for word in words)
+    yield ""
 
 
 def _summary(report: Report) -> Iterator[str]:
@@ -319,8 +491,7 @@ def _summary(report: Report) -> Iterator[str]:
         for status, word in _WORDS.items()
         if report.count(status) or status in ("success", "failed")
     )
-    tools = "1 tool" if len(report.tools) == 1 else f"{len(report.tools)} tools"
-    yield f"{tools}, {_tests(len(report.tests))} in {report.seconds:.1f} s: {counts}"
+    yield f"{_tools(len(report.tools))}, {_tests(len(report.tests))} in {report.seconds:.1f} s: {counts}"
 
 
 def _name(test: TestResult) -> str:
@@ -340,6 +511,10 @@ def _wrapped(text: str, *, indent: int, most: int) -> list[str]:
 
 def _tests(count: int) -> str:
     return "1 test" if count == 1 else f"{count} tests"
+
+
+def _tools(count: int) -> str:
+    return "1 tool" if count == 1 else f"{count} tools"
 
 
 def _short(word: str, test: TestResult) -> list[str]:

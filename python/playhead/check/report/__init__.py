@@ -13,7 +13,16 @@ from playhead.errors import SavingError, UsageError
 from playhead.extras import require_extra
 from playhead.stream.saving import is_device, partial_beside
 
-__all__ = ["check_path", "to_html", "to_json", "to_junit", "to_markdown", "write_report"]
+__all__ = [
+    "check_path",
+    "check_writable",
+    "to_html",
+    "to_json",
+    "to_junit",
+    "to_markdown",
+    "write_report",
+    "write_text",
+]
 
 
 def to_html(report: Report) -> str:
@@ -49,16 +58,22 @@ def check_path(path: Path) -> None:
     _format_of(path)
     if path.suffix.lower() in (".html", ".md"):
         require_extra("check", "HTML and Markdown reports")
-    is_device(path)
+    check_writable(path, what="report")
+
+
+def check_writable(path: Path, *, what: str) -> None:
+    """Check that a file can be written to `path`. Raises `UsageError`, in which `what` names the file."""
+    if is_device(path):
+        return
     if not path.parent.is_dir():
-        raise UsageError(f"report {path}: {path.parent} is not a directory; create it first")
+        raise UsageError(f"{what} {path}: {path.parent} is not a directory; create it first")
     partial = partial_beside(path)
     try:
         partial.touch(exist_ok=False)
         partial.unlink()
     except OSError as error:
         raise UsageError(
-            f"report {path}: can't write to {path.parent} ({error.strerror}); name another directory"
+            f"{what} {path}: can't write to {path.parent} ({error.strerror}); name another directory"
         ) from error
 
 
@@ -70,7 +85,15 @@ def write_report(report: Report, path: Path) -> None:
     unchanged.
     """
     check_path(path)
-    data = _format_of(path)(report).encode("utf-8", "backslashreplace")
+    write_text(_format_of(path)(report), path, what="report")
+
+
+def write_text(text: str, path: Path, *, what: str) -> None:
+    """Write `text` to `path`, where a file appears when it is complete. Blocks. Raises `SavingError`."""
+    data = text.encode("utf-8", "backslashreplace")
+    if is_device(path):
+        path.write_bytes(data)
+        return
     partial = partial_beside(path)
     try:
         partial.write_bytes(data)
@@ -79,7 +102,7 @@ def write_report(report: Report, path: Path) -> None:
         partial.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise SavingError(
-                f"report {path}: could not be written ({error.strerror or error}); free some space, or give "
+                f"{what} {path}: could not be written ({error.strerror or error}); free some space, or give "
                 "another name",
                 path=str(path),
             ) from error

@@ -208,8 +208,9 @@ def message(test: TestResult, sent: Shown) -> Json:
 def command(report: Report, test: TestResult, sent: Shown) -> str | None:
     """Return the `playhead` command line that repeats a test, quoted for a POSIX shell.
 
-    None for a method without a command, for truncated parameters, for names with characters that a terminal
-    would interpret when pasted, and for a server that no command line can name.
+    It has the shortest arguments that fail, if shorter ones than those sent are known. None for a method
+    without a command, for truncated parameters, for names with characters that a terminal would interpret
+    when pasted, and for a server that no command line can name.
     """
     named = report.target or report.server
     if len(named) > _SERVER_CHARS or (report.target is None and not _ADDRESS.match(named)):
@@ -218,6 +219,8 @@ def command(report: Report, test: TestResult, sent: Shown) -> str | None:
     config = () if report.config is None else ("--config", report.config)
     if test.method == "tools/list":
         return _command("tools", config, server)
+    if test.shortest is not None:
+        sent = bounded(test.shortest, Allowance(left=_COMMAND_CHARS), chars=_COMMAND_CHARS)
     params = sent.value
     if not sent.is_whole or not isinstance(params, Mapping):
         return None

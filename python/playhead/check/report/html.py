@@ -31,11 +31,11 @@ from playhead.check.report.evidence import (
 )
 from playhead.check.report.rows import (
     OUTCOMES,
-    STATUS_OUTCOME,
     Outcome,
     Row,
     count_rows,
     counted,
+    counts,
     rows,
     started,
     verdict_sentence,
@@ -138,8 +138,7 @@ def _state(report: Report) -> str:
 def _segments(report: Report) -> list[_Segment]:
     found: list[_Segment] = []
     start = 0.0
-    for outcome in OUTCOMES:
-        count = sum(STATUS_OUTCOME[test.status] == outcome for test in report.tests)
+    for outcome, count in counts(report).items():
         width = 100 * count / max(1, len(report.tests))
         found.append(_Segment(outcome=outcome, count=count, start=round(start, 3), width=round(width, 3)))
         start += width

@@ -2,7 +2,8 @@
 
 The format has no owner. This module follows the schema of Jenkins' xUnit plugin (junit-10.xsd), which other
 readers accept, too. An undecided test is reported as skipped, with its reason: CI systems fail a build for an
-`error`, and an undecided test proves nothing. An `error` means that the server could not be tested at all.
+`error`, and an undecided test proves nothing. An accepted failure must not fail the build either, and is
+reported as skipped, too. An `error` means that the server could not be tested at all.
 Characters that XML 1.0 can't represent, not even as a reference (section 2.2), are among the hidden
 characters that `plain` and `json_text` escape.
 """
@@ -23,7 +24,7 @@ from playhead.check.report.evidence import (
     plain,
     server_words,
 )
-from playhead.check.report.rows import verdict_sentence
+from playhead.check.report.rows import acceptance, verdict_sentence
 from playhead.check.results import Check, Report, TestResult
 
 _VALUE_CHARS: Final = 8_000
@@ -99,6 +100,9 @@ def _case(suite: ET.Element, report: Report, test: TestResult, allowance: Allowa
             more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
             failure = ET.SubElement(case, "failure", type=kind, message=_line(reason + more))
             failure.text = _explanation(report, test, failed, allowance)
+        case "accepted":
+            why = acceptance(test)
+            ET.SubElement(case, "skipped", type="accepted", message=_line(f"accepted, {why}: {reason}"))
         case "error":
             ET.SubElement(case, "skipped", type="undecided", message=_line(f"undecided: {reason}"))
         case "skipped":

@@ -22,11 +22,14 @@ from playhead.check.report.evidence import (
     server_words,
 )
 from playhead.check.report.rows import (
-    OUTCOMES,
+    ACCEPTED_BECAUSE,
+    LOAD_COLUMNS,
     STATUS_OUTCOME,
     Outcome,
     by_outcome,
     counted,
+    counts,
+    load_words,
     started,
     verdict_sentence,
 )
@@ -40,7 +43,13 @@ _TABLE_ROWS: Final = 1_000
 _FAILED_TESTS: Final = 200
 _NAME_CHARS: Final = 120
 
-_SIGNS: Final[dict[Outcome, str]] = {"failed": "❌", "undecided": "❔", "skipped": "➖", "passed": "✅"}
+_SIGNS: Final[dict[Outcome, str]] = {
+    "failed": "❌",
+    "accepted": "🟡",
+    "undecided": "❔",
+    "skipped": "➖",
+    "passed": "✅",
+}
 _PLAIN: Final = re.compile(
     r"(?=[A-Za-z])(?:[A-Za-z0-9 ,;()'%…-]|:(?!/)|\.(?!\w)|\.(?=\d)|(?<=[A-Za-z0-9])_(?=[A-Za-z0-9]))+"
 )
@@ -65,6 +74,11 @@ def render(report: Report) -> str:
             parts.append(
                 f"{counted(len(failed) - _FAILED_TESTS, 'failed test')} more; the JSON report has all."
             )
+    accepted = [test for test in tests if test.status == "accepted"]
+    if accepted:
+        parts.append("## Accepted")
+        parts.append("These failed, and don't count: ignored, in the baseline, or only a SHOULD.")
+        parts.append(_accepted(accepted))
     undecided = [test for test in tests if test.status == "error"]
     if undecided:
         parts.append("## Undecided")
@@ -76,6 +90,9 @@ def render(report: Report) -> str:
     if skipped:
         parts.append("## Skipped")
         parts.append(_reasons(skipped))
+    if report.load:
+        parts.append("## Load")
+        parts.append(_load(report))
     if tests:
         parts.append("## Tests")
         parts.append(_table(tests[:_TABLE_ROWS]))
@@ -85,10 +102,9 @@ def render(report: Report) -> str:
 
 
 def _facts(report: Report) -> list[str]:
-    counts = {STATUS_OUTCOME[status]: report.count(status) for status in STATUS_OUTCOME}
     name = " ".join(text for text in (report.server_name, report.server_version) if text)
     facts = [
-        ("Tests", ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in OUTCOMES)),
+        ("Tests", ", ".join(f"{count:,} {outcome}" for outcome, count in counts(report).items())),
         ("Server", _code(server_words(report), 2_000)),
         ("Calls itself", _code(name) if name else ""),
         ("Status", report.mcp_service_status),
@@ -116,7 +132,8 @@ def _failed(report: Report, test: TestResult, allowance: Allowance) -> str:
         parts.append(f"Received:\n\n{_fence(json_text(got.value), 'json')}")
     line = command(report, test, sent)
     if line is not None:
-        parts.append(f"Repeat:\n\n{_fence(line, 'sh')}")
+        least = "" if test.shortest is None else ", with the shortest arguments that fail"
+        parts.append(f"Repeat{least}:\n\n{_fence(line, 'sh')}")
     return "\n\n".join(parts)
 
 
@@ -142,6 +159,32 @@ def _reasons(tests: Sequence[TestResult]) -> str:
     return "\n".join(lines)
 
 
+def _accepted(tests: Sequence[TestResult]) -> str:
+    """List each finding once, however many tests show it."""
+    found: dict[tuple[str, str], list[Check]] = {}
+    for test in tests:
+        for check in test.checks:
+            if check.verdict == "accepted":
+                found.setdefault((test.subject, check.kind.name), []).append(check)
+    lines = [
+        f"- {_inline(subject)}: `{name}`, {ACCEPTED_BECAUSE[checks[0].accepted or 'known']}"
+        f"{f', in {len(checks):,} tests' if len(checks) > 1 else ''}\n  - {_inline(checks[0].message, 300)}"
+        for (subject, name), checks in list(found.items())[:_FAILED_TESTS]
+    ]
+    if len(found) > _FAILED_TESTS:
+        lines.append(f"- and {len(found) - _FAILED_TESTS:,} more")
+    return "\n".join(lines)
+
+
+def _load(report: Report) -> str:
+    head = ("Subject", "Clients", "Requests", "Failed", *LOAD_COLUMNS)
+    lines: list[tuple[str, ...]] = [head]
+    for figures in report.load:
+        counts = (f"{number:,}" for number in (figures.clients, figures.requests, figures.failures))
+        lines.append((_inline(figures.subject), *counts, *load_words(figures)))
+    return _padded(lines, numbers_from=1)
+
+
 def _table(tests: Sequence[TestResult]) -> str:
     """Format a padded table, readable in a terminal."""
     head = ("", "Result", "Subject", "Test", "Checks", "Latency")
@@ -158,9 +201,15 @@ def _table(tests: Sequence[TestResult]) -> str:
                 _latency(test),
             )
         )
+    return _padded(lines, numbers_from=5)
+
+
+def _padded(lines: Sequence[Sequence[str]], *, numbers_from: int) -> str:
+    """Format a padded table. Columns from `numbers_from` on are aligned to the right."""
     cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-    widths = [min(60, max(3, *(cell_len(line[column]) for line in cells))) for column in range(len(head))]
-    ruler = [*("-" * width for width in widths[:-1]), "-" * (widths[-1] - 1) + ":"]
+    columns = range(len(lines[0]))
+    widths = [min(60, max(3, *(cell_len(line[column]) for line in cells))) for column in columns]
+    ruler = ["-" * (width - 1) + (":" if at >= numbers_from else "-") for at, width in enumerate(widths)]
     return "\n".join(
         "| "
         + " | ".join(cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True))

@@ -7,21 +7,28 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from playhead.check.results import Check, Report, Status, TestResult, Verdict
+from playhead.check.results import Acceptance, Check, LoadFigures, Report, Status, TestResult, Verdict
 
-Outcome = Literal["failed", "undecided", "skipped", "passed"]
+Outcome = Literal["failed", "accepted", "undecided", "skipped", "passed"]
 """Of one row. The status `error` of a test is shown as undecided: `error` would read like a defect."""
 
-OUTCOMES: Final[tuple[Outcome, ...]] = ("failed", "undecided", "skipped", "passed")
+OUTCOMES: Final[tuple[Outcome, ...]] = ("failed", "accepted", "undecided", "skipped", "passed")
 """In the order of interest."""
 STATUS_OUTCOME: Final[dict[Status, Outcome]] = {
     "failed": "failed",
+    "accepted": "accepted",
     "error": "undecided",
     "skipped": "skipped",
     "success": "passed",
 }
+ACCEPTED_BECAUSE: Final[dict[Acceptance, str]] = {
+    "ignored": "ignored",
+    "known": "in the baseline",
+    "level": "a SHOULD",
+}
 _STATUS_VERDICT: Final[dict[Status, Verdict | None]] = {
     "failed": "failed",
+    "accepted": "accepted",
     "error": None,  # stated by the test, not by a check
     "skipped": "skipped",
     "success": "passed",
@@ -56,6 +63,22 @@ def rows(tests: Iterable[TestResult]) -> list[Row]:
     return sorted(found, key=lambda row: OUTCOMES.index(row.outcome))
 
 
+def acceptance(test: TestResult) -> str:
+    """Say why the failures of an accepted test don't count."""
+    reasons = (check.accepted for check in test.checks if check.accepted is not None)
+    return ", ".join(dict.fromkeys(ACCEPTED_BECAUSE[reason] for reason in reasons))
+
+
+def counts(report: Report) -> dict[Outcome, int]:
+    """Count the tests by outcome. Accepted ones are left out if there are none: few people accept any."""
+    found = dict.fromkeys(OUTCOMES, 0)
+    for test in report.tests:
+        found[STATUS_OUTCOME[test.status]] += 1
+    if not found["accepted"]:
+        del found["accepted"]
+    return found
+
+
 def count_rows(found: Iterable[Row]) -> dict[Outcome, int]:
     counts: dict[Outcome, int] = dict.fromkeys(OUTCOMES, 0)
     for row in found:
@@ -68,13 +91,26 @@ def verdict_sentence(report: Report) -> str:
     tests = len(report.tests)
     if report.mcp_service_status != "available":
         return "The server could not be used."
+    accepted, undecided = report.count("accepted"), report.count("error")
     if failed := report.count("failed"):
-        return f"{failed:,} of {counted(tests, 'test')} failed."
+        also = f"; {accepted:,} more failed and are accepted" if accepted else ""
+        return f"{failed:,} of {counted(tests, 'test')} failed{also}."
     if tests == 0:
         return "Nothing was tested."
-    if undecided := report.count("error"):
-        return f"No test of {tests:,} failed; {undecided:,} could not be decided."
-    return f"No test of {tests:,} failed."
+    also = f"; {undecided:,} could not be decided" if undecided else ""
+    if accepted:
+        return f"No failure counts: {accepted:,} of {counted(tests, 'test')} failed and are accepted{also}."
+    return f"No test of {tests:,} failed{also}."
+
+
+LOAD_COLUMNS: Final = ("p50", "p95", "Requests/s", "Bytes/s")
+
+
+def load_words(figures: LoadFigures) -> tuple[str, str, str, str]:
+    """Format the figures of a load, in the order of `LOAD_COLUMNS`."""
+    latencies = ("-" if value is None else f"{value:,.1f} ms" for value in (figures.p50_ms, figures.p95_ms))
+    p50, p95 = latencies
+    return p50, p95, f"{figures.requests_per_second:,.1f}", f"{figures.bytes_per_second:,.0f}"
 
 
 def started(report: Report) -> str:

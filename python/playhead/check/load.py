@@ -1,0 +1,180 @@
+"""Load: clients that repeat a request, and the figures of it.
+
+The engine (`run_load`, `LoadMeter`) knows no server: a request is an awaitable that yields a `LoadAnswer`.
+`probe_load` gives it the requests that a server answered before, over the connection of the check.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+
+from playhead.check.options import LoadPlan
+from playhead.check.probes.asking import TOO_OFTEN, said
+from playhead.check.results import (
+    CheckKind,
+    LoadFigures,
+    TestDraft,
+    TestResult,
+    successful_requests,
+)
+from playhead.check.target import SessionTarget, is_too_often, may_be_destructive
+
+ANSWERED: Final = CheckKind(
+    name="load.answered",
+    title="Requests are answered under load as they are alone",
+    level="should",
+    source="docs/check.md#load",
+)
+KINDS: Final = (ANSWERED,)
+_MOST_READS: Final = 3
+"""Resources read under load; they tend to share their figures."""
+
+_MILLISECONDS: Final = 1_000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadAnswer:
+    """The outcome of one request."""
+
+    size_bytes: int = 0
+    failure: str | None = None
+    """The reason for the lack of a usable answer."""
+
+
+@dataclass(slots=True)
+class LoadMeter:
+    """Collects answers, of any number of clients, and computes the figures."""
+
+    latencies_ms: list[float] = field(default_factory=list)
+    """Of successful requests."""
+    size_bytes: int = 0
+    failures: int = 0
+    first_failure: str | None = None
+
+    def add(self, answer: LoadAnswer, latency_ms: float) -> None:
+        """Count one answer."""
+        if answer.failure is not None:
+            self.failures += 1
+            self.first_failure = self.first_failure or answer.failure
+            return
+        self.latencies_ms.append(latency_ms)
+        self.size_bytes += answer.size_bytes
+
+    def figures(self, *, subject: str, method: str, clients: int, seconds: float) -> LoadFigures:
+        """Return the figures of everything that was added within `seconds`."""
+        ordered = sorted(self.latencies_ms)
+        return LoadFigures(
+            subject=subject,
+            method=method,
+            clients=clients,
+            requests=len(ordered) + self.failures,
+            failures=self.failures,
+            first_failure=self.first_failure,
+            seconds=seconds,
+            p50_ms=percentile(ordered, 0.50),
+            p95_ms=percentile(ordered, 0.95),
+            requests_per_second=len(ordered) / seconds if seconds > 0 else 0.0,
+            bytes_per_second=self.size_bytes / seconds if seconds > 0 else 0.0,
+        )
+
+
+def percentile(ordered: Sequence[float], share: float) -> float | None:
+    """Return the nearest-rank percentile of ascending values, a value that did occur; None without any."""
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
+
+
+async def run_load(plan: LoadPlan, request: Callable[[], Awaitable[LoadAnswer]]) -> tuple[LoadMeter, float]:
+    """Send requests as `plan` says; return their meter and the seconds that they took.
+
+    `request` is called by all clients at once. It reports its failures in the answer; an exception from it
+    ends the load. Cancelled: requests in flight are cancelled, and nothing is returned.
+    """
+    meter = LoadMeter()
+    started = trio.current_time()
+
+    async def client() -> None:
+        for _ in range(plan.requests):
+            sent = trio.current_time()
+            answer = await request()
+            meter.add(answer, (trio.current_time() - sent) * _MILLISECONDS)
+
+    with trio.move_on_after(plan.seconds):
+        async with trio.open_nursery() as nursery:
+            for _ in range(plan.clients):
+                nursery.start_soon(client)
+    return meter, trio.current_time() - started
+
+
+async def probe_load(
+    target: SessionTarget,
+    plan: LoadPlan,
+    tests: Sequence[TestResult],
+    found: Callable[[TestResult], None],
+    measured: Callable[[LoadFigures], None],
+) -> None:
+    """Repeat one successful call of each tool in `tests`, and one read of some resources.
+
+    Calls `found` with a test per repeated request, and `measured` with its figures. Tools that may be
+    destructive are left out, unless the options allow them.
+    """
+    chosen = list(_repeatable(target, tests))
+    if not chosen:
+        why = "no request was answered with a result that may be repeated"
+        found(TestResult(subject="load", title=str(plan), status="skipped", error=why))
+    for test in chosen:
+        await _measure(target, plan, test, found, measured)
+
+
+def _repeatable(target: SessionTarget, tests: Sequence[TestResult]) -> Iterator[TestResult]:
+    allowed = target.options.allow_destructive
+    left_out = {tool.name for tool in target.tools if not allowed and may_be_destructive(tool)}
+    calls: dict[str, TestResult] = {}
+    for test in successful_requests(tests, "tools/call"):
+        if test.tool not in left_out:
+            calls.setdefault(test.subject, test)
+    reads: dict[str, TestResult] = {}
+    for test in successful_requests(tests, "resources/read"):
+        reads.setdefault(test.subject, test)
+    yield from calls.values()
+    yield from list(reads.values())[:_MOST_READS]
+
+
+async def _measure(
+    target: SessionTarget,
+    plan: LoadPlan,
+    test: TestResult,
+    found: Callable[[TestResult], None],
+    measured: Callable[[LoadFigures], None],
+) -> None:
+    method, params = test.method, test.input
+    assert method is not None, "a successful request has a method"
+    assert isinstance(params, Mapping), "and complete parameters"
+    draft = TestDraft(subject=test.subject, title=f"load {plan}", tool=test.tool, method=method, input=params)
+
+    async def request() -> LoadAnswer:
+        answer = await target.request_once(method, params, timeout_seconds=target.options.timeout_seconds)
+        if is_too_often(answer):
+            draft.void = TOO_OFTEN
+        if answer.result is None:
+            return LoadAnswer(failure=str(answer.failure) if answer.error is None else said(answer.error))
+        if answer.result.get("isError") is True:
+            return LoadAnswer(failure="a result with isError")
+        text = json.dumps(answer.result, ensure_ascii=False, separators=(",", ":"))
+        return LoadAnswer(size_bytes=len(text.encode("utf-8", "surrogatepass")))
+
+    meter, seconds = await run_load(plan, request)
+    figures = meter.figures(subject=test.subject, method=method, clients=plan.clients, seconds=seconds)
+    measured(figures)
+    draft.require(
+        ANSWERED,
+        figures.failures == 0,
+        f"expected {figures.requests} results, as for a single client, got"
+        f" {figures.requests - figures.failures}; the first failure: {figures.first_failure}",
+    )
+    found(draft.done())

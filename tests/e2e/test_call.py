@@ -70,7 +70,7 @@ def test_json_gives_everything_at_once(tmp_path: Path, call: Call) -> None:
     report = done.json
     assert done.code == 0, done.stderr
     assert [item["does"] for item in report["plan"]] == [
-        *("SendText", "PlaySound", "PlaySound", "ShowImage", "KeepReference", "SendText"),
+        *("SendText", "PlayAudio", "PlayAudio", "ShowImage", "KeepReference", "SendText"),
     ]
     assert report["turn"]["decision"] == "stop"
     assert len(report["result"]["content"]) == 6

@@ -18,7 +18,7 @@ from playhead.results.plan import (
     DEFAULT_POLICY,
     KeepReference,
     Plan,
-    PlaySound,
+    PlayAudio,
     Policy,
     ReportUnknown,
     Respond,
@@ -169,7 +169,7 @@ def test_10_000_blocks_are_classified_and_one_more_is_refused() -> None:
     blocks = parse_blocks({"content": raw}, limits=DEFAULT_LIMITS, server="s")
     made = classify(blocks, is_error=False)
     assert [type(each) for each in made.dispositions[:5]] == [
-        Respond, PlaySound, KeepReference, ReportUnknown, ReportUnknown,
+        Respond, PlayAudio, KeepReference, ReportUnknown, ReportUnknown,
     ]  # fmt: skip
     assert len(made.dispositions) == 10_000
     assert len(made.unsettled) == 2000

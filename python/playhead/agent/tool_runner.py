@@ -11,7 +11,7 @@ import trio
 
 from playhead.agent.conversation import Attachment, Status, ToolCall, ToolResult, ToolSpec
 from playhead.errors import DeadlineError, PlayheadError, UnknownToolError
-from playhead.results.plan import PlaySound, ShowImage, TurnDecision
+from playhead.results.plan import PlayAudio, ShowImage, TurnDecision
 from playhead.stream.source import Playable
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class HubRunner:
             match part:
                 case ShowImage() if self._images:
                     found.append(Attachment(kind="image", mime_type=part.mime_type, base64=part.base64))
-                case PlaySound(base64=str(base64)) if hears:
+                case PlayAudio(base64=str(base64)) if hears:
                     found.append(
                         Attachment(kind="audio", mime_type=part.mime_type or "audio/mpeg", base64=base64)
                     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -89,14 +90,7 @@ def audio(
         tls_key=tls_key,
     )
 
-    async def command(_terminal: Terminal, _report: Report) -> int:
-        require_extra("serve", "the example servers")
-        from playhead.servers.audio.audio_server import serve
-
-        await serve(options)
-        return EXIT_DONE
-
-    run_command(command, json_output=False)
+    _serve("playhead.servers.audio.audio_server", options)
 
 
 def template(
@@ -136,11 +130,13 @@ def template(
         tls_key=tls_key,
     )
 
+    _serve("playhead.servers.template.serve", options)
+
+
+def _serve(module: str, options: AudioServerOptions | TemplateServerOptions) -> None:
     async def command(_terminal: Terminal, _report: Report) -> int:
         require_extra("serve", "the example servers")
-        from playhead.servers.template.serve import serve
-
-        await serve(options)
+        await import_module(module).serve(options)
         return EXIT_DONE
 
     run_command(command, json_output=False)

@@ -29,7 +29,7 @@ from playhead.client.call_results.tee import NotSaved, Saved
 from playhead.content import UnknownBlock
 from playhead.content.blocks import FileContent
 from playhead.errors import PlayheadError
-from playhead.results.plan import KeepReference, PlaySound, ReportUnknown, Respond, SendText, ShowImage
+from playhead.results.plan import KeepReference, PlayAudio, ReportUnknown, Respond, SendText, ShowImage
 from playhead.results.responses import ContentResponse
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Showing:
         match disposition:
             case SendText():
                 self._show_text(disposition)
-            case PlaySound():
+            case PlayAudio():
                 self._show_reference("audio", disposition)
             case ShowImage():
                 await self._show_image(next(images))
@@ -121,7 +121,7 @@ class Showing:
             self._remark("for the model:")
         self.terminal.show_markdown(text.text)
 
-    def _show_reference(self, what: str, item: PlaySound | KeepReference) -> None:
+    def _show_reference(self, what: str, item: PlayAudio | KeepReference) -> None:
         content = None if item.block is None else item.block.content
         match content:
             case ResourceLink() | FileContent():
@@ -401,7 +401,7 @@ def _planned(item: Disposition | Part) -> dict[str, object]:
     match item:
         case SendText():
             return about | {"to_user": item.to_user, "is_error": item.is_error}
-        case PlaySound():
+        case PlayAudio():
             return about | {"source": item.source, "title": item.title, "mime_type": item.mime_type}
         case KeepReference():
             return about | {"title": item.title, "mime_type": item.mime_type, "uri": item.uri}

@@ -21,7 +21,7 @@ from playhead.content.findings import Finding
 from playhead.content.formats import decoded_bytes, head_of_base64
 from playhead.errors import Base64Error
 from playhead.limits import Limits
-from playhead.results.plan import KeepReference, Part, PlaySound, Policy, SendText, ShowImage
+from playhead.results.plan import KeepReference, Part, PlayAudio, Policy, SendText, ShowImage
 
 _SILENT: Final = "audio, not played because the result is an error"
 _FILMS: Final = frozenset({AudioFormat.MP4, AudioFormat.WEBM})
@@ -46,7 +46,7 @@ class PartMaker:
         if content.type == "text":
             return self._text(index, block, content.text, content.annotations, failed=failed)
         if content.type == "audio":
-            return self._sound(index, block, content.data, content.mime_type)
+            return self._audio(index, block, content.data, content.mime_type)
         if content.type == "image":
             return self._image(index, block, content)
         if content.type == "resource_link":
@@ -93,7 +93,7 @@ class PartMaker:
             size_bytes=size,
         )
 
-    def _sound(
+    def _audio(
         self,
         index: int,
         block: Block | None,
@@ -108,7 +108,7 @@ class PartMaker:
         if fault is not None or self.is_error:
             reason = fault or _SILENT
             return _kept(index, block, reason, title=title, mime_type=mime_type, size_bytes=size)
-        return PlaySound(
+        return PlayAudio(
             index=index,
             block=block,
             reason="audio",
@@ -124,14 +124,14 @@ class PartMaker:
         uri, mime_type, blob = resource.uri, resource.mime_type, resource.blob
         title = _last_segment(uri)
         size = decoded_bytes(blob)
-        sound = is_audio(mime_type, uri)
-        if sound is None:
-            sound = _sounds(head_of_base64(blob))
+        audio = is_audio(mime_type, uri)
+        if audio is None:
+            audio = _has_audio_signature(head_of_base64(blob))
         fault = self._fault(index, block, "resource.blob", blob)
-        if fault is not None or not sound or self.is_error:
-            reason = fault or (_SILENT if sound else "a blob that is not audio")
+        if fault is not None or not audio or self.is_error:
+            reason = fault or (_SILENT if audio else "a blob that is not audio")
             return _kept(index, block, reason, title=title, mime_type=mime_type, uri=uri, size_bytes=size)
-        return PlaySound(
+        return PlayAudio(
             index=index,
             block=block,
             reason="a blob with an audio type",
@@ -147,17 +147,17 @@ class PartMaker:
         mime_type, uri = link.mime_type, link.uri
         if uri[:5].lower() == "data:":
             return self._inline(index, block, link, title)
-        sound = is_audio(mime_type, uri)
-        if sound is None and isinstance(link, FileValue):
-            sound = is_audio(mime_type, link.name)  # the URI is a handle, the name has the suffix
+        audio = is_audio(mime_type, uri)
+        if audio is None and isinstance(link, FileValue):
+            audio = is_audio(mime_type, link.name)  # the URI is a handle, the name has the suffix
         reason = "a link that is not audio"
-        if sound is None and block is not None:
-            sound = self.sniffed.get(index)
-            if sound is None and self.policy.sniff_links and not self.is_error:
+        if audio is None and block is not None:
+            audio = self.sniffed.get(index)
+            if audio is None and self.policy.sniff_links and not self.is_error:
                 self.unsettled.append(index)
                 reason = "a link whose type and suffix are unknown"
-        if sound and not self.is_error:
-            return PlaySound(
+        if audio and not self.is_error:
+            return PlayAudio(
                 index=index,
                 block=block,
                 reason="a link with an audio type",
@@ -168,7 +168,7 @@ class PartMaker:
                 base64=None,
                 size_bytes=link.size,
             )
-        if sound:
+        if audio:
             reason = _SILENT
         return _kept(index, block, reason, title=title, mime_type=mime_type, uri=uri, size_bytes=link.size)
 
@@ -177,7 +177,7 @@ class PartMaker:
         header, _, data = link.uri[5:].partition(",")
         mime_type = link.mime_type or split_mime(header)[0]
         if is_audio(mime_type, None) and header.lower().endswith(";base64"):
-            return self._sound(index, block, data, mime_type, title=title, key="uri")
+            return self._audio(index, block, data, mime_type, title=title, key="uri")
         reason = "a link with inline data"
         return _kept(
             index, block, reason, title=title, mime_type=mime_type, uri=link.uri, size_bytes=link.size
@@ -231,7 +231,7 @@ def _kept(
     )
 
 
-def _sounds(head: bytes) -> bool:
+def _has_audio_signature(head: bytes) -> bool:
     return has_signature(head) and sniff(head) not in _FILMS | {None}
 
 

@@ -13,7 +13,7 @@ from playhead.content import Block, Finding
 from playhead.results.responses.types import StructuredResponse
 
 Decision = Literal["continue", "stop"]
-Sound = Literal["audio", "blob", "link"]
+AudioSource = Literal["audio", "blob", "link"]
 """Sources of audio: an audio block, an embedded blob, or a link that is read in ranges."""
 
 
@@ -40,10 +40,10 @@ class SendText(_Disposition):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlaySound(_Disposition):
+class PlayAudio(_Disposition):
     """Audio for the player. `uri` is set for a link or blob, `base64` for an audio block or blob."""
 
-    source: Sound
+    source: AudioSource
     title: str
     """Empty where the server gave none."""
     mime_type: str | None
@@ -82,7 +82,7 @@ class ReportUnknown(_Disposition):
     """A block of unknown type; `block.raw` is the object received."""
 
 
-Part = SendText | PlaySound | ShowImage | KeepReference
+Part = SendText | PlayAudio | ShowImage | KeepReference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,10 +189,10 @@ def _stopped_by(disposition: Disposition, policy: Policy) -> str | None:
 
 
 def _kind_of(
-    disposition: SendText | PlaySound | ShowImage | KeepReference | ReportUnknown,
+    disposition: SendText | PlayAudio | ShowImage | KeepReference | ReportUnknown,
 ) -> Stopper:
     match disposition:
-        case PlaySound(source=source):
+        case PlayAudio(source=source):
             return source
         case SendText(uri=uri):
             return "text" if uri is None else "embedded_text"

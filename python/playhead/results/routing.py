@@ -21,7 +21,7 @@ from playhead.results.plan import (
     Disposition,
     KeepReference,
     Plan,
-    PlaySound,
+    PlayAudio,
     ReportUnknown,
     Respond,
     SendText,
@@ -96,7 +96,7 @@ def _lines(disposition: Disposition, *, playing: bool) -> Iterator[str]:
                 yield f"[text of {_uri(disposition.uri)}]"
             text = without_inline_data(disposition.text)
             yield f"Error: {text}" if disposition.is_error else text
-        case PlaySound():
+        case PlayAudio():
             state = "playing" if playing else "can be played"
             yield _line("audio", disposition.title, disposition.mime_type, disposition.size_bytes, state)
         case ShowImage():

@@ -15,7 +15,7 @@ from playhead.client import BytesMedia, CallResult, ResourceMedia, connect
 from playhead.config.servers import ServerConfig
 from playhead.errors import Base64Error, LimitError
 from playhead.limits import Limits
-from playhead.results.plan import PlaySound, Policy, Respond
+from playhead.results.plan import PlayAudio, Policy, Respond
 from tests.servers.counted_http import counted_http
 from tests.servers.raw_http import Exchange, raw_http
 from tests.servers.sample import FLAC, PIXEL, SAMPLE_COMMAND, WAVE, encoded, sample_server
@@ -41,7 +41,7 @@ async def check_mixed(result: CallResult) -> None:
     kinds = [type(item) for item in result.plan.dispositions]
     assert kinds.index(Respond) == 4
     assert result.plan.dispositions[1].block is result.blocks[1]
-    assert isinstance(result.plan.dispositions[1], PlaySound)
+    assert isinstance(result.plan.dispositions[1], PlayAudio)
 
 
 def check_for_model(result: CallResult) -> None:

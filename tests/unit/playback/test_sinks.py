@@ -114,7 +114,7 @@ async def test_a_device_that_stops_by_itself_is_an_error_and_no_silence_for_ever
             nursery.start_soon(unplug)
             with pytest.raises(NoDeviceError, match="stopped by itself"):
                 await play_through_device(
-                    buffer, open_device, on_sound=lambda _: token.run_sync_soon(sounded.set)
+                    buffer, open_device, on_audio=lambda _: token.run_sync_soon(sounded.set)
                 )
 
 

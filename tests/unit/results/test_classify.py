@@ -18,7 +18,7 @@ from playhead.results.plan import (
     DEFAULT_STOPPERS,
     KeepReference,
     Plan,
-    PlaySound,
+    PlayAudio,
     Policy,
     ReportUnknown,
     Respond,
@@ -86,7 +86,7 @@ def only(*raw: Mapping[str, Any], **options: Any) -> Any:
 def test_blocks_keep_their_order() -> None:
     made = plan(TEXT, AUDIO, IMAGE, LINK, PAGE, EMBEDDED, BLOB, ZIP, ODD, said(ACTION))
     assert [type(each) for each in made.dispositions] == [
-        SendText, PlaySound, ShowImage, PlaySound, KeepReference, SendText, PlaySound, KeepReference,
+        SendText, PlayAudio, ShowImage, PlayAudio, KeepReference, SendText, PlayAudio, KeepReference,
         ReportUnknown, Respond,
     ]  # fmt: skip
     assert [each.index for each in made.dispositions] == list(range(10))
@@ -135,7 +135,7 @@ def test_a_link_with_an_audio_type_plays_as_what_the_server_calls_it() -> None:
 )
 def test_a_link_is_sound_by_its_type_or_else_by_its_suffix(labels: dict[str, str], plays: bool) -> None:
     made = plan(VAGUE | labels)
-    assert isinstance(made.dispositions[0], PlaySound) is plays
+    assert isinstance(made.dispositions[0], PlayAudio) is plays
     assert made.unsettled == ()
 
 
@@ -147,7 +147,7 @@ def test_a_link_without_telling_labels_is_unsettled_until_its_first_bytes_are_kn
     assert vague.turn.decision == "continue"
     sound = plan(TEXT, VAGUE, sniffed={1: True})
     assert sound.unsettled == ()
-    assert isinstance(sound.dispositions[1], PlaySound)
+    assert isinstance(sound.dispositions[1], PlayAudio)
     assert sound.turn.decision == "stop"
     other = plan(TEXT, VAGUE, sniffed={1: False})
     assert other.unsettled == ()
@@ -183,7 +183,7 @@ def test_a_blob_is_sound_by_its_type_its_suffix_or_its_own_first_bytes(
     labels: dict[str, str], plays: bool
 ) -> None:
     made = only({"type": "resource", "resource": {"uri": "x://a", "blob": WAV} | labels})
-    assert isinstance(made, PlaySound) is plays
+    assert isinstance(made, PlayAudio) is plays
     assert made.uri == labels.get("uri", "x://a")
     assert made.size_bytes == (16 if "blob" in labels else 56)
 
@@ -207,7 +207,7 @@ def test_an_unknown_block_is_reported_and_its_siblings_are_kept() -> None:
 @pytest.mark.requirement("TR-03")
 def test_an_invalid_block_is_classified_all_the_same_with_a_finding_at_its_place() -> None:
     made = plan(TEXT, {"type": "resource_link", "uri": "file:///a.mp3", "annotations": {"priority": 7}})
-    assert isinstance(made.dispositions[1], PlaySound)
+    assert isinstance(made.dispositions[1], PlayAudio)
     assert {finding.path for finding in made.findings} == {
         "$.content[1].name",
         "$.content[1].annotations.priority",
@@ -244,7 +244,7 @@ def test_a_payload_over_the_limit_is_kept_and_not_decoded() -> None:
     made = plan(AUDIO, limits=replace(DEFAULT_LIMITS, block_bytes=55))
     assert isinstance(made.dispositions[0], KeepReference)
     assert "Limits.block_bytes" in made.findings[0].expected
-    assert isinstance(only(AUDIO, limits=replace(DEFAULT_LIMITS, block_bytes=56)), PlaySound)
+    assert isinstance(only(AUDIO, limits=replace(DEFAULT_LIMITS, block_bytes=56)), PlayAudio)
 
 
 # --- errors ------------------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ def test_a_registered_type_is_recognised_and_may_hold_any_block() -> None:
     made = plan(said(gallery), registry=DEFAULT_REGISTRY.with_type(Gallery))
     respond = made.dispositions[0]
     assert isinstance(respond, Respond)
-    assert [type(part) for part in respond.parts] == [ShowImage, PlaySound, KeepReference]
+    assert [type(part) for part in respond.parts] == [ShowImage, PlayAudio, KeepReference]
     assert made.unsettled == ()
     assert made.turn.decision == "stop"
 
@@ -450,7 +450,7 @@ def test_when_one_reply_made_several_calls_the_turn_stops_if_any_of_them_stops()
 )
 def test_a_file_out_of_band_is_played_as_a_link_is(file: dict[str, str], plays: bool) -> None:
     item = only({"type": "file", "file": {"uri": "mcp-file://4711", "size": 9, **file}})
-    assert isinstance(item, PlaySound if plays else KeepReference)
+    assert isinstance(item, PlayAudio if plays else KeepReference)
     assert (item.uri, item.size_bytes) == ("mcp-file://4711", 9)
     assert item.title == file.get("name", "4711")
 
@@ -458,7 +458,7 @@ def test_a_file_out_of_band_is_played_as_a_link_is(file: dict[str, str], plays: 
 def test_a_file_that_says_nothing_is_sniffed() -> None:
     vague = {"type": "file", "file": {"uri": "mcp-file://4711"}}
     assert plan(vague).unsettled == (0,)
-    assert isinstance(only(vague, sniffed={0: True}), PlaySound)
+    assert isinstance(only(vague, sniffed={0: True}), PlayAudio)
 
 
 def test_a_file_ends_the_turn_as_a_link_does_and_an_error_plays_nothing() -> None:

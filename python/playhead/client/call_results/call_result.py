@@ -36,7 +36,7 @@ from playhead.results.plan import (
     KeepReference,
     Part,
     Plan,
-    PlaySound,
+    PlayAudio,
     Policy,
     ReportUnknown,
     Respond,
@@ -62,7 +62,7 @@ AUDIO_BRANDS: Final = frozenset({b"M4A ", b"M4B "})
 class SniffedLinks:
     """The findings about links from their first bytes, by block index."""
 
-    sound: Mapping[int, bool]
+    audio: Mapping[int, bool]
     failed: Mapping[int, str]
     """The reason why a link could not be sniffed."""
 
@@ -97,7 +97,7 @@ async def sniff_links(
 
     `options` are the session's own, adapted here to small reads.
     """
-    sound: dict[int, bool] = {}
+    audio: dict[int, bool] = {}
     failed: dict[int, str] = {}
     deadline = trio.current_time() + limits.sniff_seconds
     at_once = trio.CapacityLimiter(CONCURRENT_READS)
@@ -119,7 +119,7 @@ async def sniff_links(
         with trio.CancelScope(deadline=deadline):
             async with at_once:
                 try:
-                    sound[index] = is_playable_audio(
+                    audio[index] = is_playable_audio(
                         await _head(linked(link, streams=streams, tool=tool), small)
                     )
                     del failed[index]
@@ -138,7 +138,7 @@ async def sniff_links(
                         f"only the first {limits.sniffed_links} such links of a result are read"
                         " (Limits.sniffed_links)"
                     )
-    return SniffedLinks(sound=sound, failed=failed)
+    return SniffedLinks(audio=audio, failed=failed)
 
 
 async def _head(media: ResourceMedia, options: StreamOptions) -> bytes:
@@ -217,7 +217,7 @@ class CallResult:
     @property
     def media(self) -> tuple[ResourceMedia | BytesMedia, ...]:
         """The playable items, in order: links, audio blocks, blobs, and those of structured responses."""
-        return tuple(self._playable(item) for item in self.plan.parts() if isinstance(item, PlaySound))
+        return tuple(self._playable(item) for item in self.plan.parts() if isinstance(item, PlayAudio))
 
     @property
     def links(self) -> tuple[ResourceMedia, ...]:
@@ -253,26 +253,26 @@ class CallResult:
 
     # --- from a disposition to what can be opened --------------------------------------------------------
 
-    def _playable(self, sound: PlaySound) -> ResourceMedia | BytesMedia:
-        if sound.base64 is not None:  # a `data:` link too: it holds its bytes, and no server has them
+    def _playable(self, audio: PlayAudio) -> ResourceMedia | BytesMedia:
+        if audio.base64 is not None:  # a `data:` link too: it holds its bytes, and no server has them
             return self._embedded(
-                sound.title or sound.uri or "audio", sound.base64, sound.mime_type, sound.uri
+                audio.title or audio.uri or "audio", audio.base64, audio.mime_type, audio.uri
             )
-        if sound.block is not None and isinstance(sound.block.content, ResourceLink | FileContent):
-            return linked(sound.block.content, streams=self.streams, tool=self.tool)
-        uri = sound.uri or ""
+        if audio.block is not None and isinstance(audio.block.content, ResourceLink | FileContent):
+            return linked(audio.block.content, streams=self.streams, tool=self.tool)
+        uri = audio.uri or ""
         return ResourceMedia(
             uri=uri,
-            title=sound.title or uri,
-            mime_type=sound.mime_type,
-            size_bytes=sound.size_bytes,
+            title=audio.title or uri,
+            mime_type=audio.mime_type,
+            size_bytes=audio.size_bytes,
             tool=self.tool,
             streams=self.streams,
         )
 
     def _opened(self, item: Part | ReportUnknown) -> ResourceMedia | BytesMedia | None:
         match item:
-            case PlaySound():
+            case PlayAudio():
                 return self._playable(item)
             case KeepReference() | ShowImage() | SendText() | ReportUnknown():
                 content = item.block.content if item.block is not None else None
@@ -381,7 +381,7 @@ async def classify_result(
         sniffed_links = await sniff_links(
             blocks, plan, streams=streams, options=options, limits=limits, tool=tool
         )
-        plan = with_reasons(plan_with(sniffed_links.sound), sniffed_links.failed)
+        plan = with_reasons(plan_with(sniffed_links.audio), sniffed_links.failed)
     if output_schema is not None:
         # Imported when first needed: jsonschema takes a while, and most tools have no outputSchema.
         from playhead.content.validation import check_structured_content

@@ -27,7 +27,7 @@ from playhead.results.plan import (
     KeepReference,
     Part,
     Plan,
-    PlaySound,
+    PlayAudio,
     ReportUnknown,
     SendText,
     ShowImage,
@@ -167,7 +167,7 @@ def _with_text(plan: Plan, text: str) -> Iterator[Disposition]:
         index=-1, block=None, reason="the text of the handler", text=text, to_user=True, is_error=False
     )
     for part in plan.parts():
-        if isinstance(part, PlaySound | ShowImage | KeepReference):
+        if isinstance(part, PlayAudio | ShowImage | KeepReference):
             yield part
 
 
@@ -211,7 +211,7 @@ class _Saving:
 
     def _save(self, part: Part | ReportUnknown, limits: Limits) -> Iterator[SavedOutput]:
         match part:
-            case PlaySound(base64=str(text), mime_type=mime_type, title=title):
+            case PlayAudio(base64=str(text), mime_type=mime_type, title=title):
                 yield self._outputs.save_base64(
                     self._tool_id,
                     self._arguments,

@@ -137,9 +137,9 @@ def suffix_of(mime: str, head: bytes) -> str:
     if mime.startswith("text/"):
         return "txt"
     if mime == ANY_BYTES or mime.startswith("audio/"):
-        sound = sniff(head)
-        if sound in _SNIFFED:
-            return _SNIFFED[sound]
+        found = sniff(head)
+        if found in _SNIFFED:
+            return _SNIFFED[found]
     if mime == ANY_BYTES or mime.startswith("image/"):
         for magic, suffix in _IMAGE_MAGIC:
             if head.startswith(magic):

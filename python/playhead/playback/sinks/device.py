@@ -77,11 +77,11 @@ OpenDevice = Callable[[PcmFormat], Device]
 
 
 async def play_through_device(
-    buffer: PcmBuffer, open_device: OpenDevice, *, on_sound: Callable[[memoryview], None] | None = None
+    buffer: PcmBuffer, open_device: OpenDevice, *, on_audio: Callable[[memoryview], None] | None = None
 ) -> None:
     """Play `buffer` on the device that `open_device` returns (in a thread, while the start gate still waits).
 
-    `on_sound` sees the audio of each period, in the device's thread. Raises `NoDeviceError` if the device
+    `on_audio` sees the audio of each period, in the device's thread. Raises `NoDeviceError` if the device
     does not start or stops by itself, and what `open_device` raises. Cancelled: the device is closed.
     """
 
@@ -99,7 +99,7 @@ async def play_through_device(
         over = trio.Event()
         signal_over = partial(trio.lowlevel.current_trio_token().run_sync_soon, over.set)
         calls = _Calls()
-        callback = _callback(buffer, calls, signal_over, on_sound)
+        callback = _callback(buffer, calls, signal_over, on_audio)
         next(callback)
         device.stop_callback = signal_over
         try:
@@ -133,7 +133,7 @@ def _callback(
     buffer: PcmBuffer,
     calls: _Calls,
     played_out: Callable[[], None],
-    on_sound: Callable[[memoryview], None] | None,
+    on_audio: Callable[[memoryview], None] | None,
 ) -> Generator[memoryview, int, None]:
     frame_bytes = buffer.format.frame_bytes
     block = memoryview(bytearray(buffer.format.bytes_per_second // 10 // frame_bytes * frame_bytes))
@@ -145,8 +145,8 @@ def _callback(
             block = memoryview(bytearray(frames * frame_bytes))
         out = block[: frames * frame_bytes]
         audio_bytes = buffer.fill(out)
-        if on_sound is not None and audio_bytes:
-            on_sound(out[:audio_bytes])
+        if on_audio is not None and audio_bytes:
+            on_audio(out[:audio_bytes])
         if buffer.ended:
             silent_periods += 1
             if silent_periods == _PERIODS + 1:

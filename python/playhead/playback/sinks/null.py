@@ -72,7 +72,7 @@ class NullSink:
         self._before.extend(self._newest())
         self._buffer, self._hash = buffer, hashlib.sha256()
         if self._real_time:
-            await play_through_device(buffer, _open_null_device, on_sound=self._hash.update)
+            await play_through_device(buffer, _open_null_device, on_audio=self._hash.update)
         else:
             await run_thread(partial(self._drain, buffer), wake=buffer.close)
 

@@ -1,0 +1,98 @@
+"""playhead reads what `ranged_resource` offers, in each form: on a server of the SDK, and on FastMCP."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from mcp.server import MCPServer
+
+import playhead
+from playhead.servers.file_downloads import FileDownloads
+from playhead.servers.http import base_url, bind, serve_app
+from playhead.servers.ranged_resource import ranged_resource
+from playhead.stream.options import StreamOptions
+from tests.conformance.real_servers import BUILD
+
+REPOSITORY = Path(__file__).parents[2]
+SONG = bytes(range(256)) * 3000 + b"end"
+URI = "music://song.mp3"
+FORMS = ("uri-template", "arguments", "query", "meta", "whole")
+PYTHON = BUILD / "venv" / "bin" / "python"
+
+needs_fastmcp = pytest.mark.skipif(
+    not (PYTHON.parent / "fastmcp").is_file(),
+    reason="needs FastMCP in an environment of its own: `make check-servers` makes it",
+)
+
+
+async def assert_each_form_reads_it(url: str) -> None:
+    async with playhead.connect(url) as session:
+        for form in FORMS:
+            options = StreamOptions(strategy=form, meta_key="playhead/range" if form == "meta" else None)
+            async with session.open(URI, options=options) as stream:
+                assert await stream.read_all(max_bytes=2 * len(SONG)) == SONG, form
+                assert stream.statistics().strategy == form
+
+
+@asynccontextmanager
+async def sdk_server(song: Path) -> AsyncIterator[str]:
+    """The URL of the program of docs/ranged-resources.md, in this process."""
+    server, files = MCPServer("music"), FileDownloads()
+    ranged_resource(server, URI, song, mime_type="audio/mpeg", files=files)
+    app = server.streamable_http_app()
+    app.mount(files.path, files)
+    sock = bind("127.0.0.1", 0)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve_app, app, sock)
+        yield f"{base_url(sock)}/mcp"
+        nursery.cancel_scope.cancel()
+
+
+async def test_each_form_reads_a_server_of_the_sdk_byte_for_byte(tmp_path: Path) -> None:
+    (tmp_path / "song.mp3").write_bytes(SONG)
+    async with sdk_server(tmp_path / "song.mp3") as url:
+        await assert_each_form_reads_it(url)
+
+
+SERVE = """
+import socket
+import sys
+
+import uvicorn
+
+sock = socket.socket()
+sock.bind(("127.0.0.1", 0))
+sock.listen()
+print(f"http://127.0.0.1:{sock.getsockname()[1]}/mcp", flush=True)
+uvicorn.Server(uvicorn.Config(app, log_level="error")).run([sock])
+"""
+"""Follows a program of the page that has an `app`."""
+
+
+def fastmcp_programs() -> list[str]:
+    page = (REPOSITORY / "docs" / "ranged-resources.md").read_text("utf-8")
+    return re.findall(r"^```python fastmcp\n(.*?)^```", page, re.M | re.S)
+
+
+@needs_fastmcp
+@pytest.mark.slow("starts a FastMCP server for each program of the page")
+async def test_the_programs_for_fastmcp_run_and_each_form_reads_their_resource(tmp_path: Path) -> None:
+    plain, with_files = fastmcp_programs()
+    path = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(REPOSITORY / "python")}
+    start = partial(trio.run_process, cwd=tmp_path, env=path, check=True)
+    await start([PYTHON, "-c", plain])
+    (tmp_path / "song.mp3").write_bytes(SONG)
+    content = with_files.replace("bytes(100_000)", "Path('song.mp3').read_bytes()")
+    program = [PYTHON, "-c", f"from pathlib import Path\n{content}{SERVE}"]
+    async with trio.open_nursery() as nursery:
+        process = await nursery.start(partial(start, program, stdout=subprocess.PIPE))
+        await assert_each_form_reads_it((await process.stdout.receive_some()).decode().strip())
+        nursery.cancel_scope.cancel()

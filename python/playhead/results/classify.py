@@ -9,6 +9,8 @@
 | other link or blob | none: kept as a reference for the caller to read |
 | image | the user, and a vision model |
 | embedded text | the model |
+| file (SEP-2631) | as a link |
+| URL in text or in `structuredContent` | the player as well, if its origin serves audio |
 | anything else | reported |
 
 An error result plays nothing. A block whose base64 is invalid or too large becomes a reference with a
@@ -18,7 +20,7 @@ finding, so that nobody waits for audio that cannot arrive. Findings never stop 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -35,6 +37,7 @@ from playhead.results.plan import (
     DEFAULT_POLICY,
     Disposition,
     Plan,
+    PlayAudio,
     Policy,
     ReportUnknown,
     Respond,
@@ -43,6 +46,7 @@ from playhead.results.plan import (
 )
 from playhead.results.responses import DEFAULT_REGISTRY, ResponseRegistry, StructuredResponse
 from playhead.results.responses.registry import common_keys
+from playhead.results.web_links import WebCandidate, title_of, web_candidates
 
 _JSON_SPACE: Final = " \t\r\n"
 
@@ -113,6 +117,7 @@ def _wrong(key: str, expected: str, value: object, *, there: bool) -> ResponseEr
 STRUCTURED_INDEX: Final = -1
 """The index of the disposition of `structuredContent`."""
 _NOTHING: Final[Mapping[int, bool]] = MappingProxyType({})
+_NO_URLS: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 
 def classify(
@@ -123,6 +128,7 @@ def classify(
     policy: Policy = DEFAULT_POLICY,
     registry: ResponseRegistry = DEFAULT_REGISTRY,
     sniffed: Mapping[int, bool] = _NOTHING,
+    audio_urls: Mapping[str, str | None] = _NO_URLS,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Plan:
     """Plan the handling of a result. Never raises because of server data.
@@ -136,12 +142,16 @@ def classify(
         registry: Known types of structured response.
         sniffed: Result of sniffing the links in `Plan.unsettled` of an earlier plan, by block index: True if
             the first bytes are audio. Until sniffed, such a link is kept as a reference.
+        audio_urls: The URLs of `Plan.candidates` of an earlier plan whose origins serve audio, with its MIME
+            type if known.
         limits: `block_bytes` bounds the data to play or show; `message_bytes` and `json_values` bound the
             text parsed as a structured response.
     """
     maker = PartMaker(is_error=is_error, policy=policy, sniffed=sniffed, limits=limits)
     dispositions: list[Disposition] = []
     findings: list[Finding] = []
+    may_ask = policy.sniff_links and not is_error
+    candidates = web_candidates(blocks, structured) if may_ask else ()
     for index, block in enumerate(blocks):
         if block.findings:
             findings += (
@@ -160,15 +170,35 @@ def classify(
                 dispositions.append(_respond(index, block, response, maker))
                 continue
         dispositions.append(maker.part(index, block, content))
+        dispositions += _played(candidates, audio_urls, index=index)
     if structured is not ABSENT and not any(isinstance(each, SendText | Respond) for each in dispositions):
         dispositions.append(_structured(structured, maker))
+    dispositions += _played(candidates, audio_urls, index=STRUCTURED_INDEX)
     return Plan(
         dispositions=tuple(dispositions),
         turn=decide(dispositions, is_error=is_error, policy=policy),
         is_error=is_error,
         findings=(*findings, *maker.findings),
         unsettled=tuple(maker.unsettled),
+        candidates=candidates,
     )
+
+
+def _played(
+    candidates: Sequence[WebCandidate], audio_urls: Mapping[str, str | None], *, index: int
+) -> Iterator[PlayAudio]:
+    for each in candidates:
+        if each.index == index and each.url in audio_urls:
+            yield PlayAudio(
+                index=index,
+                block=None,
+                reason="a URL whose origin serves audio",
+                source="link",
+                title=each.title or title_of(each.url),
+                mime_type=audio_urls[each.url],
+                uri=each.url,
+                base64=None,
+            )
 
 
 def _respond(index: int, block: Block, response: StructuredResponse, maker: PartMaker) -> Respond:

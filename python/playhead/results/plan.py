@@ -11,6 +11,7 @@ from typing import Final, Literal, assert_never
 
 from playhead.content import Block, Finding
 from playhead.results.responses.types import StructuredResponse
+from playhead.results.web_links import WebCandidate
 
 Decision = Literal["continue", "stop"]
 AudioSource = Literal["audio", "blob", "link"]
@@ -116,6 +117,9 @@ class Plan:
     unsettled: tuple[int, ...] = ()
     """Block indexes of links whose type and suffix are unknown: sniff their first bytes and classify
     again."""
+    candidates: tuple[WebCandidate, ...] = ()
+    """URLs that the result gives in other ways than a link: ask their origins for the type and classify
+    again."""
 
     def parts(self) -> Iterator[Part | ReportUnknown]:
         """Iterate over the dispositions, with each structured response expanded into its parts."""
@@ -147,7 +151,8 @@ class Policy:
     turn: Decision | None = None
     """Decision that overrides the blocks. An error result still goes to the model."""
     sniff_links: bool = True
-    """Read the first bytes of a link whose type and suffix are unknown, to detect audio."""
+    """Read the first bytes of a link whose type and suffix are unknown, and of a URL in text or in
+    `structuredContent`, to detect audio."""
 
 
 DEFAULT_POLICY: Final = Policy()

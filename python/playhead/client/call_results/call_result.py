@@ -3,7 +3,8 @@
 `results.classify` decides once what to do with a result; everything here is a view of that plan. Views are
 computed on access, since most callers need one or two of them.
 
-Links whose labels don't say whether they are audio are sniffed: one small read of their first bytes. A result
+Links whose labels don't say whether they are audio are sniffed: one small read of their first bytes. So are
+the URLs that a result gives in text or in `structuredContent`, from their origins. A result
 costs at most `Limits.sniffed_links` reads, two at a time, and `Limits.sniff_seconds` in total. A read that
 fails decides nothing: the link stays a link.
 """
@@ -11,6 +12,7 @@ fails decides nothing: the link stays a link.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, assert_never
 
@@ -27,7 +29,7 @@ from mcp_types import (
 from playhead.client.call_results.media import BytesMedia, ImageMedia, ResourceMedia, Streams
 from playhead.concurrency import unwrap_exception_group
 from playhead.content import ABSENT, Block, Finding, parse_blocks
-from playhead.content.audio import SNIFF_BYTES, AudioFormat, sniff
+from playhead.content.audio import SNIFF_BYTES, AudioFormat, is_audio, sniff
 from playhead.content.blocks import FileContent
 from playhead.errors import PlayheadError
 from playhead.limits import KIB, Limits
@@ -65,6 +67,8 @@ class SniffedLinks:
     audio: Mapping[int, bool]
     failed: Mapping[int, str]
     """The reason why a link could not be sniffed."""
+    audio_urls: Mapping[str, str | None]
+    """The URLs in text or `structuredContent` that are audio, with their origin's MIME type."""
 
 
 def is_playable_audio(head: bytes) -> bool:
@@ -92,13 +96,15 @@ async def sniff_links(
     limits: Limits,
     tool: str | None = None,
 ) -> SniffedLinks:
-    """Read the first bytes of the links that `plan` leaves unsettled. Never raises; cancelling ends every
-    read.
+    """Read the first bytes of the links that `plan` leaves unsettled, and of its candidates on the web.
+
+    The type that an origin gives counts before the bytes. Never raises; cancelling ends every read.
 
     `options` are the session's own, adapted here to small reads.
     """
     audio: dict[int, bool] = {}
     failed: dict[int, str] = {}
+    audio_urls: dict[str, str | None] = {}
     deadline = trio.current_time() + limits.sniff_seconds
     at_once = trio.CapacityLimiter(CONCURRENT_READS)
     small = replace(
@@ -112,6 +118,8 @@ async def sniff_links(
         max_bytes=None,
     )
 
+    from_the_web = replace(small, strategy="http-range")
+
     async def one(index: int, link: ResourceLink | FileContent) -> None:
         failed[index] = (
             f"its first bytes did not arrive within {limits.sniff_seconds:g} s (Limits.sniff_seconds)"
@@ -119,12 +127,21 @@ async def sniff_links(
         with trio.CancelScope(deadline=deadline):
             async with at_once:
                 try:
-                    audio[index] = is_playable_audio(
-                        await _head(linked(link, streams=streams, tool=tool), small)
-                    )
-                    del failed[index]
+                    head, _ = await _head(linked(link, streams=streams, tool=tool), small)
                 except PlayheadError as error:
                     failed[index] = f"its first bytes could not be read: {error}"
+                else:
+                    audio[index] = is_playable_audio(head)
+                    del failed[index]
+
+    async def ask(url: str) -> None:
+        with trio.CancelScope(deadline=deadline):
+            async with at_once:
+                with suppress(PlayheadError):  # the text or the structured content says what there is
+                    head, mime_type = await _head(as_media(url, streams=streams), from_the_web)
+                    found = is_audio(mime_type, None)
+                    if found or (found is None and is_playable_audio(head)):
+                        audio_urls[url] = mime_type
 
     with unwrap_exception_group():
         async with trio.open_nursery() as nursery:
@@ -138,10 +155,13 @@ async def sniff_links(
                         f"only the first {limits.sniffed_links} such links of a result are read"
                         " (Limits.sniffed_links)"
                     )
-    return SniffedLinks(audio=audio, failed=failed)
+            for candidate in plan.candidates[: max(0, limits.sniffed_links - len(plan.unsettled))]:
+                nursery.start_soon(ask, candidate.url)
+    return SniffedLinks(audio=audio, failed=failed, audio_urls=audio_urls)
 
 
-async def _head(media: ResourceMedia, options: StreamOptions) -> bytes:
+async def _head(media: ResourceMedia, options: StreamOptions) -> tuple[bytes, str | None]:
+    """Return the first bytes, and the MIME type of the answer."""
     head = bytearray()
     async with media.open(options) as stream:
         while len(head) < SNIFF_BYTES:
@@ -149,7 +169,7 @@ async def _head(media: ResourceMedia, options: StreamOptions) -> bytes:
             if not chunk:
                 break
             head += chunk
-    return bytes(head)
+        return bytes(head), stream.statistics().mime_type
 
 
 def with_reasons(plan: Plan, failed: Mapping[int, str]) -> Plan:
@@ -365,7 +385,7 @@ async def classify_result(
     blocks = parse_blocks(raw, limits=limits, server=server)
     is_error = raw.get("isError") is True
 
-    def plan_with(sniffed: Mapping[int, bool]) -> Plan:
+    def plan_with(sniffed: Mapping[int, bool], audio_urls: Mapping[str, str | None]) -> Plan:
         return classify(
             blocks,
             is_error=is_error,
@@ -373,23 +393,22 @@ async def classify_result(
             policy=policy,
             registry=registry,
             sniffed=sniffed,
+            audio_urls=audio_urls,
             limits=limits,
         )
 
-    plan = plan_with({})
-    if plan.unsettled:  # never if the policy forbids sniffing
-        sniffed_links = await sniff_links(
-            blocks, plan, streams=streams, options=options, limits=limits, tool=tool
-        )
-        plan = with_reasons(plan_with(sniffed_links.audio), sniffed_links.failed)
+    plan = plan_with({}, {})
+    if plan.unsettled or plan.candidates:  # never if the policy forbids sniffing
+        found = await sniff_links(blocks, plan, streams=streams, options=options, limits=limits, tool=tool)
+        plan = with_reasons(plan_with(found.audio, found.audio_urls), found.failed)
     if output_schema is not None:
         # Imported when first needed: jsonschema takes a while, and most tools have no outputSchema.
         from playhead.content.validation import check_structured_content
 
-        found = await trio.to_thread.run_sync(
+        deviations = await trio.to_thread.run_sync(
             check_structured_content, raw, output_schema, abandon_on_cancel=True
         )
-        plan = replace(plan, findings=(*plan.findings, *found))
+        plan = replace(plan, findings=(*plan.findings, *deviations))
     return CallResult(
         raw=raw, blocks=blocks, is_error=is_error, plan=plan, tool=tool, streams=streams, limits=limits
     )

@@ -10,6 +10,7 @@ One of these at a time: a stream has one reader.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from playhead.errors import BusyError, ClosedError, LimitError, UsageError
+from playhead.errors import BusyError, ClosedError, DigestError, LimitError, UsageError
 from playhead.limits import DEFAULT_LIMITS, KIB, Limits
 from playhead.stream.answer import ReadRange
 from playhead.stream.driver import CLOSED, NO_SEEK, Driver
@@ -37,17 +38,58 @@ SAVE_BYTES = 256 * KIB
 """One hop to a thread per write: at 256 KiB it is cheap, and still far below the ring."""
 
 
+class DigestCheck:
+    """Compares a stream, once it was read as a whole, with the SHA-256 that its source announced.
+
+    A reader that skips bytes for good is not checked; one that comes back for them is, from there on.
+    """
+
+    def __init__(self, expected: Callable[[], str | None]) -> None:
+        """`expected` returns it in hexadecimal, or None; it must be known before the first byte is read."""
+        self._expected = expected
+        self._hash = hashlib.sha256()
+        self._hashed_bytes = 0
+
+    @property
+    def expected(self) -> str | None:
+        return self._expected()
+
+    def read(self, offset: int, data: Buffer) -> None:
+        """Take `data`, read at `offset`; nothing at all is the end.
+
+        Raises `DigestError` at the end of a stream that is not what was announced.
+        """
+        expected = self._expected()
+        if expected is None:
+            return
+        view = memoryview(data).cast("B")
+        end = offset + len(view)
+        if offset <= self._hashed_bytes < end:
+            self._hash.update(view[self._hashed_bytes - offset :])
+            self._hashed_bytes = end
+        elif not view and offset == self._hashed_bytes and (got := self._hash.hexdigest()) != expected:
+            raise DigestError(
+                f"expected {offset} bytes with the SHA-256 {expected}, got {got}: the file is damaged, or not"
+                " the one that was announced; read it again, or report it to the server's author",
+                offset=offset,
+                expected=expected,
+                got=got,
+            )
+
+
 class RangeStream(trio.abc.ReceiveStream, Reader):
     """A resource's bytes, in order, each once. Made by `open_stream`.
 
     A broken stream is never an end of file: readers get the error after the good bytes before it. Every
     reading method raises `StreamBrokenError` when the reader's patience is over; `LimitError`, `Base64Error`,
-    `TextContentError`, `ContradictionError` or `RangeNotHonouredError` for what the server sent; the server's
-    own `ServerError`; and `ClosedError` after `open_stream`'s block was left.
+    `TextContentError`, `ContradictionError`, `ResourceChangedError` or `RangeNotHonouredError` for what the
+    server sent; `DigestError` in place of the end of a whole that is not what was announced; the server's own
+    `ServerError`; and `ClosedError` after `open_stream`'s block was left.
     """
 
-    def __init__(self, driver: Driver, *, limits: Limits) -> None:
+    def __init__(self, driver: Driver, *, limits: Limits, sha256: Callable[[], str | None]) -> None:
         self._driver = driver
+        self._digest = DigestCheck(sha256)
         self._pipe = driver.pipe
         self._limits = limits
         self._token = trio.lowlevel.current_trio_token()
@@ -65,11 +107,13 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
             raise UsageError(f"receive_some: expected max_bytes of 1 or more, got {max_bytes}")
         ready = self._pipe.tail - self._pipe.head
         buffer = bytearray(min(max_bytes or CHUNK_BYTES, max(ready, 4 * KIB)))
-        count = await self._receive_into(buffer)
+        offset, count = await self._receive_into(buffer)
         del buffer[count:]
+        self._digest.read(offset, buffer)
         return bytes(buffer)
 
-    async def _receive_into(self, buffer: bytearray) -> int:
+    async def _receive_into(self, buffer: bytearray) -> tuple[int, int]:
+        """Return the offset and the number of the bytes read."""
         self._driver.require_open()
         if self._receiving:
             raise BusyError("stream: expected one reader, got a second task; let one task read")
@@ -82,7 +126,7 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
                     await self._driver.writer.wait_bytes()
                 finally:
                     self._driver.set_reader_waits(False)
-            return count
+            return self._pipe.head - count, count
         finally:
             self._receiving = False
 
@@ -114,15 +158,20 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
         buffer = bytearray(SAVE_BYTES)
         async with whole_file(Path(path)) as file:
 
-            def write(view: memoryview) -> None:
+            def write(offset: int, view: memoryview) -> None:
+                self._digest.read(offset, view)
                 if tap is not None:
                     tap(view)
                 while view:
                     view = view[file.write(view) :]
 
             with memoryview(buffer) as window:
-                while count := await self._receive_into(buffer):
-                    await trio.to_thread.run_sync(write, window[:count])
+                while True:
+                    offset, count = await self._receive_into(buffer)
+                    if not count:
+                        break
+                    await trio.to_thread.run_sync(write, offset, window[:count])
+            self._digest.read(offset, b"")
         return self.statistics()
 
     async def seek(self, offset: int) -> None:
@@ -157,8 +206,14 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
             )
         self._driver.require_open()
         count = self._pipe.readinto_nowait(buffer)
-        if count is not None:
-            return count
+        if count is None:
+            count = self._wait_into(buffer, timeout)
+        view = memoryview(buffer).cast("B")
+        if view:
+            self._digest.read(self._pipe.head - count, view[:count])
+        return count
+
+    def _wait_into(self, buffer: Buffer, timeout: float | None) -> int:
         # After the end of trio, the pipe raises its own error.
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(self._driver.set_reader_waits, True)
@@ -220,6 +275,10 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
         The patience of the stream runs only while its reader waits and the demand is `WAITING`.
         """
         self._driver.set_demand(demand)
+
+    @property
+    def sha256(self) -> str | None:
+        return self._digest.expected
 
     def statistics(self) -> StreamStatistics:
         """Return a snapshot."""
@@ -356,8 +415,12 @@ async def open_forms(
     size_bytes: int | None,
     server_name: str,
     last_received: Callable[[], float],
+    sha256: Callable[[], str | None] = lambda: None,
 ) -> AsyncIterator[RangeStream]:
-    """Read a resource in the first of the `forms` that delivers; the others as for `open_stream`."""
+    """Read a resource in the first of the `forms` that delivers; the others as for `open_stream`.
+
+    `sha256` is the digest that the source announced, if any, in hexadecimal; known when the first byte is.
+    """
     driver = Driver(
         forms,
         options=options,
@@ -366,7 +429,7 @@ async def open_forms(
         server_name=server_name,
         last_received=last_received,
     )
-    stream = RangeStream(driver, limits=limits)
+    stream = RangeStream(driver, limits=limits, sha256=sha256)
     block_error = _BlockError()
     try:
         async with trio.open_nursery() as nursery:

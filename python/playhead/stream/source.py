@@ -65,6 +65,12 @@ class Reader(ABC):
         """
         return True
 
+    @property
+    def sha256(self) -> str | None:
+        """SHA-256 that the source announced for the whole, in hexadecimal; None without one. Final once a
+        byte was read."""
+        return None
+
     def set_demand(self, demand: Demand) -> None:  # noqa: B027  # most readers have no use for it
         """Report how urgently bytes are needed from now on. Called in the trio thread; idempotent."""
 

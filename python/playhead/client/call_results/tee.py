@@ -80,6 +80,7 @@ class Spool:
         self._end_bytes: int | None = None
         self._size_bytes = size_bytes
         self._failure: Exception | None = None
+        self._sha256: str | None = None
         self._done = trio.Event()
         self._token = trio.lowlevel.current_trio_token()
         self.outcome: SavingOutcome | None = None
@@ -118,12 +119,16 @@ class Spool:
         with self._changed:
             return self._extent.missing(end)
 
-    def end(self, end_bytes: int | None, *, failure: Exception | None = None) -> None:
+    def end(
+        self, end_bytes: int | None, *, failure: Exception | None = None, sha256: str | None = None
+    ) -> None:
         """Finish. The file is saved if it is complete up to `end_bytes`, its proved end.
 
-        With `failure`, the error of the stream, nothing is saved. Does not wait for the disk.
+        With `failure`, the error of the stream, nothing is saved, nor if the file's digest is not the
+        announced `sha256`. Does not wait for the disk.
         """
         with self._changed:
+            self._sha256 = sha256
             self._ended = True
             self._end_bytes = end_bytes
             self._failure = failure
@@ -145,7 +150,9 @@ class Spool:
         try:
             with self._writer_factory() as writer:
                 self._write_all(writer)
-                outcome = self._refusal() or Saved(output=writer.commit(size_bytes=self._end_bytes))
+                outcome = self._refusal() or Saved(
+                    output=writer.commit(size_bytes=self._end_bytes, sha256=self._sha256)
+                )
         except (PlayheadError, OSError) as error:
             outcome = self._not_saved(f"not saved: {error}", error)
         finally:
@@ -249,6 +256,10 @@ class TeeReader(Reader):
     def can_play(self, in_hand_bytes: int, bytes_per_second: float) -> bool:
         return self._inner.can_play(in_hand_bytes, bytes_per_second)
 
+    @property
+    def sha256(self) -> str | None:
+        return self._inner.sha256
+
     def set_demand(self, demand: Demand) -> None:
         self._inner.set_demand(demand)
 
@@ -316,7 +327,7 @@ class TeeMedia(PlayableWrapper):
             if tee is None:
                 spool.end(None, failure=failure)
             else:
-                spool.end(tee.end_bytes, failure=tee.failure)
+                spool.end(tee.end_bytes, failure=tee.failure, sha256=tee.sha256)
 
     def _read_rest(self, tee: TeeReader, spool: Spool) -> None:
         """Read what follows the audio and what the decoder skipped. In a thread, when nobody else reads."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from playhead.config.outputs.record import PARTIAL, RECORD_SUFFIX, Label, SavedOutput, dump, load, suffix_of
 from playhead.content.audio import SNIFF_BYTES
-from playhead.errors import ClosedError, DiskFullError, LimitError, SavingError, UsageError
+from playhead.errors import ClosedError, DigestError, DiskFullError, LimitError, SavingError, UsageError
 from playhead.limits import MIB, Limits
 
 if TYPE_CHECKING:
@@ -275,12 +275,13 @@ class OutputWriter:
             self._digest.update(view[self._digested_bytes - offset :])
             self._digested_bytes = end
 
-    def commit(self, *, size_bytes: int | None = None) -> SavedOutput:
+    def commit(self, *, size_bytes: int | None = None, sha256: str | None = None) -> SavedOutput:
         """Rename the file into place and write its record. Blocks until both are on disk.
 
-        `size_bytes` is the known size (default: up to the highest byte written). Raises `UsageError` if bytes
-        are missing or in excess, `DiskFullError` or `SavingError` if the disk fails; in every case no file is
-        left behind.
+        `size_bytes` is the known size (default: up to the highest byte written), `sha256` the announced
+        digest in hexadecimal (default: none). Raises `UsageError` if bytes are missing or in excess,
+        `DigestError` if the bytes are not those announced, `DiskFullError` or `SavingError` if the disk
+        fails; in every case no file is left behind.
         """
         self._require_open()
         size = self._extent.end if size_bytes is None else size_bytes
@@ -292,7 +293,16 @@ class OutputWriter:
                     f" {self._extent.end}, missing {list(missing[:3])}"
                 )
             with saving(self._folder.path):
-                return self._publish(size)
+                digest = self._whole_digest(size)
+                if sha256 is not None and digest != sha256:
+                    raise DigestError(
+                        f"an output of {self._label.tool_id!r}: expected {size} bytes with the SHA-256"
+                        f" {sha256}, got {digest}; the file is damaged, or not the one that was announced",
+                        offset=size,
+                        expected=sha256,
+                        got=digest,
+                    )
+                return self._publish(size, digest)
         finally:
             self.discard()
 
@@ -313,8 +323,7 @@ class OutputWriter:
         if self._fd < 0:
             raise ClosedError("this output was committed or discarded already")
 
-    def _publish(self, size: int) -> SavedOutput:
-        sha256 = self._whole_digest(size)
+    def _publish(self, size: int, sha256: str) -> SavedOutput:
         file = f"{sha256}.{suffix_of(self._label.mime, os.pread(self._fd, SNIFF_BYTES, 0))}"
         id = f"{self._label.time:%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
         text = dump(

@@ -82,7 +82,9 @@ class ResourceFacts:
     chunk_bytes_max: int | None = None
     """`capabilities.experimental.resourceReadChunking.maxChunkBytes`, if the server declares it."""
     offers_files: bool = False
-    """True if the server declares file transfer (SEP-2631), or the link is a file's."""
+    """True if the server declares file transfer (SEP-2631)."""
+    is_file: bool = False
+    """True if the result names the resource as such a file."""
     url: str | None = None
     """A URL of the bytes, out of band, if the result gave one."""
     extra_arguments: Mapping[str, object] = field(default_factory=dict)
@@ -427,6 +429,8 @@ def is_queue_tool(tool: Tool) -> bool:
 
 
 def _file(facts: ResourceFacts) -> FileStrategy | NotOffered:
+    if facts.is_file:
+        return FileStrategy(uri=facts.uri, reason="the result names it as a file")
     if not facts.offers_files and facts.forced != "file":
         return NotOffered(why="the server does not declare file transfer")
     return FileStrategy(uri=facts.uri, reason="the server declares file transfer")

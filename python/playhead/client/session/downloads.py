@@ -19,7 +19,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import httpx2
 import trio
@@ -28,6 +28,7 @@ from playhead.client.session.http_range import UNKNOWN_VERSION, RangeBody, chang
 from playhead.client.session.response_tap import Arrivals
 from playhead.content.blocks import FileValue, file_value
 from playhead.errors import (
+    BlockedAddressError,
     ConnectionLostError,
     HttpRefusedError,
     HttpStatusError,
@@ -87,6 +88,25 @@ class Download:
         return self.expires_at is not None and self.expires_at <= time.time()
 
 
+def offers_downloads(handshake: Mapping[str, Any] | None) -> bool:
+    """Return whether the server declares that it authorises downloads."""
+    capabilities = (handshake or {}).get("capabilities")
+    files = capabilities.get("files") if isinstance(capabilities, dict) else None
+    return isinstance(files, dict) and files.get("download") is True
+
+
+def own_origin(server_url: str | None) -> frozenset[Origin]:
+    """Return the origin of a server that the user named by URL: its files may be there, at any address."""
+    if server_url is None:
+        return frozenset()
+    scheme, colon, rest = server_url.partition("://")
+    scheme = {"ws": "http", "wss": "https"}.get(scheme.lower(), scheme)
+    try:
+        return frozenset({Origin.of(check_url(f"{scheme}{colon}{rest}"))})
+    except BlockedAddressError:
+        return frozenset()  # reached by a form of address that no link may have
+
+
 def download_from(result: Mapping[str, object], *, uri: str, server: str) -> Download:
     """Read the result of `files/authorizeDownload`. Raises `ProtocolError` if it cannot be used."""
     raw = result.get("download")
@@ -95,10 +115,10 @@ def download_from(result: Mapping[str, object], *, uri: str, server: str) -> Dow
             f"{server}: expected a download with a url from {AUTHORIZE_METHOD}, got"
             f" {', '.join(map(str, result)) or 'nothing'}"
         )
-    for name, expected in (("transport", "https"), ("method", "GET")):
-        if raw.get(name, expected) != expected:
+    for name, expected in (("transport", ("https", "http")), ("method", ("GET",))):
+        if raw.get(name, expected[0]) not in expected:
             raise ProtocolError(
-                f"{server}: expected a download with the {name} {expected!r} from {AUTHORIZE_METHOD}, got"
+                f"{server}: expected a download with the {name} {expected[0]!r} from {AUTHORIZE_METHOD}, got"
                 f" {str(raw[name])[:50]!r}"
             )
     return Download(

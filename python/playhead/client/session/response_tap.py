@@ -22,6 +22,7 @@ import trio
 from anyio import EndOfStream
 from mcp.shared.message import SessionMessage
 from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
     ErrorData,
     JSONRPCError,
     JSONRPCNotification,
@@ -84,6 +85,9 @@ class PendingRequest:
 CURRENT_REQUEST: Final[ContextVar[PendingRequest | None]] = ContextVar(
     "playhead_pending_request", default=None
 )
+
+FILES_CAPABILITY: Final = {"download": True, "transports": ["https"]}
+"""Files are read out of band (SEP-2631, a draft)."""
 
 HANDSHAKES: Final = frozenset({"initialize", "server/discover"})
 
@@ -258,6 +262,21 @@ class ResponseTap:
         self.ended.set()
 
 
+def _declare_files(item: SessionMessage) -> None:
+    """Add file transfer to the client's capabilities: the SDK's type has no member for it.
+
+    They are sent in `initialize`, and since revision 2026-07-28 with every request.
+    """
+    message = item.message
+    if not isinstance(message, JSONRPCRequest) or message.params is None:
+        return
+    holder, key = message.params, "capabilities"
+    if message.method != "initialize":
+        holder, key = message.params.get("_meta") or {}, CLIENT_CAPABILITIES_META_KEY
+    if isinstance(declared := holder.get(key), dict):
+        holder[key] = {**declared, "files": FILES_CAPABILITY}
+
+
 class TappedReader:
     """A transport's read stream, without the answers that the tap takes out."""
 
@@ -302,6 +321,7 @@ class TappedWriter:
         self._tap = tap
 
     async def send(self, item: SessionMessage, /) -> None:
+        _declare_files(item)
         self._tap.issued(item)
         await self._inner.send(item)
         self._tap.sent(item)

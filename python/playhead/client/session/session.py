@@ -335,8 +335,10 @@ class Session:
         The form of a ranged read is `options.strategy`, else the server's `range_strategy`, else the first
         working form of those that the server's templates, the link's description and the configuration offer
         (stream.strategies). A link to the web that the server does not list is read from its origin with HTTP
-        Range, from global addresses and `allow_origins` only. Raises `UsageError` if the requested strategy
-        does not fit, and `BlockedAddressError` for a link that may not be followed.
+        Range, from global addresses and `allow_origins` only; a file (SEP-2631) from those, by https unless
+        allowed, and from the server's own origin. The stream raises `DigestError` in place of its end if the
+        whole is not what was announced. Raises `UsageError` if the requested strategy does not fit, and
+        `BlockedAddressError` for a link that may not be followed.
         """
         media = self.media(what)
         options = options or self.default_options()
@@ -360,6 +362,7 @@ class Session:
                     size_bytes=media.size_bytes,
                     server_name=self.name,
                     last_received=forms.arrivals.last_received,
+                    sha256=forms.sha256,
                 )
             )
 

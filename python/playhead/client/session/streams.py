@@ -18,10 +18,19 @@ import trio
 from mcp_types import Resource, ResourceTemplate, ServerCapabilities, Tool
 
 from playhead.client.call_results.media import ResourceMedia
-from playhead.client.session.downloads import PLAY_BYTES, SAVE_BYTES, Download, HttpRangeReader
+from playhead.client.session.downloads import (
+    AUTHORIZE_METHOD,
+    PLAY_BYTES,
+    SAVE_BYTES,
+    Download,
+    HttpRangeReader,
+    download_from,
+    offers_downloads,
+    own_origin,
+)
 from playhead.client.session.response_tap import Arrivals
 from playhead.config.servers import ServerConfig
-from playhead.errors import HttpStatusError, PlayheadError, ServerError, StreamBrokenError, UsageError
+from playhead.errors import HttpStatusError, PlayheadError, ServerError, StreamBrokenError
 from playhead.limits import Limits
 from playhead.net_guard import Origin, guarded_client, parse_origins
 from playhead.stream.answer import Page, ReadRange
@@ -119,6 +128,15 @@ class ResourceServer(Protocol):
     def name(self) -> str: ...
     @property
     def capabilities(self) -> ServerCapabilities: ...
+    @property
+    def handshake(self) -> Mapping[str, Any] | None: ...
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as in Session.request
+    ) -> dict[str, Any]: ...
     async def list_tools(self) -> list[Tool]: ...
     async def list_resources(self) -> list[Resource]: ...
 
@@ -172,6 +190,13 @@ class StreamForms:
         self._forced_by = ""
         self.facts = ResourceFacts(uri=media.uri)
         self.arrivals = Arrivals()
+        self._file_reader: HttpRangeReader | None = None
+
+    def sha256(self) -> str | None:
+        """The digest that the result announced, or the server with the first URL."""
+        described = None if self._file_reader is None else self._file_reader.file
+        found = (file.sha256 for file in (self._media.file, described) if file is not None)
+        return next(filter(None, found), None)
 
     async def find(self) -> list[RangeForm | LateForm]:
         """Return the forms in the order to try them; the last is known.
@@ -206,6 +231,9 @@ class StreamForms:
         media, options, config = self._media, self._options, self._config
         forced = options.strategy or config.range_strategy
         self._forced_by = "" if forced is None else "--strategy" if options.strategy else "range_strategy"
+        is_file = media.file is not None and options.strategy is None
+        if is_file:
+            forced, self._forced_by = "file", ""  # no other form knows its URI
         offered: tuple[str, ...] | None = ()
         if forced == "uri-template":
             offered = await self._known.templates.listed()
@@ -224,6 +252,8 @@ class StreamForms:
             tools=tools if has_tools else (),
             is_listed=None if self._may_have_resources and is_url(media.uri) else False,
             chunk_bytes_max=chunk_bytes_max(capabilities),
+            offers_files=offers_downloads(self._server.handshake),
+            is_file=is_file,
             extra_arguments=options.extra_arguments or config.extra_arguments,
             meta_key=options.meta_key or config.meta_key,
             range_tool=options.range_tool or config.range_tool,
@@ -296,7 +326,11 @@ class StreamForms:
                 read = partial(self._read, strategy)
                 return OnceReader(read, timeout_seconds=self._options.timeout)
             case FileStrategy():
-                raise UsageError("range strategy file: no download can be authorised; choose another")
+                config = self._config
+                origins = parse_origins(config.allow_origins) | own_origin(config.url)
+                authorize = partial(self._authorize, strategy.uri)
+                self._file_reader = await self._origin_reader(authorize, origins)
+                return self._file_reader
             case _:
                 return partial(self._read, strategy)
 
@@ -306,6 +340,10 @@ class StreamForms:
     async def _read(self, strategy: RequestStrategy, start: int, end: int) -> Page:
         result = await self._send(strategy.request(start, end))
         return strategy.page(result, start=start, limits=self._limits, server=self._server.name)
+
+    async def _authorize(self, uri: str) -> Download:
+        result = await self._server.request(AUTHORIZE_METHOD, {"uri": uri}, timeout=self._options.timeout)
+        return download_from(result, uri=uri, server=self._server.name)
 
     async def _web_reader(self, url: str) -> ReadRange:
         """Raises `BlockedAddressError` for a URL that may not be fetched."""

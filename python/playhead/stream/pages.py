@@ -16,7 +16,7 @@ import math
 import re
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, assert_never
 
 import trio
@@ -330,6 +330,8 @@ class ResponseHandler:
         if request.start == self._start and not self.has_bytes and not request.is_probe and is_refusal(error):
             self.refusal = self.refusal or Refusal(error=error)
             return
+        if request.is_probe and not self.has_bytes and self.on_probe is not None and is_refusal(error):
+            failure = replace(failure, kind="refused")  # a sequential form: negotiated, not retried
         self.errors[request.start] = error
         self.errors.move_to_end(request.start)
         if len(self.errors) > ERRORS_KEPT:

@@ -1,10 +1,11 @@
-"""`playhead explain`: show the effective configuration of a tool and its sources."""
+"""`playhead explain`: show the effective configuration of a tool, or the form in which a resource is read."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,6 +13,7 @@ import typer
 
 from playhead.cli import parameters as p
 from playhead.cli.runner import EXIT_DONE, Report, run_command
+from playhead.cli.targets import connected, find_server, stream_options
 from playhead.cli.terminal import Terminal, escape_line
 from playhead.cli.trust import with_consent
 from playhead.errors import UsageError
@@ -28,21 +30,76 @@ def explain(
     tool_id: Annotated[
         str,
         typer.Argument(
-            metavar="SERVER__TOOL", help="The tool, or its server if TOOL is given.", show_default=False
+            metavar="SERVER__TOOL",
+            help="The tool, or its server if TOOL or --resource is given.",
+            show_default=False,
         ),
     ],
     tool: Annotated[
         str | None, typer.Argument(metavar="TOOL", help="The tool's own name.", show_default=False)
     ] = None,
+    resource: Annotated[
+        str | None,
+        typer.Option(
+            "--resource",
+            metavar="URI",
+            help="Connect, and show in which form the server delivers ranges of this resource.",
+        ),
+    ] = None,
+    description: Annotated[
+        str | None,
+        typer.Option(
+            "--description", metavar="TEXT", help="The description of the resource's link; it may be a URL."
+        ),
+    ] = None,
+    strategy: p.Strategy = None,
     config: p.ConfigFile = None,
     tool_config: p.ToolConfigFile = None,
     trusted: p.Trust = False,
+    timeout: p.Timeout = None,
+    deadline: p.Deadline = None,
     json_output: p.Json = False,
 ) -> None:
-    """Show the effective configuration of a tool, and why.
+    """Show the effective configuration of a tool, or the form of a resource's ranges, and why.
 
-    No server is started or asked: the tool may not exist.
+    Without --resource no server is started or asked: the tool may not exist.
     """
+    if resource is None and not (strategy is description is None):
+        raise UsageError("--strategy and --description go with --resource")
+    if resource is not None and tool is not None:
+        raise UsageError("expected either TOOL or --resource, got both")
+
+    async def of_resource(terminal: Terminal, report: Report) -> int:
+        assert resource is not None
+        target = await find_server(tool_id, terminal, config=config, trusted=trusted)
+        async with connected(target, timeout=timeout) as session:
+            options = replace(session.default_options(), **stream_options(strategy=strategy, timeout=timeout))
+            media = replace(session.media(resource), description=description)
+            report["resource"] = resource
+            forms = await session.explain_forms(media, options=options)
+            report["forms"] = [
+                {"strategy": it.name, "offered": it.is_offered, "reason": it.reason} for it in forms
+            ]
+            used = ""
+            try:
+                async with session.open(media, options=options) as stream:
+                    await stream.receive_some(1)
+                    seen = stream.statistics()
+                report.update(strategy=seen.strategy, strategy_reason=seen.strategy_reason)
+                used = seen.strategy
+                terminal.show(
+                    f"{escape_line(resource)}\nis read with {used}: {escape_line(seen.strategy_reason)}\n"
+                )
+            finally:
+                terminal.show("forms of a ranged read, in the order in which they are tried (> is used):")
+                terminal.show_rows(
+                    (
+                        f"{'>' if it.name == used else ' '} {it.name}",
+                        f"{'' if it.is_offered else 'no: '}{escape_line(it.reason)}",
+                    )
+                    for it in forms
+                )
+        return EXIT_DONE
 
     async def command(terminal: Terminal, report: Report) -> int:
         from playhead.config.servers import default_servers, load_servers
@@ -70,7 +127,7 @@ def explain(
             terminal.show(f"\nCalls are refused: the tool is not in allowed_tools of {escape_line(server)}.")
         return EXIT_DONE
 
-    run_command(command, json_output=json_output)
+    run_command(command if resource is None else of_resource, json_output=json_output, deadline=deadline)
 
 
 def _meant(

@@ -86,12 +86,22 @@ ArgsJson = Annotated[
 SinkName = Annotated[
     str | None, typer.Option("--sink", metavar="device|null|wave:FILE", help="Where to play.")
 ]
+
+
+def _strategies(incomplete: str) -> list[str]:
+    from playhead.stream.strategies import STRATEGY_NAMES
+
+    return [name for name in STRATEGY_NAMES if name.startswith(incomplete)]
+
+
 Strategy = Annotated[
     str | None,
     typer.Option(
         "--strategy",
         metavar="NAME",
-        help="How ranges are requested: uri-template, arguments, meta or whole. [default: chosen]",
+        help="How ranges are requested: uri-template, arguments, query, params, meta, tool, poll, file,"
+        " http-range or whole. [default: each that the server offers, until one works]",
+        autocompletion=_strategies,
     ),
 ]
 PageSize = Annotated[

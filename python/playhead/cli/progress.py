@@ -102,6 +102,7 @@ def stream_report(seen: StreamStatistics) -> dict[str, object]:
         "in_flight_max": seen.in_flight_max,
         "first_byte_ms": milliseconds(seen.first_byte_seconds),
         "strategy": seen.strategy,
+        "strategy_reason": seen.strategy_reason,
         "ended_by": seen.ended_by,
         "size_was_wrong": seen.size_was_wrong,
     }

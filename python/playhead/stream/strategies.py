@@ -314,7 +314,7 @@ def _template(facts: ResourceFacts) -> TemplateStrategy | NotOffered:
     match = _match(facts)
     if match is None:
         listed = ", ".join(facts.templates) or "none"
-        return NotOffered(why=f"no listed template with start and end fits {facts.uri!r} (listed: {listed})")
+        return NotOffered(why=f"no listed template for ranges fits {facts.uri!r} (listed: {listed})")
     return TemplateStrategy(match=match, reason=match.reason)
 
 

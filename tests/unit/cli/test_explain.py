@@ -1,4 +1,4 @@
-"""`playhead explain`: each layer and the one that decided, what holds, and no secrets."""
+"""`playhead explain`: each layer and the one that decided, what holds, and no secrets; a resource's form."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from playhead.cli.app import run
+from playhead.stream.strategies import STRATEGY_NAMES
+from tests.servers.shared import SharedServers
 
 SERVERS = {
     "home": {"command": "no-such-program", "args": ["--key=hush"], "env": {"KEY": "hush"}},
@@ -235,3 +237,68 @@ def test_the_approval_of_calls_is_explained(
     assert explained(capsys, *words)["approval"] == {"action": action, "if_destructive": if_destructive}
     assert run(["explain", *words, "--trust"]) == 0
     assert line in capsys.readouterr().out.splitlines()
+
+
+# --- a resource -------------------------------------------------------------------------------------------
+
+
+def explained_resource(
+    capsys: pytest.CaptureFixture[str], shared: SharedServers, *arguments: str
+) -> tuple[int, str, str]:
+    code = run(["explain", shared.audio, "--resource", "resource://read_from_http", *arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_the_form_of_a_resource_and_why(capsys: pytest.CaptureFixture[str], shared: SharedServers) -> None:
+    link = called(capsys, shared)
+    code, out, _ = explained_resource(capsys, shared, "--description", link["description"], "--json")
+    assert code == 0
+    told = json.loads(out)
+    assert told["strategy"] == "uri-template"
+    assert told["strategy_reason"].startswith("the server lists the template 'resource://read_from_http{?url")
+    assert [form["strategy"] for form in told["forms"]] == list(STRATEGY_NAMES)
+    offered = {form["strategy"]: form["reason"] for form in told["forms"] if form["offered"]}
+    assert offered["arguments"] == f"the description is a URL ({link['description']})"
+
+    code, out, _ = explained_resource(
+        capsys, shared, "--description", link["description"], "--strategy", "arguments"
+    )
+    assert code == 0
+    assert "is read with arguments: set by --strategy" in out
+    assert "> arguments " in out
+    assert "  params        no: the server does not declare resourceReadChunking" in out
+
+
+def called(capsys: pytest.CaptureFixture[str], shared: SharedServers) -> dict[str, Any]:
+    assert (
+        run(["call", shared.audio, "musicPlayer", "query=First Light", "--no-play", "--trust", "--json"]) == 0
+    )
+    link = json.loads(capsys.readouterr().out)["result"]["content"][0]
+    assert isinstance(link, dict)
+    return link
+
+
+def test_a_resource_that_cannot_be_read_shows_its_forms_and_what_was_tried(
+    capsys: pytest.CaptureFixture[str], shared: SharedServers
+) -> None:
+    code, out, err = explained_resource(capsys, shared)
+    assert code == 1
+    assert "  query " in out
+    assert "> " not in out.partition("\n")[2]
+    assert "tried query (-32602: url is missing" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("home", "tune", "--resource", "x:"), "either TOOL or --resource"),
+        (("home__tune", "--strategy", "whole"), "go with --resource"),
+        (("home__tune", "--description", "x"), "go with --resource"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+) -> None:
+    assert run(["explain", *arguments, "--trust"]) == 2
+    assert said in capsys.readouterr().err

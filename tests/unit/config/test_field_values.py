@@ -64,6 +64,8 @@ TABLE: list[tuple[str, Any, str]] = [
         mcpServers.it.playhead.in_flight               ----+
         mcpServers.it.playhead.restart                 ----+
         mcpServers.it.playhead.meta_key                -++-+
+        mcpServers.it.playhead.range_tool              -++-+
+        mcpServers.it.playhead.poll_tool               -++-+
         mcpServers.it.playhead.extra_arguments         -----
         mcpServers.it.playhead.extra_arguments.a       +++++
         mcpServers.it.playhead.send_result_to_ai       +---+
@@ -271,7 +273,7 @@ def replaced(document: Any, path: str, value: object) -> Any:
 
 
 def test_the_table_has_every_field() -> None:
-    assert len(CASES) == 103
+    assert len(CASES) == 105
 
 
 @pytest.mark.parametrize(("reader", "document", "path", "verdicts"), CASES)

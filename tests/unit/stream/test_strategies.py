@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from contextlib import AbstractAsyncContextManager
+from typing import get_args
 
 import pytest
 import trio
 import trio.testing
 from mcp.shared.uri_template import UriTemplate
 
+from playhead.config.servers import RangeStrategyName
 from playhead.errors import (
     ConnectionLostError,
     HttpRefusedError,
@@ -24,6 +26,7 @@ from playhead.stream.answer import Page, ReadRange
 from playhead.stream.negotiation import RangeForm
 from playhead.stream.reader import RangeStream, open_stream
 from playhead.stream.strategies import (
+    STRATEGY_NAMES,
     ReadStrategy,
     ResourceFacts,
     ResourceRequest,
@@ -74,6 +77,10 @@ def test_candidates_are_a_template_then_arguments_then_meta_then_whole() -> None
 @pytest.mark.parametrize("override", ["uri-template", "arguments", "meta", "whole"])
 def test_an_override_is_the_only_candidate(override: str) -> None:
     assert names(description=URL, templates=[TEMPLATE], forced=override, meta_key="range") == [override]
+
+
+def test_the_servers_file_knows_every_form() -> None:
+    assert get_args(RangeStrategyName) == STRATEGY_NAMES
 
 
 def test_arguments_hold_the_url_the_range_and_the_extra_ones() -> None:

@@ -46,6 +46,7 @@ from playhead.client.session.requests import (
 )
 from playhead.client.session.response_tap import Arrivals
 from playhead.client.session.streams import (
+    FormExplanation,
     ServerForms,
     StreamForms,
     stream_options,
@@ -343,17 +344,7 @@ class Session:
         media = self.media(what)
         options = options or self.default_options()
         async with AsyncExitStack() as stack:
-            forms = StreamForms(
-                media,
-                options,
-                server=self,
-                send=self._send_range,
-                known=self._forms,
-                config=self._config,
-                limits=self._limits,
-                may_have_resources=self._may_have_resources(),
-                stack=stack,
-            )
+            forms = self._stream_forms(media, options, stack)
             yield await stack.enter_async_context(
                 open_forms(
                     await forms.find(),
@@ -365,6 +356,32 @@ class Session:
                     sha256=forms.sha256,
                 )
             )
+
+    async def explain_forms(
+        self, what: ResourceMedia | ResourceLink | str, *, options: StreamOptions | None = None
+    ) -> tuple[FormExplanation, ...]:
+        """Explain which forms of a ranged read apply to a resource, in the order in which `open` tries them.
+
+        Sends the listings that decide about them, and reads nothing. Raises what listing raises.
+        """
+        async with AsyncExitStack() as stack:
+            forms = self._stream_forms(self.media(what), options or self.default_options(), stack)
+            return await forms.explain()
+
+    def _stream_forms(
+        self, media: ResourceMedia, options: StreamOptions, stack: AsyncExitStack
+    ) -> StreamForms:
+        return StreamForms(
+            media,
+            options,
+            server=self,
+            send=self._send_range,
+            known=self._forms,
+            config=self._config,
+            limits=self._limits,
+            may_have_resources=self._may_have_resources(),
+            stack=stack,
+        )
 
     def _may_have_resources(self) -> bool:
         # Empty capabilities mean nothing: a server connected without a handshake has them.

@@ -149,6 +149,15 @@ class SendRange(Protocol):
     ) -> dict[str, Any]: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormExplanation:
+    """A form of a ranged read, and why it applies to a resource or does not."""
+
+    name: str
+    is_offered: bool
+    reason: str
+
+
 @dataclass(slots=True)
 class ServerForms:
     """Knowledge about the forms of one server, for the life of its session."""
@@ -225,6 +234,23 @@ class StreamForms:
             if not forms:
                 recognise(self.facts)  # the forced form: raises why it does not apply
         return forms
+
+    async def explain(self) -> tuple[FormExplanation, ...]:
+        """Return all forms in the order in which they are tried, each with the reason why it applies or not.
+
+        Requests every listing that decides about one. Raises as `find`.
+        """
+        self.facts = replace(await self._first_facts(), forced=None)
+        for fact in ("templates", "tools", "resources"):
+            found = recognise(self.facts).values()
+            if any(isinstance(it, NotOffered) and it.needs == fact for it in found):
+                await self._learn(fact)
+        return tuple(
+            FormExplanation(name=name, is_offered=False, reason=it.why)
+            if isinstance(it, NotOffered)
+            else FormExplanation(name=name, is_offered=True, reason=it.reason)
+            for name, it in recognise(self.facts).items()
+        )
 
     async def _first_facts(self) -> ResourceFacts:
         """The facts that need no request of their own."""

@@ -44,7 +44,14 @@ from playhead.check.probes.connection import judge_stay, judge_wire, probe_conne
 from playhead.check.probes.discovery import probe_discovery
 from playhead.check.probes.prompts import probe_prompts
 from playhead.check.probes.resources import probe_resources
-from playhead.check.probes.server import probe_server
+from playhead.check.probes.server import (
+    Footprint,
+    attributed,
+    changes,
+    footprint,
+    listed_resources,
+    probe_server,
+)
 from playhead.check.probes.tools import probe_tool
 from playhead.check.results import (
     CheckKind,
@@ -135,6 +142,7 @@ class _Check:
         self._tests: list[TestResult] = []
         self._load: list[LoadFigures] = []
         self._remarks: list[str] = []
+        self._before = Footprint(entries={})
         self._reconnects = 0
         self._lost_at: list[str] = []
         self._kept_chars = 0
@@ -147,6 +155,8 @@ class _Check:
     async def check_mcp_status(self, state: State) -> Update:
         """Connect, and judge the handshake."""
         started = trio.current_time()
+        if self._options.depth == "full":
+            self._before = await trio.to_thread.run_sync(footprint, self._server)
         try:
             self._target = await self.nursery.start(self._hold)
         except ConnectError as error:
@@ -159,6 +169,8 @@ class _Check:
             )
         target = self._there()
         latency_ms = (trio.current_time() - started) * 1000
+        if self._options.depth == "full":
+            self._before = replace(self._before, resources=await listed_resources(target))
         await self._probe("connection", lambda: probe_connection(target, self._found, latency_ms=latency_ms))
         return Update(
             current_task="check_mcp_status",
@@ -217,6 +229,8 @@ class _Check:
     async def generate_report(self, state: State) -> Update:
         """Assemble the report, with the observations made on the wire."""
         target = self._there()
+        if self._options.depth == "full":
+            await self._look_for_changes(target)
         judge_stay(target, self._found)
         judge_wire(target, self._found)
         reconnects = target.session.statistics().reconnects
@@ -259,6 +273,12 @@ class _Check:
     def _skipped(self, subject: str, why: str, *, tool: str | None = None) -> None:
         self._found(TestResult(subject=subject, title="all", tool=tool, status="skipped", error=why))
 
+    async def _look_for_changes(self, target: SessionTarget) -> None:
+        after = await trio.to_thread.run_sync(footprint, self._server)
+        if target.gone is None:
+            after = replace(after, resources=await listed_resources(target))
+        self._remarks += changes(self._before, after)
+
     def leave(self) -> None:
         """Release the connection. Idempotent."""
         self._left.set()
@@ -269,6 +289,7 @@ class _Check:
         if self._target is not None:
             tools = [tool.name for tool in self._target.tools]
             found = Update(mcp_status="available", available_tools=tools)
+        self._remarks += changes(self._before, footprint(self._server))
         self._remarks.append("the check was interrupted: these are the findings up to then")
         return replace(self.report(merged(first_state(), found)), interrupted=True)
 
@@ -288,7 +309,7 @@ class _Check:
             mcp_service_status=state["mcp_status"],
             tools=tuple(state["available_tools"]),
             definitions=self._definitions(),
-            tests=tuple(self._tests),
+            tests=attributed(self._tests),
             load=tuple(self._load),
             remarks=tuple(self._remarks),
         )

@@ -1,9 +1,19 @@
-"""The server as a whole: invalid requests, and whether it survives them."""
+"""The server as a whole: whether it survives invalid requests, who can fix it, and what a check changed.
+
+The framework under a server shows in its answers: each has its own words for an unknown method or tool. A
+finding about what a framework decides is for its maintainers, the others for the server's author.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
 import trio
@@ -22,7 +32,7 @@ from playhead.check.results import CheckKind, TestDraft, TestResult
 from playhead.check.target import RequestOutcome, SessionTarget
 from playhead.client.transports.stdio import ServerProcess, open_server
 from playhead.config.servers import ServerConfig
-from playhead.errors import ConnectError, DeadlineError, TransportError
+from playhead.errors import ConnectError, DeadlineError, PlayheadError, TransportError
 from playhead.jsonrpc.codec import answered_id
 from playhead.jsonrpc.framing import EndlessLine, Line, LineFramer
 from playhead.limits import DEFAULT_LIMITS, MIB
@@ -272,3 +282,197 @@ def _line(message: Mapping[str, Any]) -> bytes:
 async def _drain(stream: trio.abc.ReceiveStream) -> None:
     async for _chunk in stream:
         pass
+
+
+# --- who can fix it ------------------------------------------------------------------------------------
+
+PYTHON_SDK_1: Final = "the Python SDK 1.x"
+_REVEALED: Final[tuple[tuple[str, re.Pattern[str], str], ...]] = (
+    ("definition", re.compile(r'"_?fastmcp": ?[{]'), "FastMCP"),
+    ("an unknown method", re.compile(r'-32602, "message": "Invalid request parameters"'), PYTHON_SDK_1),
+    ("a call without a name", re.compile(r'-32602, "message": "Invalid request param'), "the Python SDK 2.x"),
+    ("an unknown tool", re.compile(f"MCP error -32602: Tool {_NO_TOOL} not found"), "the TypeScript SDK"),
+    ("an unknown tool", re.compile(f"tool '{_NO_TOOL}' not found: tool not found"), "mcp-go"),
+    ("definition", re.compile(r'"title": "\w+Arguments"'), "the Python SDK"),
+)
+"""The title of a test, what its answer contains, and the framework that this reveals. The first one counts:
+FastMCP is built on the SDK."""
+_DECIDED: Final = re.compile(
+    r"handshake\.|wire\.(?!messages)|capabilities\.|server\.|connection\.(?:ping|second|stops)"
+    r"|\w+\.(?:list|templates)-(?:answered|ends|unknown-cursor)"
+    r"|(?:tools|resources|prompts)\.(?:error-code|unknown$)|prompts\.missing-argument"
+    r"|tools\.(?:without-arguments|concurrent|cancel)"
+)
+"""Checks of what a framework decides."""
+_FIXED: Final = {
+    (PYTHON_SDK_1, "server.unknown-method"): "2.x answers as specified",
+    (PYTHON_SDK_1, "resources.error-code"): "2.x answers as specified",
+}
+
+
+_FOUND: Final = ("failed", "accepted")
+"""Verdicts and statuses of defects."""
+
+
+def framework_of(tests: Sequence[TestResult]) -> str | None:
+    """Return the framework that the answers of a server reveal; None if they don't."""
+    for title, words, name in _REVEALED:
+        for test in tests:
+            if test.title == title and words.search(json.dumps(test.output, default=str)):
+                return name
+    return None
+
+
+def attributed(tests: Sequence[TestResult]) -> tuple[TestResult, ...]:
+    """Say in each failed check who can fix it, if the framework under the server is known."""
+    framework = framework_of(tests)
+    if framework is None:
+        return tuple(tests)
+    return tuple(_attributed(test, framework) for test in tests)
+
+
+def _attributed(test: TestResult, framework: str) -> TestResult:
+    if test.status not in _FOUND:
+        return test
+    checks = tuple(
+        replace(check, message=check.message + _who(check.kind.name, framework))
+        if check.verdict in _FOUND
+        else check
+        for check in test.checks
+    )
+    first = next((check.message for check in checks if check.verdict == test.status), test.error)
+    return replace(test, checks=checks, error=first)
+
+
+def _who(check: str, framework: str) -> str:
+    if not _DECIDED.match(check):
+        return f" [to fix in the server; not in {framework}, on which it is built]"
+    known = _FIXED.get((framework, check))
+    return f" [to fix in {framework}, on which the server is built{f'; {known}' if known else ''}]"
+
+
+# --- what a check leaves behind ------------------------------------------------------------------------
+
+_MOST_ENTRIES: Final = 20_000
+"""Of all watched directories. Beyond it, nothing is reported: a partial count would be a guess."""
+_DEPTH: Final = 8
+_SHALLOW: Final = 1
+"""Below the working directory, which belongs to the server by accident only."""
+_SHOWN_NAMES: Final = 3
+
+Entry = tuple[int, int]
+"""Size in bytes and time of the last change in nanoseconds; both 0 for a directory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What was there before the check, to find what it changed."""
+
+    entries: Mapping[str, Mapping[str, Entry]]
+    """By watched directory: its entries, by their relative paths."""
+    resources: frozenset[str] = frozenset()
+    """The URIs of the listed resources."""
+
+
+def footprint(server: object) -> Footprint:
+    """Record the directories that a server process is given: in its command, its environment, and as its
+    working directory. Empty for other servers. Blocks for some milliseconds."""
+    if not isinstance(server, ServerConfig) or server.command is None:
+        return Footprint(entries={})
+    places: dict[str, int] = {}
+    for word in (*server.command[1:], *(server.env or {}).values()):
+        place = word.partition("=")[2] if word.startswith("-") and "=" in word else word
+        if (found := _directory(place, server.cwd)) is not None:
+            places[found] = _DEPTH
+    places.setdefault(os.path.realpath(server.cwd or os.curdir), _SHALLOW)
+    entries: dict[str, Mapping[str, Entry]] = {}
+    left = _MOST_ENTRIES
+    for place, depth in sorted(places.items()):  # a directory comes before those below it
+        if any(Path(place).is_relative_to(other) for other in entries if places[other] == _DEPTH):
+            continue
+        inside = dict(islice(_walk(Path(place), "", depth), left + 1))
+        if len(inside) <= left:
+            left -= len(inside)
+            entries[place] = inside
+    return Footprint(entries=entries)
+
+
+def _directory(word: str, cwd: str | None) -> str | None:
+    """Return the directory that a word of a command names: itself, or that of a data file."""
+    if not word or "\n" in word or "://" in word:
+        return None
+    path = Path(cwd or os.curdir, word)
+    try:
+        if path.is_dir():
+            return os.path.realpath(path)
+        # A file of code is where a server was installed, not where it works.
+        if (
+            os.sep in word
+            and path.suffix not in _CODE
+            and path.parent.is_dir()
+            and not os.access(path, os.X_OK)
+        ):
+            return os.path.realpath(path.parent)
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+_CODE: Final = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".jar", ".rb", ".php", ".sh", ".exe"})
+
+
+def _walk(place: Path, inner: str, depth: int) -> Iterator[tuple[str, Entry]]:
+    try:
+        with os.scandir(place / inner) as found:
+            items = sorted(found, key=lambda item: item.name)
+    except OSError:
+        return
+    for item in items:
+        path = f"{inner}/{item.name}" if inner else item.name
+        try:
+            status = item.stat(follow_symlinks=False)
+        except OSError:
+            continue
+        is_directory = stat.S_ISDIR(status.st_mode)
+        yield path, (0, 0) if is_directory else (status.st_size, status.st_mtime_ns)
+        if is_directory and depth > 1:
+            yield from _walk(place, path, depth - 1)
+
+
+def changes(before: Footprint, after: Footprint) -> list[str]:
+    """Return what changed between two footprints, one sentence per place."""
+    found = []
+    for place, old in before.entries.items():
+        now = after.entries.get(place)
+        if now is None:
+            continue
+        added = [path for path in now if path not in old]
+        gone = [path for path in old if path not in now]
+        other = [path for path in now if path in old and now[path] != old[path]]
+        parts = [
+            f"{len(paths)} {word} {'entry' if len(paths) == 1 else 'entries'} ({_names(paths)})"
+            for word, paths in (("new", added), ("changed", other), ("deleted", gone))
+            if paths
+        ]
+        if parts:
+            found.append(f"the check left the server changed: {', '.join(parts)} under {place}")
+    if added_resources := sorted(after.resources - before.resources):
+        count = len(added_resources)
+        word = "resource" if count == 1 else "resources"
+        found.append(f"the check left the server changed: {count} new {word} ({_names(added_resources)})")
+    return found
+
+
+def _names(paths: Sequence[str]) -> str:
+    more = f", and {len(paths) - _SHOWN_NAMES} more" if len(paths) > _SHOWN_NAMES else ""
+    return ", ".join(path[:60] for path in paths[:_SHOWN_NAMES]) + more
+
+
+async def listed_resources(target: SessionTarget) -> frozenset[str]:
+    """Return the URIs of all listed resources; none if the server doesn't list any."""
+    if target.session.capabilities.resources is None:
+        return frozenset()
+    try:
+        return frozenset(str(item.uri) for item in await target.session.list_resources())
+    except PlayheadError:
+        return frozenset()

@@ -27,7 +27,7 @@ from tests.unit.check.check_kit import FULL, failed, failures, target_for
 from tests.unit.check.check_kit import tests_of as found_by
 
 Json = dict[str, Any]
-QUICKLY = replace(FULL, timeout_seconds=0.3, examples=1)
+QUICKLY = replace(FULL, timeout_seconds=1.0, examples=1)
 WORD: Json = {
     "type": "object",
     "properties": {"word": {"type": "string", "maxLength": 9}},

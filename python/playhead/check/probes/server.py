@@ -366,7 +366,7 @@ Entry = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """What was there before the check, to find what it changed."""
+    """The files and resources of a server at one moment, to find what a check changed."""
 
     entries: Mapping[str, Mapping[str, Entry]]
     """By watched directory: its entries, by their relative paths."""
@@ -398,7 +398,7 @@ def footprint(server: object) -> Footprint:
 
 
 def _directory(word: str, cwd: str | None) -> str | None:
-    """Return the directory that a word of a command names: itself, or that of a data file."""
+    """Return the directory that an argument names: itself, or that of a data file."""
     if not word or "\n" in word or "://" in word:
         return None
     path = Path(cwd or os.curdir, word)

@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
-.PHONY: demo test test-all test-rust test-python test-loom real-servers check-servers old-sdk conformance documents lint format bench bench-smoke lock wheel clean
+.PHONY: demo test test-all test-rust test-python test-loom real-servers check-servers old-sdk gateways conformance documents lint format bench bench-smoke lock wheel clean
 .DEFAULT_GOAL := demo
 
 # Exact versions for the tools, the tests and every extra; plain pip against PyPI installs them.
@@ -84,6 +84,10 @@ documents: $(STAMP)
 # The first major version of the SDK, an independent WebSocket peer; tests use it if installed.
 old-sdk: $(STAMP)
 	$(BIN)/python -m tests.conformance.old_sdk
+
+# FastMCP, whose proxies are gateways; tests use it if installed.
+gateways: $(STAMP)
+	$(BIN)/python -m tests.conformance.gateways
 
 bench: $(STAMP)
 	cargo bench --locked

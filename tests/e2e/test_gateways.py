@@ -7,25 +7,31 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import shlex
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 from mcp.server import Server
 
+from playhead.client import connect
 from playhead.limits import MIB
 from playhead.servers.audio import AudioServerOptions
 from playhead.servers.audio.audio_server import open_audio_server
 from playhead.servers.http import base_url, bind, serve_app
+from tests.conformance.gateways import PYTHON, needs_gateways
 from tests.e2e.command import Outcome, playhead
+from tests.servers.launch import http_process
 from tests.servers.pages import PagesServer, parser
 from tests.servers.sdk_proxy import TOO_LARGE, sdk_proxy
 
 MUSIC = Path(__file__).parents[2] / "python/playhead/servers/audio/music"
 SONG = MUSIC / "first-light.mp3"
+FASTMCP = Path(__file__).parents[1] / "servers" / "fastmcp_gateway.py"
 
 
 @asynccontextmanager
@@ -112,3 +118,73 @@ async def test_a_server_without_ranges_behind_a_limit_is_an_error_with_the_gatew
     assert "arguments (-32602" in said
     assert "whole (-32602" in said
     assert len(counts.refused) < 100
+
+
+# --- FastMCP -----------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def audio_servers(*names: str) -> AsyncIterator[dict[str, str]]:
+    """Example servers: each serves only the links that it has handed out itself."""
+    async with AsyncExitStack() as stack:
+        urls: dict[str, str] = {}
+        for name in names:
+            server = await stack.enter_async_context(open_audio_server(AudioServerOptions(mixer="memory")))
+            urls[name] = await stack.enter_async_context(served(server))
+        yield urls
+
+
+def fastmcp(shape: str, urls: dict[str, str]) -> str:
+    return shlex.join([str(PYTHON), str(FASTMCP), shape, *(f"{name}={url}" for name, url in urls.items())])
+
+
+@needs_gateways
+@pytest.mark.slow("a program of another Python environment")
+@pytest.mark.parametrize(
+    ("shape", "names", "tool", "template"),
+    [
+        ("plain", ["music"], "musicPlayer", "'resource://read_from_http{"),
+        ("plain", ["music", "radio"], "radio_musicPlayer", "'resource://radio/read_from_http{"),
+        ("mounted", ["music", "radio"], "music_musicPlayer", "'resource://music/read_from_http{"),
+    ],
+    ids=["one-server", "two-servers", "namespace"],
+)
+async def test_an_audio_server_behind_fastmcp(
+    shape: str, names: list[str], tool: str, template: str, tmp_path: Path
+) -> None:
+    async with audio_servers(*names) as urls:
+        gateway = fastmcp(shape, urls)
+        played = await command("play", gateway, tool, "query=first", "--sink", "null", "--json")
+        read = await command("read", gateway, tool, "query=first", "-o", tmp_path / "song", "--json")
+    assert played.code == 0, played.stderr
+    assert played.json["bytes"] == SONG.stat().st_size
+    assert played.json["strategy"] == "uri-template"
+    assert read.json["sha256"] == sha256(SONG)
+
+
+@needs_gateways
+@pytest.mark.needs_go
+@pytest.mark.slow("builds a server with the Go toolchain, and a program of another Python environment")
+@pytest.mark.parametrize(
+    ("shape", "names", "tool"),
+    [
+        ("plain", ["pages"], "link"),
+        ("plain", ["music", "pages"], "pages_link"),
+        ("mounted", ["music", "pages"], "pages_link"),
+    ],
+    ids=["one-server", "two-servers", "namespace"],
+)
+async def test_an_mcp_go_server_behind_fastmcp(
+    shape: str, names: list[str], tool: str, go_pages: str, tmp_path: Path
+) -> None:
+    async with (
+        audio_servers(*(name for name in names if name != "pages")) as urls,
+        http_process([go_pages, "-transport", "http", "-size", "3000017"]) as url,
+    ):
+        async with connect(url) as session:
+            expected = (await session.call_tool("link")).text.strip()
+        gateway = fastmcp(shape, {**urls, "pages": url})
+        read = await command("read", gateway, tool, "-o", tmp_path / "pages", "--json")
+    assert read.code == 0, read.stderr
+    assert read.json["sha256"] == expected == sha256(tmp_path / "pages")
+    assert read.json["strategy"] == "uri-template"

@@ -170,7 +170,14 @@ async def test_a_link_is_read_from_its_own_server_behind_a_gateway(kind: type[Ga
         result = await session.call_tool(gateway.tool(server))
         async with result.media[0].open() as stream:
             assert await stream.read_all() == PIECES[server]
-        assert stream.statistics().strategy == "uri-template"
+        statistics = stream.statistics()
+    assert statistics.strategy == "uri-template"
+    listed = gateway.outer_template(server, TEMPLATE)
+    assert statistics.strategy_reason in {
+        f"the gateway lists the template {listed!r} for its server {server!r}, which begins the name of the "
+        f"tool {gateway.tool(server)!r}",
+        f"the server lists the template {listed!r}",  # and the link is renamed in the same way
+    }
 
 
 async def test_a_bare_uri_that_two_servers_serve_is_not_guessed() -> None:

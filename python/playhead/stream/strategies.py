@@ -433,7 +433,14 @@ def _file(facts: ResourceFacts) -> FileStrategy | NotOffered:
         return FileStrategy(uri=facts.uri, reason="the result names it as a file")
     if not facts.offers_files and facts.forced != "file":
         return NotOffered(why="the server does not declare file transfer")
-    return FileStrategy(uri=facts.uri, reason="the server declares file transfer")
+    uri = facts.uri
+    if facts.token is not None:
+        # A link to a reader of URLs: the file is not the reader, but what it reads.
+        if facts.templates is None:
+            return NotOffered(why="the server has not listed its templates", needs="templates")
+        match = _match(facts)
+        uri = uri if match is None else match.expand_without_range()
+    return FileStrategy(uri=uri, reason="the server declares file transfer")
 
 
 def _http_range(facts: ResourceFacts) -> HttpRangeStrategy | NotOffered:

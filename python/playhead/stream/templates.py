@@ -93,6 +93,11 @@ class TemplateMatch:
         uri = self.template.expand({**self.values, name_of_first: str(first), name_of_second: str(second)})
         return uri if self.renamed is None else self.renamed.outer(uri)
 
+    def expand_without_range(self) -> str:
+        """Return the URI of the resource itself; for templates whose range is in the query."""
+        uri = self.template.expand(self.values)
+        return uri if self.renamed is None else self.renamed.outer(uri)
+
 
 def match_template(
     templates: Sequence[str],

@@ -27,6 +27,7 @@ from playhead.stream.negotiation import RangeForm
 from playhead.stream.reader import RangeStream, open_stream
 from playhead.stream.strategies import (
     STRATEGY_NAMES,
+    FileStrategy,
     ReadStrategy,
     ResourceFacts,
     ResourceRequest,
@@ -101,6 +102,22 @@ def test_meta_holds_the_range_under_its_key() -> None:
     assert strategy.request(3, 4) == ResourceRequest(
         uri="x:a", meta={"com.example/range": {"start": 3, "end": 4}}
     )
+
+
+@pytest.mark.parametrize(
+    ("uri", "description", "templates", "file"),
+    [
+        (URI, "http://x/a?b", [TEMPLATE], "resource://read_from_http?url=http%3A%2F%2Fx%2Fa%3Fb"),
+        (URI, "http://x/a", ["music+" + TEMPLATE], f"music+{URI}?url=http%3A%2F%2Fx%2Fa"),
+        (URI, "http://x/a", [], URI),
+        ("music://song", "A song", None, "music://song"),
+    ],
+)
+def test_the_file_of_a_link_to_a_reader_of_urls_is_what_it_reads(
+    uri: str, description: str, templates: list[str] | None, file: str
+) -> None:
+    facts = ResourceFacts(uri=uri, description=description, templates=templates, forced="file")
+    assert [each.uri for each in candidate_strategies(facts) if isinstance(each, FileStrategy)] == [file]
 
 
 def test_whole_asks_for_no_range() -> None:

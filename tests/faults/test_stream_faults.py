@@ -270,7 +270,10 @@ async def test_a_listener_is_told_of_a_wait_and_of_its_end(autojump_clock: trio.
     async with open_stream(
         ScriptedPages(DATA, faults={8192: [error]}, delay=0.01), options=options
     ) as stream:
+        watched: list[StreamEvent] = []
+        stream.watch(watched.append)
         assert await stream.read_all() == DATA
+    assert watched == [event for _, event in told]
     (first, waiting), (second, resumed) = told
     assert isinstance(waiting, StreamWaiting)
     assert (waiting.offset, waiting.last_error, waiting.patience_seconds) == (8192, error, 60.0)

@@ -193,6 +193,29 @@ class AudioEnd(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AudioWaiting(_Event):
+    """The audio that plays has waited for three seconds without a new byte from its server."""
+
+    type: ClassVar[str] = "stream_waiting"
+    title: str
+    seconds: _Number
+    last_error: str | None
+    """The reason, if a read failed."""
+    patience_seconds: _Number
+    """The audio fails once it has waited this long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AudioResumed(_Event):
+    """The audio's bytes arrive again."""
+
+    type: ClassVar[str] = "stream_resumed"
+    title: str
+    seconds: _Number
+    """The time that it has waited."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImageComplete(_Event):
     """A result contains an image for the user."""
 
@@ -243,6 +266,8 @@ Event = (
     | ToolComplete
     | AudioStart
     | AudioEnd
+    | AudioWaiting
+    | AudioResumed
     | ImageComplete
     | Usage
     | ReplyComplete

@@ -36,7 +36,9 @@ from playhead.agent.conversation import (
 )
 from playhead.agent.events import (
     AudioEnd,
+    AudioResumed,
     AudioStart,
+    AudioWaiting,
     Event,
     ReplyComplete,
     ReplyCreated,
@@ -65,7 +67,15 @@ from playhead.agent.tool_calls import RunningCall, ToolCallRun
 from playhead.agent.tool_runner import CallOutcome, Prompting
 from playhead.concurrency import unwrap_exception_group
 from playhead.errors import ModelError, PlayheadError
-from playhead.playback.state import ItemEnd, ItemError, ItemStart, PlayerEvent, StateChange
+from playhead.playback.state import (
+    ItemEnd,
+    ItemError,
+    ItemResumed,
+    ItemStart,
+    ItemWaiting,
+    PlayerEvent,
+    StateChange,
+)
 from playhead.stream.source import Playable
 
 
@@ -427,8 +437,8 @@ class AudioPlayback:
 
     @asynccontextmanager
     async def watched(self, emit: Emit) -> AsyncIterator[None]:
-        """Report audio of this turn that ends while the body runs. What keeps playing afterwards is reported
-        by the player (`Player.events`)."""
+        """Report audio of this turn that waits or ends while the body runs. What keeps playing afterwards is
+        reported by the player (`Player.events`)."""
         if self._player is None:
             yield
             return
@@ -470,7 +480,20 @@ class AudioPlayback:
                     await self._end(event.title, None, emit)
                 case ItemError():
                     await self._end(event.title, str(event.error), emit)
-                case ItemStart() | StateChange():
+                case ItemWaiting() if self._due[event.title]:
+                    why = None if event.last_error is None else str(event.last_error)
+                    await emit(
+                        AudioWaiting(
+                            round=self._round,
+                            title=event.title,
+                            seconds=event.seconds,
+                            last_error=why,
+                            patience_seconds=event.patience_seconds,
+                        )
+                    )
+                case ItemResumed() if self._due[event.title]:
+                    await emit(AudioResumed(round=self._round, title=event.title, seconds=event.seconds))
+                case ItemWaiting() | ItemResumed() | ItemStart() | StateChange():
                     pass
                 case _:
                     assert_never(event)

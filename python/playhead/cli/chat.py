@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, assert_never
 from urllib.parse import urlsplit
 
+import trio
 import typer
 
 from playhead.cli import parameters as p
@@ -301,14 +302,16 @@ async def _one_turn(
     agent: Agent, said: str, player: Player | None, terminal: Terminal, report: Report
 ) -> int:
     """Run one turn, and play its music to the end."""
-    from playhead.cli.chat_view import exit_code, raise_if_refused, show_outcome
+    from playhead.cli.chat_view import exit_code, raise_if_refused, show_outcome, show_waiting
 
     result = await agent.say(said)
     report.update(ended_by=result.ended_by, reason=result.reason)
     show_outcome(result, terminal)
     if player is not None:
-        async with live_line(terminal, partial(_playing, player)):
+        async with trio.open_nursery() as nursery, live_line(terminal, partial(_playing, player)):
+            nursery.start_soon(show_waiting, player, terminal)
             await player.wait_finished()
+            nursery.cancel_scope.cancel()
     raise_if_refused(result)
     return exit_code(result)
 

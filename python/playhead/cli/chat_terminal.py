@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from playhead.cli.chat_view import ChatView, show_outcome
+from playhead.cli.chat_view import ChatView, resumed_text, show_outcome, waiting_text
 from playhead.cli.progress import clock
 from playhead.cli.runner import first_leaf
 from playhead.cli.terminal import Terminal, escape_line
@@ -313,14 +313,27 @@ class TerminalChat:
                 self._prompt()
 
     async def _watch_player(self) -> None:
-        """Report audio that fails after its turn; during it, the turn's own events do."""
-        from playhead.playback.state import ItemError
+        """Report audio that waits or fails after its turn; during it, the turn's own events do."""
+        from playhead.playback.state import ItemError, ItemResumed, ItemWaiting
 
         with self._player.events() as events:
             async for event in events:
-                if isinstance(event, ItemError) and not self._busy:
-                    self._terminal.say(f"\n✗ {event.title or 'audio'}: {event.error}", style="red")
-                    self._prompt()
+                match event:
+                    case _ if self._busy:
+                        continue
+                    case ItemError():
+                        text, style = f"✗ {event.title or 'audio'}: {event.error}", "red"
+                    case ItemWaiting():
+                        text = waiting_text(
+                            event.title, event.seconds, event.last_error, event.patience_seconds
+                        )
+                        style = "yellow"
+                    case ItemResumed():
+                        text, style = resumed_text(event.title, event.seconds), "green"
+                    case _:
+                        continue
+                self._terminal.say(f"\n{text}", style=style)
+                self._prompt()
 
     def _prompt(self) -> None:
         asked = self._questions is not None and self._questions.is_open

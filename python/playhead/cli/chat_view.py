@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from playhead.agent.events import (
     AudioEnd,
+    AudioResumed,
     AudioStart,
+    AudioWaiting,
     Event,
     Failed,
     ImageComplete,
@@ -30,7 +32,7 @@ from playhead.agent.events import (
     ToolRef,
     Usage,
 )
-from playhead.cli.progress import human_bytes
+from playhead.cli.progress import first_line, human_bytes
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, Report
 from playhead.cli.terminal import Terminal, escape_line
 from playhead.errors import ToolFailedError
@@ -38,6 +40,7 @@ from playhead.errors import ToolFailedError
 if TYPE_CHECKING:
     from playhead.agent.middleware import TurnResult
     from playhead.client.call_results.processing import ProcessedResult
+    from playhead.playback import Player
 
 _SHOWN_CHARS: Final = 1000
 """The limit for a name, arguments or a reason, which have none of their own; no line is wider."""
@@ -77,6 +80,10 @@ class ChatView:
                 self._failure(event.tool.name, event.error)
             case AudioStart():
                 self._line(f"♪ {event.title or 'audio'}", "magenta")
+            case AudioWaiting():
+                self._say(waiting_text(event.title, event.seconds, event.last_error, event.patience_seconds))
+            case AudioResumed():
+                self._line(resumed_text(event.title, event.seconds), "green")
             case AudioEnd() if event.error is not None:
                 self._failure(event.title or "audio", event.error)
             case ImageComplete():
@@ -113,9 +120,12 @@ class ChatView:
 
     def _failure(self, what: str, why: str) -> None:
         """Use as many lines as needed: the end of a reason says what to do."""
+        self._say(f"✗ {escape_line(what[:_SHOWN_CHARS])}: {why[:_SHOWN_CHARS]}", "red")
+
+    def _say(self, text: str, style: str = "yellow") -> None:
         self._end_thinking()
         self.end_line()
-        self._terminal.say(f"✗ {escape_line(what[:_SHOWN_CHARS])}: {why[:_SHOWN_CHARS]}", style="red")
+        self._terminal.say(text, style=style)
 
     def _response(self, event: ToolCallResponse) -> None:
         if event.result.status == "done":
@@ -132,6 +142,37 @@ class ChatView:
         if self._thinking:
             self._thinking = False
             self._terminal.prompt("\n")
+
+
+def waiting_text(title: str, seconds: float, last_error: object, patience_seconds: float) -> str:
+    """Say that audio waits for its server. A failed item may have no title."""
+    why = "" if last_error is None else f": {first_line(str(last_error))}"
+    return (
+        f"{escape_line(title or 'audio')}: no data for {seconds:.0f} s{why};"
+        f" giving up after {patience_seconds:g} s"
+    )
+
+
+def resumed_text(title: str, seconds: float) -> str:
+    return f"{escape_line(title or 'audio')} goes on after {seconds:.0f} s"
+
+
+async def show_waiting(player: Player, terminal: Terminal) -> None:
+    """Say when audio waits for its server, and goes on, until the player closes or this is cancelled.
+
+    For the time after a turn; during one, its events say it."""
+    from playhead.playback.state import ItemResumed, ItemWaiting
+
+    with player.events() as events:
+        async for event in events:
+            match event:
+                case ItemWaiting():
+                    text = waiting_text(event.title, event.seconds, event.last_error, event.patience_seconds)
+                    terminal.say(text, style="yellow")
+                case ItemResumed():
+                    terminal.say(resumed_text(event.title, event.seconds), style="green")
+                case _:
+                    pass
 
 
 def _count(tokens: int | None) -> str:

@@ -107,7 +107,7 @@ async def _tell(
     events: trio.MemoryReceiveChannel[PlayerEvent], heard: list[Report], terminal: Terminal
 ) -> None:
     """Keep `heard` up to date until the player closes, and say what a person wants to know."""
-    from playhead.playback import ItemEnd, ItemError, ItemStart, StateChange
+    from playhead.playback import ItemEnd, ItemError, ItemResumed, ItemStart, ItemWaiting, StateChange
 
     said = ""
     rate_hz = 1
@@ -129,6 +129,8 @@ async def _tell(
                 if len(heard) > 1 and str(error) != said:
                     terminal.say(f"{escape_line(event.title)}: {error}", style="yellow")
                     said = str(error)
+            case ItemWaiting() | ItemResumed():
+                pass  # `waiting_lines` says so, with the server's name
             case _:
                 assert_never(event)
 

@@ -48,7 +48,7 @@ def waiting_lines(terminal: Terminal, server: str) -> Callable[[StreamEvent], No
     def say(event: StreamEvent) -> None:
         match event:
             case StreamWaiting():
-                why = "" if event.last_error is None else f": {_first_line(str(event.last_error))}"
+                why = "" if event.last_error is None else f": {first_line(str(event.last_error))}"
                 terminal.say(
                     f"waiting for {escape_line(server)}, no data for {event.seconds:.0f} s{why};"
                     f" giving up after {event.patience_seconds:g} s (--patience)",
@@ -65,7 +65,8 @@ def waiting_lines(terminal: Terminal, server: str) -> Callable[[StreamEvent], No
     return say
 
 
-def _first_line(text: str) -> str:
+def first_line(text: str) -> str:
+    """The first line of a message, escaped and cut."""
     first, _, rest = text.partition("\n")
     cut = bool(rest) or len(first) > _SHOWN_CHARS
     return escape_line(first[:_SHOWN_CHARS]) + ("…" if cut else "")

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
+from typing import assert_never
 
 import trio
 
@@ -21,7 +22,8 @@ from playhead.playback.decoder import PcmDecoder, open_decoder
 from playhead.playback.decoder_source import DecoderSource
 from playhead.playback.pcm_buffer import BufferPhase, PcmBuffer
 from playhead.playback.sinks import Sink
-from playhead.playback.state import ItemEnd, ItemError, ItemStart, PlayerEvent
+from playhead.playback.state import ItemEnd, ItemError, ItemResumed, ItemStart, ItemWaiting, PlayerEvent
+from playhead.stream.options import StreamEvent, StreamResumed, StreamWaiting
 from playhead.stream.source import Demand, Playable, Reader
 
 ITEM_ERRORS = (PlayheadError, OSError, trio.BrokenResourceError, trio.ClosedResourceError)
@@ -102,6 +104,7 @@ class Item:
         self._on_decoded = on_decoded
         self._on_finished = on_finished
         self._reader: Reader | None = None
+        self._waiting: StreamWaiting | None = None
         self._start = trio.Event()
         self._scope = trio.CancelScope()
         self._identified = trio.Event()
@@ -115,6 +118,8 @@ class Item:
         if self._move(_Event.BEGIN):
             self._started_at = time.perf_counter()
             self._start.set()
+            if self._waiting is not None:
+                self._on_stream_event(self._waiting)
 
     def stop(self) -> None:
         """Silence it now; `finished` is set soon after."""
@@ -168,6 +173,7 @@ class Item:
         try:
             async with self.media.open() as reader, trio.open_nursery() as nursery:
                 self._reader = reader
+                reader.watch(self._on_stream_event)
                 self._report_demand()
                 self._decoder_ended = trio.Event()
                 nursery.start_soon(self._decode, reader, self._decoder_ended)
@@ -248,6 +254,26 @@ class Item:
             self._reader.set_demand(self.buffer.demand)
         else:
             self._reader.set_demand(Demand.PAUSED if self.paused else Demand.WAITING)
+
+    def _on_stream_event(self, event: StreamEvent) -> None:
+        self._waiting = event if isinstance(event, StreamWaiting) else None
+        if self.phase is not ItemPhase.CURRENT:
+            return
+        match event:
+            case StreamWaiting():
+                self._publish(
+                    ItemWaiting(
+                        index=self.index,
+                        title=self.media.title,
+                        seconds=event.seconds,
+                        last_error=event.last_error,
+                        patience_seconds=event.patience_seconds,
+                    )
+                )
+            case StreamResumed():
+                self._publish(ItemResumed(index=self.index, title=self.media.title, seconds=event.seconds))
+            case _:
+                assert_never(event)
 
     def _move(self, event: _Event) -> bool:
         """Change the phase as the table says. Returns whether it did."""

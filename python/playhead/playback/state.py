@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from playhead.errors import PlayheadError
 from playhead.playback.formats import PcmFormat
 
 
@@ -93,4 +94,27 @@ class ItemError:
     error: Exception
 
 
-PlayerEvent = ItemStart | StateChange | ItemEnd | ItemError
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemWaiting:
+    """The current item's stream has waited for three seconds without a new byte."""
+
+    index: int
+    title: str
+    seconds: float
+    last_error: PlayheadError | None
+    """The error of the newest failed read, if any."""
+    patience_seconds: float
+    """The item fails once its stream has waited this long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemResumed:
+    """Bytes arrive again after an `ItemWaiting`."""
+
+    index: int
+    title: str
+    seconds: float
+    """The time that the stream has waited."""
+
+
+PlayerEvent = ItemStart | StateChange | ItemWaiting | ItemResumed | ItemEnd | ItemError

@@ -32,7 +32,7 @@ from playhead.errors import (
 from playhead.limits import KIB, Limits
 from playhead.stream.answer import Answer, EndedBy, Page
 from playhead.stream.negotiation import FormNegotiation, LateForm, RangeForm, Refusal, is_refusal
-from playhead.stream.options import StreamOptions, StreamResumed, StreamStatistics, StreamWaiting
+from playhead.stream.options import StreamEvent, StreamOptions, StreamResumed, StreamStatistics, StreamWaiting
 from playhead.stream.pages import PageLimit, ResponseHandler, SequentialPlan
 from playhead.stream.range_support import RangeSupport
 from playhead.stream.ring_writer import RING_BUDGET, RingWriter
@@ -229,6 +229,7 @@ class Driver:
         self._reader_waits = False
         self._demand = Demand.WAITING
         self._waiting_since: float | None = None
+        self.watchers = [] if options.on_event is None else [options.on_event]
         self._wakes_at = -math.inf
         self._opened_at = trio.current_time()
         self._life = trio.CancelScope()
@@ -472,24 +473,24 @@ class Driver:
         self.writer.abort(error)
 
     def _report_waiting(self) -> None:
-        on_event = self._options.on_event
-        if on_event is None:
-            return
         now = trio.current_time()
         waited = self._planner.waited_seconds(now)
+        event: StreamEvent
         if self._waiting_since is None and waited >= STATUS_SECONDS:
             self._waiting_since = now - waited
-            on_event(
-                StreamWaiting(
-                    seconds=waited,
-                    offset=self.pipe.tail,
-                    last_error=self._handler.last_error,
-                    patience_seconds=self._options.patience_seconds,
-                )
+            event = StreamWaiting(
+                seconds=waited,
+                offset=self.pipe.tail,
+                last_error=self._handler.last_error,
+                patience_seconds=self._options.patience_seconds,
             )
         elif self._waiting_since is not None and waited < STATUS_SECONDS:
-            since, self._waiting_since = self._waiting_since, None
-            on_event(StreamResumed(seconds=now - since))
+            event = StreamResumed(seconds=now - self._waiting_since)
+            self._waiting_since = None
+        else:
+            return
+        for on_event in self.watchers:
+            on_event(event)
 
     # --- the stream's owner ---------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from playhead.limits import DEFAULT_LIMITS, KIB, Limits
 from playhead.stream.answer import ReadRange
 from playhead.stream.driver import CLOSED, NO_SEEK, Driver
 from playhead.stream.negotiation import LateForm, RangeForm
-from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions, StreamStatistics
+from playhead.stream.options import DEFAULT_OPTIONS, StreamEvent, StreamOptions, StreamStatistics
 from playhead.stream.saving import whole_file
 from playhead.stream.source import Demand, Reader
 
@@ -279,6 +279,10 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
     @property
     def sha256(self) -> str | None:
         return self._digest.expected
+
+    def watch(self, on_event: Callable[[StreamEvent], None]) -> None:
+        """Call `on_event` too when the reader has waited for three seconds, and when bytes arrive again."""
+        self._driver.watchers.append(on_event)
 
     def statistics(self) -> StreamStatistics:
         """Return a snapshot."""

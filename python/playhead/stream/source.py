@@ -6,6 +6,7 @@ The player accepts any `Playable`; it knows neither sessions nor planners.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from playhead.stream.options import StreamOptions, StreamStatistics
+    from playhead.stream.options import StreamEvent, StreamOptions, StreamStatistics
 
 
 class Demand(Enum):
@@ -31,8 +32,8 @@ class Reader(ABC):
     """Bytes that a thread reads, in order, while they are still arriving.
 
     `readinto` is all that a reader needs. The other methods describe a reader that can seek and that measures
-    its link; their defaults are those of a local file that is read once. All but `set_demand` may be called
-    from any thread.
+    its link; their defaults are those of a local file that is read once. All but `set_demand` and `watch` may
+    be called from any thread.
     """
 
     @property
@@ -73,6 +74,10 @@ class Reader(ABC):
 
     def set_demand(self, demand: Demand) -> None:  # noqa: B027  # most readers have no use for it
         """Report how urgently bytes are needed from now on. Called in the trio thread; idempotent."""
+
+    def watch(self, on_event: Callable[[StreamEvent], None]) -> None:  # noqa: B027  # a file never waits
+        """Report each waiting for bytes, and its end, in addition to `StreamOptions.on_event` and under its
+        rules. Called in the trio thread."""
 
     def statistics(self) -> StreamStatistics | None:
         """Return a snapshot of the stream behind this reader; None if there is none, as for a local file."""

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import trio
 
 from playhead.agent.agent import run_turn
 from playhead.agent.conversation import ToolCall
-from playhead.agent.events import AudioEnd, AudioStart, Event
+from playhead.agent.events import (
+    AudioEnd,
+    AudioResumed,
+    AudioStart,
+    AudioWaiting,
+    Event,
+    from_json,
+    to_json,
+)
 from playhead.agent.tool_runner import CallOutcome
-from playhead.errors import DecodeError, UsageError
+from playhead.errors import ConnectionLostError, DecodeError, UsageError
 from playhead.playback import Player
 from playhead.playback.sinks import NullSink
-from playhead.playback.state import ItemEnd, ItemError, PlayerEvent
+from playhead.playback.state import ItemEnd, ItemError, ItemResumed, ItemWaiting, PlayerEvent
 from playhead.stream.source import Playable
 from playhead.testing.media import ScriptedMedia, ScriptedReader
 from playhead.testing.model import Pause, ScriptedModel, call, reply
@@ -105,6 +114,34 @@ async def test_the_end_of_a_turns_sound_is_told_while_the_turn_runs_and_no_other
         tools = singing(song("A"), song("B"))
         await run_turn(model, tools, [user("go")], player=player, on_event=on_event)
     assert [(event.title, event.error) for event in ends] == [("A", None), ("B", "B: not a sound")]
+
+
+async def test_a_turn_reports_that_its_audio_waits_and_goes_on_and_no_others() -> None:
+    player, over = Recorder(), trio.Event()
+    events: list[Event] = []
+    waiting = ItemWaiting(
+        index=0, title="A", seconds=3.0, last_error=ConnectionLostError("cut"), patience_seconds=60.0
+    )
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, AudioStart):
+            player.tell.send_nowait(replace(waiting, title="what played before"))
+            player.tell.send_nowait(waiting)
+            player.tell.send_nowait(replace(waiting, last_error=None))
+            player.tell.send_nowait(ItemResumed(index=0, title="A", seconds=4.0))
+            player.tell.send_nowait(ItemEnd(index=0, title="A", frames=1, stopped=False))
+            player.tell.send_nowait(ItemResumed(index=0, title="A", seconds=5.0))
+        if isinstance(event, AudioWaiting | AudioResumed):
+            events.append(event)
+        if isinstance(event, AudioEnd):
+            over.set()
+
+    model = ScriptedModel([reply(call("sing")), reply(Pause(until=over), "ok")])
+    with trio.fail_after(10):
+        await run_turn(model, singing(song("A")), [user("go")], player=player, on_event=on_event)
+    told = AudioWaiting(round=1, title="A", seconds=3.0, last_error="cut", patience_seconds=60.0)
+    assert events == [told, replace(told, last_error=None), AudioResumed(round=1, title="A", seconds=4.0)]
+    assert [from_json(to_json(event)) for event in events] == events
 
 
 async def test_a_player_that_takes_nothing_is_told_of_and_fails_no_turn() -> None:

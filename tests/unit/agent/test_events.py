@@ -72,6 +72,8 @@ _FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "responses": st.lists(_RESPONSE, max_size=3).map(tuple),
     "status": _STATUS,
     "progress": st.floats(allow_nan=False),
+    "seconds": st.floats(allow_nan=False),
+    "patience_seconds": st.floats(allow_nan=False),
     "total": st.none() | st.floats(allow_nan=False),
     "size_bytes": st.integers(),
     "input_tokens": _TOKENS,
@@ -102,7 +104,7 @@ def test_what_is_written_is_read_back_equal(event: Event) -> None:
 
 def test_every_type_has_its_own_name() -> None:
     kinds = get_args(Event)
-    assert len({kind.type for kind in kinds}) == len(kinds) == 17
+    assert len({kind.type for kind in kinds}) == len(kinds) == 19
 
 
 def test_a_line_is_what_the_documentation_shows() -> None:

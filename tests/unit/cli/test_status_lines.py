@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable
 
+import pytest
+import trio
+import trio.testing
+
+from playhead.agent.events import AudioResumed, AudioWaiting
+from playhead.cli.chat_view import ChatView, show_waiting
 from playhead.cli.progress import stream_report, waiting_lines, warn_of_size
 from playhead.cli.terminal import Terminal
 from playhead.errors import ConnectionLostError, PlayheadError
+from playhead.playback import NullSink, Player
 from playhead.stream.answer import Page
-from playhead.stream.options import StreamOptions, StreamResumed, StreamWaiting
+from playhead.stream.options import StreamEvent, StreamOptions, StreamResumed, StreamWaiting
 from playhead.stream.reader import open_stream
+from playhead.testing.media import ScriptedMedia, ScriptedReader
+from tests.servers.wave import wave_header
 
 DATA = bytes(range(256)) * 8
 
@@ -42,6 +51,41 @@ def test_a_long_reason_is_cut_and_none_is_left_out(capsys: pytest.CaptureFixture
 
 def test_the_end_of_the_wait_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, StreamResumed(seconds=12.4)) == ["radio\\x1b is back after 12 s"]
+
+
+def test_a_chat_says_that_audio_waits_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    view = ChatView(Terminal(json_output=False), verbose=False)
+    view(AudioWaiting(round=1, title="Owls\x1b", seconds=3.2, last_error="cut\nhere", patience_seconds=60.0))
+    view(AudioWaiting(round=1, title="", seconds=3.2, last_error=None, patience_seconds=60.0))
+    view(AudioResumed(round=1, title="Owls", seconds=12.4))
+    assert capsys.readouterr().err.splitlines() == [
+        "Owls\\x1b: no data for 3 s: cut…; giving up after 60 s",
+        "audio: no data for 3 s; giving up after 60 s",
+        "Owls goes on after 12 s",
+    ]
+
+
+async def test_after_a_turn_the_player_says_it(capsys: pytest.CaptureFixture[str]) -> None:
+    async with Player(NullSink(real_time=False)) as player, trio.open_nursery() as nursery:
+        nursery.start_soon(show_waiting, player, Terminal(json_output=False))
+        await trio.testing.wait_all_tasks_blocked()
+        media = ScriptedMedia(reader=_Waits(wave_header(1000) + bytes(956)), title="Owls")
+        await player.play(media)
+        await player.wait_finished()
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert capsys.readouterr().err.splitlines() == [
+        "Owls: no data for 3 s; giving up after 60 s",
+        "Owls goes on after 12 s",
+    ]
+
+
+class _Waits(ScriptedReader):
+    """Waits as soon as it is watched."""
+
+    def watch(self, on_event: Callable[[StreamEvent], None]) -> None:
+        on_event(waiting(None))
+        on_event(StreamResumed(seconds=12.4))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import random
 import threading
 import wave
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import miniaudio
@@ -18,17 +19,35 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from playhead.concurrency import Broadcast
-from playhead.errors import ClosedError, NoDeviceError, StreamBrokenError, UnsupportedFormatError, UsageError
+from playhead.errors import (
+    ClosedError,
+    ConnectionLostError,
+    NoDeviceError,
+    StreamBrokenError,
+    UnsupportedFormatError,
+    UsageError,
+)
 from playhead.playback.decoder import RawPcmDecoder
 from playhead.playback.files import FileMedia
 from playhead.playback.pcm_buffer import PcmBuffer
 from playhead.playback.player import EVENT_CAPACITY, Player, gain_of
 from playhead.playback.sinks import NullSink, WaveSink
-from playhead.playback.state import ItemEnd, ItemError, ItemStart, PlayerEvent, StateChange, Status
+from playhead.playback.state import (
+    ItemEnd,
+    ItemError,
+    ItemResumed,
+    ItemStart,
+    ItemWaiting,
+    PlayerEvent,
+    StateChange,
+    Status,
+)
 from playhead.stream.answer import Page
+from playhead.stream.options import StreamEvent, StreamResumed, StreamWaiting
 from playhead.stream.reader import open_stream
 from playhead.stream.source import Demand
 from playhead.testing.media import ScriptedMedia, ScriptedReader
+from tests.servers.wave import wave_header
 
 DATA = Path(__file__).parents[2] / "data"
 MUSIC = ["bare.mp3", "gapless.mp3", "tagged.mp3", "chord.flac", "chord.ogg", "chord.wav"]
@@ -413,6 +432,63 @@ async def test_stop_returns_at_once_while_the_network_hangs_and_wakes_the_thread
     seen = [told(event) async for event in events]
     assert seen[-1] == "idle"
     assert "ItemError" not in seen
+
+
+class WatchedReader(ScriptedReader):
+    """Holds the callbacks that it was given."""
+
+    def watch(self, on_event: Callable[[StreamEvent], None]) -> None:
+        self.on_event = on_event
+
+
+async def test_the_current_items_waits_are_reported_and_those_of_the_next_once_it_starts() -> None:
+    error = ConnectionLostError("cut")
+    wait = StreamWaiting(seconds=3.0, offset=7, last_error=error, patience_seconds=60.0)
+    short = wave_header(9044) + bytes(9000)  # shorter than the buffer between decoder and sink
+    first, second = (WatchedReader(short, hold_at=1000) for _ in range(2))
+    seen: list[PlayerEvent] = []
+    gate = trio.Event()
+
+    class GatedSink(NullSink):
+        async def play(self, buffer: PcmBuffer) -> None:
+            await gate.wait()
+            await super().play(buffer)
+
+    async with Player(GatedSink(real_time=False)) as player, trio.open_nursery() as nursery:
+
+        async def watch() -> None:
+            async for event in events:
+                if isinstance(event, ItemWaiting | ItemResumed):
+                    seen.append(event)
+
+        events = player.events()
+        nursery.start_soon(watch)
+        await player.play([ScriptedMedia(reader=first, title="A"), ScriptedMedia(reader=second, title="B")])
+        await held(first)
+        first.on_event(wait)
+        first.on_event(StreamResumed(seconds=4.0))
+        first.release()
+        await held(second)  # the next item is opened, and the first one has not ended
+        second.on_event(wait)
+        await wait_all_tasks_blocked()
+        assert seen == [
+            ItemWaiting(index=0, title="A", seconds=3.0, last_error=error, patience_seconds=60.0),
+            ItemResumed(index=0, title="A", seconds=4.0),
+        ]
+        gate.set()
+        with trio.fail_after(20):
+            while len(seen) < 3:
+                await trio.lowlevel.checkpoint()
+        second.on_event(StreamResumed(seconds=5.0))
+        second.release()
+        await player.wait_finished()
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    events.close()
+    assert seen[2:] == [
+        ItemWaiting(index=1, title="B", seconds=3.0, last_error=error, patience_seconds=60.0),
+        ItemResumed(index=1, title="B", seconds=5.0),
+    ]
 
 
 class DeafReader(ScriptedReader):

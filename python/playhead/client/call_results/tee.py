@@ -27,7 +27,7 @@ import trio
 from playhead.config.outputs import Extent, OutputWriter, SavedOutput
 from playhead.errors import ClosedError, PlayheadError
 from playhead.limits import KIB, MIB
-from playhead.stream.options import StreamOptions, StreamStatistics
+from playhead.stream.options import StreamEvent, StreamOptions, StreamStatistics
 from playhead.stream.source import Demand, Playable, PlayableWrapper, Reader
 
 if TYPE_CHECKING:
@@ -262,6 +262,9 @@ class TeeReader(Reader):
 
     def set_demand(self, demand: Demand) -> None:
         self._inner.set_demand(demand)
+
+    def watch(self, on_event: Callable[[StreamEvent], None]) -> None:
+        self._inner.watch(on_event)
 
     def statistics(self) -> StreamStatistics | None:
         return self._inner.statistics()

@@ -18,13 +18,16 @@ from playhead.content.audio import SNIFF_BYTES, AudioFormat
 from playhead.errors import DecodeError, UnsupportedFormatError
 from playhead.playback.decoder_source import WHOLE_STEP_BYTES, DecoderSource
 from playhead.playback.formats import (
+    HEAD_BYTES,
     PIECE_FRAMES,
+    ByteRate,
     Identified,
     PcmFormat,
     RawPcm,
+    duration_seconds,
     identify,
+    mp3_bytes_per_second,
 )
-from playhead.playback.timing import HEAD_BYTES, ByteRate, duration_seconds, mp3_bytes_per_second
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -1,4 +1,4 @@
-"""Formats of streams, identified by the first bytes, then the MIME type, then the name.
+"""Formats of streams, identified by the first bytes, then the MIME type, then the name, and their timing.
 
 Pure: bytes and strings in, a value or `UnsupportedFormatError` out. Servers mislabel media, so a real
 signature wins. MPEG audio without a tag has a signature of only eleven set bits, so a MIME type of raw PCM
@@ -8,6 +8,9 @@ for a frame.
 
 from __future__ import annotations
 
+import re
+import struct
+from collections import deque
 from dataclasses import dataclass
 
 from playhead.content.audio import (
@@ -18,6 +21,7 @@ from playhead.content.audio import (
     sniff,
     split_mime,
 )
+from playhead.content.audio_files import mpeg_frame
 from playhead.errors import UnsupportedFormatError
 
 DECODED = frozenset({AudioFormat.MP3, AudioFormat.FLAC, AudioFormat.WAV, AudioFormat.VORBIS, AudioFormat.PCM})
@@ -130,3 +134,146 @@ def _require_decoder(found: AudioFormat, mime_type: str | None) -> None:
         remedy = "ask the server for one of these"
     labelled = f" (labelled {mime_type!r})" if mime_type else ""
     raise UnsupportedFormatError(f"the stream is {found.value}{labelled}. {_DECODED_TEXT}; {remedy}")
+
+
+# --- timing ----------------------------------------------------------------------------------------------
+
+# The byte rate turns bytes in hand into audio in hand. A decoder of a constant rate knows it from the first
+# frame. Other rates are measured while decoding, and the highest ten-second mean counts, because a link has
+# to carry the densest part of the music. The duration is read from the stream's first bytes, or unknown: a
+# guess from size and bit rate is wrong for every variable bit rate.
+
+
+WINDOW_SECONDS = 10.0
+"""The window of a mean rate: shorter than a verse, longer than a drum break."""
+_MARK_SECONDS = 0.5
+"""Distance between the places where the window may begin: 20 are remembered."""
+_TRUSTED_SECONDS = 2.0
+"""Audio measured before it overrides the header: steps of 2 KiB blur anything shorter."""
+
+
+class ByteRate:
+    """The byte rate of one decoder.
+
+    `announced` is the rate in the stream's header, if any. `lookahead_bytes` is how much the decoder reads
+    before it keeps pace with the audio: measuring starts after that.
+    """
+
+    def __init__(self, announced: float | None = None, *, lookahead_bytes: int = 0) -> None:
+        self._announced = announced or 0.0
+        self._lookahead_bytes = lookahead_bytes
+        self._marks: deque[tuple[float, int]] = deque()
+        """(seconds, bytes) of places in the newest window, the oldest first."""
+        self._mean = 0.0
+        self._highest = 0.0
+
+    @property
+    def bytes_per_second(self) -> float:
+        """The highest ten-second mean so far. Before ten seconds: the header's rate, or the mean so far."""
+        return max(self._announced, self._highest or self._mean)
+
+    def add(self, read_bytes: int, audio_seconds: float) -> None:
+        """Record how many bytes the decoder has read, and how much audio it made of them. Both only grow."""
+        if not self._marks:
+            self._mean = 0.0 if self._announced else read_bytes / audio_seconds
+            if read_bytes >= self._lookahead_bytes:
+                self._marks.append((audio_seconds, read_bytes))
+            return
+        start_seconds, start_bytes = self._marks[0]
+        seconds = audio_seconds - start_seconds
+        if seconds >= (_TRUSTED_SECONDS if self._announced else 0.0) and read_bytes > start_bytes:
+            self._mean = (read_bytes - start_bytes) / seconds
+        if audio_seconds - self._marks[-1][0] >= _MARK_SECONDS:
+            self._marks.append((audio_seconds, read_bytes))
+        if seconds >= WINDOW_SECONDS:
+            self._highest = max(self._highest, self._mean)
+            self._marks.popleft()
+
+
+def mp3_bytes_per_second(head: bytes) -> float | None:
+    """Return the rate of an MPEG audio stream from its first two or more frames; None if they are not in
+    `head`.
+
+    With a Xing header it is the mean of the whole stream.
+    """
+    for found in re.finditer(rb"\xff[\xe0-\xff]", head):
+        frame = mpeg_frame(head, found.start())
+        if frame is None or mpeg_frame(head, found.start() + frame.size_bytes) is None:
+            continue
+        first = head[found.start() : found.start() + frame.size_bytes]
+        return _xing_rate(first, frame.frames_per_second) or frame.bytes_per_second
+    return None
+
+
+def _xing_rate(frame: bytes, frames_per_second: float) -> float | None:
+    at = next((place for name in (b"Xing", b"Info") if (place := frame.find(name)) >= 0), None)
+    if at is None or at + 16 > len(frame):
+        return None
+    flags, frames, stream_bytes = struct.unpack_from(">III", frame, at + 4)
+    return stream_bytes * frames_per_second / frames if flags & 3 == 3 and frames else None
+
+
+# --- the duration --------------------------------------------------------------------------------------
+
+HEAD_BYTES = 4096
+"""Enough for a WAV's chunks before its data, as recorders write them, and for an MP3's first frame."""
+_UNKNOWN_SIZES = frozenset({0, 0xFFFF_FFFF})
+
+
+def duration_seconds(head: bytes, *, audio_format: AudioFormat, pcm: PcmFormat) -> float | None:
+    """Read the duration from `head`: the stream's first bytes; for MP3, those of its first frame."""
+    if audio_format is AudioFormat.FLAC:
+        frames = _flac_frames(head)
+    elif audio_format is AudioFormat.WAV:
+        frames = _wav_frames(head)
+    elif audio_format is AudioFormat.MP3:
+        frames = _mp3_frames(head, pcm)
+    else:
+        frames = None
+    return None if frames is None else frames / pcm.rate_hz
+
+
+def _flac_frames(head: bytes) -> int | None:
+    """STREAMINFO's total samples: the low 36 bits of the 8 bytes at 18 (RFC 9639, section 8.2)."""
+    if len(head) < 26 or head[4] & 0x7F != 0:
+        return None
+    return int.from_bytes(head[18:26], "big") & (1 << 36) - 1 or None
+
+
+def _wav_frames(head: bytes) -> int | None:
+    at, frame_bytes = 12, 0
+    while at + 8 <= len(head):
+        name, size = struct.unpack_from("<4sI", head, at)
+        if name == b"fmt " and at + 22 <= len(head):
+            (frame_bytes,) = struct.unpack_from("<H", head, at + 20)
+        elif name == b"data":
+            return size // frame_bytes if frame_bytes and size not in _UNKNOWN_SIZES else None
+        at += 8 + size + size % 2
+    return None
+
+
+def _mp3_frames(head: bytes, pcm: PcmFormat) -> int | None:
+    """Read the Xing or Info header of the first frame, less the encoder's delay and padding (LAME's
+    extension)."""
+    names = (found.start() for found in re.finditer(b"Xing|Info", head))
+    at = next((start for start in names if _follows_frame_header(head, start)), None)
+    if at is None or at + 12 > len(head):
+        return None
+    flags, frames = struct.unpack_from(">II", head, at + 4)
+    if not flags & 1:
+        return None
+    samples = int(frames) * (1152 if pcm.rate_hz >= 32_000 else 576)
+    # After the frame count: the byte count, the seek table and the quality, each if its flag is set.
+    lame = at + 12 + 4 * bool(flags & 2) + 100 * bool(flags & 4) + 4 * bool(flags & 8)
+    if head[lame : lame + 4] in (b"LAME", b"Lavf", b"Lavc") and lame + 24 <= len(head):
+        gap = int.from_bytes(head[lame + 21 : lame + 24], "big")
+        samples -= (gap >> 12) + (gap & 0xFFF)
+    return max(samples, 0)
+
+
+def _follows_frame_header(head: bytes, at: int) -> bool:
+    """Tell a frame's header from a tag with the same four letters: it follows the side information."""
+    return any(
+        at >= before and head[at - before] == 0xFF and head[at - before + 1] & 0xE0 == 0xE0
+        for before in (36, 21, 13)
+    )

@@ -8,7 +8,7 @@ import pytest
 
 from playhead.playback.decoder import open_decoder
 from playhead.playback.decoder_source import DecoderSource
-from playhead.playback.timing import ByteRate, mp3_bytes_per_second
+from playhead.playback.formats import ByteRate, mp3_bytes_per_second
 from playhead.testing.media import ScriptedReader
 
 DATA = Path(__file__).parents[2] / "data"

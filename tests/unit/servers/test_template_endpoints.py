@@ -29,8 +29,7 @@ from playhead.servers.serving import Shutdown
 from playhead.servers.template import TemplateServerOptions
 from playhead.servers.template.metrics import Metrics
 from playhead.servers.template.resources import Resources, ShippedPages
-from playhead.servers.template.serve import open_template_server, serve
-from playhead.servers.template.server import Pager, TemplateServer
+from playhead.servers.template.serve import Pager, TemplateServer, open_template_server, serve
 from playhead.servers.template.tools import Arguments, TemplateTool
 
 

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from playhead.content.validation import validate_tool_response
 from playhead.servers.template import TemplateServerOptions
 from playhead.servers.template.resources import ShippedPages
-from playhead.servers.template.server import all_tools
+from playhead.servers.template.serve import all_tools
 from playhead.servers.template.tools.knowledge_graph import RELATIONS, KnowledgeGraph
 from playhead.servers.template.tools.web_search import ANSWER_BYTES
 from tests.servers.raw_origin import RawOrigin, answer, raw_origin

@@ -1,19 +1,26 @@
-"""Run the template server: over WebSocket and HTTP with the endpoints for operators, over stdio, or in
-process."""
+"""The template server: its handlers, over WebSocket and HTTP with the endpoints for operators, over stdio, or
+in process."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+import mcp_types as types
 import trio
 from mcp.server import Server
+from mcp.server.context import ServerRequestContext
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, PaginatedRequestParams
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -22,7 +29,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from playhead.errors import UsageError
+from playhead.content.revisions import downgrade
+from playhead.errors import PlayheadError, UsageError
 from playhead.net_guard import guarded_client, parse_origins
 from playhead.servers.access import Access
 from playhead.servers.http import DEFAULT_OPTIONS, base_url, bind, serve_app, tls_context
@@ -30,12 +38,15 @@ from playhead.servers.messages import OnlyMessages
 from playhead.servers.serving import Shutdown
 from playhead.servers.stdio import serve_stdio
 from playhead.servers.template import TemplateServerOptions
+from playhead.servers.template.codes import explain_errors, first_revision, prompt_not_found, tool_not_found
 from playhead.servers.template.metrics import CONTENT_TYPE, Metrics
-from playhead.servers.template.prompts import all_prompts
+from playhead.servers.template.prompts import TemplatePrompt, all_prompts
 from playhead.servers.template.resources import Resources, ShippedPages
-from playhead.servers.template.server import DESCRIPTION, NAME, Pager, TemplateServer, all_tools
-from playhead.servers.template.tools.knowledge_graph import KnowledgeGraph
-from playhead.servers.template.tools.web_search import Engine
+from playhead.servers.template.tools import TemplateTool, checked_arguments, failed
+from playhead.servers.template.tools.calculator import CALCULATOR
+from playhead.servers.template.tools.document_analyzer import document_analyzer
+from playhead.servers.template.tools.knowledge_graph import KnowledgeGraph, knowledge_graph
+from playhead.servers.template.tools.web_search import Engine, web_search
 from playhead.servers.websocket import websocket_routes
 
 
@@ -219,3 +230,143 @@ def _routes(server: Server[Any], metrics: Metrics, shutdown: Shutdown) -> list[R
         Route(ENDPOINTS["ready"], ready, methods=["GET"]),
         Route(ENDPOINTS["metrics"], count, methods=["GET"]),
     ]
+
+
+# --- the handlers ----------------------------------------------------------------------------------------
+
+
+NAME: Final = "playhead-template"
+DESCRIPTION: Final = "A small MCP server with one of everything, to copy from: tools, resources and prompts."
+
+_Context = ServerRequestContext[dict[str, Any]]
+_Page = types.PaginatedRequestParams | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateServer:
+    """The handlers and what they use. They hold no state of their own: any number of clients may share
+    them."""
+
+    tools: Mapping[str, TemplateTool]
+    resources: Resources
+    prompts: Mapping[str, TemplatePrompt]
+    pager: Pager
+
+    def server(self, metrics: Metrics) -> Server[dict[str, Any]]:
+        """A server of the SDK, for any transport; `metrics` counts its requests."""
+        server = Server(
+            NAME,
+            version=version("playhead"),
+            title="Template server",
+            description=DESCRIPTION,
+            instructions="Look up facts with web_search and knowledge_graph, and calculate with calculator.",
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+        )
+        server.middleware += [metrics.middleware, explain_errors, first_revision]
+        return server
+
+    async def _list_tools(self, context: _Context, params: _Page) -> types.ListToolsResult:
+        definitions = [tool.definition for tool in self.tools.values()]
+        tools, cursor = self.pager.page("tools", definitions, params)
+        return types.ListToolsResult(tools=tools, next_cursor=cursor)
+
+    async def _call_tool(
+        self, context: _Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        tool = self.tools.get(params.name)
+        if tool is None:
+            raise tool_not_found(
+                context.protocol_version,
+                f"unknown tool {params.name[:80]!r}; this server has {', '.join(self.tools)}",
+            )
+        try:
+            arguments = checked_arguments(tool.definition.input_schema, params.arguments or {})
+            result = await tool.run(arguments)
+        except PlayheadError as error:
+            return failed(str(error))
+        return downgrade(result, context.protocol_version)
+
+    async def _list_resources(self, context: _Context, params: _Page) -> types.ListResourcesResult:
+        resources, cursor = self.pager.page("resources", self.resources.listed(), params)
+        return types.ListResourcesResult(resources=resources, next_cursor=cursor)
+
+    async def _list_templates(self, context: _Context, params: _Page) -> types.ListResourceTemplatesResult:
+        templates, cursor = self.pager.page("templates", self.resources.templates(), params)
+        return types.ListResourceTemplatesResult(resource_templates=templates, next_cursor=cursor)
+
+    async def _read_resource(
+        self, context: _Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        return self.resources.read(context.params or {}, context.protocol_version)
+
+    async def _list_prompts(self, context: _Context, params: _Page) -> types.ListPromptsResult:
+        definitions = [prompt.definition for prompt in self.prompts.values()]
+        prompts, cursor = self.pager.page("prompts", definitions, params)
+        return types.ListPromptsResult(prompts=prompts, next_cursor=cursor)
+
+    async def _get_prompt(
+        self, context: _Context, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
+        prompt = self.prompts.get(params.name)
+        if prompt is None:
+            raise prompt_not_found(
+                context.protocol_version,
+                f"unknown prompt {params.name[:80]!r}; this server has {', '.join(self.prompts)}",
+            )
+        return prompt.get(params.arguments or {})
+
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pager:
+    """Cut listings into pages. They do not change while the server runs, so a cursor stays valid."""
+
+    items: int
+    """Of one page."""
+
+    def page(
+        self, listing: str, everything: Sequence[_Item], params: PaginatedRequestParams | None
+    ) -> tuple[list[_Item], str | None]:
+        """One page of the listing of this name, and the cursor of the next.
+
+        Raises `MCPError` (-32602) for a cursor that this listing did not return.
+        """
+        start = 0
+        if params is not None and params.cursor is not None:
+            start = _offset(listing, params.cursor)
+            if start % self.items or not 0 < start < len(everything):
+                raise _unknown(params.cursor)
+        end = start + self.items
+        return list(everything[start:end]), _cursor(listing, end) if end < len(everything) else None
+
+
+def _cursor(listing: str, offset: int) -> str:
+    return base64.urlsafe_b64encode(f"{listing}:{offset}".encode()).decode()
+
+
+def _offset(listing: str, cursor: str) -> int:
+    try:
+        name, _, offset = base64.urlsafe_b64decode(cursor.encode("ascii")).decode("ascii").partition(":")
+    except (binascii.Error, ValueError):
+        raise _unknown(cursor) from None
+    if name != listing or not offset.isdecimal() or len(offset) > 9:
+        raise _unknown(cursor)
+    return int(offset)
+
+
+def _unknown(cursor: str) -> MCPError:
+    return MCPError(INVALID_PARAMS, f"unknown cursor {cursor[:80]!r}; start again without a cursor")
+
+
+def all_tools(pages: ShippedPages, graph: KnowledgeGraph, engine: Engine | None) -> dict[str, TemplateTool]:
+    """Every tool by its name, in the order of the listing."""
+    tools = (CALCULATOR, web_search(pages, engine), document_analyzer(pages), knowledge_graph(graph))
+    return {tool.name: tool for tool in tools}

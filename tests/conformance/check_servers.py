@@ -4,9 +4,10 @@
 
 The servers are those of `real_servers.py` (npm and PyPI) and the WebSocket server of the SDK's first major
 version. `real_servers.toml` vouches for arguments, which make the expectations of each server;
-`check_servers.toml` lists the defects that are known to be real, each with why it is one. A run prints a row
-for each finding, and fails for one that the list doesn't have (a defect to be argued and listed, or a mistake
-of the checker) and for one that it has and that didn't come.
+`check_servers.toml` lists the defects that are known to be real, each with the reason and the line of the
+server or its framework that causes it. A run prints a row for each finding, and fails for one that the list
+doesn't have (a defect to be argued and listed, or a mistake of the checker), for one that it has and that was
+not found, and for a line that is no longer there.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -29,10 +29,11 @@ from playhead.check.options import CheckOptions, Expectations, ExpectedCall
 from playhead.check.results import Report
 from playhead.check.run import check_server
 from tests.conformance import old_sdk
-from tests.conformance.real_servers import HERE, filled, installed, over_http, web_page, words_of
+from tests.conformance.real_servers import BUILD, HERE, ROOT, filled, installed, over_http, web_page, words_of
 
 PER_SERVER_SECONDS = 300
-OLD_SERVER = Path(__file__).parents[1] / "servers" / "old_sdk_server.py"
+OLD_SERVER = ROOT / "tests" / "servers" / "old_sdk_server.py"
+VENVS = (BUILD / "venv", old_sdk.BUILD / "venv")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,19 @@ class Known:
     server: str
     check: str
     why: str
+    file: str
+    code: str
+    """The line of `file` that causes it."""
+
+    def place(self) -> str | None:
+        """The file and line number of the cause; None if it is no longer there."""
+        python = f"lib/python3.*/site-packages/{self.file}"
+        roots = ((BUILD / "node_modules", self.file), (ROOT, self.file), *((it, python) for it in VENVS))
+        for path in (found for root, name in roots for found in root.glob(name)):
+            for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+                if self.code in line:
+                    return f"{self.file}:{number}"
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +181,7 @@ async def run(names: Sequence[str]) -> int:
     came: set[tuple[str, str]] = set()
     checked_servers: set[str] = set()
     unknown = 0
+    lost: list[Known] = []
     async for name, over, report in every_server(names):
         checked_servers.add(name)
         tests = ", ".join(
@@ -184,12 +199,19 @@ async def run(names: Sequence[str]) -> int:
             print(f"  {'known ' if item else 'UNKNOWN'} {finding.check} x{finding.times}: {finding.subject}")
             print(f"    {finding.message[:400]}")
             if item is not None:
-                print(f"    real, since {' '.join(item.why.split())}", flush=True)
+                place = item.place()
+                lost += [item] if place is None else []
+                print(f"    real, since {' '.join(item.why.split())} ({place or 'NO LINE'})", flush=True)
+        for remark in report.remarks:
+            print(f"  {remark}", flush=True)
     gone = [key for key in known if key not in came and key[0] in checked_servers]
     for server, check in gone:
         print(f"GONE {server}: {check} is listed as a known defect, and was not found")
-    print(f"{len(checked_servers)} servers, {len(came)} defects, {unknown} unknown, {len(gone)} gone")
-    return 1 if unknown or gone or not checked_servers else 0
+    print(
+        f"{len(checked_servers)} servers, {len(came)} defects, {unknown} unknown, {len(gone)} gone,"
+        f" {len(lost)} without their line"
+    )
+    return 1 if unknown or gone or lost or not checked_servers else 0
 
 
 if __name__ == "__main__":

@@ -72,9 +72,14 @@ def failing(name: str) -> TestResult:
 
 
 def test_each_finding_names_who_can_fix_it_once_the_framework_is_known() -> None:
-    found = [failing("server.unknown-method"), failing("prompts.error-code"), failing("tools.content")]
+    found = [
+        failing("server.unknown-method"),
+        failing("prompts.error-code"),
+        failing("tools.content"),
+        failing("tools.cancelled"),
+    ]
     assert list(attributed(found)) == found  # nothing is known
-    method, prompt, content, _known, _nameless = attributed(
+    method, prompt, content, cancelled, *_answers = attributed(
         [*found, *answered(method=INVALID, nameless=INVALID)]
     )
     assert str(method.error).endswith(
@@ -85,6 +90,7 @@ def test_each_finding_names_who_can_fix_it_once_the_framework_is_known() -> None
         " [to fix in the server; not in the Python SDK 1.x, on which it is built]"
     )
     assert content.checks[0].message == content.error
+    assert cancelled.error == "expected this, got that"  # both can be the cause
 
 
 def server_in(folder: Path, *, cwd: str | None = None) -> ServerConfig:

@@ -19,18 +19,12 @@ from playhead.servers.file_downloads import FileDownloads
 from playhead.servers.http import base_url, bind, serve_app
 from playhead.servers.ranged_resource import ranged_resource
 from playhead.stream.options import StreamOptions
-from tests.conformance.real_servers import BUILD
+from tests.conformance.gateways import PYTHON, needs_gateways
 
 REPOSITORY = Path(__file__).parents[2]
 SONG = bytes(range(256)) * 3000 + b"end"
 URI = "music://song.mp3"
 FORMS = ("uri-template", "arguments", "query", "meta", "whole")
-PYTHON = BUILD / "venv" / "bin" / "python"
-
-needs_fastmcp = pytest.mark.skipif(
-    not (PYTHON.parent / "fastmcp").is_file(),
-    reason="needs FastMCP in an environment of its own: `make check-servers` makes it",
-)
 
 
 async def assert_each_form_reads_it(url: str) -> None:
@@ -82,7 +76,7 @@ def fastmcp_programs() -> list[str]:
     return re.findall(r"^```python fastmcp\n(.*?)^```", page, re.M | re.S)
 
 
-@needs_fastmcp
+@needs_gateways
 @pytest.mark.slow("starts a FastMCP server for each program of the page")
 async def test_the_programs_for_fastmcp_run_and_each_form_reads_their_resource(tmp_path: Path) -> None:
     plain, with_files = fastmcp_programs()

@@ -115,7 +115,7 @@ class FileDownloads:
         """
         file = await resource.file(**values)
         expiry = int(self._now() + self._link_seconds)
-        name = quote(resource.name.rpartition("/")[2] or "file", safe="")
+        name = quote(file["name"].rpartition("/")[2] or "file", safe="")
         return {
             "file": file,
             "download": {

@@ -25,7 +25,7 @@ import mimetypes
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
@@ -77,6 +77,8 @@ class ResourceBytes:
     mime_type: str | None = None
     etag: str | None = None
     """The version of the resource: another one, if any byte of it is another."""
+    name: str | None = None
+    """The name of a member of a family, for links and files; else it has the family's."""
 
 
 ReadCallable = Callable[..., Awaitable[bytes | ResourceBytes]]
@@ -201,7 +203,7 @@ class RangedResource:
         return types.ResourceLink(
             type="resource_link",
             uri=self.expand(**values),
-            name=self.name,
+            name=found.name or self.name,
             title=self.title,
             description=self.description,
             mime_type=found.mime_type,
@@ -216,7 +218,8 @@ class RangedResource:
         """
         found = await self.read(0, 1, values)
         digest = await self._source.sha256(found)
-        about = {"uri": self.expand(**values), "name": self.name, "mimeType": found.mime_type}
+        name = found.name or self.name
+        about = {"uri": self.expand(**values), "name": name, "mimeType": found.mime_type}
         sized = {} if found.total_bytes is None else {"size": found.total_bytes}
         return about | sized | ({} if digest is None else {"digest": _digest(digest)})
 
@@ -231,12 +234,8 @@ class RangedResource:
         etag = found.etag
         if etag is not None and not etag.startswith(('"', 'W/"')):
             etag = f'"{etag}"'
-        return ResourceBytes(
-            data=found.data[: end - start],
-            total_bytes=found.total_bytes,
-            mime_type=found.mime_type or self.mime_type,
-            etag=etag,
-        )
+        mime_type = found.mime_type or self.mime_type
+        return replace(found, data=found.data[: end - start], mime_type=mime_type, etag=etag)
 
     async def answer(self, params: Mapping[str, object]) -> types.ReadResourceResult | None:
         """Answer a `resources/read`, whose `params` are as received; None if it reads another resource.
@@ -264,9 +263,7 @@ class RangedResource:
                 self._refuse(f"start {start} is not before end {end}")
             found = await self.read(start, end, self.known(values))
             if not found.data:
-                found = ResourceBytes(
-                    data=self.end_marker, total_bytes=found.total_bytes, mime_type=None, etag=found.etag
-                )
+                found = replace(found, data=self.end_marker, mime_type=None)
         meta_out = {ETAG_KEY: found.etag, SIZE_KEY: found.total_bytes}
         contents = types.BlobResourceContents(
             uri=uri,
@@ -305,9 +302,7 @@ class RangedResource:
             if max(size, len(data)) > self.whole_bytes:
                 self._refuse(f"it has more than {self.whole_bytes} bytes, and no range was given")
             if not found.data or len(data) == found.total_bytes:
-                return ResourceBytes(
-                    data=bytes(data), total_bytes=len(data), mime_type=found.mime_type, etag=found.etag
-                )
+                return replace(found, data=bytes(data), total_bytes=len(data))
 
     def _offset(self, value: object, name: str, *, may_be_string: bool) -> int:
         if (
@@ -512,7 +507,7 @@ class _CallableSource:
         known = found if isinstance(found, ResourceBytes) else ResourceBytes(data=bytes(found))
         etag = known.etag or (self._digest.hex()[:32] if self._digest is not None else None)
         size = known.total_bytes if known.total_bytes is not None else self._size_bytes
-        return ResourceBytes(data=known.data, total_bytes=size, mime_type=known.mime_type, etag=etag)
+        return replace(known, total_bytes=size, etag=etag)
 
     async def sha256(self, found: ResourceBytes) -> bytes | None:
         return self._digest

@@ -322,6 +322,7 @@ async def test_the_audio_server_offers_its_music_as_files_over_http() -> None:
     assert began.json()["result"]["capabilities"]["files"] == OFFER
     assert discovered["result"]["capabilities"]["files"] == OFFER
     assert (by_uri["result"]["file"]["size"], by_uri["result"]["file"]["mimeType"]) == (END, "audio/mpeg")
+    assert by_uri["result"]["file"]["name"] == link["description"].rpartition("/")[2]
     assert by_uri["result"]["download"]["transport"] == "http"
     assert download.startswith(url.removesuffix("/mcp") + "/files/")
     assert (part.status_code, part.content) == (206, SONG[1000:2000])

@@ -262,11 +262,13 @@ async def test_a_file_that_is_replaced_has_another_version_and_its_page_is_of_on
 
 async def test_a_link_has_the_type_and_the_size_for_a_tool_s_result() -> None:
     async def read(start: int, end: int, *, id: str) -> ResourceBytes:
-        return ResourceBytes(data=b"x"[start:end], total_bytes=int(id), mime_type="audio/flac")
+        name = "seven.flac" if id == "7" else None
+        return ResourceBytes(data=b"x"[start:end], total_bytes=int(id), mime_type="audio/flac", name=name)
 
-    server = Server("bare")
-    link = await ranged_resource(server, "a://{id}", read, name="Seven").link(id="7")
-    assert (link.uri, link.name, link.mime_type, link.size) == ("a://7", "Seven", "audio/flac", 7)
+    family = ranged_resource(Server("bare"), "a://{id}", read, name="numbers")
+    link = await family.link(id="7")
+    assert (link.uri, link.name, link.mime_type, link.size) == ("a://7", "seven.flac", "audio/flac", 7)
+    assert (await family.link(id="8")).name == "numbers"
 
 
 async def test_a_file_is_announced_with_its_digest_in_both_spellings(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import httpx2
 import mcp_types as types
@@ -122,8 +123,9 @@ class AudioTools:
         Raises:
             MCPError: -32602 if the URL is invalid or may not be fetched, -32603 if fetching failed.
         """
+        url = _decoded_url(url)
         try:
-            found = await self._fetch(_decoded_url(url), start, end)
+            found = await self._fetch(url, start, end)
         except RangePastEndError:
             return ResourceBytes(data=b"")
         except BlockedAddressError as error:
@@ -132,7 +134,11 @@ class AudioTools:
             reason = {"kind": type(error).__name__}
             raise MCPError(types.INTERNAL_ERROR, f"reading failed: {error}", reason) from error
         return ResourceBytes(
-            data=found.body, total_bytes=found.total_bytes, mime_type=found.mime_type, etag=found.etag
+            data=found.body,
+            total_bytes=found.total_bytes,
+            mime_type=found.mime_type,
+            etag=found.etag,
+            name=urlsplit(url).path.rpartition("/")[2] or None,
         )
 
     async def _fetch(self, url: str, start: int, end: int) -> HttpRange:

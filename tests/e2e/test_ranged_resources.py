@@ -24,7 +24,7 @@ from tests.conformance.gateways import PYTHON, needs_gateways
 REPOSITORY = Path(__file__).parents[2]
 SONG = bytes(range(256)) * 3000 + b"end"
 URI = "music://song.mp3"
-FORMS = ("uri-template", "arguments", "query", "meta", "whole")
+FORMS = ("uri-template", "arguments", "query", "meta", "file", "whole")
 
 
 async def assert_each_form_reads_it(url: str) -> None:

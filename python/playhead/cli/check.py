@@ -376,7 +376,7 @@ class Progress:
 def show_report(terminal: Terminal, report: Report) -> None:
     """Print the report on stdout at 80 columns, except for lines to be copied; silent with `--json`."""
     for line in report_lines(report):
-        terminal.show(line, whole=True)
+        terminal.show(line)
 
 
 def report_lines(report: Report) -> Iterator[str]:

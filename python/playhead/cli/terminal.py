@@ -89,14 +89,11 @@ class Terminal:
             with _telling():
                 self.err.print(Text(escape(self.redacted(text)), style=style), soft_wrap=whole)
 
-    def show(self, text: str, *, whole: bool = False) -> None:
-        """Print a part of the result on stdout; silent with `--json`, which prints one object at the end.
-
-        `whole` prints one long line, to be copied.
-        """
+    def show(self, text: str) -> None:
+        """Print a part of the result on stdout; silent with `--json`, which prints one object at the end."""
         if not self.json_output:
             with naming_stdout():
-                self.out.print(Text(escape(text)), soft_wrap=whole)
+                self.out.print(Text(escape(text)))
 
     def show_markdown(self, text: str) -> None:
         """Print text that may be Markdown: rendered on a terminal, plain elsewhere."""

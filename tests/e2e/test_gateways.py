@@ -79,6 +79,7 @@ async def test_through_a_proxy_that_drops_arguments(tmp_path: Path) -> None:
     assert played.code == 0, played.stderr
     assert played.json["bytes"] == SONG.stat().st_size
     assert played.json["strategy"] == "uri-template"
+    assert "'resource://read_from_http{" in played.json["strategy_reason"]
     assert read.json["sha256"] == sha256(SONG)
     assert forced.code == 1
     assert "arguments (" in forced.json["error"]["message"]
@@ -159,6 +160,7 @@ async def test_an_audio_server_behind_fastmcp(
     assert played.code == 0, played.stderr
     assert played.json["bytes"] == SONG.stat().st_size
     assert played.json["strategy"] == "uri-template"
+    assert template in played.json["strategy_reason"]
     assert read.json["sha256"] == sha256(SONG)
 
 

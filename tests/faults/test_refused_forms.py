@@ -130,3 +130,16 @@ async def test_without_a_named_strategy_reading_starts_before_a_slow_listing_has
             await stream.receive_some(1)
             assert stream.statistics().strategy == "arguments"
     assert trio.current_time() - before <= 2.5
+
+
+async def test_templates_that_arrive_late_are_a_second_chance_after_a_refusal(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    server = MoodyInProcess(honours="uri-template", offers="both", listing_seconds=8)
+    async with connect(server) as session:
+        (link,) = (await session.call_tool("link")).links
+        async with session.open(link) as stream:
+            assert await stream.read_all() == truth(PIECE)
+            statistics = stream.statistics()
+    assert statistics.strategy == "uri-template"
+    assert "refused before: arguments (-32602" in statistics.strategy_reason

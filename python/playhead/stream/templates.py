@@ -185,10 +185,10 @@ def _choose(found: Mapping[str, TemplateMatch], *, uri: str, tool: str | None) -
     server = max(found, key=lambda name: (_begins(name, tool), len(name)))
     if _begins(server, tool) or len(found) == 1:
         return found[server]
-    servers = ", ".join(f"{name!r} ({match.expand(0, 1)})" for name, match in found.items())
+    forms = ", ".join(match.renamed.outer(uri) for match in found.values() if match.renamed is not None)
     raise UsageError(
         f"{uri!r} fits templates of {len(found)} servers behind the gateway, and nothing says whose it is: "
-        f"{servers}; open it from the result of its tool, or read the URI in the gateway's form"
+        f"open it from the result of its tool, or read the server's own URI: {forms}"
     )
 
 

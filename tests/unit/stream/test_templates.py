@@ -106,7 +106,7 @@ def test_of_several_servers_the_one_whose_name_begins_the_tools_name_is_read(for
 
 
 def test_of_two_servers_none_is_guessed() -> None:
-    with pytest.raises(UsageError, match=r"2 servers.*'music' \(music\+resource://read_from_http\?.*'radio'"):
+    with pytest.raises(UsageError, match=r"2 servers.*: music\+resource://read_from_http, radio\+res"):
         match("music+" + READER, "radio+" + READER, tool="musicPlayer")
 
 

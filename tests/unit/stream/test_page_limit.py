@@ -11,6 +11,7 @@ import trio.testing
 
 from playhead.errors import (
     ConnectionLostError,
+    DeadlineError,
     HttpRefusedError,
     HttpStatusError,
     PlayheadError,
@@ -134,6 +135,21 @@ async def test_a_limit_that_nobody_named_is_doubted_after_a_while() -> None:
         await limit.read(page, 0, 65536)
     assert max(asked) == 16384
     assert limit.bytes is not None
+
+
+async def test_reads_that_time_out_together_halve_the_page_once() -> None:
+    limit = PageLimit()
+    late = DeadlineError("no byte for 5 s")
+
+    async def page(start: int, end: int) -> Page:
+        return Page(blobs=(bytes(end - start),))
+
+    await limit.read(page, 0, 4096)
+    for _ in range(3):
+        limit.timed_out(64 * KIB, late, sent_at=0.0, now=5.0)
+    assert limit.bytes == 32 * KIB
+    limit.timed_out(64 * KIB, late, sent_at=5.5, now=10.5)
+    assert limit.bytes == 16 * KIB
 
 
 async def test_an_error_that_no_smaller_page_avoids_is_raised_and_limits_nothing() -> None:

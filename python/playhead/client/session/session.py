@@ -338,7 +338,8 @@ class Session:
         (stream.strategies). A link to the web that the server does not list is read from its origin with HTTP
         Range, from global addresses and `allow_origins` only; a file (SEP-2631) from those, by https unless
         allowed, and from the server's own origin. The stream raises `DigestError` in place of its end if the
-        whole is not what was announced. Raises `UsageError` if the requested strategy does not fit, and
+        whole is not what was announced. Raises `UsageError` if the requested strategy does not fit, or if the
+        URI fits several servers behind a gateway and no tool's name tells which (`ResourceMedia.tool`), and
         `BlockedAddressError` for a link that may not be followed.
         """
         media = self.media(what)

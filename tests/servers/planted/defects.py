@@ -386,7 +386,7 @@ class MixesAnswers(Planted):
         with self._guard:
             answer = self._under_way[0] if self._under_way else text
             self._under_way.append(text)
-        time.sleep(0.02)
+        time.sleep(0.1)
         with self._guard:
             self._under_way.remove(text)
         return self.text(answer)

@@ -9,12 +9,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import trio
 from mcp.server import MCPServer
 
 import playhead
+from playhead.limits import MIB
+from playhead.servers.audio import AudioServerOptions
+from playhead.servers.audio.audio_server import serve
 from playhead.servers.file_downloads import FileDownloads
 from playhead.servers.http import base_url, bind, serve_app
 from playhead.servers.ranged_resource import ranged_resource
@@ -23,6 +27,7 @@ from tests.conformance.gateways import PYTHON, needs_gateways
 
 REPOSITORY = Path(__file__).parents[2]
 SONG = bytes(range(256)) * 3000 + b"end"
+MUSIC = REPOSITORY / "python/playhead/servers/audio/music/first-light.mp3"
 URI = "music://song.mp3"
 FORMS = ("uri-template", "arguments", "query", "meta", "file", "whole")
 
@@ -54,6 +59,19 @@ async def test_each_form_reads_a_server_of_the_sdk_byte_for_byte(tmp_path: Path)
     (tmp_path / "song.mp3").write_bytes(SONG)
     async with sdk_server(tmp_path / "song.mp3") as url:
         await assert_each_form_reads_it(url)
+
+
+@pytest.mark.parametrize("transport", ["http", "ws"])
+async def test_the_music_of_the_audio_server_is_read_as_a_file(transport: Literal["http", "ws"]) -> None:
+    served = AudioServerOptions(transport=transport, port=0, mixer="memory")
+    async with trio.open_nursery() as nursery:
+        url = await nursery.start(partial(serve, served))
+        async with playhead.connect(url) as session:
+            link = (await session.call_tool("musicPlayer", {"query": "first light"})).links[0]
+            async with session.open(link, options=StreamOptions(strategy="file")) as stream:
+                assert await stream.read_all(max_bytes=MIB) == MUSIC.read_bytes()
+                assert stream.statistics().strategy == "file"
+        nursery.cancel_scope.cancel()
 
 
 SERVE = """

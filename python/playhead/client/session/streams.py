@@ -260,7 +260,7 @@ class StreamForms:
         is_file = media.file is not None and options.strategy is None
         if is_file:
             forced, self._forced_by = "file", ""  # no other form knows its URI
-        offered: tuple[str, ...] | None = ()
+        offered: tuple[str, ...] | None = None if forced == "file" else ()
         if forced == "uri-template":
             offered = await self._known.templates.listed()
         elif forced is None:

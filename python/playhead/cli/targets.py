@@ -194,16 +194,22 @@ async def find_media(
     playable: bool,
     timeout: float | None = None,  # noqa: ASYNC109 - as in Session.call_tool
 ) -> ResourceMedia | BytesMedia:
-    """Find the WHAT of `playhead play` and `playhead read`: a URI, or a tool's first link or blob.
+    """Find the WHAT of `playhead play` and `playhead read`: a URI, or a tool's first link or blob, or the
+    chunks of a queue tool.
 
     Raises `ToolFailedError` if the tool returned isError, `ProtocolError` if its result contains nothing to
     read, and `UsageError` as `arguments_for`, or for arguments of a URI.
     """
+    from playhead.stream.strategies import is_queue_tool
+
     if is_uri(what):
         if given:
             raise UsageError(f"{what!r} is a URI, which takes no arguments; --arg passes one with each read")
         return session.media(what)
-    arguments = await arguments_for(session, what, given)
+    listed = (await _listed(session)).get(what)
+    arguments = given.for_tool(what, None if listed is None else listed.input_schema)
+    if what == session.default_options().poll_tool or (listed is not None and is_queue_tool(listed)):
+        return session.queue(what, arguments)  # a call here would lose its first chunks
     result = await call_tool(session, what, arguments, timeout=timeout)
     raise_tool_error(what, result)
     # Without audio, play any other resource: the user asked for it.

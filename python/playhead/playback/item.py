@@ -363,5 +363,7 @@ class DecoderThread:
         in_hand_bytes = (
             self._reader.buffered_bytes + self._source.ahead_bytes + int(decoded_seconds * byte_rate)
         )
+        if self._reader.is_queue and buffer.phase is not BufferPhase.DRY:
+            return True  # the first chunk is played: nobody knows when the next follows
         least = Planner.REFILL_SECONDS if buffer.phase is BufferPhase.DRY else Planner.START_SECONDS
         return in_hand_bytes >= least * byte_rate and self._reader.can_play(in_hand_bytes, byte_rate)

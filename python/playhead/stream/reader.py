@@ -244,7 +244,12 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
     @property
     def seekable(self) -> bool:
         """False for the strategy `poll`, whose bytes are handed out once."""
-        return not self._driver.is_queue
+        return not self.is_queue
+
+    @property
+    def is_queue(self) -> bool:
+        """True for the strategy `poll`."""
+        return self._driver.is_queue
 
     @property
     def position(self) -> int:

@@ -49,6 +49,11 @@ class Reader(ABC):
         byte, and the stream's own error after the good bytes before it.
         """
 
+    @property
+    def is_queue(self) -> bool:
+        """True if the bytes are handed out in chunks while they are made: audio starts with the first."""
+        return False
+
     def seek_from_thread(self, offset: int) -> None:
         """Continue at `offset`, counted from where the reader began. Only if `seekable`."""
         raise NotImplementedError(f"{type(self).__name__} cannot seek")

@@ -95,6 +95,8 @@ class ResourceFacts:
     """The configured tool of the form `tool`."""
     poll_tool: str | None = None
     """The configured tool of the form `poll`."""
+    is_queue: bool = False
+    """True if the chunks of `poll_tool` for `extra_arguments` are meant, not a resource."""
     forced: str | None = None
     """The only form to use, if the caller or the configuration names one."""
 
@@ -411,9 +413,11 @@ def _poll(facts: ResourceFacts) -> PollStrategy | NotOffered:
     for tool in facts.tools:
         is_configured = tool.name == facts.poll_tool
         is_queue = facts.poll_tool is None and is_queue_tool(tool)
-        arguments = {**facts.extra_arguments, **_link_arguments(_properties(tool.input_schema), facts)}
+        arguments = dict(facts.extra_arguments)
+        if not facts.is_queue:
+            arguments |= _link_arguments(_properties(tool.input_schema), facts)
         if (is_configured or is_queue) and _required(tool) <= set(arguments):
-            why = "poll_tool names it" if is_configured else "by its outputSchema, it returns chunks"
+            why = "named as the queue tool" if is_configured else "by its outputSchema, it returns chunks"
             return PollStrategy(tool=tool.name, arguments=arguments, reason=f"tool {tool.name}: {why}")
     if facts.poll_tool is not None:
         return NotOffered(

@@ -508,6 +508,41 @@ async def test_a_call_of_a_queue_tool_is_never_repeated(
     assert answers == []
 
 
+async def test_a_queue_tool_itself_is_played_with_its_arguments(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    asked: list[Json] = []
+    answers = iter([chunks(0), chunks(1, done=True)])
+
+    def call(params: Json) -> Any:
+        asked.append(params["arguments"])
+        return next(answers)
+
+    async with connect(queue_server(call)) as session:
+        media = session.queue("next_chunks", {"uri": "speech://7"})
+        assert asked == [], "nothing is called until it is opened"
+        async with media.open() as stream:
+            assert await stream.read_all() == DATA[: 2 * CHUNK_BYTES]
+            assert stream.statistics().strategy == "poll"
+    assert asked == [{"uri": "speech://7"}] * 2
+
+
+async def test_a_whole_read_that_is_remembered_may_be_refused_later(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    answers = {
+        "resources/read": lambda params: (
+            contents("x:", DATA) if params["uri"] == "music://one" else Refusal(-32002, "not found")
+        ),
+        "tools/list": NEVER,  # so these forms are looked for again, and again in vain
+        "resources/templates/list": {"resourceTemplates": []},
+    }
+    async with connect(RawServer(answers, capabilities={"tools": {}, "resources": {}})) as session:
+        assert (await read_one(session, link("music://one", None)))[1] == "whole"
+        with pytest.raises(ServerError, match="has no such resource"):
+            await read_one(session, link("music://nothing", None))
+
+
 async def test_a_queue_does_not_seek(autojump_clock: trio.testing.MockClock) -> None:
     async with connect(queue_server(lambda _: chunks(0))) as session, session.open("music://one") as stream:
         await stream.receive_some(10)

@@ -300,6 +300,22 @@ async def test_a_reader_that_foresees_its_arrival_is_asked_from_half_a_second_on
     assert all(rate == pytest.approx(WAV_BYTES_PER_SECOND, rel=0.02) for rate in rates)
 
 
+class QueueReader(ScriptedReader):
+    """Hands its bytes out while they are made."""
+
+    is_queue = True
+
+
+async def test_a_queue_is_heard_from_its_first_chunk_on() -> None:
+    reader = QueueReader(bytes_of("chord.wav"), hold_at=wav_bytes(0.2))
+    async with Player(fast()) as player:
+        events = player.events()
+        await player.play(ScriptedMedia(reader=reader))
+        await until(events, Status.PLAYING)
+        assert reader.position == wav_bytes(0.2)
+        assert player.snapshot().frames > 0
+
+
 class SteppedSink:
     """A device whose periods a test makes; `heard` is the audio of each."""
 

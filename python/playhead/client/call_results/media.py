@@ -5,7 +5,7 @@ The first two implement `stream.source.Playable`, the only interface that a play
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +44,8 @@ class ResourceMedia:
     """The announced size: a hint, checked against the bytes received."""
     tool: str | None = None
     """The tool whose result has the link. Behind a gateway its name tells which server wrote the link."""
+    queue_arguments: Mapping[str, object] | None = None
+    """Set for the chunks that `tool`, a queue tool, hands out for these arguments, not a resource."""
     file: FileValue | None = None
     """Set for a file that the server authorises for download (SEP-2631): no resource has its URI."""
     streams: Streams = field(repr=False, compare=False)

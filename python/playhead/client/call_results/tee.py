@@ -227,6 +227,10 @@ class TeeReader(Reader):
     def seekable(self) -> bool:
         return self._inner.seekable
 
+    @property
+    def is_queue(self) -> bool:
+        return self._inner.is_queue
+
     def readinto(self, buffer: Buffer, timeout: float | None = None) -> int:
         """As the inner reader's; copying adds no noticeable wait for the disk (see `Spool.put`)."""
         try:

@@ -327,6 +327,16 @@ class Session:
         """Make a playable item of a link of a result or a URI of this server."""
         return as_media(what, streams=self)
 
+    def queue(self, tool: str, arguments: Mapping[str, object] | None = None) -> ResourceMedia:
+        """Make a playable item of the chunks that a queue tool hands out for `arguments`.
+
+        Nothing is called until it is opened: then the tool is called until it is done, while its chunks play
+        (the strategy `poll`). It can be opened once, as a queue hands out each chunk once.
+        """
+        return ResourceMedia(
+            uri=f"tool:{tool}", title=tool, tool=tool, queue_arguments=dict(arguments or {}), streams=self
+        )
+
     @asynccontextmanager
     async def open(
         self, what: ResourceMedia | ResourceLink | str, *, options: StreamOptions | None = None

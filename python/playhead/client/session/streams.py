@@ -117,6 +117,7 @@ def stream_options(config: ServerConfig, limits: Limits) -> StreamOptions:
         page_bytes=config.page_size_bytes or DEFAULT_OPTIONS.page_bytes,
         page_bytes_max=config.page_size_bytes or DEFAULT_OPTIONS.page_bytes_max,
         in_flight=config.in_flight or DEFAULT_OPTIONS.in_flight,
+        poll_tool=config.poll_tool,
         timeout=limits.page_seconds,
     )
 
@@ -226,7 +227,10 @@ class StreamForms:
         if self.facts.templates is None:  # a second chance, before the last resort
             forms.insert(-1, forms.pop(0))
         worked = self._known.worked.get(self._key)
-        forms.sort(key=lambda form: form.name != worked)
+        if worked == forms[-1].name:
+            forms.insert(0, forms[-1])  # the last form stays one that is known
+        else:
+            forms.sort(key=lambda form: form.name != worked)
         is_asked_first = self.facts.forced is not None or is_url(self.facts.uri)
         while is_asked_first and isinstance(first := forms[0], LateForm):
             settled = await first.find()
@@ -260,6 +264,9 @@ class StreamForms:
         is_file = media.file is not None and options.strategy is None
         if is_file:
             forced, self._forced_by = "file", ""  # no other form knows its URI
+        queue_arguments = media.queue_arguments
+        if queue_arguments is not None:
+            forced, self._forced_by = "poll", ""  # nor that of a queue
         offered: tuple[str, ...] | None = None if forced == "file" else ()
         if forced == "uri-template":
             offered = await self._known.templates.listed()
@@ -280,10 +287,13 @@ class StreamForms:
             chunk_bytes_max=chunk_bytes_max(capabilities),
             offers_files=offers_downloads(self._server.handshake),
             is_file=is_file,
-            extra_arguments=options.extra_arguments or config.extra_arguments,
+            is_queue=queue_arguments is not None,
+            extra_arguments=options.extra_arguments or config.extra_arguments
+            if queue_arguments is None
+            else queue_arguments,
             meta_key=options.meta_key or config.meta_key,
             range_tool=options.range_tool or config.range_tool,
-            poll_tool=options.poll_tool or config.poll_tool,
+            poll_tool=media.tool if queue_arguments is not None else options.poll_tool or config.poll_tool,
             forced=forced,
         )
 
@@ -305,8 +315,12 @@ class StreamForms:
             case "tools":
                 tools: Sequence[Tool] = ()
                 seconds = WAIT_SECONDS if self.facts.forced is None else math.inf
-                with trio.move_on_after(seconds), suppress(ServerError):
-                    tools = self._known.tools = await self._server.list_tools()
+                with trio.move_on_after(seconds):
+                    try:
+                        tools = await self._server.list_tools()
+                    except ServerError:
+                        tools = ()
+                    self._known.tools = tools
                 self.facts = replace(self.facts, tools=self._allowed(tools))
             case "resources":
                 listed: Sequence[Resource] = ()

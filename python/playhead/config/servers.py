@@ -1,8 +1,8 @@
 """Servers from `mcpServers` files, URLs and command lines, each as a `ServerConfig`.
 
-The file is the one other MCP clients use (`{"mcpServers": {NAME: {...}}}`), with what only playhead knows
-under `playhead` in each entry. Reading a file is not starting anything: commands stay argument vectors and
-never see a shell.
+The file has the format of other MCP clients (`{"mcpServers": {NAME: {...}}}`); playhead's own settings are
+under the key `playhead` of each entry. Reading a file starts nothing, and commands are argument vectors that
+never reach a shell.
 """
 
 from __future__ import annotations
@@ -54,43 +54,44 @@ RangeStrategyName = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OAuthLogin:
-    """Login by a person in a browser (authorization code with PKCE, RFC 7636). Its `repr` shows nothing."""
+    """Login by a person in a browser (authorization code with PKCE, RFC 7636). Its `repr` omits all
+    fields."""
 
     token_folder: Path
     """Directory of the saved tokens, one file per server URL, readable by the user alone."""
     scopes: tuple[str, ...] | None = None
     """The exact scopes to request; `None` requests those the server names."""
     client_id: str | None = None
-    """A client registered by hand; `None` registers one dynamically (RFC 7591)."""
+    """A manually registered client; `None` registers one dynamically (RFC 7591)."""
     client_secret: str | None = None
     client_name: str = DEFAULT_CLIENT_NAME
     """Name that the person reads when asked for consent."""
     redirect_port: int | None = None
     """Loopback port of the redirect; `None` picks a free one and saves it with the tokens."""
     client_metadata_url: str | None = None
-    """An https URL at which a document says who this client is: its id, where the authorization server takes
-    such documents (MCP 2025-11-25, "Client ID Metadata Documents"); elsewhere a client is registered."""
+    """The https URL of a document that describes this client, used as its id if the authorization server
+    supports such documents (MCP 2025-11-25, "Client ID Metadata Documents"); else a client is registered."""
     issuer: str | None = None
-    """The authorization server that a `client_secret` may be sent to; `None`: the MCP server's own origin."""
+    """The authorization server that may receive the `client_secret`; `None`: the MCP server's own origin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ClientCredentials:
-    """A program's own account, without a person (RFC 6749, section 4.4). Its `repr` shows nothing."""
+    """A program's own account, without a person (RFC 6749, section 4.4). Its `repr` omits all fields."""
 
     token_folder: Path
     client_id: str
     client_secret: str
     scopes: tuple[str, ...] | None = None
     issuer: str | None = None
-    """The authorization server the secret may be sent to; `None`: the MCP server's own origin."""
+    """The authorization server that may receive the secret; `None`: the MCP server's own origin."""
 
 
 AuthSettings = OAuthLogin | ClientCredentials
 
 
 def token_folder(environment: Mapping[str, str]) -> Path:
-    """The user's data folder for tokens: `$XDG_DATA_HOME/playhead/oauth`, else under `~/.local/share`."""
+    """The user's data directory for tokens: `$XDG_DATA_HOME/playhead/oauth`, else under `~/.local/share`."""
     data = environment.get("XDG_DATA_HOME") or str(Path("~/.local/share").expanduser())
     return Path(data) / "playhead" / "oauth"
 
@@ -103,7 +104,7 @@ def _http_url(url: str) -> str:
 
 def _document_url(url: str) -> str:
     if not (url.startswith("https://") and url.removeprefix("https://").partition("/")[2]):
-        raise ValueError("expected an https URL with a path, where the document is")
+        raise ValueError("expected the https URL of a document, with a path")
     return url
 
 
@@ -187,7 +188,7 @@ _PLAIN_HEADERS: Final = frozenset({"accept", "accept-language", "content-type", 
 DEFAULT_FILE: Final = SERVERS_FILES[0]
 URL: Final = re.compile(r"^(https?|wss?)://", re.IGNORECASE)
 _OTHER_URL: Final = re.compile(r"[a-z][a-z0-9+.-]{0,20}://(?=\S*$)", re.IGNORECASE)
-"""Of a URL that is nothing but that: no program is named like one."""
+"""The scheme of text that is only a URL: no program has such a name."""
 _TRANSPORTS: Final = {
     "stdio": ("stdio",),
     "http": ("http", "streamable-http", "streamableHttp"),
@@ -204,7 +205,7 @@ class ServerConfig:
     command: tuple[str, ...] | None = None
     """The program and its arguments, for a server over stdio."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Added to the inherited minimum; wins over it."""
+    """Added to the inherited minimum, which it overrides."""
     cwd: str | None = None
     url: str | None = None
     """The endpoint, for a server over Streamable HTTP (`http`, `https`) or WebSocket (`ws`, `wss`)."""
@@ -233,7 +234,7 @@ class ServerConfig:
     allowed_tools: tuple[str, ...] | None = None
     """The tools that a session calls; None for all."""
     trust_structured: bool | None = None
-    """`results.policy.Policy.trust_structured` for this server's tools; None keeps what the caller chose."""
+    """`results.plan.Policy.trust_structured` for this server's tools; None keeps the caller's choice."""
     allow_origins: tuple[str, ...] = ()
     """Origins whose links may be followed although their addresses are not global (`http://host:port`)."""
 
@@ -260,8 +261,8 @@ class ServerConfig:
 def load_servers(path: Path, *, environment: Mapping[str, str] | None = None) -> dict[str, ServerConfig]:
     """Load the servers in the file at `path`, in order.
 
-    `environment` is where `${NAME}` comes from (default: this process's). Raises `ConfigError`, naming the
-    file and the key path, for anything that can't be read or isn't understood.
+    `environment` provides the values of `${NAME}` (default: this process's). Raises `ConfigError`, with the
+    file and the key path, for a file that can't be read and for invalid content.
     """
     environment = os.environ if environment is None else environment
     values = read_document(path, advice="create it, or name a URL or a command")
@@ -272,7 +273,7 @@ def find_servers(
     path: Path | None = None, *, environment: Mapping[str, str] | None = None, trust: Trust | None = None
 ) -> dict[str, ServerConfig]:
     """The servers of the file at `path`. By default the user's (`playhead/mcp.json` in the configuration
-    directory) and those of `./mcp.json`, if `trust` accepts it; of the same name, the user's.
+    directory) and those of `./mcp.json`, if `trust` accepts it; the user's take precedence.
 
     Raises `ConfigError` as `load_servers`, and if neither file exists.
     """
@@ -313,10 +314,10 @@ def resolve_target(
     environment: Mapping[str, str] | None = None,
     trust: Trust | None = None,
 ) -> ServerConfig:
-    """The server that `text` means: a name from the file, else a URL, else a command line in quotes.
+    """The server that `text` names: a name from the file, else a URL, else a command line in quotes.
 
     Without `config_path` the names are those of `find_servers`; neither file has to exist, and `./mcp.json`
-    is used only for a name that the user's file does not have. Raises `ConfigError` if nothing fits.
+    is used only for a name that is missing from the user's file. Raises `ConfigError` if nothing matches.
     """
     environment = os.environ if environment is None else environment
     trust = trust or Trust(environment=environment)
@@ -355,7 +356,8 @@ _SHADOWED: Final = "{name} is the server of your own servers file, not that of {
 
 
 def is_url_or_command(text: str) -> bool:
-    """Return True for text like a URL or a command line: a directory's servers cannot have such a name."""
+    """Return True for text that looks like a URL or a command line: a directory's servers can't be named
+    so."""
     return re.search(r"""://|[\s/\\'"]""", text) is not None
 
 
@@ -366,7 +368,7 @@ def user_servers(environment: Mapping[str, str]) -> dict[str, ServerConfig] | No
 
 
 def project_servers(file: ProjectFile, *, environment: Mapping[str, str]) -> dict[str, ServerConfig]:
-    """The servers of a file of the current directory that was accepted. Raises `ConfigError`."""
+    """The servers of an accepted file of the current directory. Raises `ConfigError`."""
     for name in _names(file):
         if is_url_or_command(name):
             raise ConfigError(

@@ -2,9 +2,9 @@
 
 Running `playhead` inside a cloned repository must not run the repository's code, start its servers or send
 it the user's keys. `./mcp.json` and `./playhead-tools.toml` are used only after a person was shown what they
-would do. The answer is stored by path, by content, and by the content of every file of the directory that
-they name, so that a `git pull` after consent asks again. Files in the user's configuration directory, and
-files that an option names, need no consent.
+would do. The decision is stored with the file's path, its content, and the content of every file of the
+directory that it names, so that a change, such as a `git pull`, requires consent again. Files in the user's
+configuration directory, and files named by an option, need no consent.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _WORDS: Final = re.compile(r"[\s=:,;]+")
 
 
 class UntrustedError(ConfigError):
-    """A file of the current directory that nobody has accepted yet; `file` says what it would do."""
+    """A file of the current directory that is not accepted yet; `file.effects` lists what it would do."""
 
     def __init__(self, file: ProjectFile) -> None:
         option = "--config" if file.path.name in SERVERS_FILES else "--tool-config"
@@ -54,7 +54,7 @@ class UntrustedError(ConfigError):
 
 @dataclass(frozen=True)
 class ProjectFile:
-    """A configuration file of a directory, read once: what is shown, hashed and used are the same bytes."""
+    """A configuration file of a directory, read once, so that the same bytes are shown, hashed and used."""
 
     path: Path
     data: bytes = field(repr=False)
@@ -66,12 +66,12 @@ class ProjectFile:
 
     @cached_property
     def variables(self) -> frozenset[str]:
-        """The environment variables that it names: the only ones that are expanded in it."""
+        """The environment variables that it names; no others are expanded in it."""
         return frozenset(name for text in strings_in(self.values) for name in VARIABLE.findall(text))
 
     @cached_property
     def effects(self) -> tuple[tuple[str, str], ...]:
-        """Its effects, as pairs of a verb and an object, for the person who decides."""
+        """Its effects as pairs of a verb and an object, for the person who decides."""
         found = [*_server_effects(self.values), *_tool_effects(self.values)]
         if self.path.name in SERVERS_FILES and self.variables:
             found.append(("read", f"environment variables {', '.join(sorted(self.variables))}"))
@@ -119,13 +119,13 @@ class _Store(Table):
 
 @dataclass(kw_only=True)
 class Trust:
-    """Decisions about the files of the current directory. By default those accepted before are used."""
+    """Decisions about the files of the current directory. By default, files accepted earlier are used."""
 
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     everything: bool = False
-    """`--trust`: every file is used, for this run."""
+    """`--trust`: use every file during this run."""
     notice: Callable[[str], None] = lambda _: None
-    """Called with one line for a person about what was not used."""
+    """Called with a line about each file that is not used."""
     _answers: dict[Path, bool] = field(default_factory=dict, init=False)
     _said: set[str] = field(default_factory=set, init=False)
 
@@ -138,7 +138,7 @@ class Trust:
     def project_file(self, names: Sequence[str]) -> ProjectFile | None:
         """The one of `names` in the current directory, unless that is the user's own configuration directory.
 
-        Raises `ConfigError` for two: one of them would be ignored silently.
+        Raises `ConfigError` if there are several, because only one would be used.
         """
         if Path().resolve() == user_directory(self.environment).resolve():
             return None
@@ -148,9 +148,9 @@ class Trust:
         return found[0] if found else None
 
     def accepts(self, file: ProjectFile) -> bool:
-        """Return True if `file` is used.
+        """Return True if `file` may be used.
 
-        Raises `UntrustedError` if nobody has decided, and `ConfigError` for an invalid file or store.
+        Raises `UntrustedError` if there is no decision yet, and `ConfigError` for an invalid file or store.
         """
         if self.everything:
             return True
@@ -165,7 +165,7 @@ class Trust:
         return answer.accepted
 
     def remember(self, file: ProjectFile, *, accepted: bool) -> None:
-        """Store the answer for this and later runs. Raises `OSError`; it holds for this run all the same."""
+        """Store the decision for later runs. Raises `OSError`; for this run it applies even then."""
         self._answers[file.path] = accepted
         answers = self._stored()
         answers[str(file.path)] = _Answer(accepted=accepted, files=file.fingerprint)
@@ -177,7 +177,7 @@ class Trust:
                 written.write(text)
                 written.close()
                 Path(written.name).replace(directory / _STORE)
-            except BaseException:  # cancelled too: no partial file stays
+            except BaseException:  # on cancellation too: leave no partial file
                 Path(written.name).unlink()
                 raise
 
@@ -193,7 +193,7 @@ class Trust:
 
 
 def _named_files(values: object, directory: Path) -> set[Path]:
-    """Return the files below `directory` that some string names, by path or as a Python module."""
+    """Return the files below `directory` that a string names, by path or as a Python module."""
     words = {word for text in strings_in(values) for word in (text, *_WORDS.split(text)) if word}
     bases = {directory, *(path for path in _below(directory, words, directory) if path.is_dir())}
     modules = {word.replace(".", "/") for word in words if word.replace(".", "").isidentifier()}

@@ -1,16 +1,16 @@
-"""Approval of tool calls: ordered rules over the names of servers and tools, and nothing else.
+"""Approval of tool calls: ordered rules that match the names of servers and tools, and nothing else.
 
     [approvals]
-    default = "ask"                                    # for what no rule fits; else "allow"
+    default = "ask"                                    # if no rule matches; default: "allow"
 
-    [[approvals.rules]]                                # the first rule that fits decides
+    [[approvals.rules]]                                # the first rule that matches decides
     server = "files"
     tool = "delete*"
     action = "deny"
 
-Patterns hold for the server's name (the user's, from the servers file) and the tool's own name apart: an id
-like `a__b__c` could be split in two ways. What a server says about its tools can make the default stricter,
-and changes no rule.
+Patterns match the server's name (from the user's servers file) and the tool's own name separately, because an
+id like `a__b__c` could be split in two ways. A server's annotations can make the default stricter, and change
+no rule.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 
 
 def fits(name: str, pattern: str) -> bool:
-    """Match `name` against `pattern`, in which `*` stands for any characters and `?` for one; case matters.
+    """Match `name` against `pattern`, in which `*` matches any characters and `?` one; case matters.
 
-    Classes of characters are left out, so that a server called `my[x]` needs no escaping. fnmatch's
-    expression doesn't backtrack past a star: a long name costs nothing.
+    There are no character classes, so a server called `my[x]` needs no escaping. fnmatch's expression doesn't
+    backtrack past a star, so long names are cheap.
     """
     return fnmatchcase(name, pattern.replace("[", "[[]"))
 
@@ -58,7 +58,7 @@ class ApprovalRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalPolicy:
-    """The rules in their order; the first that fits decides. Raises `ConfigError` for another `default`."""
+    """Rules in order; the first that matches decides. Raises `ConfigError` for an invalid `default`."""
 
     rules: tuple[ApprovalRule, ...] = ()
     default: Action = "allow"
@@ -66,7 +66,7 @@ class ApprovalPolicy:
     itself that it destroys (`destructiveHint: true`) is asked about all the same."""
 
     also: tuple[ApprovalPolicy, ...] = ()
-    """Policies that can make an answer stricter."""
+    """Policies that can make a decision stricter."""
 
     approved: tuple[ApprovalRule, ...] = ()
     """Tools that run without asking, whatever the rest says, unless it denies them: for one program run
@@ -78,7 +78,7 @@ class ApprovalPolicy:
             raise ConfigError(f"approval policy: approved: expected rules that allow, got {wrong[0]!r}")
 
     def tightened(self, other: ApprovalPolicy) -> ApprovalPolicy:
-        """This policy, in which the stricter of its answer and that of `other` holds for every tool."""
+        """This policy combined with `other`: for each tool the stricter decision applies."""
         return replace(self, also=(*self.also, other))
 
     def action(self, server: str, tool: str, *, destructive: bool) -> Action:
@@ -116,7 +116,7 @@ class ApprovalsTable(Table):
         for index, rule in enumerate(self.rules):
             where = place(path, ("approvals", "rules", index))
             if rule.server is None and rule.tool is None:
-                # Most likely a slip, and one that would allow everything.
+                # Most likely a mistake, and one that would allow everything.
                 raise ConfigError(
                     f"{where}: expected `server` or `tool` (or both); for every tool, use server = '*'"
                 )

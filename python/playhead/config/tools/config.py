@@ -1,7 +1,7 @@
 """The configuration of a tool: one frozen value, from Python, a file or the caller.
 
-A tool is the pair of its server's name and its own name. `server__tool` is how the pair is written, and both
-names may hold `__`, so an id is compared with what is known and never taken apart.
+A tool is identified by its server's name and its own, written `server__tool`. Both names may contain `__`, so
+an id is compared with the known pairs and never split.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from playhead.results.plan import Decision, Stopper
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContent:
-    """A tool's result, as its response handler gets it. All of it is the server's: do not trust it."""
+    """A tool's result, as passed to its response handler. All of it is chosen by the server: do not trust
+    it."""
 
     server: str = ""
     tool: str = ""
@@ -54,14 +55,14 @@ class ToolResponse:
     """The answer of a response handler. Raises `UsageError` for a value of the wrong type."""
 
     message: str
-    """For the user, and for the model where `send_result_to_ai` is set."""
+    """For the user, and for the model if `send_result_to_ai` is set."""
     raw_content: object = None
     """The source of the message, for further processing."""
     _: KW_ONLY
     paths: Mapping[str, Path] = field(default_factory=dict, hash=False)
     """Files that the handler wrote, by format: `{"srt": Path("talk.srt")}`."""
     text_for_model: str | None = None
-    """For the model in place of `message`, where `send_result_to_ai` is set: a person wants one line of a
+    """For the model instead of `message`, if `send_result_to_ai` is set: a person wants one line of a
     transcript, the model all of it."""
 
     def __post_init__(self) -> None:
@@ -96,7 +97,7 @@ class HandlerReference:
     module: str
     """A module's dotted name, or a path that ends in `.py`."""
     function: str
-    """Its name in the module; dots lead into a class."""
+    """Its name in the module, or the dotted name of a method."""
     where: str
     """The file and key path that name it."""
     folder: Path | None = None
@@ -128,9 +129,9 @@ class Kind(enum.StrEnum):
     EXACT = "exact"
     """One tool."""
     PATTERN = "pattern"
-    """Every tool whose id fits: `*` stands for any characters, `?` for one; case matters."""
+    """Every tool whose id matches: `*` matches any characters, `?` one; case matters."""
     DYNAMIC = "dynamic"
-    """Every tool of a listed server for which nothing else is configured."""
+    """Every tool of a listed server that has no other configuration."""
 
 
 class Keep(enum.Enum):
@@ -140,7 +141,7 @@ class Keep(enum.Enum):
 
 
 KEEP: Final = Keep.KEEP
-"""In a `ToolOverride`: the handler stays as configured. (`None` takes it away.)"""
+"""In a `ToolOverride`: the handler stays as configured. (`None` removes it.)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,23 +154,23 @@ class ToolConfig:
 
     kind: Kind
     tool_id: str
-    """`server__tool`; for a pattern what is compared with such an id."""
+    """`server__tool`, or a pattern for such ids."""
     server: str | None = None
-    """None where only the id (or a pattern of ids) was written, as in a file."""
+    """None if only an id or a pattern of ids was given, as in a file."""
     tool: str | None = None
     description: str | None = None
-    """Offered to the model in place of the server's own."""
+    """Shown to the model instead of the server's own."""
     system_prompt: str | None = None
     """Added to the model's system prompt while the tool is offered."""
     save_output: bool = True
     send_result_to_ai: bool = False
-    """False: the model hears that the result was delivered to the user, and its turn ends. True: it gets the
-    text (the handler's, if any)."""
+    """False: the model is told that the result was delivered to the user, and its turn ends. True: it gets
+    the text (the handler's, if any)."""
     response_handler: ResponseHandler | HandlerReference | None = None
     metadata: Mapping[str, object] = field(default_factory=dict, hash=False)
     """For middleware and the saved sidecar: any JSON values."""
     trust_structured: bool | None = None
-    """This and the next two change `results.Policy` for the tool; None leaves what holds without them."""
+    """This and the next two override fields of `results.Policy` for the tool; None overrides nothing."""
     turn: Decision | None = None
     stops: Set[Stopper] | None = None
     source: str = field(default="", compare=False)
@@ -200,7 +201,7 @@ class ToolOverride:
     send_result_to_ai: bool | None = None
     response_handler: ResponseHandler | HandlerReference | Keep | None = KEEP
     metadata: Mapping[str, object] | None = None
-    """In place of the configured metadata, not merged into it."""
+    """Replaces the configured metadata; nothing is merged."""
     trust_structured: bool | None = None
     turn: Decision | None = None
     stops: frozenset[Stopper] | None = None
@@ -265,8 +266,8 @@ def create_dynamic_config(
     metadata: Mapping[str, object] | None = None,
     source: str = "",
 ) -> ToolConfig:
-    """Configure the tools of `server` that have no other configuration: for servers whose tools are
-    not known beforehand. Their results go to the model."""
+    """Configure the tools of `server` that have no other configuration, for servers whose tools are not
+    known in advance. Their results go to the model. Raises `ConfigError`."""
     _name(server, "server")
     return ToolConfig(
         kind=Kind.DYNAMIC,
@@ -303,12 +304,12 @@ def _stops(kinds: Iterable[Stopper] | None) -> frozenset[Stopper] | None:
 
 
 def _check(config: ToolConfig | ToolOverride, where: str) -> None:
-    """Raise `ConfigError` for a value of another type than it is annotated with: Python callers slip too."""
+    """Raise `ConfigError` for a value of the wrong type: not every caller runs a type checker."""
 
     def check(name: str, expected: str, fits: Callable[[object], bool]) -> None:
         value: object = getattr(config, name, None)
         if value is not None and not fits(value):
-            # A kind of value rather than the value: metadata may hold what is nobody's business.
+            # The type rather than the value: metadata may contain secrets.
             raise ConfigError(f"{where}: {name}: expected {expected}, got {type(value).__name__}")
 
     for name in ("description", "system_prompt"):
@@ -336,7 +337,7 @@ def _check(config: ToolConfig | ToolOverride, where: str) -> None:
 def not_json(value: object, where: str = "", depth: int = 0) -> str | None:
     """Describe the first value that JSON cannot represent, with its path; None if all are valid."""
     if depth > METADATA_DEPTH:
-        return f": expected at most {METADATA_DEPTH} levels, got more"  # or one that holds itself
+        return f": expected at most {METADATA_DEPTH} levels, got more"  # or a list that contains itself
     match value:
         case None | bool() | int() | str():
             return None

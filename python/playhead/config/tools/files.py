@@ -54,7 +54,7 @@ _MODULE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 def load_tool_configs(path: Path, *, reload: bool = False) -> ToolConfigs:
     """The configurations in the file at `path` (JSON if its name ends in `.json`, else TOML), and in the
-    modules that it lists, over which the file wins.
+    modules that it lists; the file takes precedence.
 
     Handlers that the file names are not imported. `reload` imports listed modules again. Raises
     `ConfigError`, with the file and the key path.
@@ -87,7 +87,7 @@ def load_approval_policy(path: Path) -> ApprovalPolicy:
 def default_approval_policy(
     file: Path | None = None, *, environment: Mapping[str, str] | None = None, trust: Trust | None = None
 ) -> ApprovalPolicy:
-    """The policy of `file`. By default the user's own, which `./playhead-tools.toml` can only tighten.
+    """The policy of `file`; by default the user's own, which `./playhead-tools.toml` can only make stricter.
 
     Raises `ConfigError`.
     """
@@ -105,8 +105,8 @@ def default_approval_policy(
 
 
 def default_tool_file(environment: Mapping[str, str]) -> Path | None:
-    """The user's own `playhead/tools.toml`, or its `.json` twin, if one exists. Raises `ConfigError` for two:
-    one would be ignored silently."""
+    """The user's own `playhead/tools.toml` or `tools.json`, if any. Raises `ConfigError` if both exist,
+    because one would be ignored silently."""
     paths = [user_directory(environment) / name for name in USER_FILES]
     existing = [path for path in paths if path.is_file()]
     if len(existing) > 1:
@@ -162,7 +162,7 @@ def _read(path: Path) -> _File:
 
 def _checked(values: object, path: Path) -> _File:
     file = validate(_File, values, path=path)
-    # For whoever asks for either: a misspelt rule must not wait for the first chat to be reported.
+    # Checked with every read: a misspelt rule should not be reported only by the first chat.
     file.approvals.policy(path)
     return file
 
@@ -240,20 +240,20 @@ def _module_name(name: str, where: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolConfigSources:
-    """Sources of tool configurations. The file wins over the current directory's file, this over the
-    modules, and these over installed packages."""
+    """Sources of tool configurations, in order of precedence: the file, the current directory's file, the
+    modules, installed packages."""
 
     file: Path | None = None
     project: ProjectFile | None = None
-    """A file of the current directory that was accepted."""
+    """An accepted file of the current directory."""
     modules: tuple[str | ModuleType, ...] = ()
     entry_points: bool = True
 
     def load(self, *, reload: bool = False) -> ToolConfigs:
-        """Read all of them now; call it again for later changes.
+        """Read all sources; call it again to pick up changes.
 
-        The file, and the `.py` files that it names, are read each time; modules by name are imported again
-        with `reload`. Raises `ConfigError`; what was loaded before stays as it was.
+        The file, and the `.py` files that it names, are read each time; modules named by import path are
+        imported again with `reload`. Raises `ConfigError`; configurations loaded before are not affected.
         """
         found = get_tool_configs(*self.modules, entry_points=self.entry_points, reload=reload)
         if self.project is not None:
@@ -264,8 +264,9 @@ class ToolConfigSources:
 def default_sources(
     file: Path | None = None, *, environment: Mapping[str, str] | None = None, trust: Trust | None = None
 ) -> ToolConfigSources:
-    """`file` and the installed packages. By default the user's own file, and `./playhead-tools.toml` (or
-    `.json`) if `trust` accepts it. `environment` is this process's by default. Raises `ConfigError`."""
+    """The sources `file` and installed packages. Without `file`: the user's own file, and
+    `./playhead-tools.toml` (or `.json`) if `trust` accepts it. `environment` defaults to this process's.
+    Raises `ConfigError`."""
     environment = os.environ if environment is None else environment
     if file is not None:
         return ToolConfigSources(file=file)

@@ -2,9 +2,9 @@
 
 call-time override > exact id > pattern > the server's own entry > dynamic default > none
 
-Static (the first four) beats dynamic, always. A configuration decides as a whole: nothing is merged from the
-layers below it. Two things are laid over it field by field: a call's `ToolOverride`, and the server's
-`trust_structured`, which holds for its tools unless theirs says otherwise.
+Static configurations (the first four) always take precedence over dynamic ones. A configuration decides as a
+whole: nothing is merged from lower layers. Two things are applied field by field: a call's `ToolOverride`,
+and the server's `trust_structured`, which applies to tools that do not set their own.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Delivery(enum.StrEnum):
     MODEL = "model"
     """The model gets it: `send_result_to_ai = true`."""
     USER = "user"
-    """The user gets it; the model is told so, and its turn ends: `send_result_to_ai = false`."""
+    """The user gets it, the model is told so, and its turn ends: `send_result_to_ai = false`."""
     PLAN = "plan"
     """Nothing is configured: the classifier decides."""
 
@@ -55,10 +55,10 @@ class Step:
 
     layer: Layer
     found: bool
-    """True if the layer knows the tool; the first one decides."""
+    """True if the layer has a configuration for the tool."""
     decided: bool
     said: str
-    """A sentence about what was looked for and found."""
+    """A description of what was found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +68,15 @@ class Resolution:
     server: str
     tool: str
     config: ToolConfig | None
-    """With the call's override in it. None where nothing is configured: the call runs all the same."""
+    """Includes the call's override. None if nothing is configured; the call runs nevertheless."""
     layer: Layer
     """The layer that decided."""
     looked_at: tuple[Step, ...]
-    """Every layer, in order, also those after the one that decided."""
+    """Every layer in order, including those after the one that decided."""
     decided_by: Mapping[str, Layer] = field(default_factory=dict, hash=False)
     """The layer that set each field; unset fields are missing."""
     trust_structured: bool | None = None
-    """The tool's own, else the server's; None where neither says."""
+    """The tool's own, else the server's; None if neither is set."""
 
     @property
     def tool_id(self) -> str:
@@ -91,11 +91,11 @@ class Resolution:
 
     @property
     def save_output(self) -> bool:
-        """False where nothing is configured."""
+        """False if nothing is configured."""
         return self.config is not None and self.config.save_output
 
     def policy(self, base: Policy = DEFAULT_POLICY) -> Policy:
-        """`base`, changed by what is set for the tool."""
+        """`base` with the tool's own settings applied."""
         config = self.config
         return replace(
             base,
@@ -107,7 +107,7 @@ class Resolution:
         )
 
     def explain(self) -> str:
-        """The decision in lines: each layer and what it said, the one that decided marked with `>`."""
+        """Describe the decision, one line per layer; the layer that decided is marked with `>`."""
         return "\n".join(
             f"{'>' if step.decided else ' '} {step.layer:<8}{step.said}" for step in self.looked_at
         )
@@ -156,8 +156,11 @@ class ToolConfigs:
         return f"ToolConfigs({', '.join(config.tool_id for config in self)})"
 
     def over(self, other: ToolConfigs) -> ToolConfigs:
-        """These, and of `other` those for what is not configured here: these win. The order of look-up stays:
-        an exact configuration there comes before a pattern here, and so does a more specific pattern."""
+        """Combine both sets; for the same tool or pattern, these win.
+
+        The order of precedence does not change: an exact configuration in `other` comes before a pattern
+        here, and so does a more specific pattern.
+        """
         merged = ToolConfigs()
         merged._tiers = self._tiers + other._tiers
         return merged
@@ -172,8 +175,8 @@ class ToolConfigs:
     ) -> Resolution:
         """The configuration that applies to the tool `tool` of `server`.
 
-        `override` is the call's own: a `ToolConfig` takes the place of all there is, of a `ToolOverride` only
-        what is given. `server_config` is the server's entry in the servers file. Never raises.
+        `override` is for one call: a `ToolConfig` replaces every other configuration, a `ToolOverride` only
+        the fields that it sets. `server_config` is the server's entry in the servers file. Never raises.
         """
         looked = (
             self._call(override),
@@ -220,8 +223,8 @@ class ToolConfigs:
         )
 
     def find(self, tool_id: str, servers: Iterable[str]) -> tuple[tuple[str, str], ...]:
-        """The (server, tool) pairs that `tool_id` can mean among `servers`. More than one where a server's
-        name begins with another's and `__`; none where no server fits."""
+        """The (server, tool) pairs of `servers` that `tool_id` can stand for: several if one server's name is
+        another's followed by `__` and more; none if no server matches."""
         return tuple(
             (server, tool_id.removeprefix(prefix))
             for server in servers
@@ -244,7 +247,7 @@ class ToolConfigs:
         return _Found(Layer.EXACT, config, _place(config) if config else f"nothing for {tool_id}")
 
     def _first(self, *keys: object) -> ToolConfig | None:
-        """Of the first tier that has one of `keys`, the configuration for the first that it has."""
+        """The configuration for the first of `keys` in the first tier that has any of them."""
         return next((tier[key] for tier in self._tiers for key in keys if key in tier), None)
 
     def _pattern(self, server: str, tool: str) -> _Found:
@@ -310,8 +313,8 @@ def _place(config: ToolConfig) -> str:
 
 
 def _rank(config: ToolConfig, tier: int) -> tuple[int, int, int, bool, str]:
-    """Patterns in the order in which they win: the most characters that stand for themselves, then the fewest
-    `*`, then the tier, then one whose server is named apart, then by the alphabet."""
+    """Sort key for patterns, in order of precedence: the most literal characters, the fewest `*`, the tier, a
+    server named separately, then alphabetically."""
     pattern = config.tool_id if config.tool is None else config.tool
     wild = sum(char in WILDCARDS for char in pattern)
     return (wild - len(config.tool_id), pattern.count("*"), tier, config.tool is None, config.tool_id)

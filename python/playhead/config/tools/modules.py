@@ -83,18 +83,18 @@ ATTRIBUTE: Final = "TOOL_CONFIGS"
 def get_tool_configs(
     *modules: str | ModuleType, entry_points: bool = True, reload: bool = False
 ) -> ToolConfigs:
-    """The configurations of `modules` (names or modules; a package with all that is in it), and of the
-    installed packages that offer some (group `playhead.tool_configs`), over which `modules` win.
+    """The configurations of `modules` (names or modules; a package includes its submodules), and of installed
+    packages with entry points in the group `playhead.tool_configs`; `modules` take precedence.
 
-    `reload` imports again what was imported before. Raises `ConfigError` where a module can't be imported,
-    configures nothing, or configures what another of its kind does.
+    `reload` imports modules again. Raises `ConfigError` if a module can't be imported, configures nothing, or
+    configures a tool that another module configures too.
     """
     named: list[ToolConfig] = []
     for module in modules:
         named += configs_of(module, folder=None, where="tool configurations", reload=reload)
     installed: list[ToolConfig] = []
     if entry_points:
-        # In an order that does not depend on the order of the folders on sys.path.
+        # Sorted, so that the order does not depend on sys.path.
         points = importlib.metadata.entry_points(group=GROUP)
         for point in sorted(points, key=lambda point: (point.name, point.value)):
             installed += _of_entry_point(point, reload=reload)
@@ -111,7 +111,7 @@ def configs_of(
         offered = getattr(inner, ATTRIBUTE, None)
         if offered is not None:
             source = name if name.endswith(FILE_SUFFIX) else inner.__name__
-            # A package often names again what its modules configure.
+            # A package often re-exports the configurations of its modules.
             found += [config for config in _several(offered, source, where) if config not in found]
     if not found:
         raise ConfigError(
@@ -170,20 +170,22 @@ async def run_handler(config: ToolConfig, content: ToolContent) -> ToolResponse:
     """Run the handler of `config` on `content`.
 
     An async handler is awaited under trio. A sync one runs in a thread, because it may write files while
-    music plays; it shares accordingly. Handlers have no deadline of their own.
+    music plays; it must be safe to call from threads. Handlers have no deadline of their own.
 
-    Raises `HandlerError` for whatever `Exception` the handler raises (its cause) and for an answer that is no
-    `ToolResponse`; its kind `HandlerLoadError`, a `ConfigError`, where a file names a handler that can't be
-    loaded; `UsageError` where `config` has none.
+    Raises `HandlerError` for any `Exception` that the handler raises (its cause) and for a return value
+    other than `ToolResponse`; `HandlerLoadError`, also a `ConfigError`, if a handler named in a file can't
+    be loaded; `UsageError` if `config` has no handler.
 
-    Cancellation passes through: an async handler sees it, a sync one is left to end by itself in its thread,
-    and its answer is dropped.
+    If cancelled, an async handler is cancelled too; a sync one runs on in its thread, and its return value is
+    dropped.
     """
     handler = config.response_handler
     if handler is None:
-        raise UsageError(f"{config.tool_id} has no response_handler; look before calling run_handler")
+        raise UsageError(
+            f"{config.tool_id} has no response_handler; check for one before calling run_handler"
+        )
     name = handler_name(handler)
-    # A pattern's handler failed for one tool, and that is the one to look at.
+    # The handler of a pattern failed for one tool: name that one.
     tool_id = create_tool_id(content.server, content.tool) if content.server else config.tool_id
     function: ResponseHandler
     if isinstance(handler, HandlerReference):
@@ -209,15 +211,15 @@ async def run_handler(config: ToolConfig, content: ToolContent) -> ToolResponse:
             handler=name,
             tool_id=tool_id,
         ) from error
-    came: object = answer
-    if not isinstance(came, ToolResponse):
+    returned: object = answer
+    if not isinstance(returned, ToolResponse):
         raise HandlerError(
-            f"the response handler {name} of {tool_id} returned {type(came).__name__}; expected a"
+            f"the response handler {name} of {tool_id} returned {type(returned).__name__}; expected a"
             " playhead.config.tools.ToolResponse",
             handler=name,
             tool_id=tool_id,
         )
-    return came
+    return returned
 
 
 def handler_name(handler: ResponseHandler | HandlerReference) -> str:

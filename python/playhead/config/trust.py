@@ -150,7 +150,7 @@ class Trust:
     def accepts(self, file: ProjectFile) -> bool:
         """Return True if `file` may be used.
 
-        Raises `UntrustedError` if there is no decision yet, and `ConfigError` for an invalid file or store.
+        Raises `UntrustedError` if nobody has decided yet, and `ConfigError` for an invalid file or store.
         """
         if self.everything:
             return True

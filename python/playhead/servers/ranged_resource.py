@@ -294,10 +294,12 @@ class RangedResource:
         return known
 
     async def _whole(self, values: Mapping[str, str]) -> ResourceBytes:
-        data = bytearray()
+        data, etag = bytearray(), None
         while True:
             found = await self.read(len(data), self.whole_bytes + 1, values)
-            data += found.data
+            if data and found.etag != etag:
+                raise MCPError(types.INTERNAL_ERROR, "it changed while it was read; read it again")
+            data, etag = data + found.data, found.etag
             size = found.total_bytes if found.total_bytes is not None else len(data)
             if max(size, len(data)) > self.whole_bytes:
                 self._refuse(f"it has more than {self.whole_bytes} bytes, and no range was given")

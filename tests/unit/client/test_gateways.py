@@ -7,6 +7,7 @@ Envoy AI Gateway of 2026-08 (`mcpproxy/handlers.go`) and endara-relay (`resource
 from __future__ import annotations
 
 import base64
+import hashlib
 import random
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +18,10 @@ import trio.testing
 
 from playhead.client import connect
 from playhead.errors import ServerError, UsageError
+from playhead.limits import MIB
 from playhead.stream.options import StreamOptions
+from tests.servers.pages import PagesServer, parser
+from tests.servers.sdk_proxy import sdk_proxy
 from tests.unit.raw_server import RawServer, Refusal
 
 Json = dict[str, Any]
@@ -206,3 +210,19 @@ async def test_a_gateway_that_cannot_tell_its_servers_apart_is_an_error_with_its
     assert "arguments (" in said
     assert "/servers/{id}/mcp" in said
     assert "set the server's url to the endpoint that the gateway has for one of them" in said
+
+
+async def test_pages_grow_up_to_the_largest_message_that_a_gateway_passes_on(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    inner = PagesServer(parser().parse_args(["--size", str(24 * MIB), "--no-size"]))
+    async with sdk_proxy(inner.server, message_bytes=2 * MIB) as (proxy, counts), connect(proxy) as session:
+        result = await session.call_tool("link")
+        options = StreamOptions(page_bytes=4 * MIB, page_bytes_max=4 * MIB, capacity_bytes=64 * MIB)
+        async with session.open(result.links[0], options=options) as stream:
+            digest = hashlib.sha256()
+            async for chunk in stream:
+                digest.update(chunk)
+    assert digest.hexdigest() == inner.script.payload.sha256()
+    assert 0 < len(counts.refused) < 16, "the pages in flight, and no other"
+    assert max(counts.answered) > MIB, "halved, and no further"

@@ -85,7 +85,9 @@ async def read(gateway: Gateway, options: StreamOptions = LARGE) -> StreamStatis
 
 
 @pytest.mark.parametrize("error", NAMED, ids=str)
-async def test_a_page_that_was_too_large_is_halved_until_it_gets_through(error: PlayheadError) -> None:
+async def test_a_page_that_was_too_large_is_halved_until_it_gets_through(
+    error: PlayheadError, autojump_clock: trio.testing.MockClock
+) -> None:
     gateway = Gateway(300_000, lambda: error)
     statistics = await read(gateway)
     most = max(record.end - record.start for record in gateway.server.reads if record.start < len(DATA) // 2)

@@ -3,12 +3,14 @@
 Running `playhead` inside a cloned repository must not run the repository's code, start its servers or send
 it the user's keys. `./mcp.json` and `./playhead-tools.toml` are used only after a person was shown what they
 would do. The decision is stored with the file's path, its content, and the content of every file of the
-directory that it names, so that a change, such as a `git pull`, requires consent again. Files in the user's
-configuration directory, and files named by an option, need no consent.
+directory that it names or that a Python file among these imports, so that a change, such as a `git pull`,
+requires consent again. (An import whose name is computed is not seen.) Files in the user's configuration
+directory, and files named by an option, need no consent.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
@@ -79,10 +81,12 @@ class ProjectFile:
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """The SHA-256 of the file and of every file of its directory that it names, by relative path."""
+        """The SHA-256 of the file, of every file of its directory that it names, and of those that Python
+        files among these import, by relative path."""
         directory = self.path.parent
         found = {self.path.name: hashlib.sha256(self.data).hexdigest()}
-        for path in sorted(_named_files(self.values, directory)):
+        by_name = _named_files(self.values, directory)
+        for path in sorted(by_name | _imported_files(by_name, directory)):
             try:
                 with path.open("rb") as named:
                     digest = hashlib.file_digest(named, "sha256").hexdigest()
@@ -209,6 +213,41 @@ def _below(base: Path, words: set[str], directory: Path) -> Iterator[Path]:
                 yield path
         except (OSError, ValueError):  # too long for a path, or with a NUL in it: it names no file
             continue
+
+
+def _imported_files(named: set[Path], directory: Path) -> set[Path]:
+    """Return the Python files below `directory` that the `named` ones import, directly or not."""
+    found: set[Path] = set()
+    left = [path for path in named if path.suffix == ".py"]
+    while left:
+        path = left.pop()
+        for relative, above in _imports(path):
+            # A package's root is not known: any directory from the file's own up to the project's may be it.
+            roots = [base for base in path.parents if base.is_relative_to(directory)]
+            words = {f"{relative}.py"}
+            words |= {f"{package}/__init__.py" for package in (relative, *map(str, Path(relative).parents))}
+            for base in roots if not above else roots[above - 1 : above]:
+                new = {it for it in _below(base, words, directory) if it.is_file()} - found - named
+                found |= new
+                left += new
+    return found
+
+
+def _imports(path: Path) -> set[tuple[str, int]]:
+    """Return the modules that a Python file imports, as paths, each with its leading dots."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError, OSError, RecursionError, MemoryError):  # nor can Python import it
+        return set()
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {(name.name, 0) for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = [] if node.module is None else [node.module]
+            found |= {(".".join([*base, name.name]), node.level) for name in node.names}
+            found |= {(name, node.level) for name in base}
+    return {(name.replace(".", "/"), level) for name, level in found}
 
 
 # --- what a file would do ------------------------------------------------------------------------------

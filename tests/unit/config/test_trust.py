@@ -82,6 +82,56 @@ def test_a_change_of_a_file_that_it_names_asks_again(here: Path, entry: object) 
     assert not is_accepted()
 
 
+@pytest.mark.parametrize(
+    ("source", "imported"),
+    [
+        ("import helper", "src/helper.py"),
+        ("import os, helper as h", "src/helper.py"),
+        ("from helper import run", "src/helper.py"),
+        ("def late():\n    import helper", "src/helper.py"),
+        ("import helper", "helper.py"),
+        ("import pack.inner", "src/pack/inner.py"),
+        ("import pack.inner", "src/pack/__init__.py"),
+        ("from pack import inner", "src/pack/inner.py"),
+        ("from . import helper", "src/helper.py"),
+        ("from .helper import run", "src/helper.py"),
+        ("from ..other import run", "other.py"),
+    ],
+)
+def test_a_change_of_a_file_that_one_of_them_imports_asks_again(
+    here: Path, source: str, imported: str
+) -> None:
+    (here / "src").mkdir()
+    (here / "src" / "server.py").write_text("import middle\nimport no_such_thing\n")
+    (here / "src" / "middle.py").write_text(f"import server\n{source}\n")  # and around again
+    path = here / imported
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("one")
+    (here / "src" / "unrelated.py").write_text("one")
+    servers(here, {"command": "python", "args": ["src/server.py"]})
+    accept()
+    (here / "src" / "unrelated.py").write_text("two")
+    assert is_accepted()
+    path.write_text("two")
+    assert not is_accepted()
+
+
+def test_a_file_that_python_cannot_parse_is_hashed_and_imports_nothing(here: Path) -> None:
+    (here / "server.py").write_bytes(b"import helper\n\xff\0(")
+    (here / "helper.py").write_text("one")
+    servers(here, {"command": "python", "args": ["server.py"]})
+    (file,) = project_files(NAMES)
+    assert set(file.fingerprint) == {"mcp.json", "server.py"}
+
+
+def test_an_import_reaches_no_file_outside_the_directory(here: Path) -> None:
+    (here.parent / "outside.py").write_text("one")
+    (here / "server.py").write_text("from .. import outside\nfrom ... import outside\nimport outside\n")
+    servers(here, {"command": "python", "args": ["server.py"]})
+    (file,) = project_files(NAMES)
+    assert set(file.fingerprint) == {"mcp.json", "server.py"}
+
+
 def test_a_change_of_the_file_itself_asks_again_and_another_directory_is_another_question(
     here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

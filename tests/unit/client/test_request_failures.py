@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
+
+import httpx2
 import pytest
 from mcp_types import ErrorData
 
+from playhead.client.session.connection import connect_error
 from playhead.client.transports.failures import from_answer, lost_session
-from playhead.errors import RangePastEndError, ServerError, SessionLostError
+from playhead.client.transports.http_errors import unreachable
+from playhead.errors import (
+    ConnectionLostError,
+    PlayheadError,
+    RangePastEndError,
+    ServerError,
+    SessionLostError,
+)
 
 
 @pytest.mark.parametrize(
@@ -44,3 +57,60 @@ def test_a_range_past_the_end_may_be_said_in_the_data() -> None:
 def test_a_lost_session_may_be_said_in_the_data() -> None:
     answer = ErrorData(code=-32600, message="invalid request", data="session not found")
     assert isinstance(lost_session(answer, server="go"), SessionLostError)
+
+
+URL = "http://127.0.0.1:1/mcp"
+
+
+def caused(error: Exception, cause: BaseException) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "secret"), "connection refused"),
+        (
+            caused(OSError("all failed"), ExceptionGroup("all", [OSError(errno.EHOSTUNREACH, "x")])),
+            os.strerror(errno.EHOSTUNREACH).lower(),
+        ),
+        (caused(ValueError("x"), socket.gaierror(-2, "Name or service not known")), "no such host"),
+        (httpx2.ConnectTimeout("x"), "timed out"),
+        (ValueError("secret"), "the connection failed"),
+    ],
+)
+def test_a_failure_to_connect_gives_the_systems_reason_and_no_librarys_words(
+    error: Exception, reason: str
+) -> None:
+    said = unreachable(URL, error)
+    assert said == f"could not connect to {URL}: {reason}; check that the server is running there"
+
+
+@pytest.mark.parametrize(
+    ("cause", "server", "said"),
+    [
+        (
+            ConnectionLostError(f"could not connect to {URL}: refused"),
+            URL,
+            f"could not connect to {URL}: refused",
+        ),
+        (
+            ConnectionLostError(f"could not connect to {URL}: refused"),
+            f"radio ({URL})",
+            f"could not connect to radio ({URL}): refused",
+        ),
+        (
+            ConnectionLostError("could not connect to https://login: refused"),
+            URL,
+            f"could not connect to {URL}: could not connect to https://login: refused",
+        ),
+        (ServerError(f"{URL} answered no", code=1), URL, f"could not connect: {URL} answered no"),
+        (ConnectionLostError("it ended"), URL, f"could not connect to {URL}: it ended"),
+        (ConnectionLostError(""), URL, f"could not connect to {URL}: "),
+    ],
+)
+def test_an_error_while_connecting_names_the_server_once(
+    cause: PlayheadError, server: str, said: str
+) -> None:
+    assert str(connect_error(cause, server)) == said

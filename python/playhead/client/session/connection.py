@@ -185,9 +185,10 @@ class Connection:
                     made_up, method=method, server=self._server, diagnosis=self._opened.diagnosis()
                 ) from None
             if spent is not None:
-                ran_out = "in total" if spent == total_seconds else "without a byte"
+                ran_out = "in total" if spent == total_seconds else "of silence"
                 raise DeadlineError(
-                    f"{self._server} did not answer {method} in {spent:g} s {ran_out}; it was cancelled"
+                    f"{self._server} did not answer {method} in {spent:g} s {ran_out}; the request was"
+                    " cancelled"
                 )
             raise ConnectionLostError(f"{self._server} gave no answer to {method}")
 
@@ -366,4 +367,12 @@ def connect_error(cause: BaseException, server: str, diagnosis: str = "") -> Con
     said = str(cause) if isinstance(cause, PlayheadError | OSError) else type(cause).__name__
     more = "" if diagnosis.removeprefix("; ") in said else diagnosis
     wait = cause.retry_after_seconds if isinstance(cause, TransportError) else None
-    return ConnectError(f"could not connect to {server}: {said}{more}", retry_after_seconds=wait)
+    # The place is often a part of the server's name, or all of it: it is named once.
+    place = said.removeprefix("could not connect to ").partition(" ")[0].rstrip(":")
+    if said.startswith("could not connect to ") and place in server:
+        said = said.replace(place, server, 1)
+    elif said.startswith(f"{server} "):
+        said = f"could not connect: {said}"
+    else:
+        said = f"could not connect to {server}: {said}"
+    return ConnectError(said + more, retry_after_seconds=wait)

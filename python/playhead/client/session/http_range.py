@@ -448,7 +448,7 @@ def as_playhead_errors(url: str) -> Iterator[None]:
     try:
         yield
     except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-        raise ConnectError(f"no connection to {shown}: {str(error) or type(error).__name__}") from error
+        raise ConnectError(f"could not connect to {shown}: {str(error) or type(error).__name__}") from error
     except httpx2.TimeoutException as error:
         raise DeadlineError(f"{shown} sent nothing in time ({type(error).__name__})") from error
     except httpx2.TransportError as error:

@@ -32,7 +32,13 @@ import trio
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, RequestId
 
-from playhead.client.transports.http_errors import check_answer, check_status, place_of, tls_reason
+from playhead.client.transports.http_errors import (
+    check_answer,
+    check_status,
+    place_of,
+    tls_reason,
+    unreachable,
+)
 from playhead.concurrency import unwrap_exception_group
 from playhead.errors import (
     AccessDeniedError,
@@ -515,11 +521,9 @@ def _as_ours(error: Exception, request: httpx2.Request) -> PlayheadError:
     # Not the library's text: it quotes an illegal header with its value.
     kind = type(error).__name__
     if (reason := tls_reason(error)) is not None:
-        return ConnectionLostError(f"no connection to {place}: {reason}")
+        return ConnectionLostError(f"could not connect to {place}: {reason}")
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
-        return ConnectionLostError(
-            f"no connection to {place} ({kind}); check that the server is running there"
-        )
+        return ConnectionLostError(unreachable(place, error))
     # Since TLS 1.3 a refused client certificate shows at the first read, often without a reason.
     hint = "; does the server want a client certificate (tls.certificate)?" if _read_on_tls(error) else ""
     return ConnectionLostError(

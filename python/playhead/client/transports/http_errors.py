@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import ssl
 from collections.abc import Mapping
 from email.utils import mktime_tz, parsedate_tz
@@ -85,6 +87,20 @@ def place_of(url: str) -> str:
     except httpx2.InvalidURL:
         return "(not a URL)"
     return redacted_url(url)
+
+
+def unreachable(place: str, error: BaseException) -> str:
+    """Return the message about a connection to `place` that could not be made, with the system's reason."""
+    causes: list[BaseException] = [error]
+    reason = "timed out" if "Timeout" in type(error).__name__ else "the connection failed"
+    for cause in causes:  # grows
+        if isinstance(cause, socket.gaierror | UnicodeError):
+            reason = "no such host"
+        elif isinstance(cause, OSError) and cause.errno:
+            reason = os.strerror(cause.errno).lower()
+        inner = cause.__cause__ or cause.__context__
+        causes += cause.exceptions if isinstance(cause, BaseExceptionGroup) else [inner] if inner else []
+    return f"could not connect to {place}: {reason}; check that the server is running there"
 
 
 def is_retryable(status: int) -> bool:

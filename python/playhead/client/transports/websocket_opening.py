@@ -14,7 +14,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, RejectConnection, Request
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from playhead.client.transports.http_errors import place_of, tls_reason
+from playhead.client.transports.http_errors import place_of, tls_reason, unreachable
 from playhead.errors import AccessDeniedError, ConfigError, ConnectError, UpgradeRefusedError, UsageError
 from playhead.jsonrpc.inbox import InboxStatistics
 from playhead.limits import KIB
@@ -72,9 +72,7 @@ async def open_stream(url: httpx2.URL, *, verify: ssl.SSLContext | bool) -> trio
     try:
         plain = await trio.open_tcp_stream(url.host, url.port or (443 if secure else 80))
     except (OSError, UnicodeError) as error:  # UnicodeError: a label of the name is too long for DNS
-        raise ConnectError(
-            f"no connection to {place} ({error}); check that the server is running there"
-        ) from error
+        raise ConnectError(unreachable(place, error)) from error
     if not secure:
         return plain
     context = verify if isinstance(verify, ssl.SSLContext) else httpx2.create_ssl_context(verify=verify)
@@ -85,7 +83,7 @@ async def open_stream(url: httpx2.URL, *, verify: ssl.SSLContext | bool) -> trio
         await trio.aclose_forcefully(stream)
         if isinstance(error, trio.BrokenResourceError):
             reason = tls_reason(error) or "it ended the connection in the TLS handshake"
-            raise ConnectError(f"no connection to {place}: {reason}") from error
+            raise ConnectError(f"could not connect to {place}: {reason}") from error
         raise
     return stream
 

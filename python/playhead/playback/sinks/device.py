@@ -192,8 +192,7 @@ def open_device(format: PcmFormat, *, buffer_ms: int = BUFFER_MS) -> Device:
             return Device(format, buffer_ms=buffer_ms, backends=real)
     except miniaudio.MiniaudioError as error:
         raise NoDeviceError(
-            f"no sound device could be opened (miniaudio: {error.args[0]}): connect one, or play into a file "
-            "(WaveSink) or without sound (NullSink)"
+            f"no audio device could be opened (miniaudio: {error.args[0]}); connect one, or use another sink"
         ) from error
 
 

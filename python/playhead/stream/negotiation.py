@@ -198,4 +198,5 @@ def _said(refusal: Refusal) -> str:
 
 
 def _brief(text: str) -> str:
+    text = " ".join(text.split())
     return text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…"

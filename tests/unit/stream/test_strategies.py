@@ -288,7 +288,7 @@ async def test_all_forms_are_tried_once_more_after_a_second_and_the_error_lists_
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     forms = Forms(
-        first=refusing(REFUSED),
+        first=refusing(ServerError("no such\n  parameter", code=-32602)),
         second=REFUSALS["text"](),
         third=refusing(ServerError("unknown", code=-32002)),
     )

@@ -42,7 +42,7 @@ from playhead.errors import (
     WebSocketClosedError,
 )
 from playhead.limits import KIB, Limits
-from playhead.stream.answer import DONE_BYTES, DONE_TEXT, Answer, Page, ReadRange, blob_bytes, measure
+from playhead.stream.answer import Answer, Page, ReadRange, blob_bytes, measure
 from playhead.stream.negotiation import Refusal, is_refusal
 from playhead.stream.range_support import Accept, Ask, Discard, Ignored, OwnPage, RangeSupport, Verdict
 from playhead.stream.ring_writer import RingWriter
@@ -134,30 +134,25 @@ class PageLimit:
         """The time at which a page last timed out."""
 
     async def read(self, read: ReadRange, start: int, end: int) -> Page:
-        """Read `[start, end)`, in as many reads as the limit asks for. Raises what `read` raises."""
-        parts: list[Page] = []
-        at, before = start, self.bytes
+        """Read `[start, end)`, or as much of its beginning as the limit allows. Raises what `read` raises.
+
+        The rest is left to the planner. Parts are not joined: each answer is compared by itself with what a
+        server that ignores ranges would send.
+        """
+        before = self.bytes
         while True:
-            stop = end if self.bytes is None else min(end, at + self.bytes)
+            stop = end if self.bytes is None else min(end, start + self.bytes)
             try:
-                page = await read(at, stop)
+                page = await read(start, stop)
             except PlayheadError as error:
-                if parts and isinstance(error, RangePastEndError):
-                    return _joined(parts)  # the end is asked for, and found, by itself
-                if not self.failed(stop - at, error):
-                    if stop - at <= SMALLEST_PAGE_BYTES:
+                if not self.failed(stop - start, error):
+                    if stop - start <= SMALLEST_PAGE_BYTES:
                         self.bytes = before  # no page is small enough: it was not the size
                     raise
                 self.reads += 1
                 continue
-            parts.append(page)
-            n_bytes = sum(map(blob_bytes, page.blobs))
-            self._arrived(n_bytes)
-            is_last = not page.blobs or page.blobs[-1] in (DONE_TEXT, DONE_BYTES) or page.text_items > 0
-            if is_last or n_bytes < stop - at or at + n_bytes >= end:
-                return _joined(parts)
-            at += n_bytes
-            self.reads += 1
+            self._arrived(sum(map(blob_bytes, page.blobs)))
+            return page
 
     def timed_out(self, n_bytes: int, error: DeadlineError, *, sent_at: float, now: float) -> None:
         """Learn from a read of `n_bytes`, of which no part was answered in time."""
@@ -195,18 +190,6 @@ class PageLimit:
             self.bytes *= 2
             self._arrived_since = 0
             self._doubt_after *= 4
-
-
-def _joined(parts: list[Page]) -> Page:
-    if len(parts) == 1:
-        return parts[0]
-    return Page(
-        blobs=tuple(blob for part in parts for blob in part.blobs),
-        text_items=sum(part.text_items for part in parts),
-        text=next((part.text for part in parts if part.text), ""),
-        mime_type=parts[0].mime_type,
-        total_bytes=parts[-1].total_bytes,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

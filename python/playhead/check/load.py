@@ -23,7 +23,7 @@ from playhead.check.results import (
     TestResult,
     successful_requests,
 )
-from playhead.check.target import SessionTarget, is_too_often, may_be_destructive
+from playhead.check.target import SessionTarget, is_too_often
 
 ANSWERED: Final = CheckKind(
     name="load.answered",
@@ -120,24 +120,21 @@ async def probe_load(
 ) -> None:
     """Repeat one successful call of each tool in `tests`, and one read of some resources.
 
-    Calls `found` with a test per repeated request, and `measured` with its figures. Tools that may be
-    destructive are left out, unless the options allow them.
+    Calls `found` with a test per repeated request, and `measured` with its figures. A destructive tool that
+    the options don't allow has no successful call.
     """
-    chosen = list(_repeatable(target, tests))
+    chosen = list(_repeatable(tests))
     if not chosen:
-        why = "no request was answered with a result that may be repeated"
+        why = "no request was answered with a result that could be repeated"
         found(TestResult(subject="load", title=str(plan), status="skipped", error=why))
     for test in chosen:
         await _measure(target, plan, test, found, measured)
 
 
-def _repeatable(target: SessionTarget, tests: Sequence[TestResult]) -> Iterator[TestResult]:
-    allowed = target.options.allow_destructive
-    left_out = {tool.name for tool in target.tools if not allowed and may_be_destructive(tool)}
+def _repeatable(tests: Sequence[TestResult]) -> Iterator[TestResult]:
     calls: dict[str, TestResult] = {}
     for test in successful_requests(tests, "tools/call"):
-        if test.tool not in left_out:
-            calls.setdefault(test.subject, test)
+        calls.setdefault(test.subject, test)
     reads: dict[str, TestResult] = {}
     for test in successful_requests(tests, "resources/read"):
         reads.setdefault(test.subject, test)

@@ -8,8 +8,10 @@ read, a listing) with the checks made on its outcome. The report counts tests. E
 from __future__ import annotations
 
 import json
+import re
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
@@ -25,6 +27,11 @@ Acceptance = Literal["ignored", "known", "level"]
 """The reason why a failure does not count: the check is ignored, the baseline has the finding, or it violates
 a SHOULD and only MUSTs count."""
 
+MOST_SAMPLE_BYTES: Final = 2 * 1024 * 1024
+"""Of one image or audio in a report: two minutes of mp3, twelve seconds of wav."""
+_MOST_SAMPLES: Final = 3
+_SAMPLE_TYPE: Final = re.compile(r"image/(?:png|jpeg|gif|webp|bmp)|audio/[a-z0-9.+-]{1,40}")
+"""The types that browsers show; SVG is none of them, since it may have scripts."""
 _MESSAGE_CHARS: Final = 4_000
 """Of one message, which may quote a server at any length."""
 
@@ -59,11 +66,13 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """An image or audio of an answer, for the player or the thumbnail in the HTML report."""
+    """An image or audio of an answer, for the thumbnail or player in the HTML report."""
 
     mime_type: str
-    base64: str
-    """Valid base64, a few megabytes at most."""
+    """`image/…` or `audio/…`, without parameters."""
+    size_bytes: int
+    base64: str | None
+    """None if it is too large for a report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +234,20 @@ class TestDraft:
 
     def skipped(self, kind: CheckKind, message: str) -> None:
         self.checks.append(Check(kind=kind, verdict="skipped", message=message[:_MESSAGE_CHARS]))
+
+    def sample(self, mime_type: str | None, data: bytes) -> None:
+        """Keep an image or audio of the answer for the report; other types are ignored."""
+        kind = (mime_type or "").partition(";")[0].strip().lower()
+        if _SAMPLE_TYPE.fullmatch(kind) and data and len(self.samples) < _MOST_SAMPLES:
+            text = b64encode(data).decode() if len(data) <= MOST_SAMPLE_BYTES else None
+            self.samples.append(Sample(mime_type=kind, size_bytes=len(data), base64=text))
+
+    def note_failures(self, remark: str) -> None:
+        """Append `remark` to the message of each failed check."""
+        self.checks = [
+            replace(check, message=f"{check.message} ({remark})") if check.verdict == "failed" else check
+            for check in self.checks
+        ]
 
     def require(self, kind: CheckKind, condition: bool, message: str) -> bool:
         """Add a passed check if `condition` is true, else a failed one with `message`. Return `condition`."""

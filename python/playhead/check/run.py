@@ -58,6 +58,7 @@ from playhead.check.results import (
     Json,
     LoadFigures,
     Report,
+    Sample,
     TestResult,
 )
 from playhead.check.target import (
@@ -79,6 +80,10 @@ MOST_TOOLS: Final = 256
 """Tools called on one server; the rest is reported as skipped."""
 _KEPT_CHARS: Final = 64 * MIB
 """Characters of requests and answers in a report; beyond it, those of passed tests are omitted."""
+_SAMPLE_CHARS: Final = 16 * MIB
+"""Characters of images and audio in a report."""
+_MOST_SAMPLES: Final = 3
+"""Distinct images and audio per subject."""
 _MOST_LOST: Final = 5
 """Tests with a lost connection that a report names."""
 _TITLE_CHARS: Final = 300
@@ -141,6 +146,8 @@ class _Check:
         self._left = trio.Event()
         self._tests: list[TestResult] = []
         self._load: list[LoadFigures] = []
+        self._samples: dict[str, set[str]] = {}
+        self._sample_chars = _SAMPLE_CHARS
         self._remarks: list[str] = []
         self._before = Footprint(entries={})
         self._reconnects = 0
@@ -337,10 +344,22 @@ class _Check:
         """Bound the size of `test`: servers choose the names of their tools, and there may be thousands of
         tests."""
         test = replace(test, subject=test.subject[:_TITLE_CHARS], title=test.title[:_TITLE_CHARS])
+        samples = tuple(sample for sample in test.samples if self._is_new(test, sample))
+        test = replace(test, samples=samples)
         if test.status == "success" and self._kept_chars > _KEPT_CHARS:
             return replace(test, input=None, output=None)
         self._kept_chars += len(json.dumps([test.input, test.output], default=str))
         return test
+
+    def _is_new(self, test: TestResult, sample: Sample) -> bool:
+        """True for a sample to keep: a tool that draws answers each call with an image."""
+        known = self._samples.setdefault(test.subject, set())
+        text = sample.base64 or str(sample.size_bytes)
+        if text in known or len(known) >= _MOST_SAMPLES or len(text) > self._sample_chars:
+            return False
+        known.add(text)
+        self._sample_chars -= len(text)
+        return True
 
     async def _probe(self, subject: str, probe: Callable[[], Awaitable[None]]) -> None:
         """Run `probe`. If it fails itself, record an undecided test and continue."""

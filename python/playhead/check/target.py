@@ -180,11 +180,6 @@ def is_too_often(answer: RequestOutcome) -> bool:
     return answer.error is not None and _TOO_OFTEN.search(answer.error.message[:500]) is not None
 
 
-def may_be_destructive(tool: types.Tool) -> bool:
-    """True if `tool` has the hint `destructiveHint: true`."""
-    return tool.annotations is not None and tool.annotations.destructive_hint is True
-
-
 def resolve(target: Checkable | str | Sequence[str]) -> Checkable:
     """Resolve `target` as `playhead.client.connect` does. Raises `ConfigError` if nothing matches."""
     if isinstance(target, ServerConfig | Server | MCPServer):

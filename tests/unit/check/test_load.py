@@ -140,5 +140,5 @@ async def test_a_server_without_a_successful_request_is_skipped_with_the_reason(
     server: MCPServer = MCPServer("empty", log_level="CRITICAL")
     report = await loaded(server)
     assert [test.error for test in report.tests if test.subject == "load"] == [
-        "no request was answered with a result that may be repeated"
+        "no request was answered with a result that could be repeated"
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from playhead.check.report.evidence import Shown, command, lacks_a_secret, message, server_words
 from playhead.check.results import Json, TestResult
-from tests.unit.check.report_kit import report
+from tests.unit.check.report_kit import call, report
 
 
 def asked(method: str | None, params: Json, *, server: str = "home", is_whole: bool = True) -> str | None:
@@ -144,3 +144,13 @@ def test_the_servers_file_that_was_named_is_named_again(
 )
 def test_a_line_that_cannot_be_run_as_it_stands_is_known(target: str, lacks: bool) -> None:
     assert lacks_a_secret(report(target=target)) is lacks
+
+
+@pytest.mark.parametrize(("name", "forced"), [("city", False), ("town", True)])
+def test_a_name_that_the_schema_lacks_is_forced(name: str, forced: bool) -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    made = report(target="home", definitions={"forecast": {"inputSchema": schema}})
+    test = call("forecast", "x", {name: 1}).done()
+    line = command(made, test, Shown(value=test.input, is_whole=True))
+    assert line is not None
+    assert ("--force" in shlex.split(line)) is forced

@@ -1,8 +1,10 @@
-"""Single cases: arguments at the limits of a schema, and arguments that violate it in one place."""
+"""Single cases: arguments at the limits of a schema, arguments that violate it in one place, and simpler ones
+of the same kind."""
 
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -36,6 +38,8 @@ class Case:
     certain: bool = False
     """For an invalid case: True if accepting it is certainly a defect, because a required property is missing
     or has the wrong JSON type. Lengths and ranges are often recommendations that servers don't enforce."""
+    place: tuple[str | int, ...] | None = None
+    """For an invalid case: the keys to the violation."""
 
 
 def named(path: tuple[str | int, ...]) -> str:
@@ -236,7 +240,8 @@ def _object_cases(
                 title = f"without {named((*path, name))}"
                 # Schema generators list properties with a default as required, and servers fill them in.
                 certain = not _has_default(properties_of(shape).get(name))
-                yield Case(title=title, arguments=arguments, kind="invalid", certain=certain)
+                here = (*path, name)
+                yield Case(title=title, arguments=arguments, kind="invalid", certain=certain, place=here)
         for name, inner in list(properties_of(shape).items())[:MAX_ITEMS]:
             here = (*path, name)
             yield from _property_cases(maker, inner, base, here)
@@ -245,7 +250,7 @@ def _object_cases(
         added = placed(base, (*path, _ADDED), 1)
         if shape.get("additionalProperties") is False and added is not None:
             title = f"with {named((*path, _ADDED))}, which is not declared"
-            yield Case(title=title, arguments=added, kind="invalid")
+            yield Case(title=title, arguments=added, kind="invalid", place=(*path, _ADDED))
 
 
 def _has_default(schema: object) -> bool:
@@ -277,12 +282,12 @@ def _property_cases(maker: Maker, schema: object, base: dict[str, Any], path: Pa
             )
             # Many languages read null as an absent value.
             certain = value is not None
-            yield Case(title=title, arguments=arguments, kind="invalid", certain=certain)
+            yield Case(title=title, arguments=arguments, kind="invalid", certain=certain, place=path)
     for shape in shapes:
         for title, value in _breaches(maker, shape):
             arguments = placed(base, path, value)
             if arguments is not None:
-                yield Case(title=f"{named(path)} {title}", arguments=arguments, kind="invalid")
+                yield Case(title=f"{named(path)} {title}", arguments=arguments, kind="invalid", place=path)
 
 
 def _wrong_type(shapes: Any) -> tuple[str, Any, str] | None:
@@ -349,3 +354,80 @@ def _array_breaches(maker: Maker, shape: Shape) -> Iterator[tuple[str, Any]]:
             yield f"of {counted(length, 'item')}, {word}", maker.items(shape, length, "full", 1)
         except NoValueError:
             continue
+
+
+# --- simpler arguments -----------------------------------------------------------------------------------
+
+_REMOVED: Final = object()
+_KEPT_SIXTEENTHS: Final = (8, 12, 14, 15)
+"""Of a number or length: the limit that a failure depends on is found in few steps."""
+
+
+def simplifications(arguments: dict[str, Any], *, keep: Path | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield arguments that are simpler than `arguments` in one place, the boldest steps first.
+
+    Each comes with the name of its step, which is the same for other arguments. The value at `keep` and what
+    leads to it stay, so that a violation there remains. Not validated.
+    """
+    size = _size(arguments)
+    spare = [name for name in arguments if not _leads((name,), keep)]
+    if len(spare) > 1:
+        yield "all", {name: value for name, value in arguments.items() if name not in spare}
+    for path, value in _simpler(arguments, (), keep):
+        made = _changed(arguments, path, value)
+        if _size(made) < size:
+            yield f"{path}: {'' if value is _REMOVED else json.dumps(value)}", made
+
+
+def _size(arguments: object) -> tuple[int, str]:
+    text = json.dumps(arguments)
+    return len(text), text
+
+
+def _leads(path: Path, keep: Path | None) -> bool:
+    return keep is not None and keep[: len(path)] == path
+
+
+def _simpler(value: Any, path: Path, keep: Path | None) -> Iterator[tuple[Path, Any]]:
+    """Yield a place and its new value, or `_REMOVED`."""
+    if path == keep:
+        return
+    match value:
+        case dict():
+            yield from (((*path, key), _REMOVED) for key in value if not _leads((*path, key), keep))
+            for key, item in value.items():
+                yield from _simpler(item, (*path, key), keep)
+        case list():
+            if not _leads(path, keep):
+                yield from ((path, value[:length]) for length in _shares(len(value)))
+            for index, item in enumerate(value[:_MANY_ITEMS]):
+                yield from _simpler(item, (*path, index), keep)
+        case str():
+            yield from ((path, value[:length]) for length in _shares(len(value)))
+            yield path, "a" * len(value)
+        case bool() | None:
+            return
+        case int():
+            sign = 1 if value > 0 else -1
+            yield from ((path, sign * size) for size in _shares(abs(value)))
+        case float():
+            yield from ((path, number) for number in (0, 1, int(value)) if abs(value) < SAFE_INTEGER)
+
+
+def _shares(size: int) -> list[int]:
+    """Return sizes from 0 to `size`, exclusive; in integers, since JSON has larger ones than floats."""
+    found = [0, *(size * kept // 16 for kept in _KEPT_SIXTEENTHS), size - 1]
+    return list(dict.fromkeys(it for it in found if 0 <= it < size))
+
+
+def _changed(value: Any, path: Path, new: Any) -> Any:
+    """Return a copy of `value` with `new` at `path`."""
+    if not path:
+        return new
+    key, rest = path[0], path[1:]
+    made = value.copy()
+    if not rest and new is _REMOVED:
+        del made[key]
+    else:
+        made[key] = _changed(value[key], rest, new)
+    return made

@@ -123,6 +123,7 @@ async def judge_audio(
     draft: TestDraft, data: bytes, *, mime_type: str | None, uri: str | None, whole: bool
 ) -> None:
     """Judge `data`, an audio file (`whole`) or its beginning, in a worker thread."""
+    draft.sample(mime_type, data)
     _judge_type(draft, data[:SNIFF_BYTES], mime_type)
     whole = whole and len(data) <= MOST_AUDIO_BYTES
     verdict, why = await trio.to_thread.run_sync(

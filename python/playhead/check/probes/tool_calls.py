@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -11,7 +11,8 @@ import mcp_types as types
 import regex
 import trio
 
-from playhead.check.arguments.cases import Case
+from playhead.check.arguments.cases import Case, simplifications
+from playhead.check.arguments.generate import Validity
 from playhead.check.options import ExpectedCall
 from playhead.check.probes import tool_judging as kinds
 from playhead.check.probes.asking import note, said, sent
@@ -32,6 +33,9 @@ from playhead.errors import DeadlineError, TransportError
 METHOD: Final = "tools/call"
 TOOL_SECONDS: Final = 60.0
 """Limit of all generated calls of one tool: a slow tool gets fewer calls, and the report says so."""
+MOST_SHRINK_CALLS: Final = 40
+"""Calls per failed check of a tool that look for shorter arguments: a limit in 2,000 characters takes 25."""
+SHRINK_SECONDS: Final = 10.0
 _MAX_LOSSES: Final = 3
 """Unanswered calls after which a tool is no longer called: each costs a deadline or a new process."""
 _BRIEFLY: Final = 1.5
@@ -62,6 +66,8 @@ class ToolCalls:
     unmarked: str | None = None
     """The first text of a result without isError that reads like an error."""
     _marked: int = 0
+    _shrunk: set[str] = field(default_factory=set)
+    """Checks for which shorter arguments were looked for."""
     _losses: int = 0
     _began: float | None = None
 
@@ -113,6 +119,17 @@ class ToolCalls:
 
     async def generated(self, case: Case) -> None:
         """Call with `case` and judge the answer."""
+        draft, answer = await self._judged(case)
+        if answer.failure is None and _failed(draft):
+            await self._shrink(case, draft)
+        self.found(draft.done())
+        if case.kind == "invalid":
+            return
+        if self._is_success(answer, case.arguments):
+            assert answer.result is not None
+            self.succeeded.append(Answered(case=case, result=answer.result, latency_ms=answer.latency_ms))
+
+    async def _judged(self, case: Case) -> tuple[TestDraft, RequestOutcome]:
         kind = "arguments that violate the schema" if case.kind == "invalid" else f"{case.kind} arguments"
         draft = self.draft(f"{kind}: {case.title}", case.arguments)
         is_odd = case.kind in ("boundary", "random")
@@ -122,19 +139,56 @@ class ToolCalls:
         if self.answered and is_odd:
             excused = "the tool answers other arguments, and these may take long"
         if not judge_answered(draft, answer, seconds=self.target.options.timeout_seconds, excused=excused):
-            self.found(draft.done())
-            return
+            return draft, answer
         await self._judge_shape(draft, answer, is_invalid=case.kind == "invalid")
         if case.kind == "invalid" and draft.undecided is None:
             judge_invalid(draft, answer, case.arguments, title=case.title, certain=case.certain)
         elif draft.undecided is None:
             judge_valid(draft, answer, case.arguments)
-        self.found(draft.done())
-        if case.kind == "invalid":
+        return draft, answer
+
+    async def _shrink(self, case: Case, draft: TestDraft) -> None:
+        """Look for the shortest arguments that fail the same check, once per check, and note them in `draft`.
+
+        Simpler arguments are as valid, or as invalid, as those of `case`. A failure that does not repeat is
+        noted as such: its arguments are not the cause.
+        """
+        names = _failed(draft) - self._shrunk
+        if not names or not isinstance(case.arguments, dict):
             return
-        if self._is_success(answer, case.arguments):
-            assert answer.result is not None
-            self.succeeded.append(Answered(case=case, result=answer.result, latency_ms=answer.latency_ms))
+        self._shrunk |= names
+        started, losses = trio.current_time(), self._losses
+        left = MOST_SHRINK_CALLS
+
+        async def fails(arguments: dict[str, Any]) -> bool:
+            nonlocal left
+            left -= 1
+            again, _answer = await self._judged(replace(case, arguments=arguments))
+            return bool(names & _failed(again))
+
+        if not await fails(case.arguments):
+            draft.note_failures("the same call did not fail again")
+            return
+        validity = await trio.to_thread.run_sync(Validity, self.tool.input_schema)
+        shortest = case.arguments
+        tried: set[str] = set()
+        steps = simplifications(shortest, keep=case.place)
+        while left > 0 and self._losses == losses and trio.current_time() < started + SHRINK_SECONDS:
+            step = next(steps, None)
+            if step is None:
+                break
+            name, arguments = step
+            is_allowed = await trio.to_thread.run_sync(validity.allows, arguments)
+            if name in tried or is_allowed is not (case.kind != "invalid"):
+                continue
+            tried.add(name)
+            if await fails(arguments):
+                shortest = arguments
+                steps = simplifications(shortest, keep=case.place)
+        if shortest != case.arguments:
+            draft.shortest = sent(self.params(shortest))
+        if self._began is not None:  # shrinking takes nothing from the time of the other calls
+            self._began += trio.current_time() - started
 
     async def without_arguments(self) -> None:
         """Call without `arguments`, which are optional, if `{}` is known to work."""
@@ -245,6 +299,10 @@ class ToolCalls:
                 is_found,
                 f"expected text that matches {pattern!r}, got {text[:200]!r}",
             )
+
+
+def _failed(draft: TestDraft) -> set[str]:
+    return {check.kind.name for check in draft.checks if check.verdict == "failed"}
 
 
 def _as_expected(answer: RequestOutcome, call: ExpectedCall) -> bool:

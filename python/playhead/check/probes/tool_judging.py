@@ -431,6 +431,7 @@ def _judge_images(draft: TestDraft, blocks: Sequence[Any]) -> None:
             data = base64.b64decode(item[key], validate=True)
         except (KeyError, TypeError, ValueError):
             continue  # already a finding of the content
+        draft.sample(mime_type, data)
         signatures = _SIGNATURES.get(mime_type.lower())
         if signatures is None or draft.require(
             IMAGE,

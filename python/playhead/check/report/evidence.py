@@ -230,12 +230,22 @@ def command(report: Report, test: TestResult, sent: Shown) -> str | None:
             if not isinstance(name, str) or not isinstance(arguments, Mapping | None):
                 return None
             options = ("--args", json.dumps(arguments)) if arguments else ()
-            return _command("call", (*options, *config), server, name)
+            force = ("--force",) if arguments and not _lists(report, name, arguments) else ()
+            return _command("call", (*options, *force, *config), server, name)
         case "resources/read":
             uri = params.get("uri")
             return _command("read", config, server, uri) if isinstance(uri, str) else None
         case _:
             return None
+
+
+def _lists(report: Report, tool: str, arguments: Mapping[str, Json]) -> bool:
+    """True unless the tool's schema is known and lacks one of `arguments`, which takes `--force`."""
+    schema = report.definitions.get(tool, {}).get("inputSchema")
+    if not isinstance(schema, Mapping):
+        return True
+    properties = schema.get("properties")
+    return arguments.keys() <= (properties.keys() if isinstance(properties, Mapping) else set())
 
 
 _ADDRESS: Final = re.compile(r"(?:https?|wss?)://", re.IGNORECASE)

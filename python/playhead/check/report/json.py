@@ -67,6 +67,10 @@ def _test(report: Report, test: TestResult, allowance: Allowance) -> Json:
     if test.status in ("failed", "accepted", "error") and (line := command(report, test, sent)) is not None:
         found["command"] = line
     found["latency_ms"] = None if test.latency_ms is None else round(test.latency_ms, 3)
+    if test.samples:
+        found["samples"] = [
+            {"mime_type": sample.mime_type, "size_bytes": sample.size_bytes} for sample in test.samples
+        ]
     found["checks"] = [_check(check) for check in test.checks]
     return found
 

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import wave
 from typing import Final
 
-from playhead.check.results import CheckKind, Json, Level, Report, TestDraft, TestResult
+from playhead.check.baseline import Triage
+from playhead.check.results import (
+    MOST_SAMPLE_BYTES,
+    CheckKind,
+    Json,
+    Level,
+    LoadFigures,
+    Report,
+    TestDraft,
+    TestResult,
+)
 
 SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/2025-11-25/server"
 
@@ -95,6 +108,49 @@ def small() -> Report:
     kept.skipped(CALLED, "it says destructiveHint: true; --allow-destructive calls it too")
     remark = "resources/templates/list was not answered: no template was read"
     return report(*(draft.done() for draft in (hello, least, wrong, guessed, kept)), remarks=(remark,))
+
+
+PIXEL: Final = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+)
+
+
+def triaged() -> Report:
+    """A report with an accepted failure, an image, audio, audio that is too large, and a load."""
+    drawn = call("draw", "valid arguments: the least", {}, {"content": [{"type": "image"}]})
+    drawn.failed(LATENCY, "expected an answer within 10 s, got one after 11 s")
+    drawn.sample("image/png", PIXEL)
+    drawn.sample("text/html", b"<script>window.pwned = 7</script>")
+    accepted = Triage(level="must").apply(drawn.done())
+    spoken = call("speak", "valid arguments: the least", {}, {"content": [{"type": "audio"}]}, 20.0)
+    spoken.passed(CONTENT)
+    spoken.sample("audio/wav; rate=8000", wave_of(8_000))
+    spoken.sample("audio/mpeg", bytes(MOST_SAMPLE_BYTES + 1))
+    load = LoadFigures(
+        subject="tool speak",
+        method="tools/call",
+        clients=8,
+        requests=800,
+        failures=3,
+        first_failure="error -32000: busy",
+        seconds=2.0,
+        p50_ms=18.25,
+        p95_ms=41.0,
+        requests_per_second=398.5,
+        bytes_per_second=5_242_880.0,
+    )
+    return report(accepted, spoken.done(), tools=("draw", "speak", "idle"), load=(load,))
+
+
+def wave_of(frames: int) -> bytes:
+    """A mono wave file of silence."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as made:
+        made.setnchannels(1)
+        made.setsampwidth(2)
+        made.setframerate(8_000)
+        made.writeframes(bytes(2 * frames))
+    return file.getvalue()
 
 
 HOSTILE_TEXTS: Final = (

@@ -14,7 +14,17 @@ from playhead.check.report import check_path, to_html, to_json, to_junit, to_mar
 from playhead.check.report.evidence import plain
 from playhead.check.results import REPORT_KEYS, Report
 from playhead.errors import SavingError, UsageError
-from tests.unit.check.report_kit import CONTENT, call, empty, hostile, long, report, small, unavailable
+from tests.unit.check.report_kit import (
+    CONTENT,
+    call,
+    empty,
+    hostile,
+    long,
+    report,
+    small,
+    triaged,
+    unavailable,
+)
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 FORMATS: dict[str, Callable[[Report], str]] = {
@@ -23,7 +33,7 @@ FORMATS: dict[str, Callable[[Report], str]] = {
     ".html": to_html,
     ".xml": to_junit,
 }
-REPORTS = [small, hostile, empty, unavailable, long]
+REPORTS = [small, hostile, empty, unavailable, long, triaged]
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
@@ -139,6 +149,20 @@ def test_the_json_has_the_keys_that_every_report_has() -> None:
         "message": failed["error"],
         "source": "https://modelcontextprotocol.io/specification/2025-11-25/server/tools",
     }
+
+
+def test_accepted_failures_are_counted_apart_in_every_format() -> None:
+    made = triaged()
+    found = json.loads(to_json(made))
+    assert (found["passed"], found["failed_tests"], found["accepted_tests"]) == (True, 0, 1)
+    assert found["detailed_results"][0]["checks"][0]["accepted"] == "level"
+    assert found["load"][0]["p95_ms"] == 41.0
+    assert '<skipped type="accepted" message="accepted, a SHOULD: expected an answer' in to_junit(made)
+    assert "<failure" not in to_junit(made)
+    text = to_markdown(made)
+    assert "**No failure counts: 1 of 2 tests failed and is accepted.**" in text
+    assert "- tool draw: `tools.latency`, a SHOULD\n" in text
+    assert re.search(r"\| tool speak +\| 8 +\| 800 +\| 3 +\| 18.2 ms +\| 41.0 ms +\| 398.5 ", text)
 
 
 def test_the_json_of_a_hostile_server_holds_its_words_unchanged() -> None:

@@ -3,6 +3,8 @@
 The template escapes everything from a server. Should that ever fail, the page's Content-Security-Policy
 allows only the one script and the one style sheet whose hashes it names. Without JavaScript every row is
 visible; the script adds filters, search and copy buttons.
+
+Every count on the page is one of tests: of all, of a verdict, and of a tool. A row is a test with its checks.
 """
 
 from __future__ import annotations
@@ -10,9 +12,10 @@ from __future__ import annotations
 import hashlib
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
+from statistics import median
 from typing import Final
 
 from jinja2 import Environment, StrictUndefined
@@ -30,22 +33,28 @@ from playhead.check.report.evidence import (
     server_words,
 )
 from playhead.check.report.rows import (
+    ACCEPTED_BECAUSE,
+    LOAD_COLUMNS,
     OUTCOMES,
+    STATUS_OUTCOME,
     Outcome,
-    Row,
-    count_rows,
+    by_outcome,
     counted,
     counts,
-    rows,
+    load_words,
     started,
+    verdict_of,
     verdict_sentence,
 )
-from playhead.check.results import Report, TestResult
+from playhead.check.results import Check, Report, Sample, TestResult
 
 _ROWS: Final = 5_000
 """A browser stays responsive with this many; passed checks come last and are omitted first."""
 _VALUE_CHARS: Final = 16_000
 _REPORT_CHARS: Final = 8 * 1024 * 1024
+_TOOLS: Final = 1_000
+_MOST_MEDIA: Final = 6
+"""Per tool."""
 _NAME_CHARS: Final = 200
 _PEEK_CHARS: Final = 300
 
@@ -61,26 +70,59 @@ class _Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Judgement:
+    """One check of a test, with its strings ready for escaping."""
+
+    outcome: Outcome
+    name: str
+    level: str
+    expected: Markup
+    message: str
+    accepted: str
+    source: str
+    source_is_link: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Media:
+    """An image or audio of an answer. `address` is a data URL, empty if it is too large for the page."""
+
+    kind: str
+    label: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """One row, with all of its strings ready for escaping."""
+    """One row: a test."""
 
     number: int
     outcome: Outcome
-    name: str | None
     title: Markup
-    level: str | None
     subject: str
-    did: Markup
+    finding: str
+    """The name of the check that decided: the first that failed."""
+    level: str
     latency: str
-    message: str
+    reason: str
+    """Of a test whose checks don't state it."""
     peek: str
     """The start of the message, for a closed row."""
-    expected: Markup | None
-    source: str | None
-    source_is_link: bool
-    evidence: _Evidence | None
-    evidence_row: int
-    """The row with the evidence: this one, or an earlier one of the same test."""
+    judgements: list[_Judgement]
+    evidence: _Evidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tool:
+    """One row of the overview."""
+
+    name: str
+    outcome: Outcome
+    words: str
+    latency: str
+    row: int | None
+    """The first of its rows, the worst."""
+    media: list[_Media]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +137,8 @@ class _Segment:
 
 def render(report: Report) -> str:
     """Render the report."""
-    found = rows(report.tests)
+    tests = by_outcome(report.tests)
+    lines = _lines(report, tests[:_ROWS])
     css, script = _file("report.css"), _file("report.js")
     return (
         Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -105,7 +148,7 @@ def render(report: Report) -> str:
             script=Markup(script),
             policy=(
                 f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(css)}'; img-src data:; "
-                "base-uri 'none'; form-action 'none'"
+                "media-src data:; base-uri 'none'; form-action 'none'"
             ),
             report=report,
             started=started(report),
@@ -118,12 +161,15 @@ def render(report: Report) -> str:
             remarks=[plain(remark) for remark in report.remarks],
             sentence=verdict_sentence(report),
             segments=_segments(report),
-            outcomes=OUTCOMES,
-            counts=count_rows(found),
-            subjects=_subjects(found[:_ROWS]),
-            lines=_lines(report, found[:_ROWS]),
-            total=len(found),
-            left_out=counted(len(found) - _ROWS, "row") if len(found) > _ROWS else "",
+            tools=_tools(report, tests),
+            load_columns=LOAD_COLUMNS,
+            load=[
+                (plain(it.subject, _NAME_CHARS), counted(it.requests, "request"), it.failures, load_words(it))
+                for it in report.load
+            ],
+            subjects=list(dict.fromkeys(line.subject for line in lines)),
+            lines=lines,
+            left_out=counted(len(tests) - _ROWS, "test") if len(tests) > _ROWS else "",
         )
         + "\n"
     )
@@ -138,49 +184,87 @@ def _state(report: Report) -> str:
 def _segments(report: Report) -> list[_Segment]:
     found: list[_Segment] = []
     start = 0.0
-    for outcome, count in counts(report).items():
+    for outcome, count in counts(report.tests).items():
         width = 100 * count / max(1, len(report.tests))
         found.append(_Segment(outcome=outcome, count=count, start=round(start, 3), width=round(width, 3)))
         start += width
     return found
 
 
-def _subjects(found: Sequence[Row]) -> list[str]:
-    """Return each subject once, in the order of the tests."""
-    return list(dict.fromkeys(plain(row.test.subject, _NAME_CHARS) for row in found))
-
-
-def _lines(report: Report, found: Iterable[Row]) -> list[_Line]:
+def _lines(report: Report, tests: Sequence[TestResult]) -> list[_Line]:
     allowance = Allowance(left=_REPORT_CHARS)
-    places: dict[int, int] = {}
-    lines: list[_Line] = []
-    for number, row in enumerate(found, start=1):
-        first = places.setdefault(id(row.test), number)
-        evidence = _evidence(report, row.test, allowance) if first == number else None
-        lines.append(_line(number, row, evidence, first))
-    return lines
+    return [_line(number, report, test, allowance) for number, test in enumerate(tests, start=1)]
 
 
-def _line(number: int, row: Row, evidence: _Evidence | None, evidence_row: int) -> _Line:
-    test, kind = row.test, None if row.check is None else row.check.kind
-    did = plain(test.title, _NAME_CHARS)
+def _line(number: int, report: Report, test: TestResult, allowance: Allowance) -> _Line:
+    outcome = STATUS_OUTCOME[test.status]
+    checks = sorted(test.checks, key=lambda check: OUTCOMES.index(check.verdict))
+    decided = [check for check in checks if check.verdict == outcome and outcome in ("failed", "accepted")]
     return _Line(
         number=number,
-        outcome=row.outcome,
-        name=None if kind is None else kind.name,
-        title=_sentence(did if kind is None else kind.title),
-        level=None if kind is None else kind.level,
+        outcome=outcome,
+        title=_sentence(plain(test.title, _NAME_CHARS)),
         subject=plain(test.subject, _NAME_CHARS),
-        did=Markup() if kind is None else _sentence(did),
-        latency="" if test.latency_ms is None else f"{test.latency_ms:,.1f} ms",
-        message=plain(row.message),
-        peek=plain(row.message, _PEEK_CHARS) if row.outcome in ("failed", "undecided") else "",
-        expected=None if kind is None else _sentence(kind.title),
-        source=None if kind is None else kind.source,
-        source_is_link=kind is not None and kind.source.startswith("https://"),
-        evidence=evidence,
-        evidence_row=evidence_row,
+        finding=decided[0].kind.name if decided else "",
+        level=decided[0].kind.level if decided else "",
+        latency=_milliseconds(test.latency_ms),
+        reason="" if any(check.message == test.error for check in checks) else plain(test.error or ""),
+        peek="" if outcome == "passed" else plain(test.error or "", _PEEK_CHARS),
+        judgements=[_judgement(check) for check in checks],
+        evidence=_evidence(report, test, allowance),
     )
+
+
+def _judgement(check: Check) -> _Judgement:
+    return _Judgement(
+        outcome=check.verdict,
+        name=check.kind.name,
+        level=check.kind.level,
+        expected=_sentence(check.kind.title),
+        message=plain(check.message),
+        accepted="" if check.accepted is None else ACCEPTED_BECAUSE[check.accepted],
+        source=check.kind.source,
+        source_is_link=check.kind.source.startswith("https://"),
+    )
+
+
+def _tools(report: Report, tests: Sequence[TestResult]) -> list[_Tool]:
+    """Return one row per tool, in the order of the listing. `tests` are in the order of the rows."""
+    own: dict[str, list[tuple[int, TestResult]]] = {name: [] for name in report.tools[:_TOOLS]}
+    for number, test in enumerate(tests, start=1):
+        if test.tool in own:
+            own[test.tool].append((number, test))
+    return [_tool(name, rows) for name, rows in own.items()]
+
+
+def _tool(name: str, rows: Sequence[tuple[int, TestResult]]) -> _Tool:
+    tests = [test for _, test in rows]
+    found = [f"{count:,} {outcome}" for outcome, count in counts(tests).items() if count]
+    latencies = [
+        test.latency_ms for test in tests if test.method == "tools/call" and test.latency_ms is not None
+    ]
+    return _Tool(
+        name=plain(name, _NAME_CHARS),
+        outcome=verdict_of(tests),
+        words=f"{', '.join(found)} of {counted(len(tests), 'test')}" if tests else "no tests",
+        latency=_milliseconds(median(latencies) if latencies else None),
+        row=rows[0][0] if rows and rows[0][0] <= _ROWS else None,
+        media=[_media(sample) for test in tests for sample in test.samples][:_MOST_MEDIA],
+    )
+
+
+def _media(sample: Sample) -> _Media:
+    kind = sample.mime_type.partition("/")[0]
+    size = f"{sample.size_bytes / 1024:,.0f} KiB" if sample.size_bytes >= 1024 else f"{sample.size_bytes} B"
+    return _Media(
+        kind=kind,
+        label=f"{sample.mime_type}, {size}",
+        address="" if sample.base64 is None else f"data:{sample.mime_type};base64,{sample.base64}",
+    )
+
+
+def _milliseconds(latency_ms: float | None) -> str:
+    return "" if latency_ms is None else f"{latency_ms:,.1f} ms"
 
 
 def _evidence(report: Report, test: TestResult, allowance: Allowance) -> _Evidence:

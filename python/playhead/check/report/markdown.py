@@ -104,7 +104,7 @@ def render(report: Report) -> str:
 def _facts(report: Report) -> list[str]:
     name = " ".join(text for text in (report.server_name, report.server_version) if text)
     facts = [
-        ("Tests", ", ".join(f"{count:,} {outcome}" for outcome, count in counts(report).items())),
+        ("Tests", ", ".join(f"{count:,} {outcome}" for outcome, count in counts(report.tests).items())),
         ("Server", _code(server_words(report), 2_000)),
         ("Calls itself", _code(name) if name else ""),
         ("Status", report.mcp_service_status),

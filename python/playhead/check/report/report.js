@@ -32,7 +32,7 @@
     });
     const all = rows.length.toLocaleString("en");
     count.textContent =
-      shown === rows.length ? `${all} rows` : `${shown.toLocaleString("en")} of ${all} rows`;
+      shown === rows.length ? `${all} tests` : `${shown.toLocaleString("en")} of ${all} tests`;
     nothing.hidden = shown > 0;
     expand.disabled = shown === 0;
     showExpand();
@@ -48,13 +48,6 @@
     search.value = "";
     subject.value = "";
     choose("");
-  };
-
-  // Request and answer are in the file once per test; other rows of the test show them when opened.
-  const borrow = (row) => {
-    const link = row.querySelector(".elsewhere");
-    const evidence = link && byId(`row-${row.dataset.evidence}`)?.querySelector(".evidence");
-    if (evidence) link.replaceWith(evidence.cloneNode(true));
   };
 
   const copy = async (text) => {
@@ -120,14 +113,7 @@
     const button = event.target.closest(".copy");
     if (button) onCopy(button);
   });
-  byId("rows").addEventListener(
-    "toggle",
-    (event) => {
-      if (event.target.open) borrow(event.target.parentElement);
-      showExpand();
-    },
-    true,
-  );
+  byId("rows").addEventListener("toggle", showExpand, true);
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "/" && !event.target.closest("input, select, textarea")) {

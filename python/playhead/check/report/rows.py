@@ -1,16 +1,15 @@
-"""The rows of a report, failed ones first, and the words for verdicts: shared by all formats."""
+"""The tests of a report, failed ones first, and the words for verdicts: shared by all formats."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, Literal
 
-from playhead.check.results import Acceptance, Check, LoadFigures, Report, Status, TestResult, Verdict
+from playhead.check.results import Acceptance, LoadFigures, Report, Status, TestResult
 
 Outcome = Literal["failed", "accepted", "undecided", "skipped", "passed"]
-"""Of one row. The status `error` of a test is shown as undecided: `error` would read like a defect."""
+"""Of a test or a check. The status `error` is shown as undecided: `error` would read like a defect."""
 
 OUTCOMES: Final[tuple[Outcome, ...]] = ("failed", "accepted", "undecided", "skipped", "passed")
 """In the order of interest."""
@@ -26,26 +25,6 @@ ACCEPTED_BECAUSE: Final[dict[Acceptance, str]] = {
     "known": "in the baseline",
     "level": "a SHOULD",
 }
-_STATUS_VERDICT: Final[dict[Status, Verdict | None]] = {
-    "failed": "failed",
-    "accepted": "accepted",
-    "error": None,  # stated by the test, not by a check
-    "skipped": "skipped",
-    "success": "passed",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One row of a report: a check of a test, or the test's own status if no check shows it."""
-
-    outcome: Outcome
-    test: TestResult
-    check: Check | None
-
-    @property
-    def message(self) -> str:
-        return (self.test.error or "") if self.check is None else self.check.message
 
 
 def by_outcome(tests: Iterable[TestResult]) -> list[TestResult]:
@@ -53,14 +32,11 @@ def by_outcome(tests: Iterable[TestResult]) -> list[TestResult]:
     return sorted(tests, key=lambda test: OUTCOMES.index(STATUS_OUTCOME[test.status]))
 
 
-def rows(tests: Iterable[TestResult]) -> list[Row]:
-    """Return one row per check, failed first, and one per test whose status no check shows."""
-    found: list[Row] = []
-    for test in tests:
-        if all(check.verdict != _STATUS_VERDICT[test.status] for check in test.checks):
-            found.append(Row(outcome=STATUS_OUTCOME[test.status], test=test, check=None))
-        found.extend(Row(outcome=check.verdict, test=test, check=check) for check in test.checks)
-    return sorted(found, key=lambda row: OUTCOMES.index(row.outcome))
+def verdict_of(tests: Iterable[TestResult]) -> Outcome:
+    """Return the verdict on everything that `tests` tested: skipped only if nothing else was done."""
+    found = {STATUS_OUTCOME[test.status] for test in tests}
+    order: tuple[Outcome, ...] = ("failed", "accepted", "undecided", "passed")
+    return next((outcome for outcome in order if outcome in found), "skipped")
 
 
 def acceptance(test: TestResult) -> str:
@@ -69,21 +45,14 @@ def acceptance(test: TestResult) -> str:
     return ", ".join(dict.fromkeys(ACCEPTED_BECAUSE[reason] for reason in reasons))
 
 
-def counts(report: Report) -> dict[Outcome, int]:
-    """Count the tests by outcome. Accepted ones are left out if there are none: few people accept any."""
-    found = dict.fromkeys(OUTCOMES, 0)
-    for test in report.tests:
+def counts(tests: Iterable[TestResult]) -> dict[Outcome, int]:
+    """Count tests by outcome. Accepted ones are left out if there are none: few people accept any."""
+    found: dict[Outcome, int] = dict.fromkeys(OUTCOMES, 0)
+    for test in tests:
         found[STATUS_OUTCOME[test.status]] += 1
     if not found["accepted"]:
         del found["accepted"]
     return found
-
-
-def count_rows(found: Iterable[Row]) -> dict[Outcome, int]:
-    counts: dict[Outcome, int] = dict.fromkeys(OUTCOMES, 0)
-    for row in found:
-        counts[row.outcome] += 1
-    return counts
 
 
 def verdict_sentence(report: Report) -> str:
@@ -93,13 +62,16 @@ def verdict_sentence(report: Report) -> str:
         return "The server could not be used."
     accepted, undecided = report.count("accepted"), report.count("error")
     if failed := report.count("failed"):
-        also = f"; {accepted:,} more failed and are accepted" if accepted else ""
+        also = f"; {accepted:,} more {'is' if accepted == 1 else 'are'} accepted" if accepted else ""
         return f"{failed:,} of {counted(tests, 'test')} failed{also}."
     if tests == 0:
         return "Nothing was tested."
     also = f"; {undecided:,} could not be decided" if undecided else ""
     if accepted:
-        return f"No failure counts: {accepted:,} of {counted(tests, 'test')} failed and are accepted{also}."
+        verb = "is" if accepted == 1 else "are"
+        return (
+            f"No failure counts: {accepted:,} of {counted(tests, 'test')} failed and {verb} accepted{also}."
+        )
     return f"No test of {tests:,} failed{also}."
 
 

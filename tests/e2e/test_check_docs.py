@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import yaml
 
 from playhead.check.options import ExpectedCall, read_expectations
 from playhead.check.results import CheckKind
@@ -67,3 +69,21 @@ def test_the_expectations_file_of_the_page_is_one() -> None:
     calls = read_expectations(tomllib.loads(example), where="docs/check.md").calls
     assert [call.is_error for call in calls] == [False, True]
     assert re.search(calls[0].patterns[0], "= 14.")
+
+
+def test_the_workflow_of_the_docs_is_one_whose_commands_a_shell_reads() -> None:
+    """The steps that GitHub requires, in commands and options that exist."""
+    workflow = yaml.safe_load((DOCS / "examples" / "github-actions.yml").read_text("utf-8"))
+    assert set(workflow[True]) == {"push", "pull_request"}, "YAML 1.1 reads `on` as true"
+    (job,) = workflow["jobs"].values()
+    assert isinstance(job["runs-on"], str)
+    for step in job["steps"]:
+        assert len(step.keys() & {"run", "uses"}) == 1, step
+        assert set(step) <= {"name", "if", "run", "uses", "with"}, step
+        assert re.fullmatch(r"actions/[\w-]+@v\d+", step.get("uses", "actions/checkout@v4"))
+        subprocess.run(["bash", "-n"], input=step.get("run", ""), text=True, check=True)
+    (command,) = [step["run"] for step in job["steps"] if step.get("run", "").startswith("playhead check")]
+    known = (DOCS.parent / "tests" / "golden" / "help-check.txt").read_text("utf-8")
+    options = set(re.findall(r"--[\w-]+", command))
+    assert {"--baseline", "--report"} <= options
+    assert {option for option in options if f"  {option} " not in known} == set()

@@ -30,7 +30,6 @@ SINGLE_IMPORTERS = {
     "agent.models.sse": "a parser without I/O, held to the chunking law",
     "agent.models.http_reply": "what an HTTP answer means; `http_model` sends the request",
     "agent.models.openai_chat": "one provider; `openai_responses` reuses its content parts",
-    "check.arguments.generate": "the entry of its package",
     "check.load": "the load engine, which knows no server, for every command that measures a load",
     "check.probes.*": "one file per part of the protocol that is probed",
     "cli.chat*": "one terminal program in its parts: the models, the terminal, the view",

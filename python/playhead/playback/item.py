@@ -196,6 +196,7 @@ class Item:
                 ended=ended,
                 join_seconds=0,
             )
+            reader.verify()
         except ITEM_ERRORS as error:
             self._fail(error)
         finally:

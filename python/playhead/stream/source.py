@@ -77,6 +77,12 @@ class Reader(ABC):
         byte was read."""
         return None
 
+    def verify(self) -> None:  # noqa: B027  # most readers have nothing to compare with
+        """Compare with `sha256` if the whole was read, for a decoder that does not read up to the end.
+
+        Raises `DigestError` if it is not what was announced.
+        """
+
     def set_demand(self, demand: Demand) -> None:  # noqa: B027  # most readers have no use for it
         """Report how urgently bytes are needed from now on. Called in the trio thread; idempotent."""
 

@@ -221,6 +221,20 @@ async def test_wrong_bytes_are_an_error_after_them_and_nothing_is_saved(where: s
         assert files_in(tmp_path) == []
 
 
+async def test_a_player_reports_wrong_bytes_after_it_has_played_them() -> None:
+    """The decoder stops at the last frame and never reads the end."""
+    server = FileServer(result={"content": [file_block(digest={"sha-256": "0" * 64})]})
+    sink = NullSink(real_time=False)
+    async with raw_origin(serves(SONG)) as origin, server.session(origin) as session:
+        server.download = {"url": origin.url}
+        async with Player(sink) as player:
+            await player.play(await only_media(session))
+            with pytest.raises(errors.DigestError):
+                await player.wait_finished()
+    assert sink.report is not None
+    assert sink.report.frames == (len(SONG) - HEADER_BYTES) // 4
+
+
 @pytest.mark.parametrize("digest", [DIGEST, hashlib.sha256(b"other").hexdigest()])
 async def test_an_output_is_saved_only_if_its_digest_is_right(digest: str, tmp_path: Path) -> None:
     """The decoder skips bytes, so the whole file is checked on the disk."""

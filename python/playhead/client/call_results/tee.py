@@ -264,6 +264,9 @@ class TeeReader(Reader):
     def sha256(self) -> str | None:
         return self._inner.sha256
 
+    def verify(self) -> None:
+        self._inner.verify()
+
     def set_demand(self, demand: Demand) -> None:
         self._inner.set_demand(demand)
 

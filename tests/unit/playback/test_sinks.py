@@ -327,7 +327,7 @@ async def test_a_wave_file_past_what_its_header_can_count_is_refused(
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc/asound")
 @pytest.mark.skipif(Path("/proc/asound/cards").exists(), reason="this machine has a sound card")
 async def test_no_sound_card_is_one_quiet_error_with_a_remedy(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(NoDeviceError, match=r"WaveSink.*NullSink"):
+    with pytest.raises(NoDeviceError, match="use another sink"):
         await DeviceSink().play(buffer_of(b""))
     captured = capfd.readouterr()
     assert (captured.out, captured.err) == ("", "")

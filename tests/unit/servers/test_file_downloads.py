@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 import trio
+import trustme
 from mcp import MCPError
 from mcp.server import Server
 
@@ -352,3 +354,29 @@ async def test_the_audio_server_offers_them_over_websocket_too() -> None:
     assert result["download"]["url"].startswith(f"http://127.0.0.1:{port}/files/")
     assert len(whole.content) == result["file"]["size"] > 0
     assert elsewhere.status == 404
+
+
+async def test_behind_tls_the_links_are_https(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = tmp_path / "server.pem"
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(certificate))
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    headers = {"accept": "application/json, text/event-stream"}
+    async with (
+        audio_server("http", tls_certificate=certificate) as url,
+        httpx2.AsyncClient(headers=headers, verify=trusting) as client,
+    ):
+        began = await client.post(url, json=hello())
+        session = {"mcp-session-id": began.headers["mcp-session-id"]}
+        await client.post(
+            url, json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=session
+        )
+        call = message(2, "tools/call", name="musicPlayer", arguments={"query": "first light"})
+        link = (await client.post(url, json=call, headers=session)).json()["result"]["content"][0]
+        asked = message(3, "files/authorizeDownload", uri=link["uri"], arguments={"url": link["description"]})
+        download = (await client.post(url, json=asked, headers=session)).json()["result"]["download"]
+        part = await client.get(download["url"], headers={"range": "bytes=0-9"})
+    assert began.json()["result"]["capabilities"]["files"]["transports"] == ["https"]
+    assert (download["transport"], download["url"].partition(":")[0]) == ("https", "https")
+    assert (part.status_code, part.content) == (206, SONG[:10])

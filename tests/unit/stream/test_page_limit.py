@@ -139,6 +139,21 @@ async def test_a_limit_that_nobody_named_is_doubted_after_a_while() -> None:
     assert limit.bytes is not None
 
 
+@pytest.mark.parametrize("own", [{"own_page_bytes": 3278}, {"cap_bytes": 3278}], ids=str)
+async def test_a_server_with_a_page_size_of_its_own_is_not_taken_for_a_limit(
+    own: dict[str, int], autojump_clock: trio.testing.MockClock
+) -> None:
+    data = bytes(30_000)  # no fingerprint tells a page of it from another
+    server = ScriptedPages(
+        data,
+        stalls={0: 40.0, 1: 40.0},
+        cap_bytes=own.get("cap_bytes"),
+        own_page_bytes=own.get("own_page_bytes"),
+    )
+    async with open_stream(server, options=StreamOptions(page_bytes=20_000, timeout=10)) as stream:
+        assert await stream.read_all() == data
+
+
 async def test_reads_that_time_out_together_halve_the_page_once() -> None:
     limit = PageLimit()
     late = DeadlineError("no byte for 5 s")

@@ -155,8 +155,8 @@ class _Wire:
         """Send the answer; return if it was complete. Raises `_GoneError` if the client left first."""
         head = h11.Response(status_code=200, headers=[("content-type", "text/event-stream")])
         async with trio.open_nursery() as nursery:
-            left = trio.Event()
-            nursery.start_soon(self._watch, left, nursery.cancel_scope)
+            left, watching = trio.Event(), trio.CancelScope()
+            nursery.start_soon(self._watch, left, watching, nursery.cancel_scope)
             is_whole = True
             for frame in frames:
                 match frame:
@@ -173,22 +173,25 @@ class _Wire:
                     case Broken():
                         is_whole = False
                         break
+            watching.cancel()  # before the end is sent: the next request may follow at once
             if is_whole:
                 await self._send(h11.EndOfMessage())
-            nursery.cancel_scope.cancel()
         if left.is_set():
             raise _GoneError
         return is_whole
 
-    async def _watch(self, left: trio.Event, scope: trio.CancelScope) -> None:
+    async def _watch(
+        self, left: trio.Event, watching: trio.CancelScope, answering: trio.CancelScope
+    ) -> None:
         """A client that waits for its answer sends nothing: what can be read is the end."""
-        try:
-            came = await self._stream.receive_some(1)
-        except trio.BrokenResourceError:
-            came = b""
-        assert not came, "a request on top of an unanswered one: no client of ours sends that"
-        left.set()
-        scope.cancel()
+        with watching:
+            try:
+                received = await self._stream.receive_some(1)
+            except trio.BrokenResourceError:
+                received = b""
+            assert not received, "a request on top of an unanswered one: no client of ours sends that"
+            left.set()
+            answering.cancel()
 
     async def _send(self, *events: h11.Event) -> None:
         for event in events:

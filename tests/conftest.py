@@ -17,8 +17,16 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
+from hypothesis import HealthCheck, settings
 
 from tests.servers.shared import LIFELINE, SharedServers, shared_servers
+
+# The same examples in every run: a change is judged by its own merits, not by luck. New ones are drawn with
+# --hypothesis-profile=default.
+settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("repeatable")
 
 RUN_DIRECTORY = pytest.StashKey[Path]()
 GO_SOURCES = Path(__file__).parent / "servers" / "go"

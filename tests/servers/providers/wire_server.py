@@ -180,9 +180,7 @@ class _Wire:
             raise _GoneError
         return is_whole
 
-    async def _watch(
-        self, left: trio.Event, watching: trio.CancelScope, answering: trio.CancelScope
-    ) -> None:
+    async def _watch(self, left: trio.Event, watching: trio.CancelScope, answering: trio.CancelScope) -> None:
         """A client that waits for its answer sends nothing: what can be read is the end."""
         with watching:
             try:

@@ -88,8 +88,8 @@ async def test_a_page_that_fails_once_is_read_again_at_once(
     pages = ScriptedPages(DATA, faults={at: [error]}, delay=0.01)
     async with open_stream(pages) as stream:
         assert await stream.read_all() == DATA
-    assert 1 <= stream.statistics().retries <= 2, (
-        "the last page's retry is short, and what follows it is asked for"
+    assert 1 <= stream.statistics().retries <= 3, (
+        "a page that may have been too large: its half, the rest, and what follows the last page"
     )
     assert trio.current_time() < 1
 

@@ -66,7 +66,8 @@ _TOO_LARGE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _OF_ANOTHER_KIND = re.compile(
-    r"\b(rate|quota|time|requests|calls|range|offset|start|position|file|eof)\b", re.IGNORECASE
+    r"\b(rate|quota|time|took|takes|taking|requests|calls|range|offset|start|position|file|eof)\b",
+    re.IGNORECASE,
 )
 """Limits that smaller pages do not avoid, and ranges past the end."""
 

@@ -51,6 +51,7 @@ UNNAMED: list[PlayheadError] = [
     said("Internal error"),
     said("Rate limit exceeded: too many requests, try again", -32000),
     said("exceeded the limit of requests per minute", -32000),
+    said("upstream took too long to respond"),
     said("offset 917504 exceeds the size 917000", -32602),
     said("Requested range exceeds content length", -32602),
     HttpStatusError("http://h/ answered HTTP 502 Bad Gateway", status=502),

@@ -191,6 +191,26 @@ async def test_ranges_are_conditional_on_the_first_version() -> None:
     assert [each.headers.get("if-range") for each in origin.requests] == [None, '"v1"']
 
 
+async def test_an_entity_tag_beyond_ascii_is_compared_and_not_sent() -> None:
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        found = ranged(request)
+        return httpx2.Response(
+            206,
+            headers=[*((k, v) for k, v in found.headers.raw if k != b"etag"), (b"etag", tag)],
+            content=found.content,
+        )
+
+    tag = b'"\xe9"'
+    origin = CountedOrigin(respond)
+    async with client(origin) as http:
+        reader = HttpRangeReader(http, URL, run_bytes=100)
+        assert await page(reader, 0, 200) == BODY[:200]
+        tag = b'"\xe8"'
+        with pytest.raises(errors.ResourceChangedError, match="entity tag"):
+            await reader(200, 300)
+    assert [each.headers.get("if-range") for each in origin.requests] == [None, None, None]
+
+
 @pytest.mark.parametrize(
     "second",
     [

@@ -267,6 +267,8 @@ def version(*, is_partial: bool = True, total_bytes: int | None = None, **header
         (version(last_modified=MONDAY, date=MONDAY), None),
         (version(last_modified=MONDAY), None),
         (version(last_modified="yesterday", date=TUESDAY), None),
+        (version(last_modified="Mon, 01 Jan 99999999999999999999 00:00:00 GMT", date=TUESDAY), None),
+        (version(last_modified=MONDAY, date=TUESDAY.replace("GMT", "+99999999999999")), None),
         (version(etag='W/"a"'), None),
     ],
 )

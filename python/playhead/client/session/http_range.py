@@ -73,8 +73,12 @@ class ResourceVersion:
 
     @property
     def if_range(self) -> str | None:
-        """The value of `If-Range`: the strong entity tag, else a date that is one; None without either."""
-        return self.strong_etag or (self.last_modified if self.is_date_strong else None)
+        """The value of `If-Range`: the strong entity tag, else a date that is one; None without either.
+
+        None too for one with bytes beyond ASCII: an origin may send them, but a request cannot.
+        """
+        value = self.strong_etag or (self.last_modified if self.is_date_strong else None)
+        return value if value is not None and value.isascii() else None
 
     def difference(self, other: ResourceVersion) -> str | None:
         """Name a mark that `other` has and this version has not; None if both may be the same version."""
@@ -392,7 +396,7 @@ def _opaque(etag: str | None) -> str | None:
 def _date(text: str | None) -> datetime | None:
     try:
         found = None if text is None else parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return None if found is None or found.tzinfo is None else found
 

@@ -168,10 +168,16 @@ async def _measure(
     meter, seconds = await run_load(plan, request)
     figures = meter.figures(subject=test.subject, method=method, clients=plan.clients, seconds=seconds)
     measured(figures)
-    draft.require(
-        ANSWERED,
-        figures.failures == 0,
-        f"expected {figures.requests} results, as for a single client, got"
-        f" {figures.requests - figures.failures}; the first failure: {figures.first_failure}",
-    )
+    if figures.requests == 0:
+        draft.failed(
+            ANSWERED,
+            f"expected results, as for a single client; no request was answered within {plan.seconds:g} s",
+        )
+    else:
+        draft.require(
+            ANSWERED,
+            figures.failures == 0,
+            f"expected {figures.requests} results, as for a single client, got"
+            f" {figures.requests - figures.failures}; the first failure: {figures.first_failure}",
+        )
     found(draft.done())

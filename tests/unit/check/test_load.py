@@ -10,12 +10,14 @@ from mcp.server.mcpserver import MCPServer
 from mcp.types import ToolAnnotations
 from trio.testing import MockClock
 
-from playhead.check.load import LoadAnswer, LoadMeter, percentile, run_load
+from playhead.check.load import LoadAnswer, LoadMeter, percentile, probe_load, run_load
 from playhead.check.options import LoadPlan
-from playhead.check.results import Report
+from playhead.check.results import LoadFigures, Report, TestResult
 from playhead.check.run import check_server
 from playhead.errors import UsageError
-from tests.unit.check.check_kit import FULL, failed, failures
+from tests.unit.check.check_kit import FULL, failed, failures, target_for
+from tests.unit.check.report_kit import call
+from tests.unit.raw_server import NEVER, RawServer
 
 
 @pytest.mark.parametrize(
@@ -134,6 +136,21 @@ async def test_a_failure_under_load_is_a_finding() -> None:
     (check,) = failures([test for test in report.tests if test.subject == "tool count"])
     assert check.kind.name == "load.answered"
     assert "expected 200 results, as for a single client" in check.message
+
+
+async def test_a_load_without_any_answer_is_a_finding() -> None:
+    tools = {"tools": [{"name": "it", "inputSchema": {"type": "object"}}]}
+    server = RawServer({"tools/list": tools, "tools/call": NEVER}, capabilities={"tools": {}})
+    alone = call("it", "alone", {}, {"content": []}).done()
+    found: list[TestResult] = []
+    measured: list[LoadFigures] = []
+    plan = LoadPlan(clients=2, requests=5, seconds=0.25)
+    async with target_for(server, replace(FULL, timeout_seconds=60.0)) as target:
+        await probe_load(target, plan, [alone], found.append, measured.append)
+    assert [(it.requests, it.failures) for it in measured] == [(0, 0)]
+    (check,) = failures(found)
+    assert check.kind.name == "load.answered"
+    assert "no request was answered within 0.25 s" in check.message
 
 
 async def test_a_server_without_a_successful_request_is_skipped_with_the_reason() -> None:

@@ -123,15 +123,18 @@ def test_ctrl_c_ends_a_check_at_once_and_the_server_with_it(tmp_path: Path) -> N
 
 
 def test_ctrl_c_writes_what_was_found_up_to_then(tmp_path: Path) -> None:
-    path, fifo = tmp_path / "report.json", tmp_path / "fifo"
+    path, fifo, baseline = tmp_path / "report.json", tmp_path / "fifo", tmp_path / "baseline.json"
     os.mkfifo(fifo)
     line = f"sh -c 'echo $$ > {fifo}; exec sleep 1000'"
-    process = start(["check", line, "--timeout", "100", "--report", path, "--json"])
+    to_write: list[str | Path] = ["--report", path, "--baseline", baseline, "--write-baseline"]
+    process = start(["check", line, "--timeout", "100", *to_write, "--json"])
     assert fifo.read_text()
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode == 130
     assert b"Traceback" not in stderr
+    assert b"the check is not complete: no baseline was written" in stderr
+    assert not baseline.exists()
     written = json.loads(path.read_text("utf-8"))
     assert written["interrupted"] is True
     assert written["passed"] is False
@@ -198,6 +201,15 @@ def test_a_baseline_makes_only_new_findings_fail(tmp_path: Path) -> None:
     assert "tools.annotations (must)" in new.stdout.decode()
     assert "no longer found, though in the baseline: tools.list-unique" in new.stdout.decode()
     assert path.read_text() == content, "only --write-baseline writes"
+
+
+def test_a_check_that_ran_out_of_time_writes_no_baseline_and_no_draft(tmp_path: Path) -> None:
+    baseline, draft = tmp_path / "baseline.json", tmp_path / "draft.toml"
+    to_write: list[str | Path] = ["--baseline", baseline, "--write-baseline", "--draft-expectations", draft]
+    done = playhead("check", PLANTED, "full", "--max-time", "0.001", *to_write)
+    assert (done.code, ", 0 failed" in done.stdout.decode()) == (1, True)
+    assert "the check is not complete: no baseline or draft was written" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_changed_definition_is_drift(tmp_path: Path) -> None:

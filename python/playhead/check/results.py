@@ -174,6 +174,8 @@ class Report:
     """Notes for the reader that belong to no test, such as an omitted part and the reason."""
     interrupted: bool = False
     """True if the check was interrupted: the report has the findings up to then."""
+    timed_out: bool = False
+    """True if `CheckOptions.total_seconds` ended the check: what was left is reported as skipped."""
 
     def count(self, status: Status) -> int:
         return sum(test.status == status for test in self.tests)

@@ -155,6 +155,7 @@ class _Check:
         self._kept_chars = 0
         self._started = trio.current_time()
         self._deadline = self._started + options.total_seconds
+        self._timed_out = False
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
 
     # --- the nodes ---------------------------------------------------------------------------------
@@ -319,6 +320,7 @@ class _Check:
             tests=attributed(self._tests),
             load=tuple(self._load),
             remarks=tuple(self._remarks),
+            timed_out=self._timed_out,
         )
         return replace(report, remarks=(*report.remarks, *self._triage.remarks(report)))
 
@@ -367,6 +369,7 @@ class _Check:
             self._skipped(subject, "the server is gone")
             return
         if trio.current_time() >= self._deadline:
+            self._timed_out = True
             self._skipped(subject, self._too_late())
             return
         with trio.move_on_at(self._deadline) as scope:
@@ -378,6 +381,7 @@ class _Check:
                 why = f"the checker itself failed: {type(error).__name__}: {error}; please report it"
                 self._found(_given_up(subject, why))
         if scope.cancelled_caught:
+            self._timed_out = True
             self._remarks.append(f"not everything was tested: {self._too_late()}")
             self._skipped(subject, f"the rest was omitted: {self._too_late()}")
 

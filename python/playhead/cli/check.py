@@ -172,11 +172,12 @@ def check(
 
         target = await find_server(server, terminal, config=config, trusted=trusted)
         progress = Progress()
+        to_write = [name for name, it in (("baseline", write_baseline), ("draft", draft)) if it]
 
         def show(found: Report) -> Report:
             found = replace(found, target=_named(server), config=None if config is None else str(config))
             found = terminal.redacted(found)
-            is_whole = found.mcp_service_status == "available" and not found.interrupted
+            is_whole = _is_whole(found)
             if is_whole and write_baseline and baseline is not None:
                 found = _write_baseline(terminal, found, baseline)
             fields.update(_loaded(to_json(found)))
@@ -184,6 +185,8 @@ def check(
             _write(terminal, targets, found)
             if is_whole and draft is not None:
                 _write_draft(terminal, found, draft)
+            if not is_whole and to_write:
+                terminal.warn(f"the check is not complete: no {' or '.join(to_write)} was written")
             return found
 
         broken_off: list[Report] = []
@@ -203,7 +206,8 @@ def check(
         found = show(found)
         if found.mcp_service_status != "available":
             return EXIT_NO_CONNECTION
-        return EXIT_DONE if found.passed else EXIT_FAILED
+        is_done = found.passed and (_is_whole(found) or not to_write)
+        return EXIT_DONE if is_done else EXIT_FAILED
 
     run_command(command, json_output=json_output, deadline=deadline)
 
@@ -262,6 +266,11 @@ def _baseline(path: Path | None, *, write: bool) -> Baseline | None:
         return load_baseline(path)
     check_writable(path, what="baseline")
     return None
+
+
+def _is_whole(found: Report) -> bool:
+    """True if the check ran to its end. A partial list of findings must not become a baseline or draft."""
+    return found.mcp_service_status == "available" and not (found.interrupted or found.timed_out)
 
 
 def _write_baseline(terminal: Terminal, found: Report, path: Path) -> Report:

@@ -51,6 +51,7 @@ async def test_a_check_ends_when_its_time_is_over_and_says_what_it_left_out() ->
     assert [remark for remark in report.remarks if remark.startswith("not everything was tested")]
     assert report.tests[-1].title == "messages other than answers"
     assert report.tools == tuple(names)
+    assert report.timed_out
 
 
 async def test_no_more_than_so_many_tools_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,3 +179,4 @@ async def test_a_check_that_comes_to_its_end_is_not_broken_off() -> None:
     report = await check_server(of_tools(), QUICK, on_broken_off=parts.append)
     assert not parts
     assert not report.interrupted
+    assert not report.timed_out

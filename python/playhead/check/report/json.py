@@ -23,6 +23,7 @@ def to_json(report: Report) -> str:
         "mcp_service_status": report.mcp_service_status,
         "passed": report.passed,
         "interrupted": report.interrupted,
+        "timed_out": report.timed_out,
         "total_tools_discovered": len(report.tools),
         "tests_conducted": len(report.tests),
         "successful_tests": report.count("success"),

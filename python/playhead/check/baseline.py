@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from playhead.check.results import Check, CheckKind, Json, Level, Report, TestDraft, TestResult, judged
 from playhead.errors import ConfigError, UsageError
+from playhead.redaction import redacted
 
 DESCRIPTION: Final = CheckKind(
     name="drift.description",
@@ -198,6 +199,8 @@ class Triage:
     level: Level = "should"
     ignored: tuple[IgnoredCheck, ...] = ()
     baseline: Baseline | None = None
+    secrets: frozenset[str] = frozenset()
+    """Redacted in a subject before it is compared: a baseline is written without them."""
 
     def apply(self, test: TestResult) -> TestResult:
         """Return `test` with the failures that don't count marked as accepted."""
@@ -214,7 +217,7 @@ class Triage:
             return check
         if any(ignored.covers(check, test) for ignored in self.ignored):
             return replace(check, verdict="accepted", accepted="ignored")
-        if self.baseline is not None and self.baseline.has(check, test):
+        if self.baseline is not None and self.baseline.has(check, self._redacted(test)):
             return replace(check, verdict="accepted", accepted="known")
         if self.level == "must" and check.kind.level == "should":
             return replace(check, verdict="accepted", accepted="level")
@@ -230,12 +233,15 @@ class Triage:
                 yield f"the ignored check {ignored} did not fail"
         if self.baseline is None or self.baseline.depth != report.depth:
             return
-        seen = {(test.subject, check.kind.name) for test, check in failures}
+        seen = {(self._redacted(test).subject, check.kind.name) for test, check in failures}
         gone = [known for known in self.baseline.findings if (known.subject, known.check) not in seen]
         if gone:
             names = ", ".join(f"{known.check} ({known.subject})" for known in gone[:_DIFFERENCES])
             more = f" and {len(gone) - _DIFFERENCES} more" if len(gone) > _DIFFERENCES else ""
             yield f"no longer found, though in the baseline: {names}{more}; write it anew to keep them out"
+
+    def _redacted(self, test: TestResult) -> TestResult:
+        return replace(test, subject=redacted(test.subject, self.secrets))
 
 
 def recorded(report: Report, baseline: Baseline) -> Report:

@@ -72,6 +72,7 @@ from playhead.concurrency import unwrap_exception_group
 from playhead.config.servers import ServerConfig
 from playhead.errors import ConnectError, PlayheadError
 from playhead.limits import MIB
+from playhead.redaction import redacted_values
 
 OnTest = Callable[[TestResult], None]
 OnBrokenOff = Callable[[Report], None]
@@ -140,7 +141,13 @@ class _Check:
     def __init__(self, server: Checkable, options: CheckOptions, on_test: OnTest) -> None:
         self._server = server
         self._options = options
-        self._triage = Triage(level=options.level, ignored=options.ignored, baseline=options.baseline)
+        secrets = server.secrets if isinstance(server, ServerConfig) else frozenset[str]()
+        self._triage = Triage(
+            level=options.level,
+            ignored=options.ignored,
+            baseline=redacted_values(options.baseline, secrets),
+            secrets=secrets,
+        )
         self._on_test = on_test
         self._target: SessionTarget | None = None
         self._left = trio.Event()
@@ -192,8 +199,8 @@ class _Check:
 
         async def discover() -> None:
             target.tools = await probe_discovery(target, self._found)
-            if self._options.baseline is not None:
-                judge_drift(self._options.baseline, self._definitions(), self._found)
+            if (before := self._triage.baseline) is not None:
+                judge_drift(before, redacted_values(self._definitions(), self._triage.secrets), self._found)
 
         await self._probe("discovery", discover)
         names = [tool.name for tool in target.tools]

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 
+import pytest
 import trio
 from trio_websocket import WebSocketRequest
 
+from playhead.check.baseline import baseline_of
 from playhead.check.options import CheckOptions
 from playhead.check.results import Report
 from playhead.check.run import check_server
+from playhead.config.servers import from_url
+from playhead.redaction import redacted_values
 from tests.servers.quirky_websocket import quirky_server
 from tests.servers.websocket_peer import listening
 
@@ -19,6 +26,8 @@ RESULTS: dict[str, object] = {
     "tools/list": {"tools": []},
     "ping": {},
 }
+UNKNOWN = {"code": -32601, "message": "no such method"}
+SECRET = "s3cret-of-the-settings"
 
 
 async def noisy(request: WebSocketRequest) -> None:
@@ -28,14 +37,24 @@ async def noisy(request: WebSocketRequest) -> None:
         asked = json.loads(await websocket.get_message())
         if "id" not in asked:
             continue
-        error = {"code": -32601, "message": "no such method"}
         known = asked["method"] in RESULTS
-        outcome = {"result": RESULTS[asked["method"]]} if known else {"error": error}
+        outcome = {"result": RESULTS[asked["method"]]} if known else {"error": UNKNOWN}
         answer = json.dumps({"jsonrpc": "2.0", "id": asked["id"], **outcome})
         await websocket.send_message(b"\x00not text")
         await websocket.send_message(answer)
         await websocket.send_message(answer)
         await websocket.send_message(json.dumps({"jsonrpc": "2.0", "id": "nobody's", "result": {}}))
+
+
+async def answer(results: Mapping[str, object], request: WebSocketRequest) -> None:
+    """Answers each request with its result, or with an error."""
+    websocket = await request.accept(subprotocol="mcp")
+    while True:
+        asked = json.loads(await websocket.get_message())
+        if "id" in asked:
+            known = asked["method"] in results
+            outcome = {"result": results[asked["method"]]} if known else {"error": UNKNOWN}
+            await websocket.send_message(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **outcome}))
 
 
 async def test_wire_faults_of_a_websocket_server_are_failed_checks() -> None:
@@ -45,6 +64,23 @@ async def test_wire_faults_of_a_websocket_server_are_failed_checks() -> None:
     found = failed(report)
     assert {"wire.messages", "wire.answered-once", "wire.known-ids"} <= found.keys()
     assert "a binary message" in found["wire.messages"]
+
+
+@pytest.mark.parametrize("is_redacted", [True, False], ids=["of the command line", "of a program"])
+async def test_a_secret_in_a_subject_or_definition_is_neither_drift_nor_a_new_finding(
+    is_redacted: bool,
+) -> None:
+    tool = {"name": f"read.{SECRET}", "description": f"Reads {SECRET}.", "inputSchema": {"type": 7}}
+    with trio.fail_after(60):
+        async with listening(partial(answer, {**RESULTS, "tools/list": {"tools": [tool]}})) as url:
+            server = replace(from_url(url), expanded=frozenset({SECRET}))
+            options = CheckOptions(timeout_seconds=5)
+            first = await check_server(server, options)
+            baseline = baseline_of(redacted_values(first, server.secrets) if is_redacted else first)
+            again = await check_server(server, replace(options, baseline=baseline))
+    assert any(SECRET in test.subject for test in first.tests if test.status == "failed")
+    assert is_redacted is (SECRET not in baseline.to_json())
+    assert (failed(again), again.remarks) == ({}, first.remarks)
 
 
 def failed(report: Report) -> dict[str, str]:

@@ -45,18 +45,25 @@ class QueueReader:
         self._next_index: int | None = None
         self._offset = 0
         self._is_done = False
-        self._in_doubt = False
-        """A call was sent and its answer is not known: its chunks may be lost."""
+        self._doubt: str | None = None
+        """Why the chunks of an earlier call may be lost: its answer is not known, or could not be used."""
 
     async def __call__(self, start: int, end: int) -> Page:
         """Wait for the next chunks; an empty page is the end.
 
         Raises `ChunkGapError` if a chunk is missing, `ProtocolError` for an answer that is not a queue's,
         `StreamBrokenError` if a call failed after the first chunk or without an answer, and before that what
-        the call raised. Cancelled in the middle of a call, the reader is broken.
+        the call raised. Cancelled in the middle of a call, or after chunks that could not be read, the reader
+        is broken.
         """
         while not self._is_done:
-            page = self._page(await self._answer())
+            fields = await self._answer()
+            try:
+                page = self._page(fields)
+            except PlayheadError as error:
+                if fields.get("chunks"):  # handed out, and not again
+                    self._doubt = str(error)
+                raise
             if page.blobs:
                 return page
             if not self._is_done:
@@ -64,23 +71,23 @@ class QueueReader:
         return Page(blobs=())
 
     async def _answer(self) -> Mapping[str, Any]:
-        if self._in_doubt:
-            raise self._broken("an earlier call was not answered")
-        self._in_doubt = True
+        if self._doubt is not None:
+            raise self._broken(self._doubt)
+        self._doubt = "an earlier call was not answered"
         try:
             result = await self._call()
             fields = structured_content(result, tool=self._tool, server=self._server)
         except HttpStatusError as error:
             if error.status not in {429, 503}:
                 raise self._broken(str(error)) from error
-            self._in_doubt = False  # refused before it ran
+            self._doubt = None  # refused before it ran
             raise
         except PlayheadError as error:
             if isinstance(error, TransportError) or self._offset or not is_refusal(error):
                 raise self._broken(str(error)) from error
-            self._in_doubt = False
+            self._doubt = None
             raise
-        self._in_doubt = False
+        self._doubt = None
         return fields
 
     def _broken(self, why: str) -> StreamBrokenError:

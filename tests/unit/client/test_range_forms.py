@@ -508,6 +508,21 @@ async def test_a_call_of_a_queue_tool_is_never_repeated(
     assert answers == []
 
 
+@pytest.mark.parametrize(
+    "unusable",
+    [{"chunks": [{"index": 0, "pcm": "AAAA"}], "done": False}, {"chunks": [{"index": 0, "data": "AAAA"}]}],
+    ids=["no base64", "no done"],
+)
+async def test_a_queue_tool_whose_chunks_could_not_be_read_is_not_called_again(
+    autojump_clock: trio.testing.MockClock, unusable: Json
+) -> None:
+    answers = [chunks(1, done=True), {"content": [], "structuredContent": unusable}]
+    async with connect(queue_server(lambda _: answers.pop())) as session:
+        with pytest.raises(StreamBrokenError, match=r"expected (a list|base64).* is not repeated"):
+            await read_one(session, link("music://one", None))
+    assert answers == [chunks(1, done=True)]
+
+
 async def test_a_queue_tool_itself_is_played_with_its_arguments(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

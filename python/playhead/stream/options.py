@@ -100,6 +100,10 @@ class StreamOptions:
     poll_tool: str | None = None
     """The tool that hands out chunks, for the strategy `poll`. None: found by its outputSchema."""
 
+    only_repeatable: bool = False
+    """Use no form whose reads have effects: no queue, and no tool that does not declare that its calls can be
+    repeated. For a look at the beginning of a resource that nobody has asked to play."""
+
     on_event: Callable[[StreamEvent], None] | None = None
     """Called in the trio thread when the reader has waited for three seconds, and when bytes arrive again;
     must not block or raise."""

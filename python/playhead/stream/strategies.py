@@ -97,6 +97,8 @@ class ResourceFacts:
     """The configured tool of the form `poll`."""
     is_queue: bool = False
     """True if the chunks of `poll_tool` for `extra_arguments` are meant, not a resource."""
+    only_repeatable: bool = False
+    """True if only forms are wanted whose reads can be repeated; see `StreamOptions.only_repeatable`."""
     forced: str | None = None
     """The only form to use, if the caller or the configuration names one."""
 
@@ -376,19 +378,26 @@ def _tool(facts: ResourceFacts) -> ToolStrategy | NotOffered:
         is_configured = tool.name == facts.range_tool
         if is_configured or (facts.range_tool is None and _is_reader(tool)):
             why = "range_tool names it" if is_configured else "by its schemas, it reads ranges"
-            if (found := _reader(tool, facts, why=why)) is not None:
-                return replace(found, is_repeatable=True) if is_configured else found
+            found = _reader(tool, facts, why=why)
+            if found is not None and is_configured:
+                return replace(found, is_repeatable=True)
+            if found is not None and (found.is_repeatable or not facts.only_repeatable):
+                return found
     if facts.range_tool is not None:
         return NotOffered(
             why=f"expected a tool {facts.range_tool!r} (range_tool) with the arguments offset and url or uri,"
             f" the server lists {', '.join(tool.name for tool in facts.tools) or 'none'}"
         )
-    return NotOffered(why="no tool has an offset and returns hasMore or totalBytes; set range_tool")
+    if facts.only_repeatable:
+        return NotOffered(why="no reader tool declares that its calls can be repeated; set range_tool")
+    return NotOffered(
+        why="no tool takes the link and an offset, and returns hasMore or totalBytes; set range_tool"
+    )
 
 
 def _is_reader(tool: Tool) -> bool:
     returned = _properties(tool.output_schema)
-    return bool({"hasMore", "totalBytes"} & returned) and not _may_destroy(tool)
+    return bool({"hasMore", "totalBytes"} & returned) and _is_for_links(tool)
 
 
 def _reader(tool: Tool, facts: ResourceFacts, *, why: str) -> ToolStrategy | None:
@@ -408,11 +417,13 @@ def _reader(tool: Tool, facts: ResourceFacts, *, why: str) -> ToolStrategy | Non
 
 
 def _poll(facts: ResourceFacts) -> PollStrategy | NotOffered:
+    if facts.only_repeatable:
+        return NotOffered(why="a queue hands out each chunk once, so it is not read to look at the beginning")
     if facts.tools is None:
         return NotOffered(why="the server has not listed its tools", needs="tools")
     for tool in facts.tools:
         is_configured = tool.name == facts.poll_tool
-        is_queue = facts.poll_tool is None and is_queue_tool(tool)
+        is_queue = facts.poll_tool is None and is_queue_tool(tool) and _is_for_links(tool)
         arguments = dict(facts.extra_arguments)
         if not facts.is_queue:
             arguments |= _link_arguments(_properties(tool.input_schema), facts)
@@ -424,7 +435,7 @@ def _poll(facts: ResourceFacts) -> PollStrategy | NotOffered:
             why=f"expected a tool {facts.poll_tool!r} (poll_tool) whose required arguments are given, the"
             f" server lists {', '.join(tool.name for tool in facts.tools) or 'none'}; add extra_arguments"
         )
-    return NotOffered(why="no tool returns chunks until it is done; set poll_tool")
+    return NotOffered(why="no tool takes the link and returns chunks until it is done; set poll_tool")
 
 
 def is_queue_tool(tool: Tool) -> bool:
@@ -481,9 +492,12 @@ def _required(tool: Tool) -> set[object]:
     return {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
 
 
-def _may_destroy(tool: Tool) -> bool:
+def _is_for_links(tool: Tool) -> bool:
+    """Return True for a tool that may be called without being configured: it takes the link, without which
+    it would read something else, and does not say that it may destroy anything."""
     notes = tool.annotations
-    return notes is not None and bool(notes.destructive_hint) and not notes.read_only_hint
+    may_destroy = notes is not None and bool(notes.destructive_hint) and not notes.read_only_hint
+    return not may_destroy and not _properties(tool.input_schema).isdisjoint(URL_ARGUMENTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -426,6 +426,87 @@ async def test_a_tool_that_may_destroy_is_not_called_unless_it_is_configured(
         )
 
 
+AUDIT: Json = READER | {
+    "name": "read_audit_log",
+    "inputSchema": {"type": "object", "properties": {"offset": {}}},
+}
+SPEECH: Json = QUEUE | {"name": "next_speech", "inputSchema": {"type": "object"}}
+CLEAR: Json = QUEUE | {"annotations": {"destructiveHint": True}}
+UNSURE: Json = READER | {"annotations": {}}
+
+
+def source(called: list[str], form: str) -> Callable[[Json], Any]:
+    """The call of a tool that would be a source in `form`."""
+
+    def call(params: Json) -> Any:
+        called.append(params["name"])
+        return chunks(0, done=True) if form == "poll" else found(0, 4, totalBytes=4)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("tool", "form"),
+    [(AUDIT, "tool"), (SPEECH, "poll"), (CLEAR, "poll")],
+    ids=["a reader of something else", "a queue of something else", "a queue that may destroy"],
+)
+async def test_a_tool_that_is_not_for_links_is_no_source_of_one_unless_it_is_configured(
+    autojump_clock: trio.testing.MockClock, tool: Json, form: str
+) -> None:
+    called: list[str] = []
+    async with connect(tool_server(tool, source(called, form))) as session:
+        with pytest.raises(ServerError):
+            await read_one(session, link("music://song", None))
+        with pytest.raises(UsageError, match=f"set {'range' if form == 'tool' else 'poll'}_tool"):
+            await read_one(session, link("music://song", None), StreamOptions(strategy=form))
+        assert called == []
+        named = (
+            StreamOptions(range_tool=tool["name"])
+            if form == "tool"
+            else StreamOptions(poll_tool=tool["name"])
+        )
+        what = ResourceLink(type="resource_link", uri="music://song", name="song")
+        assert (await read_one(session, what, named))[1] == form
+
+
+@pytest.mark.parametrize(
+    ("tool", "config", "is_called"),
+    [
+        (QUEUE, {}, False),
+        (QUEUE, {"poll_tool": "next_chunks"}, False),
+        (QUEUE, {"range_strategy": "poll"}, False),
+        (UNSURE, {}, False),
+        (UNSURE, {"range_strategy": "tool"}, False),
+        (UNSURE, {"range_tool": "read_pdf_bytes"}, True),
+        (READER, {}, True),
+    ],
+    ids=["queue", "poll_tool", "forced queue", "reader", "forced reader", "range_tool", "read-only reader"],
+)
+async def test_a_look_at_the_first_bytes_of_a_link_calls_no_tool_that_may_have_effects(
+    autojump_clock: trio.testing.MockClock, tool: Json, config: Json, is_called: bool
+) -> None:
+    called: list[str] = []
+    call = source(called, "poll" if tool is QUEUE else "tool")
+    song = {"type": "resource_link", "uri": "music://song", "name": "song"}
+
+    async def handle(exchange: Exchange) -> None:
+        if exchange.method == "tools/list":
+            await exchange.result({"tools": [tool]})
+        elif exchange.method != "tools/call":
+            await exchange.error(-32002, "Resource not found")
+        elif exchange.message["params"]["name"] == "get_song":
+            await exchange.result({"content": [song], "isError": False})
+        else:
+            await exchange.result(call(exchange.message["params"]))
+
+    async with raw_http(handle) as server:
+        server.capabilities = {"tools": {}, "resources": {}}
+        async with connect(ServerConfig(url=server.url, mode="legacy", **config)) as session:
+            result = await session.call_tool("get_song")
+    assert [item.uri for item in result.links] == ["music://song"]
+    assert set(called) == ({tool["name"]} if is_called else set())
+
+
 # --- queues ------------------------------------------------------------------------------------------------
 
 

@@ -116,6 +116,7 @@ async def sniff_links(
         patience_seconds=limits.sniff_seconds,
         size_bytes=None,
         max_bytes=None,
+        only_repeatable=True,
     )
 
     from_the_web = replace(small, strategy="http-range")

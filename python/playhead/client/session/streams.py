@@ -288,6 +288,7 @@ class StreamForms:
             offers_files=offers_downloads(self._server.handshake),
             is_file=is_file,
             is_queue=queue_arguments is not None,
+            only_repeatable=options.only_repeatable,
             extra_arguments=options.extra_arguments or config.extra_arguments
             if queue_arguments is None
             else queue_arguments,

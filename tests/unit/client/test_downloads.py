@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
 import httpx2
@@ -233,6 +233,23 @@ async def test_an_answer_of_another_version_is_refused(
         with pytest.raises(errors.ResourceChangedError) as caught:
             await reader(100, 200)
     assert caught.value.offset == 100
+
+
+async def test_a_shorter_body_without_a_length_is_a_change_and_no_end() -> None:
+    async def chunks(body: bytes) -> AsyncIterator[bytes]:
+        yield body
+
+    def respond(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, content=chunks(body))
+
+    body = BODY
+    async with client(respond) as http:
+        reader = HttpRangeReader(http, URL, run_bytes=1000)
+        assert await page(reader, 0, 1000) == BODY[:1000]
+        body = BODY[:300]
+        with pytest.raises(errors.ResourceChangedError, match="300 bytes in place of 1000 or more"):
+            await reader(5000, 6000)
+        await reader.aclose()
 
 
 @dataclass

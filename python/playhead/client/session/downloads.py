@@ -200,6 +200,8 @@ class HttpRangeReader:
         self._run_bytes = run_bytes
         self._arrivals = arrivals
         self._version = UNKNOWN_VERSION
+        self._read_bytes = 0
+        """Offset of the end of the furthest page that was read: the resource has at least as many."""
         self._bodies: list[_SharedBody] = []
         self.file: FileValue | None = None
         """The file as the server described it with its first URL; None for a link to the web."""
@@ -288,14 +290,22 @@ class HttpRangeReader:
                 piece = await body.take(end - start)
                 shared.position = body.position
                 is_read = not body.is_over
+                self._read_bytes = max(self._read_bytes, start + len(piece) if piece else 0)
                 if body.is_over and body.end is None:
-                    self._version = replace(self._version, total_bytes=body.position)
+                    self._end_at(body.arrived_up_to, body.url)
                 if not piece and not self._ends_at(start):
                     return None
                 return piece, body.mime_type
         finally:
             if not is_read or shared.is_over:
                 await self._drop(shared)
+
+    def _end_at(self, size: int, url: str) -> None:
+        """Take the end of a body without a length as the end of the resource."""
+        least = max(self._read_bytes, self._version.total_bytes or 0)
+        if size < least:
+            raise changed(url, size, f"a total of {size} bytes in place of {least} or more")
+        self._version = replace(self._version, total_bytes=size)
 
     async def _drop_idle(self) -> None:
         idle = [each for each in self._bodies if not each.turn.locked()]

@@ -147,6 +147,12 @@ class RangeBody:
     is_over: bool = False
     """The body has ended."""
 
+    @property
+    def arrived_up_to(self) -> int:
+        """Offset in the resource of the end of what has arrived; before `position` while a whole body has not
+        come that far."""
+        return self.position - self._skip
+
     async def take(self, n_bytes: int) -> bytes:
         """Return the next `n_bytes`, or fewer if the body ends before.
 

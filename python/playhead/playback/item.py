@@ -171,16 +171,19 @@ class Item:
 
     async def _play(self) -> None:
         try:
-            async with self.media.open() as reader, trio.open_nursery() as nursery:
-                self._reader = reader
-                reader.watch(self._on_stream_event)
-                self._report_demand()
-                self._decoder_ended = trio.Event()
-                nursery.start_soon(self._decode, reader, self._decoder_ended)
-                await self._identified.wait()
-                if self.buffer is not None:
-                    await self._emit(self.buffer)
-                    nursery.cancel_scope.cancel()  # after a failed sink the decoder still runs
+            async with self.media.open() as reader:
+                async with trio.open_nursery() as nursery:
+                    self._reader = reader
+                    reader.watch(self._on_stream_event)
+                    self._report_demand()
+                    self._decoder_ended = trio.Event()
+                    nursery.start_soon(self._decode, reader, self._decoder_ended)
+                    await self._identified.wait()
+                    if self.buffer is not None:
+                        await self._emit(self.buffer)
+                        nursery.cancel_scope.cancel()  # after a failed sink the decoder still runs
+                if self.error is None:
+                    reader.verify()  # the sink may have been done before `_decode` got to it
         finally:
             self._reader = None
             # A thread that waits for bytes wakes when the reader is closed: after the context.

@@ -286,8 +286,12 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
         return self._digest.expected
 
     def verify(self) -> None:
-        """See `Reader.verify`. Nothing is compared before all bytes have been read in order."""
-        end = self._driver.statistics().end_bytes
+        """See `Reader.verify`. Nothing is compared before all bytes have been read in order.
+
+        They are all at the announced size, if nobody has asked yet what is past it.
+        """
+        statistics = self._driver.statistics()
+        end = statistics.size_bytes if statistics.end_bytes is None else statistics.end_bytes
         if end is not None:
             self._digest.read(end, b"")
 

@@ -440,8 +440,10 @@ async def test_an_authorised_download_is_not_read_over_http(where: str) -> None:
     plain = "http://files.example/song.flac"
     origin = CountedOrigin(lambda _: httpx2.Response(302, headers={"location": plain}))
     async with client(origin) as http:
+        url = plain if where == "url" else URL
+        reader = HttpRangeReader(http, Authority(url), allow_origins=parse_origins(["https://files.example"]))
         with pytest.raises(errors.BlockedAddressError, match="https"):
-            await HttpRangeReader(http, Authority(plain if where == "url" else URL))(0, 10)
+            await reader(0, 10)
     assert len(origin.requests) == (where == "redirect")
 
 

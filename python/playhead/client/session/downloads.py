@@ -338,7 +338,7 @@ class HttpRangeReader:
                     headers=download.headers,
                     known=known,
                     arrivals=self._arrivals,
-                    https_only=self._authorize is not None and not self._may_use_http(download),
+                    http_origins=None if self._authorize is None else self._allow_origins,
                 )
             except HttpRefusedError as error:
                 if self._authorize is None or not (error.status in EXPIRED or download.has_expired):
@@ -352,9 +352,6 @@ class HttpRangeReader:
                 await body.aclose()
                 raise
             return body
-
-    def _may_use_http(self, download: Download) -> bool:
-        return Origin.of(check_url(download.url)) in self._allow_origins
 
     async def _authorized(self) -> Download:
         async with self._authorizing:

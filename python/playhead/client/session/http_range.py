@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -35,7 +35,7 @@ from playhead.errors import (
     ResourceChangedError,
 )
 from playhead.limits import DEFAULT_LIMITS, Limits
-from playhead.net_guard import check_url
+from playhead.net_guard import Origin, check_url
 from playhead.net_guard.addresses import RedactedURL
 from playhead.net_guard.client import REDIRECTS
 from playhead.redaction import redacted_url
@@ -228,15 +228,15 @@ async def open_range(
     headers: Mapping[str, str] | None = None,
     known: ResourceVersion = UNKNOWN_VERSION,
     arrivals: Arrivals | None = None,
-    https_only: bool = False,
+    http_origins: Container[Origin] | None = None,
 ) -> RangeBody:
     """Send `GET` with `Range: bytes=start-(end-1)`, and return the answer when its head has been checked.
 
     A 206 begins at `start`. A 200 is the whole resource: what is before `start` is dropped as it arrives.
     `headers` are sent to the URL's own origin and nowhere else. `known` is the version of earlier answers, of
     which `If-Range` is sent; the caller compares the answer's (`ResourceVersion.joined`), because others may
-    have arrived meanwhile. `arrivals` is notified of the bytes. `https_only` refuses other schemes, in
-    redirects too.
+    have arrived meanwhile. `arrivals` is notified of the bytes. Only `http_origins` are
+    read by http, in redirects too; None: any.
 
     Raises:
         RangePastEndError: the resource ends at or before `start` (HTTP 416).
@@ -252,7 +252,7 @@ async def open_range(
     if known.if_range is not None:
         ranged["if-range"] = known.if_range
     with as_playhead_errors(url):
-        response = await _send(client, url, {**(headers or {}), **ranged}, headers or {}, https_only)
+        response = await _send(client, url, {**(headers or {}), **ranged}, headers or {}, http_origins)
     try:
         return _checked(response, url, start, known=known, arrivals=arrivals)
     except BaseException:
@@ -266,9 +266,9 @@ async def _send(
     url: str,
     headers: Mapping[str, str],
     own_headers: Mapping[str, str],
-    https_only: bool,
+    http_origins: Container[Origin] | None,
 ) -> httpx2.Response:
-    origin = _checked_url(url, https_only).origin
+    origin = _checked_url(url, http_origins).origin
     request = client.build_request("GET", url, headers=headers)
     for _ in range(REDIRECTS + 1):
         request.url = RedactedURL(request.url)
@@ -279,7 +279,7 @@ async def _send(
         with trio.CancelScope(shield=True):
             await response.aclose()
         request = following
-        if _checked_url(str(request.url), https_only).origin != origin:
+        if _checked_url(str(request.url), http_origins).origin != origin:
             for name in own_headers:
                 request.headers.pop(name, None)
     raise ProtocolError(
@@ -287,9 +287,9 @@ async def _send(
     )
 
 
-def _checked_url(url: str, https_only: bool) -> httpx2.URL:
+def _checked_url(url: str, http_origins: Container[Origin] | None) -> httpx2.URL:
     checked = check_url(url)
-    if https_only and checked.scheme != "https":
+    if http_origins is not None and checked.scheme != "https" and Origin.of(checked) not in http_origins:
         raise BlockedAddressError(
             f"will not fetch {redacted_url(url)!r}: expected https, because a download link is a secret; add"
             " its origin to allow_origins to allow http"

@@ -152,7 +152,7 @@ class FileDownloads:
             matched = resource.match(uri)
             if matched is not None:
                 try:
-                    await reply.serve(resource, resource.known(matched))
+                    await reply.serve(resource, resource.known(matched, {}))
                 except MCPError as error:
                     if not reply.started:
                         missing = error.code in (INVALID_PARAMS, RESOURCE_NOT_FOUND)

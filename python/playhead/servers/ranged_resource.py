@@ -255,13 +255,13 @@ class RangedResource:
         values = {**matched, **given}
         from_uri = values.keys() - given.keys()
         if self.whole_bytes and values.keys().isdisjoint(("start", "end")):
-            found = await self._whole(self.known(values))
+            found = await self._whole(self.known(matched, given))
         else:
             start = self._offset(values.get("start"), "start", may_be_string="start" in from_uri)
             end = self._offset(values.get("end"), "end", may_be_string="end" in from_uri)
             if start >= end:
                 self._refuse(f"start {start} is not before end {end}")
-            found = await self.read(start, end, self.known(values))
+            found = await self.read(start, end, self.known(matched, given))
             if not found.data:
                 found = replace(found, data=self.end_marker, mime_type=None)
         meta_out = {ETAG_KEY: found.etag, SIZE_KEY: found.total_bytes}
@@ -280,11 +280,13 @@ class RangedResource:
         found = self._parsed.match(uri)
         return None if found is None else dict(found)
 
-    def known(self, values: Mapping[str, object]) -> dict[str, str]:
-        """The variables of the family in `values`. Raises `MCPError` (-32602) if one is missing or wrong."""
+    def known(self, matched: Mapping[str, object], given: Mapping[str, object]) -> dict[str, str]:
+        """The variables in the URI and `given` beside it. Raises `MCPError` (-32602) if one is wrong."""
         known: dict[str, str] = {}
         for name in sorted(self.variables):
-            value = values.get(name)
+            value = given.get(name, matched.get(name))
+            if value != matched.get(name, value):  # gateways permit by the URI
+                self._refuse(f"{name} is {value!r:.80}, and {matched[name]!r:.80} in the URI")
             if isinstance(value, str):
                 known[name] = value
             elif value is not None:
@@ -294,26 +296,21 @@ class RangedResource:
         return known
 
     async def _whole(self, values: Mapping[str, str]) -> ResourceBytes:
-        data, etag = bytearray(), None
+        data, etag, size = bytearray(), None, 0
         while True:
             found = await self.read(len(data), self.whole_bytes + 1, values)
             if data and found.etag != etag:
                 raise MCPError(types.INTERNAL_ERROR, "it changed while it was read; read it again")
-            data, etag = data + found.data, found.etag
-            size = found.total_bytes if found.total_bytes is not None else len(data)
+            data, etag, size = data + found.data, found.etag, max(size, found.total_bytes or 0)
             if max(size, len(data)) > self.whole_bytes:
                 self._refuse(f"it has more than {self.whole_bytes} bytes, and no range was given")
-            if not found.data or len(data) == found.total_bytes:
+            if not found.data and len(data) < size:
+                raise MCPError(types.INTERNAL_ERROR, f"it has {size} bytes and ended after {len(data)}")
+            if not found.data or len(data) == size:
                 return replace(found, data=bytes(data), total_bytes=len(data))
 
     def _offset(self, value: object, name: str, *, may_be_string: bool) -> int:
-        if (
-            may_be_string
-            and isinstance(value, str)
-            and value.isascii()
-            and value.isdecimal()
-            and len(value) <= 16
-        ):
+        if may_be_string and isinstance(value, str) and re.fullmatch(r"[0-9]{1,16}", value):
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
             self._refuse(f"{name} is {value!r:.80}" if value is not None else f"{name} is missing")
@@ -417,7 +414,7 @@ class _Registration:
                         "expected a connection over HTTP: this one has no address for a link; read the "
                         "resource with resources/read",
                     )
-                values = resource.known({**matched, **(params.arguments or {})})
+                values = resource.known(matched, params.arguments or {})
                 return await files.authorize(resource, values, base_url=base_url)
         if all(resource.files is None for resource in self._resources):
             raise MCPError(types.METHOD_NOT_FOUND, "Method not found", "files/authorizeDownload")
@@ -576,7 +573,16 @@ def _last_part(uri: str) -> str:
 
 
 async def _listed(resource: RangedResource) -> types.Resource:
-    link = await resource.link()
+    try:
+        link = await resource.link()
+    except MCPError:  # one that cannot be read now hides no other one; its own read says why
+        return types.Resource(
+            uri=resource.uri,
+            name=resource.name,
+            title=resource.title,
+            description=resource.description,
+            mime_type=resource.mime_type,
+        )
     return types.Resource.model_validate(link.model_dump(by_alias=True, exclude={"type"}, exclude_none=True))
 
 

@@ -125,6 +125,20 @@ async def test_the_server_s_own_resources_stay_and_this_one_is_listed_with_them(
     assert today.text == "rain"
 
 
+async def test_a_file_that_is_missing_is_listed_without_its_size_and_hides_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "gone.mp3"
+    path.write_bytes(SONG)
+    server = with_own_resources()
+    ranged_resource(server, "a://gone.mp3", path, title="Gone")
+    ranged_resource(server, URI, SONG)
+    path.unlink()
+    async with client(server) as connected:
+        _, gone, song = (await connected.list_resources()).resources
+    assert (gone.uri, gone.name, gone.title) == ("a://gone.mp3", "gone.mp3", "Gone")
+    assert (gone.mime_type, gone.size) == ("audio/mpeg", None)
+    assert (song.uri, song.size) == (URI, len(SONG))
+
+
 @pytest.mark.parametrize(
     ("uri", "template"),
     [
@@ -178,6 +192,28 @@ async def test_a_family_gives_its_variables_to_the_callable_wherever_they_stand(
     assert page.meta == {ETAG_KEY: '"v1"', SIZE_KEY: 10}
 
 
+@pytest.mark.parametrize("span", [{}, {"start": 0, "end": 5}])
+@pytest.mark.parametrize("way", ["arguments", "_meta"])
+async def test_a_variable_beside_the_uri_never_reads_another_resource_than_the_uri_names(
+    way: str, span: dict[str, Any]
+) -> None:
+    async def read(start: int, end: int, *, id: str) -> bytes:
+        return id.encode()[start:end]
+
+    def ask(id: object) -> dict[str, Any]:
+        given = {"id": id, **span}
+        return {"uri": "music://public", way: given if way == "arguments" else {"playhead/range": given}}
+
+    server = Server("bare")
+    ranged_resource(server, "music://{id}", read)
+    async with client(server) as connected:
+        for other in ("private", None):
+            with pytest.raises(MCPError, match=f"id is {other!r}, and 'public' in the URI") as caught:
+                await data(connected, ask(other))
+            assert caught.value.code == -32602
+        assert await data(connected, ask("public")) == b"public"[: span.get("end")]
+
+
 async def test_a_long_range_is_answered_with_its_first_bytes() -> None:
     server = Server("bare")
     ranged_resource(server, URI, SONG, page_bytes=1000)
@@ -201,6 +237,22 @@ async def test_a_read_without_a_range_is_the_whole_or_an_error_but_never_a_part(
         ) as caught:
             await data(connected, {"uri": "a://long"})
     assert caught.value.code == -32602
+
+
+@pytest.mark.parametrize("says_it_at_the_end", [True, False])
+async def test_a_source_that_ends_before_its_size_is_never_returned_as_the_whole(
+    says_it_at_the_end: bool,
+) -> None:
+    async def read(start: int, end: int) -> ResourceBytes:
+        page = SONG[start : min(end, 1500)]
+        return ResourceBytes(data=page, total_bytes=2000 if page or says_it_at_the_end else None)
+
+    server = Server("bare")
+    ranged_resource(server, URI, read)
+    async with client(server) as connected:
+        with pytest.raises(MCPError, match="it has 2000 bytes and ended after 1500") as caught:
+            await data(connected, {"uri": URI})
+    assert caught.value.code == types.INTERNAL_ERROR
 
 
 async def test_a_read_of_the_whole_never_joins_two_versions() -> None:

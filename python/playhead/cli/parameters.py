@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -159,13 +160,25 @@ def _split(pairs: Sequence[str] | None, *, option: str) -> dict[str, str]:
 
 def _json_or_text(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_not_json)
+        return _from_json(text)
     except (ValueError, RecursionError):
         return text
 
 
+def _from_json(text: str) -> Any:
+    """Parse JSON alone: Python reads NaN and Infinity too, and both would be sent as null."""
+    return json.loads(text, parse_constant=_not_json, parse_float=_finite)
+
+
 def _not_json(name: str) -> NoReturn:
-    raise ValueError(name)  # NaN and Infinity, which Python reads
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text} is out of range")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +301,7 @@ def parse_arguments(pairs: Sequence[str] | None, whole: str | None) -> GivenArgu
     if pairs:
         raise UsageError("expected key=value arguments or --args, got both")
     try:
-        value = json.loads(whole)
+        value = _from_json(whole)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--args: expected a JSON object, got {whole!r} ({error})") from error
     if not isinstance(value, dict):

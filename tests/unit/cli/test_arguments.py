@@ -28,6 +28,7 @@ def typed(text: str, schema: object) -> Any:
         ({"type": "string"}, '{"a": 1}', '{"a": 1}'),
         ({"type": "string"}, '"1"', "1"),
         ({"type": "string"}, "NaN", "NaN"),
+        ({"type": "number"}, "1e999", "1e999"),
         ({"type": "string"}, "", ""),
         ({"type": "string", "enum": ["1", "2"]}, "2", "2"),
         ({"type": "string", "enum": ["1", "2"]}, "3", "3"),
@@ -115,6 +116,13 @@ def test_a_name_that_the_schema_does_not_list_is_an_error(
 def test_args_are_sent_as_they_are() -> None:
     given = parse_arguments(None, '{"it": 1}')
     assert given.for_tool("t", {"properties": {"it": {"type": "string"}}}) == {"it": 1}
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_number_that_json_cannot_carry_is_refused(number: str) -> None:
+    """It would be sent as null."""
+    with pytest.raises(UsageError, match=r"--args: expected a JSON object, .*(not JSON|out of range)"):
+        parse_arguments(None, f'{{"it": {number}}}')
 
 
 def test_nothing_given_is_false_and_needs_no_schema() -> None:

@@ -235,6 +235,16 @@ async def test_an_answer_of_another_version_is_refused(
     assert caught.value.offset == 100
 
 
+async def test_an_origin_without_ranges_sends_what_is_played_once() -> None:
+    origin = CountedOrigin(lambda _: httpx2.Response(200, content=BODY))
+    async with client(origin) as http:
+        reader = HttpRangeReader(http, URL, run_bytes=1000)
+        for start in range(0, len(BODY), 500):
+            assert await page(reader, start, start + 500) == BODY[start : start + 500]
+        await reader.aclose()
+    assert len(origin.requests) == 1
+
+
 async def test_a_shorter_body_without_a_length_is_a_change_and_no_end() -> None:
     async def chunks(body: bytes) -> AsyncIterator[bytes]:
         yield body

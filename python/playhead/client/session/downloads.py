@@ -286,6 +286,8 @@ class HttpRangeReader:
                 if shared.body is None:
                     await self._drop_idle()
                     shared.body = await self._open(start, shared.stop)
+                    if shared.body.version.honours_ranges is False:
+                        shared.stop = start + SAVE_BYTES  # it is the whole: another GET begins at 0 again
                 body = shared.body
                 piece = await body.take(end - start)
                 shared.position = body.position

@@ -440,7 +440,10 @@ def source(called: list[str], form: str) -> Callable[[Json], Any]:
 
     def call(params: Json) -> Any:
         called.append(params["name"])
-        return chunks(0, done=True) if form == "poll" else found(0, 4, totalBytes=4)
+        if form == "poll":
+            return chunks(0, done=True)
+        start = params["arguments"]["offset"]
+        return found(start, max(start, 4), totalBytes=4)
 
     return call
 

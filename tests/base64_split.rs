@@ -7,7 +7,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use playhead_core::base64::{Base64Error, Base64Kind, decode_split, decoded_len, find_fault};
+use playhead_core::base64::{
+    Base64Error, Base64Kind, check, decode_split, decoded_len, find_fault,
+};
 use proptest::prelude::*;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -185,4 +187,35 @@ fn slices_of_another_length_are_refused() {
     }
     let (left, right) = out.split_at_mut(4);
     assert_eq!(decode_split(b"AAAAAAAA", left, &mut right[..2]), Ok(()));
+}
+
+proptest! {
+    #[test]
+    fn a_check_is_a_decode_that_keeps_nothing(text in nearly_base64()) {
+        prop_assert_eq!(check(&text), split(&text, usize::MAX).map(drop));
+    }
+}
+
+#[test]
+fn a_check_of_a_long_text_finds_the_fault_wherever_it_is() {
+    let good = b"QUJD".repeat(10_000);
+    assert_eq!(check(&good), Ok(()));
+    for at in [0, 8190, 8191, 8192, 16_383, 16_384, 32_767, 39_999] {
+        for byte in *b"=*" {
+            let mut text = good.clone();
+            text[at] = byte;
+            assert_eq!(
+                check(&text),
+                split(&text, usize::MAX).map(drop),
+                "{at} {byte}"
+            );
+        }
+    }
+    for len in [8191, 8192, 8193, 16_384, 39_999] {
+        assert_eq!(
+            check(&good[..len]),
+            split(&good[..len], usize::MAX).map(drop),
+            "{len}"
+        );
+    }
 }

@@ -124,6 +124,22 @@ fn a_place_is_written_again_only_after_its_byte_was_read() {
 }
 
 #[test]
+fn an_interrupt_ends_a_wait_whenever_it_falls() {
+    loom::model(|| {
+        let pipe = pipe(1);
+        let reader = thread::spawn({
+            let pipe = Arc::clone(&pipe);
+            move || {
+                let mut out = [0];
+                matches!(pipe.read(&mut out, None), Ok(Outcome::NotYet))
+            }
+        });
+        pipe.interrupt();
+        assert!(reader.join().unwrap());
+    });
+}
+
+#[test]
 fn an_end_is_seen_only_after_the_bytes_before_it() {
     loom::model(|| {
         let pipe = pipe(1);

@@ -1,40 +1,142 @@
-"""The Rust core: strict base64, volume, a bounded positional byte pipe, and the prefetch planner."""
+"""The Rust core: strict base64, messages, a positional pipe, prefetch planner, playout, and dither."""
 
 from typing import Final, Literal, Self, TypeAlias, final
 
 from typing_extensions import Buffer
 
 __all__ = [
+    "DeviceCallback",
+    "Dither",
+    "Frame",
+    "MessageBuffer",
     "Pipe",
     "PipeStatistics",
     "Planner",
     "PlannerStatistics",
+    "Playout",
     "Request",
     "__version__",
+    "check_base64",
     "decode_base64",
-    "scale_pcm16",
 ]
 
 __version__: Final[str]
 
+def check_base64(text: str | Buffer, /) -> None:
+    """Check base64 as `decode_base64` does, in a few KiB and without a copy. Raises what that raises."""
+
 def decode_base64(text: str | Buffer, /) -> bytes:
     """Decode strict base64 (RFC 4648, section 4, padded, no white space).
 
-    Text of 64 KiB or more in an object that cannot change (`str`, `bytes`) is decoded with the GIL released.
+    Text of 64 KiB or more in an object that cannot change (`str`, `bytes`, a `memoryview` of `bytes`) is
+    decoded with the GIL released.
 
     Raises:
         Base64Error: The text's first fault, by kind and index (the sender's fault).
         BufferError, TypeError: `text` has no contiguous bytes (yours).
     """
 
-def scale_pcm16(pcm: Buffer, start_gain: float, end_gain: float, /) -> None:
-    """Scale native-endian 16-bit samples in place by a gain that goes evenly from `start_gain` to `end_gain`.
+@final
+class Dither:
+    """Converts the 32-bit float samples of one stream to 16 bits, with triangular noise of a fixed seed.
 
-    Gains are 0.0 to 1.0, others are clamped; 1.0 changes no sample. For an audio callback.
-
-    Raises:
-        BufferError, TypeError: `pcm` has no writable, contiguous bytes (yours).
+    Equal input gives equal output, in any pieces. A value that 16 bits hold exactly is unchanged.
     """
+
+    def __new__(cls) -> Self: ...
+    def convert(self, floats: Buffer, /) -> bytes:
+        """Return the next samples as 16-bit integers. Both in the machine's byte order.
+
+        Values beyond -1 to 1 are clamped; NaN is silence.
+
+        Raises:
+            UsageError: `floats` is not a multiple of 4 bytes (yours).
+            BufferError, TypeError: `floats` has no contiguous bytes (yours).
+        """
+
+_Field: TypeAlias = Literal["contents.blob", "content.data", "content.resource.blob"]
+
+@final
+class Frame:
+    """The structure of a JSON-RPC message, read from its bytes in one pass without parsing it.
+
+    Any bytes have one. For JSON it is what a parser finds; anything else is for a parser to refuse, and the
+    counts bound what that builds before it does.
+    """
+
+    def __new__(cls, data: Buffer, /) -> Self:
+        """Scan `data`, which must not change. Long strings are skipped at the speed of memory.
+
+        Raises:
+            BufferError, TypeError: `data` has no contiguous bytes (yours).
+        """
+
+    @property
+    def kind(self) -> Literal["request", "notification", "result", "error"] | None:
+        """The kind by its keys, in this order: `method` (with or without `id`), `result`, `error`."""
+
+    @property
+    def id(self) -> int | str | None:
+        """The id, if it is written plainly: an integer of 64 bits, or a string of at most 256 bytes without
+        escapes. None for any other, and without one.
+        """
+
+    @property
+    def depth(self) -> int:
+        """The deepest nesting of objects and lists."""
+
+    @property
+    def values(self) -> int:
+        """The number of values: one for each opening bracket and each comma outside strings."""
+
+    def text_bytes(self) -> int:
+        """The bytes that the text may take in memory, where the widest character sets the width of all.
+
+        Reads the message once more, but for its blobs: call it only for one that may be too large.
+        """
+
+    def envelope(self) -> bytes:
+        """The message with an empty string in place of each blob: JSON if and only if the message is."""
+
+    def blobs(self) -> list[tuple[_Field, int, memoryview]]:
+        """The long blobs of a result: the field, the index in its list, and a view of the base64 text.
+
+        A blob is the value of exactly `result.contents[i].blob`, `result.content[i].data` or
+        `result.content[i].resource.blob`, of 1 KiB or more and only of ASCII characters without escapes. The
+        base64 is not checked. There are none if an object on the way repeats a key: parsers disagree about
+        those.
+        """
+
+@final
+class MessageBuffer:
+    """Collects a long message, and gives up its `bytes` without a copy.
+
+    Memory is taken as needed up to 4 MiB, then 66 MiB at once, of which only what is written to
+    counts. On Linux those are large pages, and collecting 63 MiB takes a third of the time of `io.BytesIO`.
+    """
+
+    def __new__(cls, expected_bytes: int = 0, /) -> Self:
+        """Take memory for `expected_bytes`, if known; more may be written.
+
+        Raises:
+            MemoryError: that much could not be had.
+        """
+    def write(self, chunk: Buffer, /) -> None:
+        """Append `chunk`.
+
+        Raises:
+            BufferError, TypeError: it has no contiguous bytes (yours).
+            MemoryError: more memory could not be had.
+        """
+
+    def __len__(self) -> int:
+        """The number of bytes so far."""
+
+    def tail(self, n_bytes: int, /) -> bytes:
+        """A copy of the last bytes, at most `n_bytes`."""
+
+    def take(self) -> bytes:
+        """All bytes. The buffer is empty afterwards."""
 
 @final
 class Pipe:
@@ -93,7 +195,8 @@ class Pipe:
 
         Bytes that are no longer kept (below `kept_from`) are skipped; bytes still held are compared, never
         overwritten; missing ones are stored. All of that or, on an error, nothing. Text of 64 KiB or more in
-        an object that cannot change (`str`, `bytes`) is decoded with the GIL released.
+        an object that cannot change (`str`, `bytes`, a `memoryview` of `bytes`) is decoded with the GIL
+        released.
 
         Raises:
             Base64Error: The text's first fault; `offset` says which page (the sender's fault).
@@ -161,6 +264,16 @@ class Pipe:
             BusyError, BaseException, BufferError, TypeError: As `readinto`.
         """
 
+    def readinto_behind(self, offset: int, buffer: Buffer) -> int:
+        """Copy bytes that the reader has passed, from `offset` up to `head`, and return their number.
+
+        As many as fit; 0 if `offset` is not below `head`, or no longer kept (below `kept_from`). Waits for a
+        write that is running, so it is not for an audio callback.
+
+        Raises:
+            BufferError, TypeError: `buffer` has no writable, contiguous bytes (yours).
+        """
+
     def seek(self, offset: int) -> None:
         """Move the reader to an absolute offset.
 
@@ -171,6 +284,12 @@ class Pipe:
         Raises:
             ClosedError: After `abort` (yours).
             UsageError: An offset above 2**62 (yours).
+        """
+
+    def interrupt(self) -> None:
+        """Let the `readinto` that is blocked, or else the next one that would block, raise `TimeoutError`.
+
+        For a thread that has a seek to make: `seek` withdraws it.
         """
 
     def close(self) -> None:
@@ -203,6 +322,223 @@ class PipeStatistics:
 
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self, /) -> int: ...
+
+@final
+class Playout:
+    """Decoded 16-bit audio of one item between a decoder's thread and a sink: the start gate, pause, volume,
+    and the counts. Every method may be called from any thread.
+
+    It plays what is written to its pipe. `phase` is one of `playhead.playback.pcm_buffer.BufferPhase`; the
+    header of rust/core/playout.rs has its transitions.
+    """
+
+    def __new__(
+        cls,
+        pipe: Pipe,
+        *,
+        sample: str,
+        channels: int,
+        rate_hz: int,
+        gain: float = 1.0,
+        fade_frames: int = 0,
+        seek_fade_frames: int = 0,
+        spare_bytes: int = 0,
+    ) -> Self:
+        """
+        Args:
+            pipe: The pipe that the decoder writes whole frames to; only the playout reads it.
+            sample: `s16` or `f32`, in the machine's byte order.
+            channels: Samples of one frame.
+            rate_hz: Frames per second.
+            gain: 0.0 to 1.0, others are clamped; 1.0 changes no sample.
+            fade_frames: Frames of the fade before a pause and after it.
+            seek_fade_frames: Frames of the fade before a seek and after it.
+            spare_bytes: Room that `wait_room` keeps for the first audio after a seek, while the sink has not
+                skipped the old.
+
+        Raises:
+            UsageError: Another `sample`, or `channels` or `rate_hz` is 0 (yours).
+        """
+
+    @property
+    def phase(self) -> Literal["filling", "ready", "playing", "draining", "dry", "ended", "closed"]: ...
+    @property
+    def held(self) -> bool:
+        """True while audio is held back, until `release`."""
+
+    @property
+    def paused(self) -> bool:
+        """The listener paused it, in whatever phase it is."""
+
+    @property
+    def frames(self) -> int:
+        """Frames that the sink has taken, whatever was skipped or repeated by seeks."""
+
+    @property
+    def position_frames(self) -> int:
+        """The playhead: number of the next frame to be taken."""
+
+    @property
+    def heard_frames(self) -> int:
+        """Frames of `frames` that have left the device by now, according to `set_delay`. All of them if the
+        sink takes them in a thread of its own. Never decreases."""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes in hand that the sink will take."""
+
+    @property
+    def followed(self) -> bool:
+        """A device plays the playout that follows this one."""
+
+    @property
+    def underruns(self) -> int:
+        """Times that the audio ran dry and continued, counted when it continues."""
+
+    @property
+    def first_audio_age_seconds(self) -> float | None:
+        """Seconds since the sink took the first frame; None before that."""
+
+    def fill(self, buffer: Buffer) -> tuple[int, bool]:
+        """Fill `buffer` with audio, and the rest with silence; for one caller at a time, in real time.
+
+        Takes no lock and never blocks. Returns the bytes of audio, and whether the phase changed.
+
+        Raises:
+            BufferError, TypeError: `buffer` has no writable, contiguous bytes (yours).
+        """
+
+    def take(self, buffer: Buffer) -> int:
+        """Block, with the GIL released, until there is audio, and put it into `buffer`. 0 is the end.
+
+        Raises:
+            ClosedError: `close` was called, also while waiting.
+            BusyError: Another thread takes (yours).
+            BufferError, TypeError: `buffer` has no writable, contiguous bytes (yours).
+        """
+
+    def copy_taken(self, offset: int, buffer: Buffer) -> tuple[int, int]:
+        """Copy audio that the sink has taken and that is still in the pipe, from `offset` on, into `buffer`.
+
+        Returns its length in bytes, 0 if no more was taken, and the offset at which to go on: audio that a
+        seek made void is left out. Look before each write.
+
+        Raises:
+            BufferError, TypeError: `buffer` has no writable, contiguous bytes (yours).
+        """
+
+    def wait_room(self, room_bytes: int) -> bool:
+        """Block, with the GIL released, until `room_bytes` fit. Returns False immediately if there is no room
+        before `release`, and after `interrupt`.
+
+        Raises:
+            UsageError: More than fits into the pipe (yours).
+            ClosedError: The pipe was closed, also while waiting.
+        """
+
+    def release(self) -> bool:
+        """Open the gate: held audio may be heard. Returns whether the phase changed."""
+
+    def set_paused(self, paused: bool, /) -> None:
+        """Hold the playhead, or let it go on."""
+
+    def set_gain(self, gain: float, *, ramp_frames: int) -> None:
+        """Change the gain evenly over the next `ramp_frames` frames, from whatever it is then."""
+
+    def seek(self, frame: int) -> bool:
+        """Make everything that was written void, and close the gate; what is written from now on begins with
+        `frame`. An ended pipe is open again. For the thread that writes.
+
+        Returns False, and changes nothing, after the last frame or `close`.
+        """
+
+    def interrupt(self) -> None:
+        """Make one `wait_room` return False: the present one, or the next that would block."""
+
+    def set_duck(self, gain: float, *, ramp_frames: int) -> None:
+        """Change a second gain, which is multiplied with the first, as `set_gain`."""
+
+    def set_delay(self, seconds: float) -> None:
+        """Set how much audio the device, and what follows it, holds after a callback.
+
+        Raises:
+            UsageError: `seconds` is negative or not finite (yours).
+        """
+
+    def follow_with(self, next: Playout) -> bool:
+        """Let a device play `next`, of the same format, after the last frame of this one, in the same period.
+        Returns False if another one follows already."""
+
+    def stop(self, *, fade_frames: int) -> None:
+        """Fade out over `fade_frames` and close, in a callback; close immediately if none plays it. The phase
+        changes then: call `close` after that, or if no callback comes."""
+
+    def withdraw(self) -> None:
+        """Close it before its turn: a device goes on with the one that follows it."""
+
+    def close(self) -> bool:
+        """Silence it, and close the pipe. Returns whether the phase changed."""
+
+@final
+class DeviceCallback:
+    """The callbacks of one miniaudio device, in Rust. They take no lock, allocate nothing, call no Python.
+
+    Set `data_callback`, `stop_callback` and `user_data` in the device's configuration before
+    `ma_device_init`, and call `free` after `ma_device_uninit` has returned, never before. Without `free` its
+    memory is never freed.
+    """
+
+    def __new__(cls, *, frame_bytes: int, user_data_offset: int) -> Self:
+        """
+        Args:
+            frame_bytes: Bytes of one frame of the device's format.
+            user_data_offset: Offset of `pUserData` in `ma_device`, the same in all calls.
+
+        Raises:
+            UsageError: Another `user_data_offset` than before (yours).
+            OSError: No file descriptor is left.
+        """
+
+    @property
+    def data_callback(self) -> int:
+        """Address of an `ma_device_data_proc`."""
+
+    @property
+    def stop_callback(self) -> int:
+        """Address of an `ma_stop_proc`."""
+
+    @property
+    def user_data(self) -> int:
+        """Address for `pUserData`; 0 after `free`."""
+
+    def play(self, playout: Playout) -> None:
+        """Feed the device from `playout`; before that it gets silence.
+
+        Raises:
+            UsageError: It plays one already (yours).
+        """
+
+    @property
+    def calls(self) -> int:
+        """Calls of the device. One that is lost stops calling."""
+
+    @property
+    def over(self) -> bool:
+        """The device has played the last frame, or stopped."""
+
+    @property
+    def stopped(self) -> bool:
+        """The device stopped, by itself or because it was closed."""
+
+    def fileno(self) -> int:
+        """The file descriptor that is readable after the phase of the playout changed in a callback, and when
+        the device is over. It belongs to this object."""
+
+    def clear_wake(self) -> None:
+        """Take the pending wakes, so that `fileno` is not readable."""
+
+    def free(self) -> None:
+        """Free what the device points to. Idempotent."""
 
 @final
 class Request:

@@ -1,6 +1,6 @@
-//! `decode_base64`.
+//! `check_base64` and `decode_base64`.
 
-use playhead_core::base64::{decode, decoded_len};
+use playhead_core::base64::{check, decode, decoded_len};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -10,6 +10,25 @@ use crate::error::to_python;
 /// Texts of this length and more are decoded detached. A shorter one takes less time (8 µs) than a busy thread may
 /// delay attaching again (5 ms, `sys.getswitchinterval`).
 pub const DETACH_BYTES: usize = 64 * 1024;
+
+#[pyfunction]
+#[pyo3(signature = (text, /))]
+pub fn check_base64(py: Python<'_>, text: &Bound<'_, PyAny>) -> PyResult<()> {
+    with_text(
+        text,
+        |Lent {
+             bytes,
+             is_immutable,
+         }| {
+            if is_immutable && bytes.len() >= DETACH_BYTES {
+                py.detach(|| check(bytes))
+            } else {
+                check(bytes)
+            }
+            .map_err(|error| to_python(py, playhead_core::error::Error::Base64(error), 0))
+        },
+    )?
+}
 
 #[pyfunction]
 #[pyo3(signature = (text, /))]

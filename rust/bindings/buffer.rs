@@ -1,11 +1,12 @@
-//! The memory of Python objects as slices, for the duration of one call. All `unsafe` of the bindings is here.
+//! The memory of Python objects as slices, for the duration of one call, and `bytes` that grow before anyone
+//! has them. All `unsafe` of the bindings is here and in device_callback.rs.
 //!
 //! PyO3's `PyBuffer` boxes its view; an audio callback must not allocate, so the view lives on the stack.
 
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBytes, PyMemoryView, PyString};
 use pyo3::{PyErr, ffi};
 
 /// Bytes lent by Python.
@@ -61,9 +62,18 @@ pub fn with_bytes<R>(object: &Bound<'_, PyAny>, work: impl FnOnce(Lent<'_>) -> R
     let bytes = unsafe { from_raw_parts(start, len) };
     Ok(work(Lent {
         bytes,
-        // Not the `readonly` of the view: a read-only view of a bytearray changes with it.
-        is_immutable: object.is_exact_instance_of::<PyBytes>(),
+        is_immutable: is_immutable(object),
     }))
+}
+
+/// Only `bytes`, and what is a view of them. Not the `readonly` of a view: a read-only view of a bytearray
+/// changes with it.
+fn is_immutable(object: &Bound<'_, PyAny>) -> bool {
+    let is_bytes = |object: &Bound<'_, PyAny>| object.is_exact_instance_of::<PyBytes>();
+    let is_view = object.is_exact_instance_of::<PyMemoryView>();
+    // `obj` is the object whose memory it is, however many views lie between. It is held by the view, which
+    // cannot be released while its own buffer is lent.
+    is_bytes(object) || (is_view && object.getattr("obj").is_ok_and(|owner| is_bytes(&owner)))
 }
 
 /// Lends the bytes of any object with a contiguous, writable buffer to `work`.
@@ -96,4 +106,120 @@ pub fn with_text<R>(object: &Bound<'_, PyAny>, work: impl FnOnce(Lent<'_>) -> R)
     // index, because every character before the first fault is ASCII.
     let encoded = text.call_method1("encode", ("utf-8", "surrogatepass"))?;
     with_bytes(&encoded, work)
+}
+
+unsafe extern "C" {
+    /// In the stable ABI since 3.2, and missing in `pyo3::ffi`.
+    fn _PyBytes_Resize(object: *mut *mut ffi::PyObject, len: ffi::Py_ssize_t) -> std::ffi::c_int;
+}
+
+/// A `bytes` object that nobody else has yet, and how much of it is filled.
+pub struct GrowingBytes {
+    object: Py<PyBytes>,
+    capacity: usize,
+    len: usize,
+}
+
+impl GrowingBytes {
+    pub fn with_capacity(py: Python<'_>, capacity: usize) -> PyResult<Self> {
+        let len = ffi::Py_ssize_t::try_from(capacity)?;
+        // SAFETY: without a source the object's bytes are not initialized; `filled` gives only those that
+        // `extend` wrote. A null result has set an exception.
+        let object = unsafe {
+            Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), len))?
+                .cast_into_unchecked()
+                .unbind()
+        };
+        let made = Self {
+            object,
+            capacity,
+            len: 0,
+        };
+        made.prefer_large_pages();
+        Ok(made)
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub fn filled(&self) -> &[u8] {
+        // SAFETY: `extend` has written this much, and nothing moves it while `self` is borrowed.
+        unsafe { from_raw_parts(self.start(), self.len) }
+    }
+
+    /// Appends `more`, of which as much is taken as fits. Returns the rest.
+    pub fn extend<'a>(&mut self, more: &'a [u8]) -> &'a [u8] {
+        let (fits, rest) = more.split_at(more.len().min(self.capacity - self.len));
+        // SAFETY: the capacity ends behind these bytes. They can't overlap: nobody else has the object.
+        unsafe {
+            std::ptr::copy_nonoverlapping(fits.as_ptr(), self.start().add(self.len), fits.len());
+        }
+        self.len += fits.len();
+        rest
+    }
+
+    /// The same with another capacity, in place if the allocator can; what no longer fits is lost.
+    pub fn resize(self, py: Python<'_>, capacity: usize) -> PyResult<Self> {
+        let len = ffi::Py_ssize_t::try_from(capacity)?;
+        let mut object = self.object.into_ptr();
+        // SAFETY: this is the only reference to the object, or it is the shared empty one, which the call
+        // replaces. On failure it frees the object, leaves null, and sets an exception.
+        let object = unsafe {
+            _PyBytes_Resize(&raw mut object, len);
+            Bound::from_owned_ptr_or_err(py, object)?
+                .cast_into_unchecked()
+                .unbind()
+        };
+        Ok(Self {
+            object,
+            capacity,
+            len: self.len.min(capacity),
+        })
+    }
+
+    /// Gives up the object, cut to what is filled.
+    pub fn finish(self, py: Python<'_>) -> PyResult<Bound<'_, PyBytes>> {
+        let len = self.len;
+        Ok(self.resize(py, len)?.object.into_bound(py))
+    }
+
+    fn start(&self) -> *mut u8 {
+        // SAFETY: the object is alive, and `bytes`. Writing to it is allowed as long as nobody else has it.
+        unsafe { ffi::PyBytes_AsString(self.object.as_ptr()).cast() }
+    }
+
+    /// The first write to a page of memory costs more than the bytes in it: of 63 MiB in 4 KiB pages 40 ms,
+    /// in 2 MiB pages 12 ms. Linux gives these to whoever asks; where it does not, nothing changes.
+    fn prefer_large_pages(&self) {
+        #[cfg(target_os = "linux")]
+        {
+            const LARGE: usize = 2 << 20;
+            /// Up to here glibc's allocator may use its heap, where other objects lie beside it.
+            const HEAP_MAX: usize = 32 << 20;
+            if self.capacity <= HEAP_MAX {
+                return;
+            }
+            let start = self.start();
+            let before = start.align_offset(LARGE);
+            if let Some(whole) = self
+                .capacity
+                .checked_sub(before)
+                .map(|rest| rest - rest % LARGE)
+            {
+                // SAFETY: the range lies inside the object, and the advice does not change what it holds.
+                let _ = unsafe {
+                    rustix::mm::madvise(
+                        start.add(before).cast(),
+                        whole,
+                        rustix::mm::Advice::LinuxHugepage,
+                    )
+                };
+            }
+        }
+    }
 }

@@ -6,10 +6,14 @@
 
 mod base64;
 mod buffer;
+mod device_callback;
+mod dither;
 mod error;
-mod gain;
+mod frame;
+mod message_buffer;
 mod pipe;
 mod planner;
+mod playout;
 mod wake;
 
 use pyo3::prelude::*;
@@ -19,13 +23,23 @@ mod _core {
     use super::*;
 
     #[pymodule_export]
+    use super::base64::check_base64;
+    #[pymodule_export]
     use super::base64::decode_base64;
     #[pymodule_export]
-    use super::gain::scale_pcm16;
+    use super::device_callback::PyDeviceCallback;
+    #[pymodule_export]
+    use super::dither::PyDither;
+    #[pymodule_export]
+    use super::frame::Frame;
+    #[pymodule_export]
+    use super::message_buffer::MessageBuffer;
     #[pymodule_export]
     use super::pipe::PyPipe;
     #[pymodule_export]
     use super::pipe::PyPipeStatistics;
+    #[pymodule_export]
+    use super::playout::PyPlayout;
     #[pymodule_export]
     use crate::planner::{Planner, PlannerStatistics, Request};
 

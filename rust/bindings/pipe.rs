@@ -1,5 +1,6 @@
 //! `Pipe` and `PipeStatistics`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use playhead_core::error::Error;
@@ -14,11 +15,11 @@ use crate::buffer::{Lent, with_bytes, with_bytes_mut, with_text};
 use crate::error::{to_python, usage};
 use crate::wake::FdWake;
 
-type Exception = Py<PyBaseException>;
+pub type Exception = Py<PyBaseException>;
 
 #[pyclass(name = "Pipe", module = "playhead._core", frozen)]
 pub struct PyPipe {
-    pipe: Pipe<FdWake, Exception>,
+    pub pipe: Arc<Pipe<FdWake, Exception>>,
 }
 
 #[pymethods]
@@ -28,7 +29,9 @@ impl PyPipe {
     fn new(py: Python<'_>, capacity_bytes: u64, start: u64, behind_bytes: u64) -> PyResult<Self> {
         let pipe = Pipe::new(capacity_bytes, start, behind_bytes, FdWake::new()?)
             .map_err(|error| to_python(py, error, 0))?;
-        Ok(Self { pipe })
+        Ok(Self {
+            pipe: Arc::new(pipe),
+        })
     }
 
     #[getter]
@@ -118,10 +121,18 @@ impl PyPipe {
         )
     }
 
+    fn readinto_behind(&self, offset: u64, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
+        with_bytes_mut(buffer, |out| self.pipe.copy_behind(offset, out))
+    }
+
     fn seek(&self, py: Python<'_>, offset: u64) -> PyResult<()> {
         self.pipe
             .seek(offset)
             .map_err(|error| to_python(py, error, 0))
+    }
+
+    fn interrupt(&self) {
+        self.pipe.interrupt();
     }
 
     fn close(&self) {

@@ -1,7 +1,45 @@
-//! Volume: 16-bit samples scaled in place, for an audio callback.
+//! Volume: samples scaled in place, for an audio callback.
 //!
-//! Fixed point with 16 bits after the point: the compiler vectorises it on every machine, and a gain of one
+//! 16 bits: fixed point with 16 bits after the point: the compiler vectorises it on every machine, and a gain of one
 //! leaves every sample unchanged.
+
+/// The samples of a stream, in the machine's byte order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sample {
+    /// Signed, 16 bits.
+    S16,
+    /// Floating point, 32 bits, full scale at 1.0.
+    F32,
+}
+
+/// Scales samples by a gain that goes evenly from `start` to `end`; see [`scale_pcm16`].
+pub fn scale(pcm: &mut [u8], sample: Sample, start: f64, end: f64) {
+    match sample {
+        Sample::S16 => scale_pcm16(pcm, start, end),
+        Sample::F32 => scale_f32(pcm, start, end),
+    }
+}
+
+/// The same for 32-bit floating point. A gain of one leaves every bit unchanged.
+pub fn scale_f32(pcm: &mut [u8], start: f64, end: f64) {
+    let clamped = |gain: f64| {
+        if gain.is_nan() {
+            0.0
+        } else {
+            gain.clamp(0.0, 1.0)
+        }
+    };
+    let (start, end) = (clamped(start), clamped(end));
+    let (samples, _) = pcm.as_chunks_mut::<4>();
+    if start >= 1.0 && end >= 1.0 {
+        return;
+    }
+    let step = (end - start) / (samples.len().max(1) as f64);
+    for (index, sample) in (1u32..).zip(samples) {
+        let gain = start + step * f64::from(index);
+        *sample = ((f64::from(f32::from_ne_bytes(*sample)) * gain) as f32).to_ne_bytes();
+    }
+}
 
 /// A gain of one.
 const ONE: i32 = 1 << 16;
@@ -87,6 +125,23 @@ mod tests {
         let ramp = after(&[10_000; 100], 1.0, 0.0);
         assert!(ramp.windows(2).all(|pair| pair[0] > pair[1]));
         assert_eq!((ramp[49], ramp[99]), (5_000, 0));
+    }
+
+    #[test]
+    fn floating_point_is_scaled_alike_and_kept_bit_for_bit_at_one() {
+        let after = |samples: &[f32], start, end| -> Vec<f32> {
+            let mut bytes: Vec<u8> = samples.iter().flat_map(|s| s.to_ne_bytes()).collect();
+            scale(&mut bytes, Sample::F32, start, end);
+            bytes
+                .chunks(4)
+                .map(|four| f32::from_ne_bytes([four[0], four[1], four[2], four[3]]))
+                .collect()
+        };
+        let odd = [f32::MIN_POSITIVE, 0.1, -1.5, 1.0];
+        assert_eq!(after(&odd, 1.0, 1.0), odd);
+        assert_eq!(after(&[0.5; 4], 1.0, 0.0), [0.375, 0.25, 0.125, 0.0]);
+        assert_eq!(after(&[0.5, 0.5], 0.5, 0.5), [0.25, 0.25]);
+        assert_eq!(after(&[0.5], f64::NAN, f64::NAN), [0.0]);
     }
 
     #[test]

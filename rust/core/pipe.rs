@@ -70,6 +70,8 @@ pub enum Event {
     /// [`Pipe::seek`] to an offset that is not kept: the bytes there are missing, so an ended stream is open
     /// again.
     Refill,
+    /// [`Pipe::reopen`]: more bytes follow after all.
+    Reopen,
 }
 
 impl State {
@@ -79,10 +81,10 @@ impl State {
         match (self, event) {
             (Self::Open, Event::Close) => Some(Self::Ended),
             (Self::Open, Event::Abort) => Some(Self::Broken),
-            (Self::Ended, Event::Refill) => Some(Self::Open),
-            (Self::Open, Event::Refill)
+            (Self::Ended, Event::Refill | Event::Reopen) => Some(Self::Open),
+            (Self::Open, Event::Refill | Event::Reopen)
             | (Self::Ended, Event::Close | Event::Abort)
-            | (Self::Broken, Event::Close | Event::Abort | Event::Refill) => None,
+            | (Self::Broken, _) => None,
         }
     }
 
@@ -114,6 +116,8 @@ const NOT_ARMED: u64 = u64::MAX;
 struct Ledger {
     writer: Writer,
     reader_waits: bool,
+    /// [`Pipe::interrupt`] was called, and neither a waiting read nor a seek has taken it.
+    interrupted: bool,
 }
 
 /// One writer and one reader with a bounded ring between them. `E` is the error that [`Pipe::abort`] passes on.
@@ -167,6 +171,7 @@ impl<W: Wake, E> Pipe<W, E> {
             ledger: Mutex::new(Ledger {
                 writer,
                 reader_waits: false,
+                interrupted: false,
             }),
             arrived: Condvar::new(),
             state: AtomicU8::new(State::Open as u8),
@@ -274,12 +279,34 @@ impl<W: Wake, E> Pipe<W, E> {
     /// # Errors
     /// [`Error::Room`] for more than fits ahead of the reader; [`Error::Closed`] once the stream is closed or aborted.
     pub fn wait_room(&self, room_bytes: u64, timeout: Option<Duration>) -> Result<bool, Error> {
+        self.wait_room_unless(room_bytes, timeout, || false)
+    }
+
+    /// As [`Self::wait_room`], but returns false once `interrupted` returns true. It is called first and after every
+    /// token of the [`Wake`].
+    ///
+    /// # Errors
+    /// As [`Self::wait_room`].
+    pub fn wait_room_unless(
+        &self,
+        room_bytes: u64,
+        timeout: Option<Duration>,
+        mut interrupted: impl FnMut() -> bool,
+    ) -> Result<bool, Error> {
+        let mut is_interrupted = false;
         let ahead = self.ahead();
         let low_bytes = ahead.checked_sub(room_bytes).ok_or(Error::Room {
             bytes: room_bytes,
             ahead,
         })?;
-        let is_free = self.wake.wait_while(timeout, &mut || !self.arm(low_bytes));
+        let ended = self.wake.wait_while(timeout, &mut || {
+            if self.arm(low_bytes) {
+                return false;
+            }
+            is_interrupted = interrupted();
+            !is_interrupted
+        });
+        let is_free = ended && !is_interrupted;
         if !is_free {
             self.armed.store(NOT_ARMED, Ordering::Relaxed);
         }
@@ -301,6 +328,7 @@ impl<W: Wake, E> Pipe<W, E> {
         if state == State::Broken {
             return Err(Error::Closed);
         }
+        ledger.interrupted = false;
         ledger.writer.seek(offset, || {
             if let Some(next) = state.after(Event::Refill) {
                 self.state.store(next as u8, Ordering::Relaxed);
@@ -310,6 +338,25 @@ impl<W: Wake, E> Pipe<W, E> {
         self.wake_reader(ledger);
         self.wake_writer(self.tail().saturating_sub(self.head()));
         Ok(())
+    }
+
+    /// Ends the wait of a blocked [`Pipe::read`], or else of the next one that would block, as a timeout would: its
+    /// thread has a seek to make. A [`Pipe::seek`] withdraws it.
+    pub fn interrupt(&self) {
+        let mut ledger = lock(&self.ledger);
+        ledger.interrupted = true;
+        self.wake_reader(ledger);
+    }
+
+    /// Takes back the end of a stream that was closed, so that more can be written. Returns whether it was closed. The
+    /// reader may have seen the end before.
+    pub fn reopen(&self) -> bool {
+        let _ledger = lock(&self.ledger);
+        let Some(next) = self.state().after(Event::Reopen) else {
+            return false;
+        };
+        self.state.store(next as u8, Ordering::Release);
+        true
     }
 
     /// Ends the stream at the tail; islands beyond a gap are dropped. Idempotent.
@@ -345,6 +392,19 @@ impl<W: Wake, E> Pipe<W, E> {
         }
     }
 
+    /// Copies bytes that the reader has passed and that are still kept, from `offset` up to the head, as many as
+    /// fit into `out`. Returns how many; none if `offset` is the head or is not kept. For a hash of what was
+    /// taken: made here, and not in an audio callback.
+    pub fn copy_behind(&self, offset: u64, out: &mut [u8]) -> usize {
+        lock(&self.ledger).writer.copy_behind(offset, out)
+    }
+
+    /// See [`Playout::with_all_locks`](crate::playout::Playout::with_all_locks).
+    pub(crate) fn with_lock<R>(&self, work: impl FnOnce() -> R) -> R {
+        let _ledger = lock(&self.ledger);
+        work()
+    }
+
     // --- the reader ------------------------------------------------------------------------------------
 
     /// Reads without waiting: takes no lock, allocates nothing, never blocks. For an audio callback.
@@ -357,6 +417,31 @@ impl<W: Wake, E> Pipe<W, E> {
             Some(guard) => self.take(guard, out),
             None => Outcome::NotYet,
         })
+    }
+
+    /// Drops the next `len` bytes, or all that are readable, without waiting; like [`Self::read_nowait`]. Returns false
+    /// while the reader is being moved.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while another thread reads.
+    pub fn skip_nowait(&self, len: u64) -> Result<bool, Error> {
+        let mut claim = self.ring.claim().ok_or(Error::Busy)?;
+        let Some(guard) = claim.guard() else {
+            return Ok(false);
+        };
+        let left_bytes = guard.skip(len);
+        self.wake_writer(left_bytes);
+        Ok(true)
+    }
+
+    /// Blocks until a byte is readable or the stream is over, and reads nothing.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while another thread reads.
+    pub fn wait_readable(&self) -> Result<(), Error> {
+        let _claim = self.ring.claim().ok_or(Error::Busy)?;
+        drop(self.wait_for_bytes(None));
+        Ok(())
     }
 
     /// Reads at least one byte, and blocks until one is readable, never to fill `out`. Returns [`Outcome::NotYet`]
@@ -372,17 +457,24 @@ impl<W: Wake, E> Pipe<W, E> {
                 return Ok(outcome);
             }
         }
-        self.reader_waits.fetch_add(1, Relaxed);
-        let mut ledger = wait_while(&self.arrived, lock(&self.ledger), timeout, |ledger| {
-            // Checked before every wait: a seek may have emptied the ring after the wake-up.
-            ledger.reader_waits = self.tail() == self.head() && self.state() == State::Open;
-            ledger.reader_waits
-        });
-        ledger.reader_waits = false;
+        let ledger = self.wait_for_bytes(timeout);
         // Under the lock nobody moves the reader, so the guard is free; the copy needs no lock.
         let guard = claim.guard();
         drop(ledger);
         Ok(guard.map_or(Outcome::NotYet, |guard| self.take(guard, out)))
+    }
+
+    fn wait_for_bytes(&self, timeout: Option<Duration>) -> MutexGuard<'_, Ledger> {
+        self.reader_waits.fetch_add(1, Relaxed);
+        let mut ledger = wait_while(&self.arrived, lock(&self.ledger), timeout, |ledger| {
+            // Checked before every wait: a seek may have emptied the ring after the wake-up.
+            ledger.reader_waits =
+                self.tail() == self.head() && self.state() == State::Open && !ledger.interrupted;
+            ledger.reader_waits
+        });
+        ledger.reader_waits = false;
+        ledger.interrupted = false;
+        ledger
     }
 
     fn take(&self, guard: ReadGuard<'_>, out: &mut [u8]) -> Outcome<'_, E> {

@@ -288,6 +288,16 @@ impl ReadGuard<'_> {
         ring.head.store(head + len, Ordering::Release);
         (len as usize, held - len)
     }
+
+    /// Moves the head by `len` bytes, or to the tail, without a copy. Returns the bytes left.
+    pub fn skip(self, len: u64) -> u64 {
+        let ring = self.ring;
+        let head = ring.head.load(Ordering::Relaxed);
+        let held = ring.tail() - head;
+        let len = held.min(len);
+        ring.head.store(head + len, Ordering::Release);
+        held - len
+    }
 }
 
 impl Drop for ReadGuard<'_> {
@@ -389,6 +399,23 @@ impl Writer {
             second.copy_from_slice(right);
         }
         Ok(())
+    }
+
+    /// Copies from `[offset, head)` what fits into `out`, and returns its length; 0 if `offset` is not kept.
+    pub fn copy_behind(&mut self, offset: u64, out: &mut [u8]) -> usize {
+        let end = self
+            .ring
+            .head()
+            .min(offset.saturating_add(out.len() as u64));
+        if offset < self.kept_from() || offset >= end {
+            return 0;
+        }
+        // SAFETY: the writer wrote these bytes, and nobody else writes.
+        let (first, second) = unsafe { self.ring.slices(offset..end) };
+        let (first_out, rest) = out.split_at_mut(first.len());
+        first_out.copy_from_slice(first);
+        rest[..second.len()].copy_from_slice(second);
+        first.len() + second.len()
     }
 
     /// Makes `run` readable if it closes the gap at `tail`, or remembers it as an island.

@@ -1,4 +1,4 @@
-//! Synchronisation primitives of ring.rs and pipe.rs: the standard ones, or loom's under `--cfg loom`, so that
+//! Synchronisation primitives of ring.rs, pipe.rs and playout.rs: the standard ones, or loom's under `--cfg loom`, so that
 //! the model checker runs the shipped code and not a copy of it.
 //!
 //! loom has no clock: under it a timeout never fires. Timeouts are tested with real threads
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 #[cfg(loom)]
 pub(crate) use loom::{
-    sync::atomic::{AtomicU8, AtomicU64, Ordering, fence},
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence},
     sync::{Condvar, Mutex, MutexGuard},
     thread::yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use std::{
-    sync::atomic::{AtomicU8, AtomicU64, Ordering, fence},
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence},
     sync::{Condvar, Mutex, MutexGuard},
     thread::yield_now,
 };

@@ -513,6 +513,28 @@ def test_nothing_before_the_place_where_a_pipe_begins_is_kept() -> None:
     assert pipe.kept_from == 20
 
 
+def test_an_interrupt_ends_the_wait_of_a_blocked_reader_and_nothing_else() -> None:
+    pipe = Pipe(1024)
+    buffer = bytearray(100)
+    reader = blocked_reader(pipe, buffer)
+    pipe.interrupt()
+    with pytest.raises(TimeoutError):
+        reader.result()
+    pipe.write(0, b"good")
+    assert pipe.readinto(buffer) == 4
+
+
+def test_an_interrupt_before_the_wait_counts_until_a_seek() -> None:
+    pipe = Pipe(1024)
+    pipe.interrupt()
+    with pytest.raises(TimeoutError):
+        pipe.readinto(bytearray(1))
+    pipe.interrupt()
+    pipe.seek(0)
+    assert blocked_reader(pipe, bytearray(1)).thread.is_alive()
+    pipe.close()
+
+
 def test_a_blocked_reader_is_woken_by_a_seek_back_to_what_is_kept() -> None:
     pipe = Pipe(16, behind_bytes=4)
     pipe.write(0, b"abcd")

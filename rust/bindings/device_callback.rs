@@ -1,0 +1,178 @@
+//! `DeviceCallback`: the functions that miniaudio calls from a device's own thread, without Python.
+//!
+//! miniaudio's structures are known to Python only (its cffi module was compiled with them), so
+//! Python passes the offset of `ma_device.pUserData`, sets `dataCallback`, `stopCallback` and `pUserData` in the
+//! device's configuration to the addresses given here, and calls `free` after `ma_device_uninit`.
+//!
+//! The `unsafe` of this file rests on one invariant. **From `ma_device_init` until `ma_device_uninit` has
+//! returned, `pUserData` of a device whose callbacks are these points to a [`Target`].** It holds because a
+//! target is made before its address can be read, is freed by `free` alone, and a callback that is never freed
+//! leaks its target: forgetting costs memory, not safety. miniaudio calls `dataCallback` from one thread, never
+//! twice at once, and neither function after `ma_device_uninit`, which joins that thread.
+//!
+//! In the callbacks: no lock, no allocation, no panic, no Python. See the header of rust/core/playout.rs.
+
+use std::ffi::c_void;
+use std::slice::from_raw_parts_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use playhead_core::pipe::Wake;
+use playhead_core::playout::Output;
+use pyo3::prelude::*;
+
+use crate::error::usage;
+use crate::pipe::Exception;
+use crate::playout::{PyPlayout, now};
+use crate::wake::FdWake;
+
+/// The object that `pUserData` points to.
+struct Target {
+    output: Output<FdWake, Exception>,
+    wake: FdWake,
+    frame_bytes: usize,
+}
+
+/// Offset of `pUserData` in `ma_device`: a constant of the installed miniaudio, so it is set once.
+static USER_DATA_OFFSET: OnceLock<usize> = OnceLock::new();
+
+/// The target of a device; `None` before there is one.
+///
+/// # Safety
+/// `device` points to an `ma_device` under this file's invariant. The target lives until the device is
+/// uninitialised.
+unsafe fn target_of<'a>(device: *const c_void) -> Option<&'a Target> {
+    let offset = *USER_DATA_OFFSET.get()?;
+    // SAFETY: Python measured the offset of this pointer field in the very structure; `read_unaligned` asks for
+    // no alignment.
+    let target = unsafe {
+        device
+            .byte_add(offset)
+            .cast::<*const Target>()
+            .read_unaligned()
+    };
+    // SAFETY: null, or a target by the invariant.
+    unsafe { target.as_ref() }
+}
+
+/// `ma_device_data_proc`.
+unsafe extern "C" fn data_callback(
+    device: *mut c_void,
+    output: *mut c_void,
+    _input: *const c_void,
+    frame_count: u32,
+) {
+    // SAFETY: miniaudio passes its device, before `ma_device_uninit` returns.
+    let Some(target) = (unsafe { target_of(device) }) else {
+        return;
+    };
+    let len = (frame_count as usize).saturating_mul(target.frame_bytes);
+    if output.is_null() || len == 0 {
+        return;
+    }
+    // SAFETY: miniaudio lends `frame_count` frames of the format that the device was opened with, zeroed, for
+    // the duration of this call; Python passes the size of that format's frames.
+    let out = unsafe { from_raw_parts_mut(output.cast::<u8>(), len) };
+    if target.output.call(out, now()) {
+        target.wake.wake();
+    }
+}
+
+/// `ma_stop_proc`.
+unsafe extern "C" fn stop_callback(device: *mut c_void) {
+    // SAFETY: as in `data_callback`.
+    if let Some(target) = unsafe { target_of(device) } {
+        target.output.stop();
+        target.wake.wake();
+    }
+}
+
+#[pyclass(name = "DeviceCallback", module = "playhead._core", frozen)]
+pub struct PyDeviceCallback {
+    target: Arc<Target>,
+    /// The count of `target` that belongs to the device; null once freed.
+    lent: AtomicPtr<Target>,
+}
+
+#[pymethods]
+impl PyDeviceCallback {
+    #[new]
+    #[pyo3(signature = (*, frame_bytes, user_data_offset))]
+    fn new(py: Python<'_>, frame_bytes: usize, user_data_offset: usize) -> PyResult<Self> {
+        let offset = *USER_DATA_OFFSET.get_or_init(|| user_data_offset);
+        if offset != user_data_offset {
+            return Err(usage(
+                py,
+                format!(
+                    "user_data_offset: expected {offset} as before, got {user_data_offset}; a process has one miniaudio"
+                ),
+            ));
+        }
+        let target = Arc::new(Target {
+            output: Output::default(),
+            wake: FdWake::new()?,
+            frame_bytes,
+        });
+        let lent = AtomicPtr::new(Arc::into_raw(Arc::clone(&target)).cast_mut());
+        Ok(Self { target, lent })
+    }
+
+    #[getter]
+    fn data_callback(&self) -> usize {
+        data_callback as *const () as usize
+    }
+
+    #[getter]
+    fn stop_callback(&self) -> usize {
+        stop_callback as *const () as usize
+    }
+
+    #[getter]
+    fn user_data(&self) -> usize {
+        self.lent.load(Ordering::Acquire) as usize
+    }
+
+    fn play(&self, py: Python<'_>, playout: &PyPlayout) -> PyResult<()> {
+        if self.target.output.play(Arc::clone(&playout.playout)) {
+            return Ok(());
+        }
+        Err(usage(
+            py,
+            "play: expected a new DeviceCallback, got one that plays; make one per device"
+                .to_owned(),
+        ))
+    }
+
+    #[getter]
+    fn calls(&self) -> u64 {
+        self.target.output.calls()
+    }
+
+    #[getter]
+    fn over(&self) -> bool {
+        self.target.output.is_over()
+    }
+
+    #[getter]
+    fn stopped(&self) -> bool {
+        self.target.output.is_stopped()
+    }
+
+    fn fileno(&self) -> i32 {
+        self.target.wake.raw()
+    }
+
+    fn clear_wake(&self) {
+        self.target.wake.clear();
+        self.target.output.collect();
+    }
+
+    fn free(&self) {
+        let lent = self.lent.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        if !lent.is_null() {
+            // SAFETY: from `into_raw` in `new`, and taken out of the field, so it is freed once. By the
+            // invariant no callback runs any more.
+            drop(unsafe { Arc::from_raw(lent) });
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! `Frame`.
+
+use playhead_core::frame::{self, Field, Id, Kind};
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyMemoryView, PySlice};
+
+use crate::buffer::{Lent, with_bytes};
+
+/// Messages of this length and more are scanned detached: a shorter one takes less time (about 100 µs) than
+/// attaching again may.
+const DETACH_BYTES: usize = 2 << 20;
+
+#[pyclass(module = "playhead._core", frozen)]
+pub struct Frame {
+    frame: frame::Frame,
+    data: Py<PyAny>,
+}
+
+#[pymethods]
+impl Frame {
+    #[new]
+    #[pyo3(signature = (data, /))]
+    fn new(data: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let frame = read(data, frame::Frame::scan)?;
+        Ok(Self {
+            frame,
+            data: data.clone().unbind(),
+        })
+    }
+
+    #[getter]
+    fn kind(&self) -> Option<&'static str> {
+        self.frame.kind.map(|kind| match kind {
+            Kind::Request => "request",
+            Kind::Notification => "notification",
+            Kind::Result => "result",
+            Kind::Error => "error",
+        })
+    }
+
+    #[getter]
+    fn id<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match &self.frame.id {
+            None => Ok(None),
+            Some(Id::Integer(number)) => Ok(Some(number.into_pyobject(py)?.into_any())),
+            Some(Id::Text(span)) => {
+                let text = with_bytes(self.data.bind(py), |lent| {
+                    let text = lent.bytes.get(span.clone()).unwrap_or_default();
+                    String::from_utf8_lossy(text).into_pyobject(py)
+                })??;
+                Ok(Some(text.into_any()))
+            }
+        }
+    }
+
+    #[getter]
+    fn depth(&self) -> usize {
+        self.frame.depth
+    }
+
+    #[getter]
+    fn values(&self) -> usize {
+        self.frame.values
+    }
+
+    fn text_bytes(&self, py: Python<'_>) -> PyResult<usize> {
+        read(self.data.bind(py), |data| self.frame.text_bytes(data))
+    }
+
+    fn envelope<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        with_bytes(self.data.bind(py), |lent| {
+            PyBytes::new(py, &self.frame.envelope(lent.bytes))
+        })
+    }
+
+    fn blobs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let found = PyList::empty(py);
+        if self.frame.blobs.is_empty() {
+            return Ok(found);
+        }
+        let view = PyMemoryView::from(self.data.bind(py))?;
+        for blob in &self.frame.blobs {
+            let field = match blob.field {
+                Field::ContentsBlob => "contents.blob",
+                Field::ContentData => "content.data",
+                Field::ResourceBlob => "content.resource.blob",
+            };
+            let span = PySlice::new(
+                py,
+                blob.span.start.try_into()?,
+                blob.span.end.try_into()?,
+                1,
+            );
+            found.append((field, blob.item, view.get_item(span)?))?;
+        }
+        Ok(found)
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<Frame kind={} depth={} values={} blobs={}>",
+            self.kind().unwrap_or("None"),
+            self.frame.depth,
+            self.frame.values,
+            self.frame.blobs.len(),
+        )
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.data)
+    }
+}
+
+fn read<R: Send>(data: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> R + Send) -> PyResult<R> {
+    with_bytes(
+        data,
+        |Lent {
+             bytes,
+             is_immutable,
+         }| {
+            if is_immutable && bytes.len() >= DETACH_BYTES {
+                data.py().detach(|| work(bytes))
+            } else {
+                work(bytes)
+            }
+        },
+    )
+}

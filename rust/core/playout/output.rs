@@ -1,0 +1,127 @@
+//! One device: fed from a playout and those that follow it, by its own thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool as Flag, AtomicU64 as Counter, Ordering::Relaxed};
+use std::time::Duration;
+
+use crossbeam_utils::atomic::AtomicCell;
+
+use super::{Phase, Playout};
+use crate::pipe::Wake;
+
+/// Periods that a device holds after it has asked for them: miniaudio's default.
+const PERIODS: u64 = 3;
+
+/// One device: fed from a playout, by its own thread. When a playout is over, the one that follows it
+/// ([`Playout::follow_with`]) continues with the very next frame of the same period.
+pub struct Output<W, E> {
+    /// The callback takes it out and puts it back. A cell of one pointer has no lock.
+    current: AtomicCell<Option<Arc<Playout<W, E>>>>,
+    /// A playout that is over, for the owner to drop: a callback must not free memory. Each keeps those that follow it,
+    /// so one is enough.
+    passed: AtomicCell<Option<Arc<Playout<W, E>>>>,
+    is_fed: Flag,
+    calls: Counter,
+    /// Calls since the last frame was taken.
+    calls_after_end: Counter,
+    stopped: Flag,
+}
+
+impl<W: Wake, E> Default for Output<W, E> {
+    fn default() -> Self {
+        Self {
+            current: AtomicCell::new(None),
+            passed: AtomicCell::new(None),
+            is_fed: Flag::new(false),
+            calls: Counter::new(0),
+            calls_after_end: Counter::new(0),
+            stopped: Flag::new(false),
+        }
+    }
+}
+
+impl<W: Wake, E> Output<W, E> {
+    /// Feeds the device from `playout`. Returns false if it is fed already.
+    pub fn play(&self, playout: Arc<Playout<W, E>>) -> bool {
+        if self.is_fed.swap(true, Relaxed) {
+            return false;
+        }
+        self.current.store(Some(playout));
+        true
+    }
+
+    /// Fills one period, in the device's thread. Returns whether the owner has to look: the phase changed, another
+    /// playout is played, or the device has played the last frame. Takes no lock, allocates nothing, never blocks.
+    pub fn call(&self, out: &mut [u8], now: Duration) -> bool {
+        self.calls.fetch_add(1, Relaxed);
+        let Some(mut playout) = self.current.take() else {
+            out.fill(0);
+            return false;
+        };
+        let mut is_news = false;
+        let mut at = 0;
+        while let Some(rest) = out.get_mut(at..) {
+            let sounded = playout.sounding.load(Relaxed);
+            let filled = playout.fill(rest, now + playout.seconds(at));
+            is_news |= filled.moved;
+            at += filled.audio_bytes;
+            if !playout.is_passable() {
+                break;
+            }
+            let Some(next) = playout.next.get().cloned() else {
+                break;
+            };
+            next.level.adopt(&playout.level);
+            let is_joined = playout.phase() == Phase::Ended && (sounded || filled.audio_bytes > 0);
+            next.sounding.store(is_joined, Relaxed);
+            playout.followed.store(true, Relaxed);
+            self.pass(std::mem::replace(&mut playout, next));
+            self.calls_after_end.store(0, Relaxed);
+            is_news = true;
+        }
+        if playout.phase().is_over() {
+            is_news |= self.calls_after_end.fetch_add(1, Relaxed) == PERIODS;
+        }
+        self.current.store(Some(playout));
+        is_news
+    }
+
+    fn pass(&self, playout: Arc<Playout<W, E>>) {
+        match self.passed.take() {
+            // Its chain leads to `playout`, so this drops a count and frees nothing.
+            Some(earlier) => {
+                drop(playout);
+                self.passed.store(Some(earlier));
+            }
+            None => self.passed.store(Some(playout)),
+        }
+    }
+
+    /// Frees playouts that are over. For the owner, after each [`Self::call`] with news.
+    pub fn collect(&self) {
+        drop(self.passed.take());
+    }
+
+    /// The device stopped, by itself or because its owner stopped it.
+    pub fn stop(&self) {
+        self.stopped.store(true, Relaxed);
+    }
+
+    /// Calls of the device. A device that is lost stops calling, and not every backend reports it.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Relaxed)
+    }
+
+    /// See [`Self::stop`].
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Relaxed)
+    }
+
+    /// The device has played the last frame, or stopped.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.stopped.load(Relaxed) || self.calls_after_end.load(Relaxed) > PERIODS
+    }
+}

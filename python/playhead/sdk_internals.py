@@ -5,6 +5,9 @@ An SDK release may move them. Each names what would make it unnecessary.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from mcp.client._memory import InMemoryTransport  # until an MCPServer has a public way to its streams
 from mcp.client.session import ClientSession
 from mcp.shared import _stream_protocols as streams  # until `mcp.client.Transport` names its two streams
@@ -19,6 +22,7 @@ __all__ = [
     "ReadStream",
     "WriteStream",
     "coerce_request_id",
+    "stamped",
     "usable_tools",
 ]
 
@@ -36,3 +40,17 @@ def usable_tools(session: ClientSession, tools: list[Tool]) -> list[Tool]:
         return tools
     listing = ListToolsResult(tools=tools, ttl_ms=0, cache_scope="private")
     return session._absorb_tool_listing(listing, complete=True).tools
+
+
+def stamped(
+    session: ClientSession, method: str, params: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the parameters and HTTP headers with which `session` would send a request.
+
+    The `_meta` of revision 2026-07-28 and the headers of the revision are among them. Until the SDK sends a
+    request whose answer it does not read.
+    """
+    data: dict[str, Any] = {"method": method, "params": dict(params)}
+    options: Any = {}
+    session._stamp(data, options)
+    return data["params"], options.get("headers", {})

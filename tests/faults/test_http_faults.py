@@ -12,6 +12,7 @@ from trio.testing import MockClock
 
 from playhead.client import Session, connect
 from playhead.config.servers import ServerConfig
+from playhead.content.formats import Base64Text
 from playhead.errors import (
     AccessDeniedError,
     ConnectError,
@@ -30,7 +31,7 @@ from tests.servers.raw_http import Exchange, Handler, raw_http
 PAGE = {"contents": [{"uri": "x:", "blob": "eHh4"}]}
 
 
-async def read(session: Session) -> tuple[str | bytes, ...]:
+async def read(session: Session) -> tuple[Base64Text | bytes, ...]:
     return (await session.read_resource("x:")).blobs
 
 
@@ -141,7 +142,7 @@ async def test_a_fault_fails_its_request_and_the_next_one_works(
 
 async def test_the_other_requests_in_flight_live_through_a_fault() -> None:
     struck = trio.Event()
-    answered: list[tuple[str | bytes, ...]] = []
+    answered: list[tuple[Base64Text | bytes, ...]] = []
 
     async def handle(exchange: Exchange) -> None:
         if exchange.message["params"]["uri"] == "x:bad":

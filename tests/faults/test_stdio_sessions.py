@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import pytest
@@ -11,6 +12,7 @@ from playhead.client import connect
 from playhead.config.servers import ServerConfig
 from playhead.errors import ConnectError, ConnectionLostError, ServerError
 from playhead.limits import Limits
+from playhead.stream.options import StreamOptions
 
 
 async def test_a_dead_process_fails_its_reads_and_is_started_again() -> None:
@@ -121,3 +123,38 @@ async def test_a_peers_error_is_never_taken_for_a_transports() -> None:
             await session.read_resource("x:")
         assert caught.value.code == -32000
         assert session.statistics().reconnects == 0
+
+
+BLOB = "QUJD" * 4096
+
+ANSWERS_WITH_BLOBS = (
+    SERVER_HEAD
+    + f"""
+BLOB = {BLOB!r}
+"""
+    + """
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "initialize":
+        greet(message)
+    elif message["method"] in ("resources/read", "tools/call"):
+        audio = {"type": "audio", "mimeType": "audio/wav", "data": BLOB}
+        held = {"type": "resource", "resource": {"uri": "x:", "blob": BLOB}}
+        say(id=message["id"], result={"contents": [{"uri": "x:", "blob": BLOB}], "content": [audio, held]})
+    elif "id" in message:
+        say(id=message["id"], error={"code": -32601, "message": "no"})
+"""
+)
+
+
+async def test_results_leave_as_plain_json_however_long_their_blobs() -> None:
+    config = ServerConfig(command=(sys.executable, "-c", ANSWERS_WITH_BLOBS))
+    async with connect(config) as session:
+        for method, params in (("resources/read", {"uri": "x:"}), ("tools/call", {"name": "x"})):
+            result = await session.request(method, params)
+            assert json.dumps(result).count(BLOB) == 3
+        called = await session.call_tool("x", {})
+        assert json.dumps(called.raw).count(BLOB) == 3
+        assert (await session.read_resource("x:")).blobs == (BLOB,)
+        async with session.open("x:", options=StreamOptions(strategy="whole")) as stream:
+            assert await stream.receive_some(100) == b"ABC" * 33 + b"A"

@@ -179,6 +179,10 @@ async def test_a_connection_that_is_cut_in_the_middle_of_an_answer_fails_the_req
     ("frame", "code"),
     [
         (b"\x81\x02\xc3\x28", 1007),  # text that is not UTF-8
+        (text_frame(b"x" * 5000 + b"\xc3\x28"), 1007),  # the same in a long frame
+        (text_frame(b"x" * 5000 + b"\xc3"), 1007),  # half a character at its end
+        (b"\x81\x7f" + (5000).to_bytes(8, "big") + b"x" * 5000, 1002),  # a length in more bytes than it takes
+        (b"\x01\x00" + text_frame(b"x" * 5000), 1002),  # a new message in the middle of another
         (b"\x81\x85\x01\x02\x03\x04hello", 1002),  # masked by a server
         (b"\xc1\x02{}", 1002),  # a reserved bit
         (b"\x00\x02{}", 1002),  # a continuation of nothing
@@ -564,7 +568,7 @@ async def test_tls_works_as_over_http(tmp_path: Any) -> None:
 
 
 async def test_oauth_is_refused_with_what_to_give_instead(tmp_path: Any) -> None:
-    from playhead.config.servers import OAuthLogin
+    from playhead.config.auth import OAuthLogin
 
     config = ServerConfig(name="it", url="ws://127.0.0.1:9/mcp", auth=OAuthLogin(token_folder=tmp_path))
     with pytest.raises(ConfigError, match="bearer token or `headers`"):

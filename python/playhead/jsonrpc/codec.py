@@ -1,9 +1,13 @@
 """Decode one JSON-RPC message from the bytes of a line, a frame or a body, checked before it is parsed.
 
-`pydantic_core.from_json` parses straight to Python objects: strict UTF-8, no NaN, no lone surrogates, its own
-recursion guard. Two things that it does not limit are limited here, in linear time and before it runs: the
-nesting (`limits.json_depth`) and the number of values (`limits.json_values`), because 64 MiB of `[[],[],…`
-would become more than a gigabyte of Python lists.
+`_core.Frame` reads the structure of a message in one pass, and `pydantic_core.from_json` parses it straight
+to Python objects: strict UTF-8, no NaN, no lone surrogates, its own recursion guard. Three things that it
+does not limit are limited here, before it runs: the nesting (`limits.json_depth`), the number of values
+(`limits.json_values`), because 64 MiB of `[[],[],…` would become more than a gigabyte of Python lists, and
+the memory of wide characters (`limits.message_bytes`).
+
+Long blobs need not be parsed at all. With `views=True` each is a `memoryview` of the message, ready for
+`_core.Pipe.write_base64` and `_core.decode_base64`; everything else in the message is plain JSON.
 
 Our own errors travel to the caller of a request inside the SDK as ordinary JSON-RPC errors whose `data` is
 the exception object itself. A peer cannot forge that: it can only send JSON.
@@ -12,7 +16,7 @@ the exception object itself. A peer cannot forge that: it can only send JSON.
 from __future__ import annotations
 
 import re
-from itertools import accumulate
+from collections.abc import Iterator
 from typing import Any
 
 import mcp_types as types
@@ -20,6 +24,7 @@ import pydantic
 import pydantic_core
 from mcp.shared.exceptions import MCPError
 
+from playhead._core import Frame
 from playhead.errors import LimitError, PlayheadError, ProtocolError, UsageError
 from playhead.limits import Limits
 
@@ -44,34 +49,36 @@ _ID_LAST = re.compile(rb"(?<!\\)" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}
 
 _OUTCOME = re.compile(rb'"(result|error)"\s*:')
 _FIRST_ID = re.compile(rb"(?<!\\)(?:" + _ID + rb'|"id"\s*:)')
-_STRING = re.compile(rb'"[^"]*"')
-_NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{},"'))
-_STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
-_BELOW_FOUR_BYTES = bytes(range(0xF0))
-_SURROGATE = re.compile(rb"\\u[dD][89abAB]")
-_NO_CONTINUATION = bytes([*range(0x80), *range(0xC0, 0x100)])
 WIDE_FACTOR = 2
 """Memory allowed for the text of a message, as a multiple of its limit in bytes. Without it an answer of
 63 MiB made a client of 480 MB."""
-_FEW_COMMAS = 256
-"""A page has about ten. With more, one counting pass is cheaper than a search for each."""
 _LOOK_BYTES = 4096
 """Bytes at each end of a broken line that are searched for its id."""
 
 
-def parse_message(data: bytes | bytearray, limits: Limits) -> types.JSONRPCMessage:
+def parse_message(
+    data: bytes | bytearray, limits: Limits, *, views: bool = False, frame: Frame | None = None
+) -> types.JSONRPCMessage:
     """Decode one message.
+
+    Args:
+        views: leave the long blobs of a result (`_core.Frame.blobs`) in `data`: each becomes a `memoryview`
+            of its base64 text, which keeps `data` alive. Pass `bytes`: only views of those are decoded with
+            the GIL released. `plain` makes them strings.
+        frame: `Frame(data)`, if it is at hand.
 
     Raises:
         LimitError: it is nested deeper than `limits.json_depth`, holds more than `limits.json_values`
             values, or takes more memory than `limits.message_bytes` allows; `limit` names which.
         ProtocolError: it is not JSON in UTF-8, or not a JSON-RPC 2.0 message. Both are the peer's fault.
     """
-    check_structure(data, limits)
-    try:
-        value = pydantic_core.from_json(data, allow_inf_nan=False)
-    except ValueError as error:
-        raise ProtocolError(f"expected a JSON-RPC message in UTF-8, got invalid JSON: {error}") from error
+    frame = check_structure(data, limits, frame)
+    value = _with_views(frame) if views else None
+    if value is None:
+        try:
+            value = pydantic_core.from_json(data, allow_inf_nan=False)
+        except ValueError as error:
+            raise ProtocolError(f"expected a JSON-RPC message in UTF-8, got invalid JSON: {error}") from error
     try:
         return _as_message(value)
     except pydantic.ValidationError as error:
@@ -80,6 +87,54 @@ def parse_message(data: bytes | bytearray, limits: Limits) -> types.JSONRPCMessa
         raise ProtocolError(
             f"expected a JSON-RPC 2.0 request, notification or answer; at {where!r}: {first['msg']}"
         ) from error
+
+
+def _with_views(frame: Frame) -> Any:
+    """The message with views in place of its blobs; None if it has none, or is not JSON."""
+    blobs = frame.blobs()
+    if not blobs:
+        return None
+    try:
+        value = pydantic_core.from_json(frame.envelope(), allow_inf_nan=False)
+    except ValueError:
+        return None  # nor is the whole message: its error names the right place
+    result = value["result"]
+    for field, item, view in blobs:
+        match field:
+            case "contents.blob":
+                result["contents"][item]["blob"] = view
+            case "content.data":
+                result["content"][item]["data"] = view
+            case "content.resource.blob":
+                result["content"][item]["resource"]["blob"] = view
+    return value
+
+
+def plain(result: dict[str, Any], *, but_main: bool = False) -> dict[str, Any]:
+    """Make the views in a result strings, in place: what leaves to a caller is plain JSON.
+
+    Args:
+        but_main: leave the view of a blob that is more than half of its message. A view keeps its whole
+            message alive, so that what is kept of a result takes at most twice its size.
+    """
+    for holder, key in _holders(result):
+        view = holder.get(key)
+        if isinstance(view, memoryview) and not (but_main and 2 * len(view) > memoryview(view.obj).nbytes):
+            holder[key] = str(view, "ascii")
+    return result
+
+
+def _holders(result: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    for item in _objects(result.get("contents")):
+        yield item, "blob"
+    for item in _objects(result.get("content")):
+        yield item, "data"
+        if isinstance(resource := item.get("resource"), dict):
+            yield resource, "blob"
+
+
+def _objects(items: object) -> list[dict[str, Any]]:
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 def _as_message(value: Any) -> types.JSONRPCMessage:
@@ -112,92 +167,40 @@ def encode(message: types.JSONRPCMessage) -> bytes | UsageError:
         return UsageError(f"the request cannot be written as JSON in UTF-8 ({error}); correct its arguments")
 
 
-def check_structure(data: bytes | bytearray, limits: Limits) -> None:
-    """Check a message's nesting, number of values and width against the limits, without parsing it.
+def check_structure(data: bytes | bytearray, limits: Limits, frame: Frame | None = None) -> Frame:
+    """Check a message's width, nesting and number of values against the limits, without parsing it.
 
-    A page (one long base64 string) takes the short path: it has too few brackets and commas to exceed them.
-
-    Raises:
+    Returns its structure. Raises:
         LimitError: as in `parse_message`.
     """
-    _check_width(data, limits)
-    opening = _count_up_to(data, b"[", limits.json_depth + 1) + _count_up_to(
-        data, b"{", limits.json_depth + 1
-    )
-    many = limits.json_values // 2
-    if opening <= limits.json_depth and _commas(data) <= many:
-        return
-    if opening > limits.json_depth or data.count(b",") + data.count(b"[") + data.count(b"{") > many:
-        _check_skeleton(data, limits)
-
-
-def _check_width(data: bytes | bytearray, limits: Limits) -> None:
+    frame = frame or Frame(data)
     # One emoji makes the whole string that holds it four times as long in memory.
     allowed = WIDE_FACTOR * limits.message_bytes
-    if 4 * len(data) <= allowed or (data.isascii() and b"\\u" not in data):
-        return
-    width = 4 if data.translate(None, _BELOW_FOUR_BYTES) or _SURROGATE.search(data) else 2
-    characters = len(data) - len(data.translate(None, _NO_CONTINUATION))
-    if width * characters > allowed:
+    if 4 * len(data) > allowed and (taken := frame.text_bytes()) > allowed:
         raise LimitError(
             f"expected a message whose text takes at most {allowed} bytes of memory ({WIDE_FACTOR} times"
-            f" the limit message_bytes), got one that may take {width * characters}; ask for smaller pages,"
+            f" the limit message_bytes), got one that may take {taken}; ask for smaller pages,"
             " or raise the limit",
             limit="message_bytes",
             allowed=allowed,
-            got=width * characters,
+            got=taken,
         )
-
-
-def _check_skeleton(data: bytes | bytearray, limits: Limits) -> None:
-    # Every step runs in C, passes over the data once and holds no list that grows with it. Backslashes in a
-    # run escape each other in pairs from the left, which these replacements reproduce.
-    structure = data
-    if b"\\" in structure:
-        structure = structure.replace(b"\\\\", b"").replace(b'\\"', b"")
-    structure = structure.translate(None, _NOT_STRUCTURE)
-    if structure.count(b'"') > 4 * limits.json_values:  # a key and a value, two quotes each
-        raise _too_many(structure.count(b'"') // 4, limits)
-    if b'"' in structure:
-        # An unfinished string leaves its quote behind: invalid JSON, which the parser will report.
-        structure = _STRING.sub(b"", structure).replace(b'"', b"")
-    opened = structure.count(b"[") + structure.count(b"{")
-    closed = structure.count(b"]") + structure.count(b"}")
-    values = max(opened + structure.count(b","), closed)
-    if values > limits.json_values:
-        raise _too_many(values, limits)
-    brackets = structure.translate(None, b",")
-    depth = max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
-    if depth > limits.json_depth:
+    if frame.values > limits.json_values:
         raise LimitError(
-            f"expected JSON nested at most {limits.json_depth} deep (limit json_depth), got {depth}",
+            f"expected a message of at most {limits.json_values} values (limit json_values), got"
+            f" {frame.values}",
+            limit="json_values",
+            allowed=limits.json_values,
+            got=frame.values,
+        )
+    if frame.depth > limits.json_depth:
+        raise LimitError(
+            f"expected JSON nested at most {limits.json_depth} deep (limit json_depth), got {frame.depth}",
             limit="json_depth",
             allowed=limits.json_depth,
-            got=depth,
+            got=frame.depth,
         )
-
-
-def _too_many(values: int, limits: Limits) -> LimitError:
-    return LimitError(
-        f"expected a message of at most {limits.json_values} values (limit json_values), got {values}",
-        limit="json_values",
-        allowed=limits.json_values,
-        got=values,
-    )
-
-
-def _commas(data: bytes | bytearray) -> int:
-    found = _count_up_to(data, b",", _FEW_COMMAS)
-    return found if found < _FEW_COMMAS else data.count(b",")
-
-
-def _count_up_to(data: bytes | bytearray, byte: bytes, most: int) -> int:
-    # `find` runs at memchr's speed over a page's base64, `count` does not (0.07 against 0.4 ms per MiB).
-    count, at = 0, data.find(byte)
-    while at >= 0 and count < most:
-        count += 1
-        at = data.find(byte, at + 1)
-    return count
+    return frame
 
 
 def answered_id(head: bytes | bytearray, tail: bytes | bytearray = b"") -> str | None:
@@ -211,6 +214,11 @@ def answered_id(head: bytes | bytearray, tail: bytes | bytearray = b"") -> str |
     if match is None and tail and _ANSWER_FIRST.match(head):
         match = _ID_LAST.search(tail)
     return None if match is None else _key_of_text(match[1])
+
+
+def answered_plainly(frame: Frame) -> str | None:
+    """The key of the request that a whole message answers; None for no answer, or if its id needs parsing."""
+    return key_of(frame.id) if frame.id is not None and frame.kind in ("result", "error") else None
 
 
 def answered_key(message: types.JSONRPCMessage) -> str | None:
@@ -253,6 +261,12 @@ def key_of(request_id: types.RequestId) -> str:
 
 def _key_of_text(text: bytes) -> str:
     return text.strip(b'"').decode("utf-8", "replace")
+
+
+def cancellation(request_id: types.RequestId) -> types.JSONRPCNotification:
+    """The notification that nobody waits for the answer to `request_id` any more."""
+    params = {"requestId": request_id, "reason": "cancelled"}
+    return types.JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params)
 
 
 def error_answer(request_id: types.RequestId, error: PlayheadError) -> types.JSONRPCError:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+_RUNS: Final = 8
+"""Runs of ids to remember: there are two on a connection, from 0 and from `FIRST_DIRECT_ID`."""
 _REMEMBERED: Final = 4096
 """Ended requests to remember. An answer to an older one counts as late, since nothing can be proven."""
 
@@ -64,7 +66,8 @@ class PastRequests:
 
     def __init__(self) -> None:
         self._answered: dict[str, bool] = {}
-        self._highest = -1
+        self._asked: list[range] = []
+        """The ids that were sent, in runs: the SDK's and those of direct requests."""
         self.repeated = 0
         self.unasked = 0
         self.retyped = 0
@@ -73,8 +76,14 @@ class PastRequests:
 
     def sent(self, key: str) -> None:
         """A request was sent."""
-        if key.isdecimal():
-            self._highest = max(self._highest, int(key))
+        if not key.isdecimal():
+            return
+        number = int(key)
+        for index, run in enumerate(self._asked):
+            if run.start <= number <= run.stop:
+                self._asked[index] = range(run.start, max(run.stop, number + 1))
+                return
+        self._asked = [*self._asked[-(_RUNS - 1) :], range(number, number + 1)]
 
     def over(self, key: str, *, answered: bool) -> None:
         """A request was answered or given up."""
@@ -88,7 +97,7 @@ class PastRequests:
             return
         if self._answered.get(key):
             self.repeated += 1
-        elif key in self._answered or (key.isdecimal() and int(key) <= self._highest):
+        elif key in self._answered or (key.isdecimal() and any(int(key) in run for run in self._asked)):
             self.late += 1
             self.late_results += is_result
         else:

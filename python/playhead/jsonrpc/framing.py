@@ -9,6 +9,9 @@ A peer can make this hold one line of at most `max_bytes`, or `head_bytes` + `TA
 being skipped. A line that was skipped for `ENDLESS_FACTOR` times `max_bytes` is taken to have no end; that is
 the last event.
 
+A line longer than `head_bytes` is collected in a `_core.MessageBuffer`, which gives up its `bytes` without a
+copy: a line of 64 MiB is never held twice, and views of it can be decoded with the GIL released.
+
 A line is bytes without an encoding, so an invalid byte can spoil its own line only.
 """
 
@@ -17,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from playhead._core import MessageBuffer
 from playhead.limits import KIB
 
 
@@ -82,7 +86,7 @@ ENDLESS_FACTOR = 4
 class Line:
     """A complete line, without its newline."""
 
-    data: bytes | bytearray
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,25 +156,33 @@ class LineFramer:
     def __init__(self, *, max_bytes: int, head_bytes: int = HEAD_BYTES) -> None:
         self._max_bytes = max_bytes
         self._head_bytes = min(head_bytes, max_bytes)
+        self._long: MessageBuffer | None = None
+        """The beginning of the current line, once it was announced."""
+        self._long_head = b""
         self._buffer = bytearray()
         self._start = 0
-        """Start of the current line in the buffer."""
+        """Start of the current line, or of its rest, in the buffer."""
         self._scan = 0
         """The buffer has no newline between `_start` and here."""
-        self._announced = False
         self._skip: _Skip | None = None
         self._endless = False
 
     @property
     def held_bytes(self) -> int:
         """Bytes held of lines that have not been returned."""
-        return len(self._buffer) - self._start
+        return self._long_bytes + len(self._buffer) - self._start
+
+    @property
+    def _long_bytes(self) -> int:
+        return 0 if self._long is None else len(self._long)
 
     @property
     def head(self) -> bytes:
         """The beginning of the unfinished line (at most `head_bytes`); empty between two lines."""
         if self._skip is not None:
             return self._skip.head
+        if self._long is not None:
+            return self._long_head
         return bytes(self._buffer[self._start : self._start + self._head_bytes])
 
     def feed(self, chunk: bytes | bytearray | memoryview) -> None:
@@ -181,6 +193,12 @@ class LineFramer:
             del self._buffer[: self._start]  # moves the buffer's beginning, not its bytes
             self._scan -= self._start
             self._start = 0
+        if self._long is not None and not self._buffer:
+            chunk = bytes(chunk)  # which copies nothing if they are
+            newline = chunk.find(b"\n")
+            rest = len(chunk) if newline < 0 else newline
+            self._long.write(memoryview(chunk)[:rest])
+            chunk = memoryview(chunk)[rest:]
         self._buffer += chunk
 
     def next_event(self) -> FrameEvent | None:
@@ -192,19 +210,36 @@ class LineFramer:
         self._scan = end
         if self._skip is not None:
             return self._next_skipped(self._skip, end, ended=newline >= 0)
-        length = end - self._start
-        if length > self._head_bytes and not self._announced:
-            self._announced = True
+        if self._long is None and end - self._start <= self._head_bytes:
+            return Line(data=self._take_line(end)) if newline >= 0 else None
+        is_announced = self._long is not None
+        self._lengthen(end)
+        if not is_announced:
             return LongLine(head=self.head)
-        if length > self._max_bytes:
-            self._skip = _Skip(head=self.head, overlong=True)
-            return OverlongLine(head=self._skip.head)
+        if self._long_bytes > self._max_bytes:
+            return OverlongLine(head=self._begin_skip(overlong=True).head)
         return Line(data=self._take_line(end)) if newline >= 0 else None
 
     def skip_line(self) -> None:
         """Skip the rest of the line that the last `LongLine` announced; a `SkippedLine` marks its end."""
-        if self._announced and self._skip is None:
-            self._skip = _Skip(head=self.head, overlong=False)
+        if self._long is not None and self._skip is None:
+            self._begin_skip(overlong=False)
+
+    def _lengthen(self, end: int) -> None:
+        """Move the current line's bytes up to `end` out of the buffer."""
+        if self._long is None:
+            self._long_head = bytes(self._buffer[self._start : self._start + self._head_bytes])
+            self._long = MessageBuffer()
+        with memoryview(self._buffer) as held:
+            self._long.write(held[self._start : end])
+        self._start = end
+
+    def _begin_skip(self, *, overlong: bool) -> _Skip:
+        assert self._long is not None
+        tail = self._long.tail(TAIL_BYTES)
+        self._skip = _Skip(head=self.head, overlong=overlong, length_bytes=self._long_bytes, tail=tail)
+        self._long = None
+        return self._skip
 
     def _next_skipped(self, skip: _Skip, end: int, *, ended: bool) -> FrameEvent | None:
         skip.length_bytes += end - self._start
@@ -230,18 +265,12 @@ class LineFramer:
             head=skip.head, tail=skip.tail, length_bytes=skip.length_bytes, overlong=skip.overlong
         )
 
-    def _take_line(self, end: int) -> bytes | bytearray:
-        if self._start == 0 and end > self._head_bytes:
-            # A big line usually has the buffer to itself: hand over the buffer and copy what follows the
-            # line, so that a line of 64 MiB is never held twice.
-            line, self._buffer = self._buffer, self._buffer[end + 1 :]
-            del line[end:]
-            self._begin_line(0)
-            return line
-        line_bytes = bytes(self._buffer[self._start : end])
+    def _take_line(self, end: int) -> bytes:
+        short = self._buffer[self._start : end]
+        line = bytes(short) if self._long is None else self._long.take()
         self._begin_line(end + 1)
-        return line_bytes
+        return line
 
     def _begin_line(self, start: int) -> None:
         self._start = self._scan = start
-        self._announced = False
+        self._long = None

@@ -9,12 +9,13 @@ until it returns None ("not yet").
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 import mcp_types as types
 
+from playhead._core import Frame
 from playhead.errors import LimitError, PlayheadError, ProtocolError
 from playhead.jsonrpc import codec, framing
 from playhead.jsonrpc.faults import PastRequests, ProtocolFaults
@@ -62,6 +63,8 @@ class Leniency(Protocol):
 class Inbox:
     """Turns received bytes into messages for one session, and remembers the requests it awaits.
 
+    The long blobs in answers to `views_for` are views of their messages; see `codec.parse_message`.
+
     `failure` is set when the peer has done something that ends the connection; no message follows.
     `is_active` is True if the last chunk may belong to something awaited: log lines, foreign answers and
     plain notifications do not count, so that chatter cannot keep a request alive for ever.
@@ -76,6 +79,8 @@ class Inbox:
         self._framer = framer or framing.LineFramer(max_bytes=limits.message_bytes)
         self._awaited: dict[str, types.JSONRPCRequest] = {}
         self._past = PastRequests()
+        self.views_for: Container[str] = frozenset()
+        """Keys of the requests whose senders take views; the SDK's session takes strings only."""
         self.failure: PlayheadError | None = None
         self.is_active = False
         self._received_bytes = 0
@@ -186,18 +191,20 @@ class Inbox:
                 self.failure = self._overlong(f"a line without an end after {event.allowed_bytes} bytes")
                 return None
 
-    def _on_line(self, line: bytes | bytearray) -> types.JSONRPCMessage | None:
+    def _on_line(self, line: bytes) -> types.JSONRPCMessage | None:
         begin = line[:_SHOWN_BYTES].lstrip()
         if not begin.startswith(b"{"):  # a log line, recognized before anything more expensive is tried
             if begin:
                 self._ignore(line, "it does not begin as a JSON object")
             return None
-        key = codec.answered_id(line, line[-framing.TAIL_BYTES :])
+        frame = Frame(line)
+        key = codec.answered_plainly(frame)
         if key is not None and key not in self._awaited:
-            self._drop(key, is_result=codec.is_result(line))
+            self._drop(key, is_result=frame.kind == "result")
             return None
         try:
-            message = codec.parse_message(line, self._limits)
+            views = key is not None and key in self.views_for
+            message = codec.parse_message(line, self._limits, views=views, frame=frame)
         except (ProtocolError, LimitError) as error:
             return self._fail_broken(line, error)
         return self._on_message(message)
@@ -265,7 +272,7 @@ class Inbox:
         head = self._framer.head
         return head.lstrip().startswith(b"{") and not self._is_unwanted(head)
 
-    def _fail_broken(self, line: bytes | bytearray, error: PlayheadError) -> types.JSONRPCMessage | None:
+    def _fail_broken(self, line: bytes, error: PlayheadError) -> types.JSONRPCMessage | None:
         self._ignore(line, str(error))
         key = codec.broken_answer_id(line)
         request = self._awaited.get(key) if key is not None else None
@@ -287,8 +294,8 @@ class Inbox:
             got=allowed + 1,
         )
 
-    def _ignore(self, line: bytes | bytearray, why: str) -> None:
+    def _ignore(self, line: bytes, why: str) -> None:
         self._ignored_lines += 1
         if self._first_ignored is None:
-            begin = bytes(line[:_SHOWN_BYTES]).decode("utf-8", "replace")
+            begin = line[:_SHOWN_BYTES].decode("utf-8", "replace")
             self._first_ignored = f"{begin!r} ({why})"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterable
 
 import mcp_types as types
 import pytest
 
+from playhead import _core
 from playhead.errors import LimitError, ProtocolError
 from playhead.jsonrpc import codec, framing
 from playhead.jsonrpc.inbox import Inbox
@@ -124,6 +126,17 @@ def test_the_work_of_framing_grows_with_the_bytes_and_not_with_their_square() ->
     assert Counting.scanned <= 2 * 500_000
 
 
+def test_a_long_line_is_bytes_and_held_once() -> None:
+    framer = framing.LineFramer(max_bytes=1 << 20, head_bytes=100)
+    events = events_of(framer, [b"z" * 90, b"z" * 90, b"z" * 90, b"z" * 90 + b"\nnext", b"\n"])
+    assert events == [
+        framing.LongLine(head=b"z" * 100),
+        framing.Line(data=b"z" * 360),
+        framing.Line(data=b"next"),
+    ]
+    assert all(type(event.data) is bytes for event in events if isinstance(event, framing.Line))
+
+
 # --- messages ----------------------------------------------------------------------------------------
 
 ANSWER = b'{"jsonrpc":"2.0","id":7,"result":{"contents":[]}}'
@@ -224,6 +237,23 @@ def test_the_id_of_an_answer_is_found_at_either_end(data: bytes, key: str | None
 
 
 @pytest.mark.parametrize(
+    ("data", "key"),
+    [
+        (ANSWER, "7"),
+        (b'{"x":{"id":5},"id":"a b","y":[],"error":{}}', "a b"),
+        (b'{"id":7,"result":{},"id":8}', "8"),
+        (b'{"id":7,"result":{},"method":"x"}', None),
+        (b'{"id":"a\\u0062","result":{}}', None),
+        (b'{"id":7.0,"result":{}}', None),
+        (b'{"result":{"id":7}}', None),
+        (b'[{"id":7,"result":{}}]', None),
+    ],
+)
+def test_the_id_of_a_whole_answer_is_found_wherever_it_is(data: bytes, key: str | None) -> None:
+    assert codec.answered_plainly(_core.Frame(data)) == key
+
+
+@pytest.mark.parametrize(
     ("text", "fits"),
     [
         ("a" * 999, True),
@@ -290,6 +320,36 @@ def receive(inbox: Inbox, chunks: Iterable[bytes]) -> list[types.JSONRPCMessage]
         while (message := inbox.next_message()) is not None:
             found.append(message)
     return found
+
+
+def test_long_blobs_are_views_for_a_sender_that_takes_them_and_strings_for_the_sdk() -> None:
+    inbox = inbox_awaiting(1, 2)
+    inbox.views_for = {codec.key_of(1)}
+    blob = "QUJD" * 40_000
+    contents = [{"blob": blob}, {"blob": blob[:1000]}, {"text": blob}]
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"contents": contents}}).encode()
+    other = line.replace(b'"id": 1', b'"id": 2')
+    message, plain = receive(inbox, [line[:100_000], line[100_000:] + b"\n" + other + b"\n"])
+    assert isinstance(plain, types.JSONRPCResponse)
+    assert plain.result == {"contents": contents}
+    assert isinstance(message, types.JSONRPCResponse)
+    view = message.result["contents"][0]["blob"]
+    assert isinstance(view, memoryview)
+    assert type(view.obj) is bytes
+    assert codec.plain(message.result) == {"contents": contents}
+
+
+@pytest.mark.parametrize(("others", "stays"), [(0, True), (38_000, True), (40_000, False)])
+def test_only_a_view_of_more_than_half_of_its_message_may_stay_one(others: int, stays: bool) -> None:
+    blob = "QUJD" * 10_000
+    content = [{"type": "text", "text": "x" * others}, {"resource": {"blob": blob}}, {"data": blob[:1024]}]
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"content": content}}).encode()
+    message = codec.parse_message(line, DEFAULT_LIMITS, views=True)
+    assert isinstance(message, types.JSONRPCResponse)
+    result = codec.plain(message.result, but_main=True)
+    assert isinstance(result["content"][1]["resource"]["blob"], memoryview) is stays
+    assert isinstance(result["content"][2]["data"], str)
+    assert codec.plain(result) == {"content": content}
 
 
 def error_of(message: types.JSONRPCMessage) -> object:

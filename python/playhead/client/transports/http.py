@@ -22,22 +22,24 @@ import json
 import ssl
 import sys
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import httpx2
 import trio
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, RequestId
+from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, JSONRPCMessage, JSONRPCResponse, RequestId
 
+from playhead.client.transports.http_bodies import WatchedBody, read_at_most, widen
+from playhead.client.transports.http_direct import HttpDirect
 from playhead.client.transports.http_errors import (
     check_answer,
     check_status,
+    connection_error,
+    parse_answer,
     place_of,
-    tls_reason,
-    unreachable,
 )
 from playhead.concurrency import unwrap_exception_group
 from playhead.errors import (
@@ -48,134 +50,10 @@ from playhead.errors import (
     ProtocolError,
     SessionLostError,
 )
-from playhead.jsonrpc.framing import EventValues
+from playhead.jsonrpc import codec
 from playhead.limits import KIB, Limits
-from playhead.net_guard.addresses import redact_query
+from playhead.net_guard import redact_query
 from playhead.sdk_internals import ReadStream, WriteStream
-
-DRAIN_BYTES: Final = 64 * KIB
-DRAIN_SECONDS: Final = 0.5
-"""Only the closing chunk follows the answer. A server that keeps the stream open costs a connection."""
-
-
-async def read_at_most(response: httpx2.Response, allowed: int, *, touched: Callable[[], None]) -> bytes:
-    """Read the whole body. Raises `LimitError` once more than `allowed` bytes are announced or received."""
-    announced = response.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > allowed:
-        raise _too_big(allowed, int(announced))
-    chunks: list[bytes] = []
-    got = 0
-    async with aclosing(_chunks_of(response)) as arriving:
-        async for chunk in arriving:
-            touched()
-            got += len(chunk)
-            if got > allowed:
-                raise _too_big(allowed, got)
-            chunks.append(chunk)
-    return b"".join(chunks)
-
-
-def _chunks_of(response: httpx2.Response) -> AsyncGenerator[bytes]:
-    # A generator: it must be closed if it is left early.
-    return response.aiter_raw()
-
-
-def _too_big(allowed: int, got: int) -> LimitError:
-    return LimitError(
-        f"expected an HTTP answer of at most {allowed} bytes, got at least {got}; ask for smaller pages, or"
-        " raise Limits.message_bytes",
-        limit="message_bytes",
-        allowed=allowed,
-        got=got,
-    )
-
-
-class WatchedBody(httpx2.AsyncByteStream):
-    """The bytes of an event stream on their way to the SDK, which closes it at the answer.
-
-    Closing there leaves the last chunk unread and the connection unusable: one TCP connection per page
-    (605 reads: 609 connections). So `aclose` first reads the little that is left.
-    """
-
-    def __init__(
-        self,
-        response: httpx2.Response,
-        *,
-        touched: Callable[[], None],
-        broken: Callable[[PlayheadError], None],
-        closed: Callable[[], None],
-        place: str,
-        limits: Limits,
-        drains: bool = True,
-    ) -> None:
-        """`drains`: the stream ends by itself soon after it was left."""
-        self._response = response
-        self._chunks = _chunks_of(response)
-        self._touched = touched
-        self._broken = broken
-        self._closed = closed
-        self._place = place
-        self._values = EventValues()
-        self._allowed_values = limits.json_values
-        self._over = not drains
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for chunk in self._chunks:
-                self._touched()
-                self._values.feed(chunk)
-                if self._values.most > self._allowed_values:
-                    self._over = True
-                    self._broken(self._too_many())
-                    # The SDK's own error for an unusable event: it gives up the stream.
-                    raise httpx2.SSEError("an event holds too many values")
-                yield chunk
-        except httpx2.TransportError as error:
-            self._over = True
-            self._broken(
-                ConnectionLostError(
-                    f"the event stream from {self._place} broke before the answer ({type(error).__name__})"
-                )
-            )
-            raise
-        self._over = True
-        self._broken(ConnectionLostError(f"the event stream from {self._place} ended without an answer"))
-
-    async def aclose(self) -> None:
-        try:
-            if not self._over:
-                await self._drain()
-        finally:
-            self._closed()
-            await self._chunks.aclose()
-            await self._response.aclose()
-
-    def _too_many(self) -> LimitError:
-        return LimitError(
-            f"expected an event of at most {self._allowed_values} values from {self._place} (limit"
-            f" json_values), got {self._values.most} or more; ask for smaller pages, or raise the limit",
-            limit="json_values",
-            allowed=self._allowed_values,
-            got=self._values.most,
-        )
-
-    async def abandon(self) -> None:
-        """Close the connection under a waiting reader, for whom the stream breaks off."""
-        self._over = True  # there is nothing to drain
-        await self._response.aclose()
-
-    async def _drain(self) -> None:
-        left = DRAIN_BYTES
-        with trio.move_on_after(DRAIN_SECONDS):
-            try:
-                async for chunk in self._chunks:
-                    left -= len(chunk)
-                    if left < 0:
-                        return
-            except httpx2.TransportError:
-                # The answer has been read; only the connection is lost.
-                return
-
 
 KEEP_ALIVE_SECONDS: Final = 300.0
 CONNECTIONS: Final = 64
@@ -193,6 +71,8 @@ class Observer(Protocol):
 
     def touch(self, request_id: RequestId) -> None: ...
     def fail(self, request_id: RequestId, error: PlayheadError) -> None: ...
+    def takes(self, request_id: RequestId) -> bool: ...
+    def take(self, answer: JSONRPCResponse) -> JSONRPCMessage: ...
 
 
 class NullObserver:
@@ -200,6 +80,12 @@ class NullObserver:
 
     def touch(self, request_id: RequestId) -> None: ...
     def fail(self, request_id: RequestId, error: PlayheadError) -> None: ...
+
+    def takes(self, request_id: RequestId) -> bool:
+        return False
+
+    def take(self, answer: JSONRPCResponse) -> JSONRPCMessage:
+        return answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,12 +109,14 @@ async def http_transport(
     limits: Limits,
     options: HttpOptions | None = None,
     observer: Observer | None = None,
+    direct: HttpDirect | None = None,
 ) -> AsyncIterator[tuple[ReadStream, WriteStream]]:
     """Open message streams to the Streamable HTTP endpoint at `url`.
 
     Nothing is sent before the first message. A failed request fails alone: its JSON-RPC id gets an error and
-    `observer.fail` the reason. Leaving the context ends the session on the server (2 s at most) and closes
-    all connections; cancelled, it only closes them.
+    `observer.fail` the reason. `direct` sends its requests on this transport's connections. Leaving the
+    context ends the session on the server (2 s at most) and closes all connections; cancelled, it only closes
+    them.
     """
     options = options or HttpOptions()
     parsed = httpx2.URL(url)
@@ -248,6 +136,7 @@ async def http_transport(
                 options=options,
                 auth=auth,
                 query=parsed.query,
+                direct=direct,
             )
             async with (
                 client,
@@ -255,7 +144,11 @@ async def http_transport(
                     endpoint, http_client=client, max_sse_event_size=limits.message_bytes
                 ) as streams,
             ):
-                yield streams
+                try:
+                    yield streams
+                finally:
+                    if direct is not None:
+                        direct.close()
             nursery.cancel_scope.cancel()
 
 
@@ -275,6 +168,7 @@ class FailureIsolatingClient(httpx2.AsyncClient):
         options: HttpOptions,
         auth: httpx2.Auth | None,
         query: bytes,
+        direct: HttpDirect | None,
     ) -> None:
         super().__init__(
             auth=auth,
@@ -288,10 +182,15 @@ class FailureIsolatingClient(httpx2.AsyncClient):
                 keepalive_expiry=KEEP_ALIVE_SECONDS,
             ),
         )
+        for transport in (self._transport, *self._mounts.values()):
+            widen(transport)
         self._limits_of_session = limits
         self._observer = observer
         self._nursery = nursery
         self._query = query
+        self._direct = direct
+        if direct is not None:
+            direct.bind(self, cancel=self._cancel_direct)
         self._due: dict[RequestId, AnswerDue] = {}
         self._wait_for_stream = options.wait_for_stream
         self._stream_open: trio.Event | None = None
@@ -323,7 +222,7 @@ class FailureIsolatingClient(httpx2.AsyncClient):
             if request.method == "POST" and response.next_request is None:
                 response = await _read_off(response)
         except (httpx2.RequestError, _oauth_error(), OSError, PlayheadError) as error:
-            return self._failed(request, call, _as_ours(error, request))
+            return self._failed(request, call, _as_ours(error, str(request.url)))
         finally:
             if request.method == "GET" and self._stream_open is not None:
                 self._stream_open.set()
@@ -342,6 +241,8 @@ class FailureIsolatingClient(httpx2.AsyncClient):
                     # The SDK requests the server's own stream next, and only in a session.
                     self._stream_open = trio.Event() if self._wait_for_stream else None
                 response = await self._answer(arriving, call, request_id, due)
+                if self._direct is not None:
+                    self._direct.learn(arriving, is_read=call.method == "resources/read")
         finally:
             if due.body is None:
                 self._forget(request_id)
@@ -379,6 +280,10 @@ class FailureIsolatingClient(httpx2.AsyncClient):
         if due.body is not None:
             await due.body.abandon()
 
+    def _cancel_direct(self, request: httpx2.Request) -> None:
+        """Send the cancellation of a direct request in the background."""
+        self._nursery.start_soon(self._cancel, request, {"stream": True}, None)
+
     async def _answer(
         self, response: httpx2.Response, call: PostedMessage, request_id: RequestId, due: AnswerDue
     ) -> httpx2.Response:
@@ -410,10 +315,10 @@ class FailureIsolatingClient(httpx2.AsyncClient):
                 f" {response.status_code} and {kind or 'no content type'} instead of JSON: is it an MCP"
                 " endpoint?"
             )
+        elif self._observer.takes(request_id):
+            content = self._without_result(content, request_id, response.request.url)
         else:
-            check_answer(
-                content, request_id, self._limits_of_session, place=place_of(str(response.request.url))
-            )
+            check_answer(content, request_id, self._limits_of_session, url=response.request.url)
         headers = [
             (name, value)
             for name, value in response.headers.raw
@@ -424,6 +329,18 @@ class FailureIsolatingClient(httpx2.AsyncClient):
         return httpx2.Response(
             response.status_code, headers=headers, content=content, request=response.request
         )
+
+    def _without_result(self, content: bytes, request_id: RequestId, url: httpx2.URL) -> bytes:
+        """Hand the result in `content` to the observer; return the answer that the SDK reads in its place.
+
+        A large result is parsed once, and the SDK validates a few hundred bytes.
+        """
+        answer = parse_answer(content, request_id, self._limits_of_session, url=url)
+        if not isinstance(answer, JSONRPCResponse):
+            return content  # an error, which is small
+        stand_in = codec.encode(self._observer.take(answer))
+        assert isinstance(stand_in, bytes)
+        return stand_in
 
     def _own_stream(self, response: httpx2.Response) -> httpx2.Response:
         """The server's own event stream, which no request waits for."""
@@ -511,25 +428,12 @@ def _bounded(seconds: float) -> dict[str, float | None]:
     return httpx2.Timeout(seconds).as_dict()
 
 
-def _as_ours(error: Exception, request: httpx2.Request) -> PlayheadError:
-    place = place_of(str(request.url))
+def _as_ours(error: Exception, url: str) -> PlayheadError:
     if isinstance(error, PlayheadError):
         return error
     if isinstance(error, _oauth_error()):
         # The flow's own text may quote the authorization server; its type is enough.
-        return AccessDeniedError(f"authorization for {place} failed: {type(error).__name__}", status=401)
-    # Not the library's text: it quotes an illegal header with its value.
-    kind = type(error).__name__
-    if (reason := tls_reason(error)) is not None:
-        return ConnectionLostError(f"could not connect to {place}: {reason}")
-    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
-        return ConnectionLostError(unreachable(place, error))
-    # Since TLS 1.3 a refused client certificate shows at the first read, often without a reason.
-    hint = "; does the server want a client certificate (tls.certificate)?" if _read_on_tls(error) else ""
-    return ConnectionLostError(
-        f"the connection to {place} failed before the answer was complete ({kind}){hint}"
-    )
-
-
-def _read_on_tls(error: Exception) -> bool:
-    return isinstance(error, httpx2.ReadError) and error.request.url.scheme == "https"
+        return AccessDeniedError(
+            f"authorization for {place_of(url)} failed: {type(error).__name__}", status=401
+        )
+    return connection_error(error, url)

@@ -13,17 +13,18 @@ from typing import Any, Final
 import httpx2
 import pydantic_core
 from mcp.client.streamable_http import MCP_SESSION_ID
-from mcp_types import RequestId
+from mcp_types import JSONRPCError, JSONRPCResponse, RequestId
 
-from playhead.client.transports.failures import names_lost_session, quoted
+from playhead.client.transports.outcomes import names_lost_session, quoted
 from playhead.errors import (
     AccessDeniedError,
+    ConnectionLostError,
     HttpRefusedError,
     HttpStatusError,
     ProtocolError,
     SessionLostError,
 )
-from playhead.jsonrpc import codec, framing
+from playhead.jsonrpc import codec
 from playhead.limits import Limits
 from playhead.redaction import redacted_url
 
@@ -101,6 +102,23 @@ def unreachable(place: str, error: BaseException) -> str:
         inner = cause.__cause__ or cause.__context__
         causes += cause.exceptions if isinstance(cause, BaseExceptionGroup) else [inner] if inner else []
     return f"could not connect to {place}: {reason}; check that the server is running there"
+
+
+def connection_error(error: Exception, url: str) -> ConnectionLostError:
+    """The error for a request to `url` that failed in an HTTP library, httpx2 or the httpcore2 under it."""
+    place = place_of(url)
+    # Not the library's text: it quotes an illegal header with its value.
+    kind = type(error).__name__
+    if (reason := tls_reason(error)) is not None:
+        return ConnectionLostError(f"could not connect to {place}: {reason}")
+    if kind in ("ConnectError", "ConnectTimeout"):
+        return ConnectionLostError(unreachable(place, error))
+    # Since TLS 1.3 a refused client certificate shows at the first read, often without a reason.
+    on_tls = kind == "ReadError" and url.startswith("https:")
+    hint = "; does the server want a client certificate (tls.certificate)?" if on_tls else ""
+    return ConnectionLostError(
+        f"the connection to {place} failed before the answer was complete ({kind}){hint}"
+    )
 
 
 def is_retryable(status: int) -> bool:
@@ -182,18 +200,35 @@ def _error_in(content: bytes) -> dict[str, Any] | None:
     return error if type(error.get("code")) is int else None
 
 
-def check_answer(content: bytes, request_id: RequestId, limits: Limits, *, place: str) -> None:
+def check_answer(content: bytes, request_id: RequestId, limits: Limits, *, url: httpx2.URL) -> None:
     """Raise unless the JSON in `content`, which the SDK parses next, answers `request_id`.
 
     The SDK passes on any message: another request would get this answer, and this one would wait for its
     deadline. Raises `ProtocolError` for that, and `LimitError` for nesting or values past the limits.
     """
-    codec.check_structure(content, limits)
-    key = codec.answered_id(content, content[-framing.TAIL_BYTES :])
+    frame = codec.check_structure(content, limits)
+    key = codec.answered_plainly(frame)
     if key is None:
-        key = codec.answered_key(codec.parse_message(content, limits))
+        key = codec.answered_key(codec.parse_message(content, limits, frame=frame))
     if key != codec.key_of(request_id):
-        raise ProtocolError(
-            f"expected {place} to answer request {request_id}, got "
-            + ("a message that is not an answer" if key is None else f"an answer to request {key[:40]!r}")
-        )
+        raise wrong_answer(key, request_id, url=url)
+
+
+def parse_answer(
+    content: bytes, request_id: RequestId, limits: Limits, *, url: httpx2.URL
+) -> JSONRPCResponse | JSONRPCError:
+    """Parse the JSON in `content`, with views of its long blobs. Raises as `check_answer`."""
+    message = codec.parse_message(content, limits, views=True)
+    key = codec.answered_key(message)
+    if key != codec.key_of(request_id):
+        raise wrong_answer(key, request_id, url=url)
+    assert isinstance(message, JSONRPCResponse | JSONRPCError)
+    return message
+
+
+def wrong_answer(key: str | None, request_id: RequestId, *, url: httpx2.URL) -> ProtocolError:
+    """The error for a body from `url` that answers the request `key`, or none, in place of `request_id`."""
+    return ProtocolError(
+        f"expected {place_of(str(url))} to answer request {request_id}, got "
+        + ("a message that is not an answer" if key is None else f"an answer to request {key[:40]!r}")
+    )

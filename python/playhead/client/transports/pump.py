@@ -1,5 +1,7 @@
 """Message pump shared by the stdio and WebSocket transports: connection → inbox → session → outbox.
 
+A direct request shares all of it but the session: its answer is handed to the task that waits for it.
+
 What ends a connection (the peer, a limit) is recorded once as `failure`; every request in flight is answered
 with it, and the session's stream ends. Reading never waits for writing, so a server that fills one direction
 before it empties the other cannot deadlock both sides; a slow session makes the server wait, not memory grow.
@@ -7,8 +9,9 @@ before it empties the other cannot deadlock both sides; a slow session makes the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
@@ -18,8 +21,9 @@ import trio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
+from playhead.client.transports.outcomes import PendingRequest
 from playhead.concurrency import SingleUse
-from playhead.errors import PlayheadError, UsageError
+from playhead.errors import ConnectionLostError, PlayheadError, UsageError
 from playhead.jsonrpc import codec
 from playhead.jsonrpc.faults import ProtocolFaults
 from playhead.jsonrpc.inbox import Inbox
@@ -44,6 +48,13 @@ class Outbox:
         """The session's end and the writer's end."""
         send, receive = anyio.create_memory_object_stream[SessionMessage](QUEUE_MESSAGES)
         return cls(send, inbox), receive
+
+    def cancel(self, request_id: types.RequestId) -> None:
+        """Tell the server that nobody waits for the answer any more, unless the queue is full."""
+        message = codec.cancellation(request_id)
+        self._inbox.sending(message)
+        with suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self._queue.send_nowait(SessionMessage(message))
 
     async def send(self, item: SessionMessage, /) -> None:
         """Queue a message; waits while the queue is full.
@@ -92,6 +103,15 @@ class Outbox:
 SessionStreams = tuple[MemoryObjectReceiveStream[Received], Outbox]
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """The task that waits for the answer to a direct request."""
+
+    pending: PendingRequest
+    answered: trio.Event = field(default_factory=trio.Event)
+    answer: types.JSONRPCResponse | types.JSONRPCError | None = None
+
+
 class PumpedTransport:
     """An SDK transport, `async with transport as (read, write)`, over a connection of JSON-RPC messages.
 
@@ -109,10 +129,14 @@ class PumpedTransport:
         self._use = SingleUse(open_it, again=again)
         self._deliver: MemoryObjectSendStream[Received]
         self._outgoing: MemoryObjectReceiveStream[SessionMessage]
+        self._outbox: Outbox
+        self._waiting: dict[str, _Waiting] = {}
+        inbox.views_for = self._waiting
         self._lost = trio.Event()
         self._written = trio.Event()
         """Set once everything that the session has sent is written, or can't be."""
         self._sent_messages = 0
+        self._is_writing = False
         self._closing = False
         self._listening = True
         """True while incoming bytes are parsed; afterwards they are only read off."""
@@ -127,6 +151,78 @@ class PumpedTransport:
     def faults(self) -> ProtocolFaults:
         """Protocol faults received so far."""
         return self._inbox.faults()
+
+    carries_calls: Final = True
+
+    async def send(
+        self, request: types.JSONRPCRequest, *, headers: Mapping[str, str], pending: PendingRequest
+    ) -> types.JSONRPCResponse | types.JSONRPCError:
+        """Send a direct request; see `session.connection.DirectRequests`."""
+        key = codec.key_of(request.id)
+        waiting = self._waiting[key] = _Waiting(pending)
+        try:
+            if not self._send_at_once(request):
+                await self._outbox.send(SessionMessage(request))
+            await waiting.answered.wait()
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            return codec.error_answer(request.id, self._gone())
+        except trio.Cancelled:
+            if waiting.answer is None:
+                self._outbox.cancel(request.id)
+            raise
+        finally:
+            del self._waiting[key]
+        assert waiting.answer is not None
+        return waiting.answer
+
+    def _send_at_once(self, request: types.JSONRPCRequest) -> bool:
+        """Write `request` without the writer's task; False if it has to wait for its turn there."""
+        if self._is_writing or self._outgoing.statistics().current_buffer_used:
+            return False
+        encoded = codec.encode(request)
+        if isinstance(encoded, UsageError):
+            return False
+        self._inbox.sending(request)
+        if not self._write_at_once(encoded):
+            return False
+        self._sent_messages += 1
+        return True
+
+    def _write_at_once(self, message: bytes) -> bool:
+        """Write `message` if all of it can be written now; False, with nothing written, if not."""
+        return False
+
+    def _gone(self) -> PlayheadError:
+        return self.failure or ConnectionLostError("expected an answer, but the connection was closed")
+
+    def _is_direct(self, message: types.JSONRPCMessage) -> bool:
+        """Hand `message` to the task that waits for it; False if it is the session's."""
+        if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError) or message.id is None:
+            return False
+        waiting = self._waiting.get(codec.key_of(message.id))
+        if waiting is None:
+            return False
+        waiting.answer = message
+        waiting.answered.set()
+        return True
+
+    async def _is_direct_progress(self, message: types.JSONRPCMessage) -> bool:
+        """Report `message` to the task that waits for the answer; False if it is not about its request."""
+        if not isinstance(message, types.JSONRPCNotification) or message.method != "notifications/progress":
+            return False
+        about = message.params or {}
+        token, progress = about.get("progressToken"), about.get("progress")
+        waiting = self._waiting.get(str(token)) if isinstance(token, int | str) else None
+        if waiting is None:
+            return False
+        if isinstance(progress, int | float) and not isinstance(progress, bool):
+            total, text = about.get("total"), about.get("message")
+            await waiting.pending.progressed(
+                float(progress),
+                float(total) if isinstance(total, int | float) else None,
+                text if isinstance(text, str) else None,
+            )
+        return True
 
     async def __aenter__(self) -> SessionStreams:
         """Connect. Raises what the transport's function lists, and `ClosedError` the second time."""
@@ -143,16 +239,22 @@ class PumpedTransport:
         # Nothing is buffered for the session: what it has not read stays in the pipe or socket.
         self._deliver, read_stream = anyio.create_memory_object_stream[Received](0)
         write_stream, self._outgoing = Outbox.create(self._inbox)
+        self._outbox = write_stream
         with self._deliver, read_stream, write_stream, self._outgoing:
             self.last_received = trio.current_time()
-            yield read_stream, write_stream
+            try:
+                yield read_stream, write_stream
+            finally:
+                for key in self._waiting:
+                    self._is_direct(codec.error_answer(int(key), self._gone()))
 
     async def _deliver_messages(self) -> None:
         """Pass on the messages that the last bytes fed to the inbox completed."""
         try:
             while (message := self._inbox.next_message()) is not None:
                 self._note_activity()
-                await self._deliver.send(SessionMessage(message))
+                if not self._is_direct(message) and not await self._is_direct_progress(message):
+                    await self._deliver.send(SessionMessage(message))
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._listening = False
         self._note_activity()
@@ -173,7 +275,9 @@ class PumpedTransport:
                 message = session_message.message
                 encoded = codec.encode(message)
                 if not isinstance(encoded, UsageError):
+                    self._is_writing = True
                     await send(encoded)
+                    self._is_writing = False
                     self._sent_messages += 1
                 elif isinstance(message, types.JSONRPCRequest):
                     answer = self._inbox.fail(message, encoded)
@@ -186,6 +290,8 @@ class PumpedTransport:
     async def _answer(self, answers: Iterable[types.JSONRPCMessage]) -> None:
         """Give `answers` to the session, unless it is gone."""
         for answer in answers:
+            if self._is_direct(answer):
+                continue
             try:
                 await self._deliver.send(SessionMessage(answer))
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):

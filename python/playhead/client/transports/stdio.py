@@ -1,235 +1,25 @@
-"""A stdio server as a transport under the SDK's sessions, with its whole process tree.
+"""A stdio server as a transport under the SDK's sessions.
 
 Five tasks run while it is open: one reads stdout into the inbox, one writes the session's messages, one keeps
 the end of stderr, one waits for the process, one reports the loss.
-
-The server leads a session and process group of its own. Ctrl-C in a terminal therefore reaches playhead and
-not the server behind its back, and one signal to the group reaches the server's children too. (A grandchild
-that starts a session of its own has left the group, and cannot be found without cgroups.)
-
-If playhead is killed with SIGKILL, a watcher ends the server: a POSIX `sh` of a megabyte that waits on a pipe
-whose other end only playhead holds. A line on it dismisses the watcher; an end without one means that
-playhead is gone, and the watcher ends the group. Without `/bin/sh` the server sees the end of its stdin and
-nothing more. `PR_SET_PDEATHSIG` was rejected: it needs `preexec_fn` (unsafe with threads) or a launcher; it
-is sent when the *thread* that forked ends, and trio forks in a worker thread that ends after ten idle
-seconds; and it reaches the server only, not its children.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import signal
-import subprocess
+import select
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import trio
-from mcp.client.stdio import get_default_environment
 
 from playhead.client.transports.pump import PumpedTransport, SessionStreams
-from playhead.errors import ConnectError, ConnectionLostError
+from playhead.client.transports.server_process import ServerProcess, open_server
+from playhead.errors import ConnectionLostError
 from playhead.jsonrpc.inbox import Inbox, InboxStatistics
 from playhead.limits import DEFAULT_LIMITS, MIB, Limits
-
-GRACE_SECONDS = 2.0
-"""Time for a server to exit by itself, first after its stdin closed and again after SIGTERM."""
-
-QUICK_GRACE_SECONDS = 0.2
-"""The same after a cancellation, when a person is waiting: SIGTERM at once, SIGKILL after this."""
-
-_REAP_SECONDS = 2.0
-"""Time for a killed process to be reaped; only one stuck in the kernel takes it."""
-
-_WATCHER = 'read -r farewell || { kill -TERM "-$1"; sleep 1; kill -KILL "-$1"; } 2>/dev/null'
-
-
-class ServerProcess:
-    """A running server. `stdin`, `stdout` and `stderr` are its pipes, as trio streams."""
-
-    def __init__(self, process: trio.Process, *, name: str) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self._process = process
-        self.name = name
-        self.stdin = process.stdin
-        self.stdout: trio.abc.ReceiveStream = process.stdout
-        self.stderr: trio.abc.ReceiveStream = process.stderr
-
-    @property
-    def pid(self) -> int:
-        """The server's process id, which is also its process group."""
-        return self._process.pid
-
-    @property
-    def returncode(self) -> int | None:
-        """The exit status, or minus the signal that ended it; None while it runs."""
-        return self._process.returncode
-
-    async def wait(self) -> int:
-        """Wait for the server itself (not its children) to exit. Cancelling this leaves it running."""
-        return await self._process.wait()
-
-    def describe_exit(self) -> str:
-        """A verb phrase for messages, such as `ended with exit status 1`."""
-        status = self.returncode
-        if status is None:
-            return "is still running"
-        if status >= 0:
-            return f"ended with exit status {status}"
-        with suppress(ValueError):
-            return f"was ended by {signal.Signals(-status).name}"
-        return f"was ended by signal {-status}"
-
-    async def stop(self, *, quick: bool) -> None:
-        """End the server and everything in its group.
-
-        Gracefully: close its stdin, wait `GRACE_SECONDS`, SIGTERM to the group, wait as long again, SIGKILL.
-        `quick` starts with SIGTERM and waits `QUICK_GRACE_SECONDS`. A cancellation makes the rest quick; the
-        group is gone when this returns or raises `Cancelled`.
-        """
-        try:
-            if not quick:
-                await self._stop_gracefully()
-        finally:
-            with trio.CancelScope(shield=True):
-                await self._stop_now()
-
-    async def _stop_gracefully(self) -> None:
-        await self.stdin.aclose()
-        with trio.move_on_after(GRACE_SECONDS):
-            await self.wait()
-        if self.returncode is None:
-            self._signal(signal.SIGTERM)
-            with trio.move_on_after(GRACE_SECONDS):
-                await self.wait()
-
-    async def _stop_now(self) -> None:
-        await trio.aclose_forcefully(self.stdin)
-        if self._signal(signal.SIGTERM):
-            # Only the leader can be awaited. Children that outlive it have had the same grace.
-            with trio.move_on_after(QUICK_GRACE_SECONDS):
-                await self.wait()
-            self._signal(signal.SIGKILL)
-        with trio.move_on_after(_REAP_SECONDS):
-            await self.wait()
-
-    def _signal(self, number: signal.Signals) -> bool:
-        """Signal the whole group; False if it is empty."""
-        try:
-            os.killpg(self.pid, number)
-        except ProcessLookupError:
-            return False
-        except PermissionError:  # macOS, where only zombies are left
-            return False
-        return True
-
-
-@asynccontextmanager
-async def open_server(
-    command: Sequence[str], *, env: Mapping[str, str] | None, cwd: str | os.PathLike[str] | None
-) -> AsyncIterator[ServerProcess]:
-    """Start a server and its watcher. The caller stops the server; leaving the block dismisses the watcher.
-
-    Raises:
-        ConnectError: the command cannot be started (not found, not executable, no such directory).
-    """
-    process = await _start(command, env=env, cwd=cwd)
-    server = ServerProcess(process, name=Path(command[0]).name)
-    try:
-        async with _watcher(server.pid):
-            yield server
-    finally:
-        if server.returncode is None:
-            await server.stop(quick=True)
-        with trio.CancelScope(shield=True):
-            for stream in (server.stdin, server.stdout, server.stderr):
-                await trio.aclose_forcefully(stream)
-
-
-async def _start(
-    command: Sequence[str], *, env: Mapping[str, str] | None, cwd: str | os.PathLike[str] | None
-) -> trio.Process:
-    if isinstance(command, str) or not command:
-        raise ConnectError(
-            f"expected the command as a list of strings, got {command!r}; split it with shlex.split"
-        )
-    environment = get_default_environment() | dict(env or {})
-    try:
-        process = await trio.lowlevel.open_process(
-            list(command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-            cwd=cwd,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        raise ConnectError(_cannot_start(command[0], error, cwd)) from error
-    _widen(process)
-    return process
-
-
-def _cannot_start(program: str, error: OSError | ValueError, cwd: str | os.PathLike[str] | None) -> str:
-    begin = f"cannot start the server {program!r}: "
-    if isinstance(error, OSError) and cwd is not None and str(error.filename) == os.fspath(cwd):
-        return begin + f"cannot enter its directory {os.fspath(cwd)!r} ({error.strerror}); correct `cwd`"
-    match error:
-        case FileNotFoundError():
-            named = "" if os.sep in program else ", or pass the servers file that names it (--config)"
-            return begin + f"no such command; install it, correct its name or give its full path{named}"
-        case PermissionError():
-            return (
-                begin + "permission denied; make it executable (chmod +x), or name the program that runs it"
-            )
-        case OSError():
-            return begin + f"{error.strerror}; check that it is a program for this machine"
-        case _:
-            return begin + f"{error}; correct the command or its environment"
-
-
-def _widen(process: trio.Process) -> None:
-    # One wake-up per megabyte instead of sixteen. Only Linux has it, and an unprivileged user may have used
-    # up the allowance; the pipe then stays as it is.
-    if hasattr(fcntl, "F_SETPIPE_SZ") and process.stdout is not None:
-        with suppress(OSError):
-            fcntl.fcntl(process.stdout.fileno(), fcntl.F_SETPIPE_SZ, MIB)  # type: ignore[attr-defined]
-
-
-@asynccontextmanager
-async def _watcher(group: int) -> AsyncIterator[None]:
-    try:
-        watcher = await trio.lowlevel.open_process(
-            ["/bin/sh", "-c", _WATCHER, "playhead-watcher", str(group)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={"PATH": os.defpath},
-            cwd="/",
-            start_new_session=True,
-        )
-    except OSError:
-        yield  # no /bin/sh: the server still sees the end of its stdin
-        return
-    try:
-        yield
-    finally:
-        with trio.CancelScope(shield=True):
-            assert watcher.stdin is not None
-            with suppress(trio.BrokenResourceError):
-                await watcher.stdin.send_all(b"farewell\n")
-            await watcher.stdin.aclose()
-            with trio.move_on_after(_REAP_SECONDS):
-                await watcher.wait()
-            if watcher.returncode is None:  # stopped by a SIGSTOP: nothing may wait for it here
-                watcher.kill()
-                await watcher.wait()
-
 
 CHUNK_BYTES = MIB
 """The largest read of stdout: the capacity of the widened pipe."""
@@ -267,11 +57,13 @@ class StdioTransport(PumpedTransport):
         env: Mapping[str, str] | None,
         cwd: str | os.PathLike[str] | None,
         limits: Limits,
+        started: ServerProcess | None = None,
     ) -> None:
         self._command = command
         self._env = env
         self._cwd = cwd
         self._limits = limits
+        self._started = started
         super().__init__(
             Inbox(limits),
             self._open,
@@ -327,7 +119,12 @@ class StdioTransport(PumpedTransport):
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[SessionStreams]:
-        async with open_server(self._command, env=self._env, cwd=self._cwd) as server:
+        started = self._started
+        async with (
+            open_server(self._command, env=self._env, cwd=self._cwd)
+            if started is None
+            else nullcontext(started) as server
+        ):
             self._server = server
             with self._session_streams() as (read_stream, write_stream):
                 async with trio.open_nursery() as nursery:
@@ -369,6 +166,18 @@ class StdioTransport(PumpedTransport):
         line = message + b"\n"
         await server.stdin.send_all(line)
         self._sent_bytes += len(line)
+
+    def _write_at_once(self, message: bytes) -> bool:
+        line = message + b"\n"
+        stdin = None if self._server is None else self._server.stdin
+        if not isinstance(stdin, trio.lowlevel.FdStream) or len(line) > select.PIPE_BUF:
+            return False
+        try:
+            os.write(stdin.fileno(), line)  # all or nothing, up to PIPE_BUF (POSIX, pipe writes)
+        except (OSError, trio.ClosedResourceError):
+            return False  # full, or broken: the writer finds out
+        self._sent_bytes += len(line)
+        return True
 
     async def _on_unwritable(self) -> None:
         self._lose_server("closed its stdin")
@@ -419,6 +228,7 @@ def stdio_transport(
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     limits: Limits = DEFAULT_LIMITS,
+    started: ServerProcess | None = None,
 ) -> StdioTransport:
     """Make a transport to an MCP server that runs as a child process.
 
@@ -428,10 +238,11 @@ def stdio_transport(
             characters or more are treated as secrets: blanked in anything quoted from the server.
         cwd: the server's working directory. Default: ours.
         limits: `message_bytes`, `json_depth`, `json_values` and `stderr_bytes` are used.
+        started: the process of `command`, if it already runs; the caller waits for its end.
 
     Entering raises `ConnectError` if the command cannot be started. A request whose answer cannot be used
     ends at once with an `MCPError` that `codec.own_error` turns into ours (`ProtocolError`, `LimitError`,
     `ConnectionLostError`). Leaving ends the server and its children, gracefully or within 0.2 s of a
     cancellation.
     """
-    return StdioTransport(command, env=env, cwd=cwd, limits=limits)
+    return StdioTransport(command, env=env, cwd=cwd, limits=limits, started=started)

@@ -31,12 +31,14 @@ from playhead.client.transports.websocket_opening import (
 )
 from playhead.client.transports.websocket_wire import (
     ABNORMAL,
+    EVENTS_PER_TURN,
     GOODBYE,
     TOO_BIG,
     Compatibility,
     ControlFrames,
     FrameStream,
     Keepalive,
+    LongText,
     MessageFramer,
 )
 from playhead.errors import (
@@ -57,9 +59,6 @@ FLUSH_SECONDS = 0.5
 
 CLOSE_SECONDS = 1.0
 """Limit for waiting for the server's close frame."""
-
-EVENTS_PER_TURN = 256
-"""Frames processed before other tasks may run: one read holds up to 131,072 empty frames."""
 
 
 class WebSocketTransport(PumpedTransport):
@@ -157,7 +156,7 @@ class WebSocketTransport(PumpedTransport):
         with trio.move_on_after(self._limits.connect_seconds) as scope:
             stream = await open_stream(self._url, verify=options.verify)
             try:
-                connection, self._subprotocol = await upgrade(
+                connection, self._subprotocol, received = await upgrade(
                     stream,
                     self._url,
                     headers=options.headers,
@@ -165,7 +164,7 @@ class WebSocketTransport(PumpedTransport):
                     subprotocols=options.subprotocols,
                 )
                 scope.deadline = float("inf")
-                yield FrameStream(stream, connection)
+                yield FrameStream(stream, connection, received)
             finally:
                 await trio.aclose_forcefully(stream)
         if scope.cancelled_caught:
@@ -203,10 +202,10 @@ class WebSocketTransport(PumpedTransport):
         if closed is not None:
             await frames.finish(closed.code, seconds=LAST_WORDS_SECONDS)
 
-    async def _take(self, event: Event) -> None:
+    async def _take(self, event: Event | LongText) -> None:
         match event:
-            case TextMessage() if self._listening:
-                self._inbox.feed(event.data.encode())
+            case TextMessage() | LongText() if self._listening:
+                self._inbox.feed(event.data if isinstance(event, LongText) else event.data.encode())
                 if event.message_finished:
                     self._framer.end_message()
                 await self._deliver_messages()
@@ -238,6 +237,14 @@ class WebSocketTransport(PumpedTransport):
 
     async def _send(self, frames: FrameStream, message: bytes) -> None:
         await frames.send(TextMessage(data=message.decode()))
+
+    def _write_at_once(self, message: bytes) -> bool:
+        if self._frames is None:
+            return False
+        sent = self._frames.send_at_once(TextMessage(data=message.decode()))
+        if sent is None:
+            self._control.flush()
+        return sent is not False
 
     async def _on_unwritable(self) -> None:
         # The server's close reason may still be unread in the socket, and is the better one.

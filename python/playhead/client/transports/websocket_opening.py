@@ -95,8 +95,9 @@ async def upgrade(
     headers: Mapping[str, str],
     auth: httpx2.Auth | None,
     subprotocols: tuple[str, ...],
-) -> tuple[WSConnection, str | None]:
-    """Upgrade `stream` to a WebSocket. Returns it with the subprotocol that the server chose, if any.
+) -> tuple[WSConnection, str | None, bytes]:
+    """Upgrade `stream` to a WebSocket. Returns it, the subprotocol that the server chose, if any, and the
+    frames that have arrived already.
 
     Raises `AccessDeniedError` for HTTP 401 and 403, `UpgradeRefusedError` for any other HTTP status,
     `ConnectError` without a valid answer, and `UsageError` for headers that can't be sent.
@@ -123,16 +124,18 @@ async def upgrade(
     try:
         await stream.send_all(opening)
         while chunk := await stream.receive_some(RECEIVE_BYTES):
-            connection.receive_data(bytes(chunk))
-            for event in connection.events():
-                match event:
-                    case AcceptConnection():
-                        # Frames that arrived with it stay in `connection`, unparsed.
-                        return connection, event.subprotocol
-                    case RejectConnection():
-                        raise _refused(event.status_code, place)
-                    case _:
-                        break
+            end = 0
+            while end < len(chunk):  # line by line: what follows the last one are frames
+                start, end = end, chunk.find(b"\n", end) + 1 or len(chunk)
+                connection.receive_data(bytes(chunk[start:end]))
+                for event in connection.events():
+                    match event:
+                        case AcceptConnection():
+                            return connection, event.subprotocol, bytes(chunk[end:])
+                        case RejectConnection():
+                            raise _refused(event.status_code, place)
+                        case _:
+                            break
     except trio.BrokenResourceError:
         pass  # reported below, like an end without an answer
     except RemoteProtocolError as error:

@@ -5,6 +5,10 @@ frames, with the events and limits of lines. wsproto delivers a message in piece
 of the socket cut it; any cutting gives the same events in the same memory: pieces are joined as they arrive,
 so that a message of a million empty fragments costs what an empty one does.
 
+`FrameSplitter` lets the payload of long text frames pass by wsproto, which copies each of its bytes
+five times and reads everything else: the handshake, control frames, short and fragmented messages, and what
+is invalid. A page of 1 MiB is such a frame: without the copies it costs the client two thirds.
+
 `Compatibility` handles what WebSocket servers in the field do differently. MCP never had a WebSocket
 transport; the servers that offer one were written against revision 2024-11-05 and against each other. What is
 tolerated, on this transport alone (the words are in the error's message or, of the Go template, in its data):
@@ -26,10 +30,13 @@ repeated request keeps its id: these servers echo ids and keep no record of them
 
 from __future__ import annotations
 
+import codecs
+import os
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Final
 
 import mcp_types as types
@@ -37,9 +44,10 @@ import trio
 from wsproto import WSConnection
 from wsproto.connection import ConnectionState
 from wsproto.events import CloseConnection, Event, Ping, Pong, TextMessage
+from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError
 
-from playhead.client.transports.failures import quoted, texts_of
+from playhead.client.transports.outcomes import quoted, texts_of
 from playhead.client.transports.websocket_opening import RECEIVE_BYTES
 from playhead.errors import UsageError
 from playhead.jsonrpc import codec
@@ -56,6 +64,7 @@ from playhead.jsonrpc.framing import (
     OverlongLine,
     SkippedLine,
 )
+from playhead.limits import KIB
 
 OLD_REVISION: Final = "2024-11-05"
 NAMELESS_ERRORS: Final = 64
@@ -169,13 +178,121 @@ ABNORMAL = 1006
 """The code of a connection that ended without a close frame (RFC 6455, section 7.1.5)."""
 
 
+LONG_FRAME_BYTES: Final = 4 * KIB
+"""Payloads of this length pass by wsproto, which takes 100 us for a frame of any length."""
+
+EVENTS_PER_TURN: Final = 256
+"""Frames processed before other tasks may run: one read holds up to 131,072 empty frames."""
+
+_TEXT_WHOLE: Final = 0x81
+"""The first byte of a text message in one frame (RFC 6455, section 5.2): FIN, no reserved bit, opcode 1."""
+_SHORT_LENGTHS: Final = {126: 2, 127: 8}
+"""Bytes of the extended length by the short one."""
+
+
+@dataclass(slots=True)
+class LongText:
+    """A piece of the payload of a long text frame, which is a whole message."""
+
+    data: memoryview
+    message_finished: bool
+
+
+class FrameSplitter:
+    """Splits a server's bytes into pieces of long text frames, and bytes for wsproto. No clock, no stream.
+
+    It holds at most a frame header and an incomplete character. Any chunking gives the same payloads and the
+    same bytes for wsproto.
+    """
+
+    def __init__(self) -> None:
+        self._header = b""
+        """The beginning of an incomplete frame header."""
+        self._left = 0
+        """Bytes of the current frame's payload that have not arrived."""
+        self._is_long = False
+        """True if the current frame's payload is not for wsproto."""
+        self._character = b""
+        """The beginning of an incomplete character of the long frame."""
+        self._is_fragmented = False
+        """True in the middle of a message of several frames."""
+        self._given_up = False
+
+    def split(self, chunk: bytes) -> Iterator[bytes | LongText]:
+        """Yield what `chunk` holds, in order.
+
+        Raises `UnicodeDecodeError` if a long frame is not UTF-8: the connection has failed (section 8.1).
+        """
+        if self._header:
+            chunk, self._header = self._header + chunk, b""
+        view, at, end = memoryview(chunk), 0, len(chunk)
+        start, frames = 0, 0  # of the bytes for wsproto
+        while at < end and not self._given_up:
+            if self._left:
+                piece = view[at : at + self._left]
+                at += len(piece)
+                self._left -= len(piece)
+                if self._is_long:
+                    self._check(piece)
+                    yield LongText(piece, message_finished=not self._left)
+                    start = at
+                continue
+            header_bytes = self._begin_frame(view[at:])
+            if header_bytes is None:
+                end = at
+                self._header = chunk[at:]
+                break
+            if self._is_long or frames == EVENTS_PER_TURN:
+                if start < at:
+                    yield chunk[start:at]
+                start, frames = at + header_bytes * self._is_long, 0
+            at += header_bytes
+            frames += 1
+        if self._given_up:
+            end = len(chunk)
+        if start < end:
+            yield chunk[start:end]
+
+    def _begin_frame(self, view: memoryview) -> int | None:
+        """Read the header at the beginning of `view`. Returns its length; None if it is incomplete."""
+        if len(view) < 2:
+            return None
+        first, length = view[0], view[1]
+        extended = _SHORT_LENGTHS.get(length, 0)
+        if len(view) < 2 + extended:
+            return None
+        if extended:
+            length = int.from_bytes(view[2 : 2 + extended], "big")
+        is_control = first & 0x08
+        # A mask, an extension that was not negotiated, or a control frame that is too long: wsproto says so.
+        self._given_up = view[1] > 127 or bool(first & 0x70) or bool(is_control and extended)
+        self._is_long = first == _TEXT_WHOLE and not self._is_fragmented and length >= LONG_FRAME_BYTES
+        if self._is_long and extended == 8 and not 0xFFFF < length < 1 << 63:
+            self._given_up = True  # not the shortest form, or negative
+        self._is_long = self._is_long and not self._given_up
+        if not is_control:
+            self._is_fragmented = not first & 0x80
+        self._left = length
+        return 2 + extended
+
+    def _check(self, piece: memoryview) -> None:
+        text = self._character + piece if self._character else piece
+        _text, used = codecs.utf_8_decode(text, "strict", not self._left)
+        self._character = bytes(text[used:])
+
+
 class FrameStream:
     """wsproto's frames over a trio stream. `send` may be called by several tasks, `receive` by one."""
 
-    def __init__(self, stream: trio.abc.Stream, connection: WSConnection) -> None:
+    def __init__(self, stream: trio.abc.Stream, connection: WSConnection, received: bytes = b"") -> None:
+        """`received`: the bytes that have arrived after the upgrade."""
         self._stream = stream
         self._connection = connection
+        self._received = received
+        self._splitter = FrameSplitter()
         self._sending = trio.StrictFIFOLock()
+        self._unsent = b""
+        """The rest of a frame that was not sent at once, before anything else."""
         self.sent_bytes = 0
 
     @property
@@ -184,22 +301,49 @@ class FrameStream:
         that the peer has broken the protocol."""
         return self._connection.state in (ConnectionState.REMOTE_CLOSING, ConnectionState.CLOSED)
 
-    async def send(self, event: Event) -> None:
-        """Send one frame. Raises `trio.BrokenResourceError` if the connection can't take it any more.
+    async def send(self, event: Event | None) -> None:
+        """Send one frame; None: only what `send_at_once` has left. Raises `trio.BrokenResourceError` if the
+        connection can't take it any more.
 
         Cancelled in the middle, it leaves half a frame behind: the connection can only be dropped.
         """
         async with self._sending:
             try:
-                frame = self._connection.send(event)
+                frame = b"" if event is None else self._connection.send(event)
             except LocalProtocolError as error:
                 raise trio.BrokenResourceError from error
+            n_bytes, frame, self._unsent = len(frame), self._unsent + frame, b""
             await self._stream.send_all(frame)
-            self.sent_bytes += len(frame)
+            self.sent_bytes += n_bytes
 
-    def pending(self) -> Iterator[Event]:
+    def send_at_once(self, event: Event) -> bool | None:
+        """Send one frame if the socket takes it now; False, with nothing sent, if not.
+
+        None: it took a part. The rest is sent before the next frame; `send(None)` sends it at once.
+        """
+        if not isinstance(self._stream, trio.SocketStream) or self._sending.locked() or self._unsent:
+            return False
+        try:
+            frame = self._connection.send(event)
+            taken = os.write(self._stream.socket.fileno(), frame)
+        except (LocalProtocolError, OSError):
+            return False  # full, or broken: `send` finds out
+        self.sent_bytes += len(frame)
+        self._unsent = frame[taken:]
+        return True if taken == len(frame) else None
+
+    def pending(self) -> Iterator[Event | LongText]:
         """The events of the bytes received last, parsed one at a time during iteration."""
-        return self._connection.events()
+        received, self._received = self._received, b""
+        try:
+            for part in self._splitter.split(received):
+                if isinstance(part, LongText):
+                    yield part
+                else:
+                    self._connection.receive_data(part)
+                    yield from self._connection.events()
+        except UnicodeDecodeError as error:
+            yield CloseConnection(code=CloseReason.INVALID_FRAME_PAYLOAD_DATA, reason=str(error))
 
     async def receive(self) -> bool:
         """Wait for more bytes; False at the end of the connection."""
@@ -207,10 +351,8 @@ class FrameStream:
             chunk = await self._stream.receive_some(RECEIVE_BYTES)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return False
-        if not chunk:
-            return False
-        self._connection.receive_data(bytes(chunk))
-        return True
+        self._received = bytes(chunk)
+        return bool(chunk)
 
     async def finish(self, code: int, reason: str | None = None, *, seconds: float) -> None:
         """Send a close frame, or answer the peer's, for `seconds` at most."""
@@ -233,6 +375,7 @@ class ControlFrames:
         """The payload of the newest ping without a pong. Earlier ones need none (RFC 6455, 5.5.3)."""
         self._ping: bytes | None = None
         """The payload of our next ping."""
+        self._has_unsent = False
         self._wakeup = trio.Event()
         self.sent_messages = 0
 
@@ -244,6 +387,11 @@ class ControlFrames:
     def ping(self, payload: bytes) -> None:
         """The server has been silent."""
         self._ping = payload
+        self._wakeup.set()
+
+    def flush(self) -> None:
+        """A frame was sent in part."""
+        self._has_unsent = True
         self._wakeup.set()
 
     def notify(self) -> None:
@@ -259,6 +407,9 @@ class ControlFrames:
         while True:
             await self._wakeup.wait()
             self._wakeup = trio.Event()
+            if self._has_unsent:
+                self._has_unsent = False
+                await frames.send(None)
             if self._pong is not None:
                 payload, self._pong = self._pong, None
                 await frames.send(Pong(payload=payload))
@@ -338,8 +489,10 @@ class MessageFramer:
     def __init__(self, *, max_bytes: int, head_bytes: int = HEAD_BYTES) -> None:
         self._max_bytes = max_bytes
         self._head_bytes = min(head_bytes, max_bytes)
-        self._buffer = bytearray()
-        self._announced = False
+        self._buffer = BytesIO()
+        """It gives up its `bytes` without a copy; see `jsonrpc.framing`."""
+        self._announced = b""
+        """The beginning of the message, once it was announced."""
         self._ended = False
         self._skip: _Skip | None = None
         self._endless = False
@@ -347,19 +500,21 @@ class MessageFramer:
     @property
     def held_bytes(self) -> int:
         """Bytes held of the unfinished message."""
-        return len(self._buffer)
+        return self._buffer.tell()
 
     @property
     def head(self) -> bytes:
         """The beginning of the unfinished message (at most `head_bytes`); empty between two messages."""
-        return self._skip.head if self._skip is not None else bytes(self._buffer[: self._head_bytes])
+        if self._skip is not None:
+            return self._skip.head
+        return self._announced or self._begin_of_buffer()
 
     def feed(self, chunk: bytes | bytearray | memoryview) -> None:
         """Take a piece of the current message. Drain `next_event` after each piece and each end."""
         if self._endless:
             return
         if self._skip is None:
-            self._buffer += chunk
+            self._buffer.write(chunk)
             return
         self._skip.length_bytes += len(chunk)
         self._skip.tail = (self._skip.tail + bytes(chunk[-TAIL_BYTES:]))[-TAIL_BYTES:]
@@ -374,24 +529,25 @@ class MessageFramer:
             return None
         if self._skip is not None:
             return self._next_skipped(self._skip)
-        length = len(self._buffer)
+        length = self._buffer.tell()
         if length > self._head_bytes and not self._announced:
-            self._announced = True
-            return LongLine(head=self.head)
+            self._announced = self._begin_of_buffer()
+            return LongLine(head=self._announced)
         if length > self._max_bytes:
             self.skip_line()
             return self.next_event()
         if not self._ended:
             return None
-        line, self._buffer = self._buffer, bytearray()
+        line, self._buffer = self._buffer, BytesIO()
         self._begin()
-        return Line(data=line)
+        return Line(data=line.getvalue())
 
     def skip_line(self) -> None:
         """Skip the rest of the message that the last `LongLine` announced; a `SkippedLine` marks its end."""
         if self._announced and self._skip is None:
-            self._skip = _Skip(self.head, len(self._buffer), bytes(self._buffer[-TAIL_BYTES:]))
-            self._buffer = bytearray()
+            tail = bytes(self._buffer.getbuffer()[-TAIL_BYTES:])
+            self._skip = _Skip(self.head, self._buffer.tell(), tail)
+            self._buffer = BytesIO()
 
     def _next_skipped(self, skip: _Skip) -> FrameEvent | None:
         overlong = skip.length_bytes > self._max_bytes
@@ -409,4 +565,8 @@ class MessageFramer:
         return SkippedLine(head=skip.head, tail=skip.tail, length_bytes=skip.length_bytes, overlong=overlong)
 
     def _begin(self) -> None:
-        self._announced = self._ended = False
+        self._announced = b""
+        self._ended = False
+
+    def _begin_of_buffer(self) -> bytes:
+        return bytes(self._buffer.getbuffer()[: self._head_bytes])

@@ -1,4 +1,7 @@
-"""Map the failures of a request to the one error that its caller sees.
+"""One of our requests and its outcome: the answer, or the one error that its caller sees.
+
+Most requests pass through the SDK's session, which sends and correlates them. Direct ones do not: a transport
+sends them with ids of ours on the same connection (`DirectRequests`).
 
 Only errors that our own side made up are `TransportError`s. A code sent by the peer is its answer, whatever
 the number: a server that sends -32001 has answered, it has not timed out.
@@ -7,7 +10,11 @@ the number: a server that sends -32001 has answered, it has not timed out.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+import trio
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
@@ -17,6 +24,10 @@ from mcp_types import (
     PARSE_ERROR,
     REQUEST_TIMEOUT,
     ErrorData,
+    JSONRPCError,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
 )
 
 from playhead.errors import (
@@ -29,6 +40,65 @@ from playhead.errors import (
     ServerError,
     SessionLostError,
 )
+
+ProgressReport = tuple[float, float | None, str | None]
+"""Progress, total and message of a `notifications/progress`."""
+
+
+@dataclass(slots=True)
+class PendingRequest:
+    """One of our requests and its outcome."""
+
+    method: str
+    take: bool = True
+    """True to withhold the result from the SDK; False for the handshake, which the SDK reads itself."""
+    request_id: RequestId | None = None
+    touched: float = 0.0
+    """Time of the last byte of its answer, on trio's clock; 0.0 if the transport can't tell."""
+    result: dict[str, Any] | None = None
+    answered: bool = False
+    taken: bool = False
+    """True while the transport has handed the result in, and the SDK has not read the stand-in yet."""
+    answer_error: ErrorData | None = None
+    failure: PlayheadError | None = None
+    report: Callable[[ProgressReport], None] | None = None
+    """Receives the reports of its progress."""
+
+    async def progressed(self, progress: float, total: float | None, message: str | None) -> None:
+        """Take a report, which shows that the server is at work on the request."""
+        self.touched = trio.current_time()
+        if self.report is not None:
+            self.report((progress, total, message))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declined:
+    """A transport has left a request to the SDK's session."""
+
+    reason: str
+
+
+class DirectRequests(Protocol):
+    """Requests on a transport's connection that do not pass through the SDK's session."""
+
+    @property
+    def carries_calls(self) -> bool:
+        """False if a request may be declined after it was sent: it is then sent twice, as only a read may."""
+        ...
+
+    async def send(
+        self, request: JSONRPCRequest, *, headers: Mapping[str, str], pending: PendingRequest
+    ) -> JSONRPCResponse | JSONRPCError | Declined:
+        """Send `request` and return the answer to its id, parsed within the limits and otherwise unread.
+
+        `headers` are for HTTP. An error of the transport's own is a `JSONRPCError` whose `data` is a
+        `PlayheadError`; it is set as `pending.failure` if only this request is lost. Each byte of the answer
+        sets `pending.touched`, if the transport can tell. Cancelled: the request is cancelled on the wire.
+        """
+        ...
+
+
+# --- failures --------------------------------------------------------------------------------------------
 
 PAST_END = re.compile(r"\b416\b|range not satisfiable|not satisfiable", re.IGNORECASE)
 EVENT_LIMIT = re.compile(r"^SSE stream failed: Server-sent event exceeded the (\d+) byte limit")

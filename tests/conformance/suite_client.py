@@ -21,7 +21,8 @@ import httpx2
 import trio
 
 from playhead.client import Question, Reply, Session, connect
-from playhead.config.servers import AuthSettings, ClientCredentials, OAuthLogin, ServerConfig
+from playhead.config.auth import AuthSettings, ClientCredentials, OAuthLogin
+from playhead.config.servers import ServerConfig
 from playhead.errors import AuthorizationNeededError, ConnectError, PlayheadError
 
 METADATA_URL = "https://conformance-test.local/client-metadata.json"

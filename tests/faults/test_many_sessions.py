@@ -11,7 +11,8 @@ import trio
 import trio.testing
 
 from playhead.client import connect
-from playhead.client.connect import Target
+from playhead.client.connector import Target
+from playhead.client.session.connection import HANDSHAKES_AT_ONCE
 from playhead.testing import peers
 from tests.servers.raw_http import Exchange, raw_http
 
@@ -54,6 +55,41 @@ async def test_http_sessions_leave_nothing_behind() -> None:
         for _ in range(ROUNDS):
             await open_and_close(server.url)
         assert await holdings() == before
+
+
+async def test_more_connects_at_once_than_a_process_can_serve_take_turns() -> None:
+    """Each in its own time, which begins when it has a place."""
+    probes = 0
+    first_places_taken, answering = trio.Event(), trio.Event()
+
+    async def greet(exchange: Exchange) -> bool:
+        nonlocal probes
+        if exchange.method == "server/discover":
+            probes += 1
+            if probes == HANDSHAKES_AT_ONCE:
+                first_places_taken.set()
+            await answering.wait()
+        return await server.handshake(exchange)
+
+    async def handle(exchange: Exchange) -> None:
+        await exchange.result({})
+
+    async with raw_http(handle) as server, trio.open_nursery() as nursery:
+        server.greet = greet
+        opened = 0
+
+        async def open_one() -> None:
+            nonlocal opened
+            async with connect(server.url):
+                opened += 1
+
+        for _ in range(3 * HANDSHAKES_AT_ONCE):
+            nursery.start_soon(open_one)
+        await first_places_taken.wait()
+        await trio.testing.wait_all_tasks_blocked(0.1)
+        assert probes == HANDSHAKES_AT_ONCE
+        answering.set()
+    assert probes == opened == 3 * HANDSHAKES_AT_ONCE
 
 
 async def test_stdio_sessions_leave_nothing_behind() -> None:

@@ -106,7 +106,7 @@ async def test_over_stdio_the_beginning_of_an_awaited_answer_counts(mock_clock: 
         assert arrivals.last_received() == began + 20
 
 
-async def test_a_stream_is_told_of_its_own_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_receives_only_its_own_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Callable[[], float]] = []
 
     def spy(*args: Any, **options: Any) -> Any:

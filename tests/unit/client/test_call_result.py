@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,9 +14,11 @@ import trio.testing
 
 from playhead.client import BytesMedia, CallResult, ResourceMedia, connect
 from playhead.config.servers import ServerConfig
+from playhead.content.formats import as_string
 from playhead.errors import Base64Error, LimitError
 from playhead.limits import Limits
 from playhead.results.plan import PlayAudio, Policy, Respond
+from playhead.stream.options import StreamOptions
 from tests.servers.counted_http import counted_http
 from tests.servers.raw_http import Exchange, raw_http
 from tests.servers.sample import FLAC, PIXEL, SAMPLE_COMMAND, WAVE, encoded, sample_server
@@ -77,7 +80,7 @@ async def test_a_mixed_result_keeps_its_order_over_stdio(mode: str) -> None:
 
 @pytest.mark.requirement("TR-34")
 @pytest.mark.requirement("TR-48")
-async def test_a_structured_response_is_a_text_where_the_tool_is_not_trusted(tmp_path: Path) -> None:
+async def test_a_structured_response_of_an_untrusted_tool_is_plain_text(tmp_path: Path) -> None:
     wary = Policy(trust_structured=False)
     async with connect(sample_server()) as session:
         result = await session.call_tool("mixed", policy=wary)
@@ -135,6 +138,21 @@ async def test_a_link_that_holds_its_sound_itself_is_bytes_and_not_read_from_the
     (sound,) = result.media
     assert isinstance(sound, BytesMedia)
     assert (sound.title, sound.size_bytes) == ("Dawn", len(WAVE))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 2999, 3000, 3001])
+async def test_held_bytes_are_read_in_pages_wherever_these_are_cut(size: int) -> None:
+    data = random.Random(size).randbytes(size)
+    media = BytesMedia(title="x", mime_type=None, base64=encoded(data), block_bytes=size)
+    async with media.open(StreamOptions(page_bytes=1000)) as stream:
+        assert b"".join([chunk async for chunk in stream]) == data
+
+
+async def test_held_bytes_that_are_not_base64_are_refused_when_they_are_opened() -> None:
+    media = BytesMedia(title="x", mime_type=None, base64="QUJD" * 999 + "QU*D", block_bytes=9000)
+    with pytest.raises(Base64Error):
+        async with media.open():
+            pass
 
 
 async def test_an_error_response_is_among_the_errors() -> None:
@@ -212,7 +230,7 @@ async def test_an_image_past_the_limit_is_refused_before_decoding(tmp_path: Path
     assert names_in(tmp_path) == []
 
 
-async def test_broken_base64_is_an_error_of_what_holds_it_only() -> None:
+async def test_broken_base64_is_an_error_of_its_block_alone() -> None:
     broken = {"type": "audio", "data": "AAA", "mimeType": "audio/wav"}
     result = await answered(broken, SOUND)
     assert len(result.resources) == 2
@@ -228,3 +246,52 @@ async def test_no_media_shows_its_bytes_in_its_repr() -> None:
     for item in (*result.media, *result.images):
         assert base64.b64encode(WAVE[:30]).decode() not in repr(item)
         assert encoded(PIXEL)[:20] not in repr(item)
+
+
+# --- a long blob, which stays where it is in its message ----------------------------------------------------
+
+LONG = random.Random(7).randbytes(3_000_001)
+LONG_BLOB = {"type": "resource", "resource": {"uri": "x:long.wav", "blob": encoded(LONG)}}
+
+
+async def test_a_long_blob_is_read_from_its_message_and_the_raw_result_is_plain_json() -> None:
+    result = await answered({"type": "text", "text": "here"}, LONG_BLOB, SOUND)
+    long, short = result.media
+    assert isinstance(long, BytesMedia)
+    assert isinstance(short, BytesMedia)
+    assert isinstance(long.payload, memoryview)
+    assert isinstance(short.payload, str), "a view would keep the whole message"
+    async with long.open() as stream:
+        assert await stream.read_all() == LONG
+    assert encoded(LONG)[:40] not in result.text_for_model
+    assert result.raw["content"] == [{"type": "text", "text": "here"}, LONG_BLOB, SOUND]
+    assert json.loads(json.dumps(result.raw)) == result.raw
+    assert [block.raw for block in result.blocks] == result.raw["content"]
+    assert result.blocks[1].raw is result.raw["content"][1]
+    assert long.base64 == encoded(LONG)
+
+
+async def test_a_long_image_is_decoded_from_its_message() -> None:
+    result = await answered({"type": "image", "data": encoded(LONG), "mimeType": "image/png"})
+    (image,) = result.images
+    assert isinstance(image.payload, memoryview)
+    assert (image.size_bytes, image.data(), image.base64) == (len(LONG), LONG, encoded(LONG))
+
+
+async def test_a_request_that_the_caller_sends_itself_gets_strings() -> None:
+    async def handle(exchange: Exchange) -> None:
+        await exchange.result({"content": [LONG_BLOB]})
+
+    async with raw_http(handle) as server, connect(ServerConfig(url=server.url, mode="legacy")) as session:
+        result = await session.request("tools/call", {"name": "x"})
+    assert result == {"content": [LONG_BLOB]}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 3000, 3001])
+@pytest.mark.parametrize("page_bytes", [1, 2, 3, 1000])
+async def test_bytes_in_a_message_are_cut_where_the_reader_asks(size: int, page_bytes: int) -> None:
+    data = random.Random(size).randbytes(size)
+    view = memoryview(encoded(data).encode())
+    media = BytesMedia(title="x", mime_type=None, base64=as_string(view), block_bytes=size)
+    async with media.open(StreamOptions(page_bytes=page_bytes, page_bytes_max=page_bytes)) as stream:
+        assert b"".join([chunk async for chunk in stream]) == data

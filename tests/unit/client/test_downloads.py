@@ -64,7 +64,7 @@ async def test_consecutive_pages_share_one_get() -> None:
     assert origin.starts == [0]
 
 
-async def test_a_page_that_continues_no_body_asks_anew() -> None:
+async def test_a_page_that_does_not_continue_a_body_sends_a_new_request() -> None:
     origin = CountedOrigin()
     async with client(origin) as http:
         reader = HttpRangeReader(http, URL)
@@ -146,7 +146,7 @@ async def test_a_cancelled_page_does_not_disturb_the_one_before_it_nor_the_one_a
     assert got == {0: BODY[:3000], 6000: BODY[6000:9000]}
 
 
-async def test_an_answer_that_was_cut_while_nobody_read_it_is_asked_for_again() -> None:
+async def test_an_answer_cut_off_while_unread_is_requested_again() -> None:
     async def cuts(origin: RawOrigin, stream: trio.SocketStream, head: bytes) -> None:
         start, _ = bounds(head)
         place = f"content-range: bytes {start}-{len(BODY) - 1}/{len(BODY)}"
@@ -245,7 +245,7 @@ async def test_an_origin_without_ranges_sends_what_is_played_once() -> None:
     assert len(origin.requests) == 1
 
 
-async def test_a_shorter_body_without_a_length_is_a_change_and_no_end() -> None:
+async def test_a_shorter_body_without_a_length_is_a_change_and_not_an_end() -> None:
     async def chunks(body: bytes) -> AsyncIterator[bytes]:
         yield body
 

@@ -62,7 +62,7 @@ async def test_an_accepted_answer_reaches_the_tool_with_the_defaults_of_what_was
 
 @pytest.mark.requirement("MCP-34")
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_a_refusal_is_told_without_content(action: Any) -> None:
+async def test_a_refusal_is_sent_without_content(action: Any) -> None:
     async def refuse(question: Question) -> Reply:
         return Reply(action=action, content={"genre": "not to be sent"})
 
@@ -71,13 +71,15 @@ async def test_a_refusal_is_told_without_content(action: Any) -> None:
 
 
 @pytest.mark.requirement("MCP-35")
-async def test_without_anybody_to_ask_the_server_is_told_so() -> None:
+async def test_without_a_handler_the_server_learns_that_nobody_can_answer() -> None:
     async with connect(asking_server(), mode="legacy") as session:
         with pytest.raises(ServerError, match="Elicitation not supported"):
             await session.call_tool("choose")
 
 
-async def test_the_users_time_is_no_silence_of_the_server(autojump_clock: MockClock) -> None:
+async def test_time_that_the_user_takes_does_not_count_as_silence_of_the_server(
+    autojump_clock: MockClock,
+) -> None:
     async def slow(question: Question) -> Reply:
         await trio.sleep(300)
         return Reply(action="accept", content={"genre": "slow"})
@@ -104,7 +106,7 @@ async def test_a_user_who_never_answers_ends_with_the_calls_total(autojump_clock
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-async def test_what_the_function_raises_leaves_the_session(mode: str) -> None:
+async def test_an_exception_of_the_handler_propagates_from_the_session(mode: str) -> None:
     async def breaks(question: Question) -> Reply:
         raise KeyError("mine")
 
@@ -192,14 +194,14 @@ async def test_a_server_that_asks_for_what_it_may_not_fails_its_call(
 # --- the question and the reply ----------------------------------------------------------------------
 
 
-def test_a_question_holds_what_can_be_shown_and_nothing_that_is_none() -> None:
+def test_a_question_contains_only_fields_that_can_be_shown() -> None:
     question = question_of(ElicitRequestFormParams(message="Who?", requested_schema=SCHEMA), server="s")
     assert (question.message, question.server, question.url) == ("Who?", "s", None)
     assert sorted(question.fields) == ["hostile", "loud", "name", "stations"]
     assert question.required == {"name"}
 
 
-def test_a_default_that_can_be_no_value_is_left_out() -> None:
+def test_an_invalid_default_is_left_out() -> None:
     question = question_of(ElicitRequestFormParams(message="", requested_schema=SCHEMA), server="s")
     reply = with_defaults(Reply(action="accept", content={"name": "n", "loud": True}), question)
     assert reply.content == {"name": "n", "loud": True, "stations": ["one", "two"]}

@@ -213,7 +213,7 @@ async def test_each_piece_of_a_body_is_noted_when_it_arrives(autojump_clock: Moc
         (httpx2.RemoteProtocolError("cut off"), errors.ConnectionLostError),
     ],
 )
-async def test_a_failed_connection_is_told_by_what_failed(
+async def test_a_failed_connection_is_reported_with_its_cause(
     cause: Exception, error: type[errors.PlayheadError]
 ) -> None:
     def answer(_: httpx2.Request) -> httpx2.Response:
@@ -291,7 +291,7 @@ def test_a_range_is_conditional_on_a_strong_validator_only(
         (version(etag='"a"'), version(is_partial=False), "HTTP 200"),
     ],
 )
-def test_two_versions_are_told_apart(first: ResourceVersion, second: ResourceVersion, word: str) -> None:
+def test_two_versions_are_distinguished(first: ResourceVersion, second: ResourceVersion, word: str) -> None:
     with pytest.raises(errors.ResourceChangedError, match=word) as caught:
         first.joined(second, url=URL, start=7)
     assert caught.value.offset == 7

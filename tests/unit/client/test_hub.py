@@ -211,7 +211,7 @@ async def test_the_list_is_kept_up_to_date_when_the_server_says_that_it_changed(
 def _legacy(monkeypatch: pytest.MonkeyPatch) -> None:
     from functools import partial
 
-    from playhead.client.connect import connect
+    from playhead.client.connector import connect
     from playhead.client.hub import server
 
     monkeypatch.setattr(server, "connect", partial(connect, mode="legacy"))
@@ -264,7 +264,7 @@ async def test_configurations_are_read_again_on_demand_and_a_slip_keeps_the_old_
 
 
 @pytest.mark.requirement("CF-02")
-async def test_an_id_that_two_tools_share_must_be_said_otherwise() -> None:
+async def test_an_id_that_two_tools_share_is_ambiguous() -> None:
     async with connected({"a__b": greeter("one", "c"), "a": greeter("two", "b__c")}) as hub:
         with pytest.raises(UsageError, match="belongs to several tools") as caught:
             await hub.call_tool("a__b__c")
@@ -277,7 +277,7 @@ async def test_an_id_that_two_tools_share_must_be_said_otherwise() -> None:
                 assert said == ("one: c" if tool.server == "a__b" else "two: b__c")
 
 
-async def test_an_unknown_tool_is_named_with_what_comes_near() -> None:
+async def test_an_unknown_tool_is_reported_with_similar_names() -> None:
     async with connected({"audio": greeter("x", "musicPlayer")}) as hub:
         with pytest.raises(UnknownToolError, match="did you mean audio__musicPlayer") as caught:
             hub.resolve("audio__musicplayer")
@@ -345,7 +345,7 @@ async def test_tools_of_a_server_that_was_left_go_away_and_come_back_with_it() -
         assert (await hub.call_tool("a__greet")).text_for_model == "a you"
 
 
-async def test_a_hub_that_was_left_says_so() -> None:
+async def test_using_a_closed_hub_is_an_error_that_says_so() -> None:
     async with connected({"a": greeter()}) as hub:
         tool = hub.tools[0]
     with trio.fail_after(5):
@@ -373,7 +373,7 @@ async def test_a_hub_that_is_left_connects_to_nobody_any_more() -> None:
     assert [state.status for state in states] == [ServerStatus.DISCONNECTED]
 
 
-async def test_an_error_inside_leaves_as_it_is() -> None:
+async def test_an_error_inside_propagates_unchanged() -> None:
     with pytest.raises(KeyError):
         async with connected({"a": greeter()}):
             raise KeyError

@@ -65,7 +65,7 @@ async def grow_for_ever(session: Session) -> None:
 @pytest.mark.requirement("MCP-23")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("place", PLACES)
-async def test_a_change_reaches_everybody_who_asked(place: str, mode: str) -> None:
+async def test_a_change_reaches_every_subscriber(place: str, mode: str) -> None:
     async with sample(place, mode) as session:
         first, second = session.tool_list_changes(), session.tool_list_changes()
         before = len(await session.list_tools())
@@ -95,7 +95,7 @@ async def test_a_channel_that_was_closed_is_forgotten_and_the_others_end_with_th
         assert [item async for item in session.tool_list_changes()] == []
 
 
-async def test_nobody_asks_for_word_that_nobody_wants() -> None:
+async def test_nothing_is_subscribed_without_a_listener() -> None:
     listening: list[str] = []
 
     async def handle(exchange: Exchange) -> None:

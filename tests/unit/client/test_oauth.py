@@ -18,7 +18,8 @@ from mcp.shared.auth import OAuthClientInformationFull
 
 from playhead.client import Session, connect
 from playhead.client.oauth.build import open_redirect
-from playhead.config.servers import ClientCredentials, OAuthLogin, ServerConfig, load_servers
+from playhead.config.auth import ClientCredentials, OAuthLogin
+from playhead.config.servers import ServerConfig, load_servers
 from playhead.errors import (
     AccessDeniedError,
     AuthorizationNeededError,
@@ -180,7 +181,7 @@ async def test_more_that_has_to_be_allowed_is_asked_for_at_the_next_connecting(t
     assert server.authority.asked_scopes == [[SCOPE], [SCOPE, "more"]]
 
 
-async def test_whoever_allows_no_more_goes_on_with_what_was_allowed(tmp_path: Path) -> None:
+async def test_refusing_further_scopes_continues_with_the_granted_ones(tmp_path: Path) -> None:
     browser = Browser()
     async with protected_server() as server:
         server.wants["resources/read"] = "more"
@@ -315,7 +316,7 @@ async def test_only_the_answer_to_our_question_counts() -> None:
     assert "good" not in good.text
 
 
-async def test_a_port_that_somebody_else_holds_is_said_or_another_taken() -> None:
+async def test_a_port_in_use_is_reported_or_another_one_is_used() -> None:
     async with open_redirect(0, or_any=True) as first:
         port = int(first.url.split(":")[2].partition("/")[0])
         with pytest.raises(UsageError, match="redirect_port"):
@@ -334,7 +335,7 @@ def account(authority: Authority) -> None:
 ROBOT = {"type": "client_credentials", "client_id": "robot", "client_secret": "${SECRET}", "scopes": [SCOPE]}
 
 
-async def test_a_program_gets_in_with_its_own_credentials(tmp_path: Path) -> None:
+async def test_a_program_authenticates_with_its_own_credentials(tmp_path: Path) -> None:
     async with protected_server() as server:
         account(server.authority)
         config = servers_file(tmp_path, server.url, ROBOT)

@@ -17,7 +17,7 @@ from mcp_types import AudioContent, CallToolResult, ImageContent, ResourceLink, 
 from playhead.client.call_results.processing import DELIVERED
 from playhead.client.call_results.tee import Saved, TeeMedia
 from playhead.client.hub import Hub, open_hub
-from playhead.config.examples import transcript
+from playhead.config.examples import summarise
 from playhead.config.outputs import OutputStore, SavedOutput
 from playhead.config.tools import (
     HandlerReference,
@@ -202,7 +202,7 @@ async def test_an_error_goes_to_the_model_whatever_is_configured_and_is_no_outpu
 
 
 @pytest.mark.requirement("CF-08")
-async def test_what_came_is_saved_decoded_with_the_configurations_metadata_and_tags(tmp_path: Path) -> None:
+async def test_results_are_saved_decoded_with_configured_metadata_and_tags(tmp_path: Path) -> None:
     configured = config("media", metadata={"tags": ["music", "test"], "owner": "me"})
     async with hub_with(tmp_path, configured) as hub:
         done = await hub.call_tool("s__media", {})
@@ -278,14 +278,14 @@ async def test_the_record_holds_the_arguments_of_the_call_whoever_changes_them_l
     assert saved.output.arguments == {"of": ["the call"]}
 
 
-async def test_a_block_that_cant_be_saved_keeps_no_other_from_the_disk(tmp_path: Path) -> None:
+async def test_a_block_that_cannot_be_saved_does_not_stop_the_others(tmp_path: Path) -> None:
     async with hub_with(tmp_path, config("broken")) as hub:
         done = await hub.call_tool("s__broken")
         assert [output.path.read_text("utf-8") for output in done.saved] == ["after it"]
         assert "base64" in str(done.saving_error)
 
 
-async def test_a_disk_that_refuses_takes_nothing_but_the_copy(tmp_path: Path) -> None:
+async def test_a_failed_save_affects_only_the_copy(tmp_path: Path) -> None:
     (tmp_path / "outputs").write_text("a file where the folder should be")
     async with hub_with(tmp_path, config("words", send_result_to_ai=True)) as hub:
         done = await hub.call_tool("s__words")
@@ -293,7 +293,7 @@ async def test_a_disk_that_refuses_takes_nothing_but_the_copy(tmp_path: Path) ->
         assert (done.saved, done.text_for_model) == ((), "some words")
 
 
-async def test_a_cut_text_says_where_the_whole_is(tmp_path: Path) -> None:
+async def test_shortened_text_names_the_file_with_the_whole(tmp_path: Path) -> None:
     configured = config("long", send_result_to_ai=True)
     async with hub_with(tmp_path, configured, limits=Limits(model_text_chars=400)) as hub:
         done = await hub.call_tool("s__long")
@@ -303,9 +303,7 @@ async def test_a_cut_text_says_where_the_whole_is(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("CF-24")
 async def test_the_transcript_example_gives_the_user_a_line_and_the_model_the_text(tmp_path: Path) -> None:
-    configured = config(
-        "long", response_handler=transcript.summarise, send_result_to_ai=True, metadata={"tags": ["t"]}
-    )
+    configured = config("long", response_handler=summarise, send_result_to_ai=True, metadata={"tags": ["t"]})
     async with hub_with(tmp_path, configured) as hub:
         done = await hub.call_tool("s__long")
         assert done.text_for_user.startswith("Transcript of 1,000 words: word word")

@@ -39,7 +39,7 @@ def test_a_message_that_is_a_plain_text_is_a_text_block() -> None:
 
 
 @pytest.mark.parametrize("content", [{"type": "hologram", "x": 1}, None, 3])
-def test_a_block_that_nobody_knows_is_kept_as_it_came(content: object) -> None:
+def test_an_unknown_block_is_passed_on_unchanged(content: object) -> None:
     (message,) = read({"role": "user", "content": content})
     assert isinstance(message.blocks[0].content, UnknownBlock)
     assert message.blocks[0].raw == content

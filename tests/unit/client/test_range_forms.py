@@ -453,7 +453,7 @@ def source(called: list[str], form: str) -> Callable[[Json], Any]:
     [(AUDIT, "tool"), (SPEECH, "poll"), (CLEAR, "poll")],
     ids=["a reader of something else", "a queue of something else", "a queue that may destroy"],
 )
-async def test_a_tool_that_is_not_for_links_is_no_source_of_one_unless_it_is_configured(
+async def test_a_tool_that_is_not_for_links_reads_none_unless_it_is_configured(
     autojump_clock: trio.testing.MockClock, tool: Json, form: str
 ) -> None:
     called: list[str] = []

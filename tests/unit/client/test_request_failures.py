@@ -11,8 +11,8 @@ import pytest
 from mcp_types import ErrorData
 
 from playhead.client.session.connection import connect_error
-from playhead.client.transports.failures import from_answer, lost_session
 from playhead.client.transports.http_errors import unreachable
+from playhead.client.transports.outcomes import from_answer, lost_session
 from playhead.errors import (
     ConnectionLostError,
     PlayheadError,
@@ -48,13 +48,13 @@ def test_a_long_reason_is_cut() -> None:
     assert len(str(error)) < 600
 
 
-def test_a_range_past_the_end_may_be_said_in_the_data() -> None:
+def test_a_range_past_the_end_may_be_reported_in_the_data() -> None:
     answer = ErrorData(code=-32603, message="resource read failed", data="416 range not satisfiable")
     assert isinstance(from_answer(answer, method="resources/read", server="go"), RangePastEndError)
     assert not isinstance(from_answer(answer, method="tools/call", server="go"), RangePastEndError)
 
 
-def test_a_lost_session_may_be_said_in_the_data() -> None:
+def test_a_lost_session_may_be_reported_in_the_data() -> None:
     answer = ErrorData(code=-32600, message="invalid request", data="session not found")
     assert isinstance(lost_session(answer, server="go"), SessionLostError)
 

@@ -145,7 +145,7 @@ async def test_unknown_and_invalid_blocks_fail_nothing_and_are_kept_raw() -> Non
 @pytest.mark.parametrize(
     "raw", [{}, {"content": "x"}, {"content": None}, {"resultType": "input_required", "content": []}]
 )
-async def test_a_result_that_is_none_is_a_protocol_error(raw: dict[str, object]) -> None:
+async def test_an_invalid_result_is_a_protocol_error(raw: dict[str, object]) -> None:
     async def handle(exchange: Exchange) -> None:
         await exchange.result(raw)
 
@@ -249,7 +249,7 @@ async def test_cancelling_a_call_reaches_the_server() -> None:
             await cancelled.wait()
 
 
-async def test_an_error_of_the_body_leaves_as_it_is() -> None:
+async def test_an_error_in_the_body_propagates_unchanged() -> None:
     with pytest.raises(KeyError):
         async with connect(sample_server()):
             raise KeyError("mine")
@@ -259,14 +259,14 @@ async def test_an_error_of_the_body_leaves_as_it_is() -> None:
     assert isinstance(caught.value.exceptions[0], KeyError)
 
 
-async def test_a_session_is_of_no_use_after_its_context() -> None:
+async def test_a_session_cannot_be_used_after_its_context() -> None:
     async with connect(sample_server()) as session:
         pass
     with pytest.raises(ClosedError):
         await session.call_tool("add")
 
 
-async def test_a_mode_or_timeout_that_is_none_is_the_callers_fault() -> None:
+async def test_an_invalid_mode_or_timeout_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="auto, legacy"):
         async with connect(sample_server(), mode="2025-11-25"):
             raise AssertionError("connected")

@@ -44,13 +44,13 @@ def reason_of(result: CallResult, index: int) -> str:
         (b"", False),
     ],
 )
-def test_first_bytes_that_are_sound_alone_are_played(head: bytes, sound: bool) -> None:
+def test_a_link_whose_first_bytes_can_only_be_audio_is_played(head: bytes, sound: bool) -> None:
     assert is_playable_audio(head) is sound
 
 
 @pytest.mark.requirement("TR-37")
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-async def test_a_link_that_says_nothing_is_known_by_its_first_bytes(mode: str) -> None:
+async def test_a_link_without_a_type_is_identified_by_its_first_bytes(mode: str) -> None:
     async with connect(sample_server(), mode=mode) as session:
         names = ("flac", "notes", "wave")
         result = await session.call_tool("links", {"uris": [f"resource://plain/{name}" for name in names]})

@@ -15,7 +15,7 @@ from mcp import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
-from playhead.client.transports import stdio
+from playhead.client.transports import server_process
 from playhead.client.transports.stdio import StdioTransport, stdio_transport
 from playhead.errors import ClosedError, ConnectError, ConnectionLostError, ProtocolError, UsageError
 from playhead.jsonrpc.codec import own_error
@@ -57,7 +57,7 @@ async def test_a_request_is_answered_and_the_server_ends_with_its_stdin() -> Non
 
 
 @pytest.mark.requirement("MCP-06")
-async def test_lines_that_are_no_messages_are_counted_and_the_answer_still_comes() -> None:
+async def test_lines_that_are_not_messages_are_counted_and_the_answer_still_arrives() -> None:
     transport = scripted(READ, Send(line="\xff\xfe"), Send(line="INFO \x1b[2Jhello"), Send(line="[]"), FINE)
     async with session_over(transport) as session:
         await session.read_resource("test://it")
@@ -73,7 +73,7 @@ async def test_an_answer_with_an_invalid_byte_fails_its_request_at_once_and_no_o
         await session.read_resource("test://it")
 
 
-async def test_a_server_that_dies_fails_what_waits_with_its_status_and_last_words() -> None:
+async def test_a_server_that_dies_fails_pending_requests_with_its_status_and_last_stderr_lines() -> None:
     transport = scripted(READ, Say(line="fatal: no disk"), Exit(status=7))
     async with session_over(transport) as session:
         error = await error_of_read(session)
@@ -93,7 +93,7 @@ async def test_a_server_that_dies_is_noticed_although_its_child_holds_the_pipes(
     assert "exit status 7" in str(error)
 
 
-async def test_a_server_that_closes_its_stdout_and_lives_on_fails_what_waits() -> None:
+async def test_a_server_that_closes_its_stdout_but_keeps_running_fails_pending_requests() -> None:
     async with session_over(scripted(READ, peers.CloseStdout(), AwaitEnd())) as session:
         error = await error_of_read(session)
     assert isinstance(error, ConnectionLostError)
@@ -120,7 +120,7 @@ async def test_only_the_newest_of_stderr_is_kept() -> None:
     assert transport.stderr_tail.endswith("line 99\n")
 
 
-async def test_a_request_that_is_no_json_is_refused_as_the_callers_fault() -> None:
+async def test_a_request_that_cannot_be_json_is_a_usage_error() -> None:
     transport = scripted(READ, FINE, AwaitEnd())
     async with session_over(transport) as session:
         with pytest.raises(MCPError) as caught:
@@ -178,7 +178,7 @@ async def test_the_server_gets_a_minimal_environment_and_a_session_of_its_own(
 
 @pytest.mark.requirement("MCP-04")
 async def test_closing_escalates_from_stdin_to_term_to_kill(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(server_process, "GRACE_SECONDS", 0.05)
     transport = scripted(IgnoreTerm(), READ, FINE, Hang())
     async with session_over(transport) as session:
         await session.read_resource("test://it")
@@ -186,7 +186,7 @@ async def test_closing_escalates_from_stdin_to_term_to_kill(monkeypatch: pytest.
 
 
 async def test_a_cancelled_closing_skips_the_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "GRACE_SECONDS", 1000.0)
+    monkeypatch.setattr(server_process, "GRACE_SECONDS", 1000.0)
     transport = scripted(IgnoreTerm(), READ, FINE, Hang())
     with trio.fail_after(30), trio.CancelScope() as scope:
         async with session_over(transport) as session:
@@ -197,7 +197,7 @@ async def test_a_cancelled_closing_skips_the_grace(monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_cancellation_during_the_grace_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "GRACE_SECONDS", 1000.0)
+    monkeypatch.setattr(server_process, "GRACE_SECONDS", 1000.0)
     transport = scripted(Hang())
     with trio.fail_after(30), trio.CancelScope() as scope:
         async with session_over(transport):

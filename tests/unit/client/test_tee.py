@@ -174,7 +174,7 @@ async def test_the_tee_shows_a_decoder_what_the_stream_can_do_and_no_more(store:
         assert reader.statistics() is None
 
 
-async def test_stopped_at_its_end_it_is_kept_though_a_read_past_the_end_came_after(
+async def test_a_play_stopped_at_its_end_is_saved_despite_a_later_read_past_it(
     store: OutputStore,
 ) -> None:
     data = random.Random(3).randbytes(50_000)
@@ -205,7 +205,7 @@ async def test_a_media_that_was_never_played_is_not_saved(store: OutputStore) ->
     assert "not played" in outcome.reason
 
 
-async def test_a_stopped_play_keeps_nothing_and_says_how_far_it_came(store: OutputStore) -> None:
+async def test_a_stopped_play_saves_nothing_and_reports_its_position(store: OutputStore) -> None:
     data = (DATA / "bare.mp3").read_bytes()
     reader = ScriptedReader(data, hold_at=20_000)
     media = TeeMedia(ScriptedMedia(reader=reader, size_bytes=len(data)), writers(store))
@@ -283,7 +283,7 @@ async def test_a_decoder_that_gave_up_early_does_not_make_the_tee_read_an_album(
     assert max(end for _, end in media.ranges) < 1 << 20
 
 
-async def test_a_rest_that_does_not_come_holds_nobody_for_long(
+async def test_a_missing_rest_delays_the_end_only_briefly(
     store: OutputStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tee_module, "REST_SECONDS", 0.01)
@@ -358,7 +358,7 @@ async def test_a_folder_that_cannot_be_written_does_not_keep_music_from_playing(
     assert "output directory" in outcome.reason
 
 
-async def test_what_a_slow_disk_let_go_is_read_again_after_the_end(
+async def test_bytes_dropped_for_a_slow_disk_are_read_again_after_the_end(
     store: OutputStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tee_module, "SPOOL_BYTES", 64 * 1024)

@@ -14,7 +14,7 @@ import pytest
 import trustme
 from mcp.server.mcpserver import MCPServer
 
-from playhead.client import connect, targets
+from playhead.client import connect, connector
 from playhead.config.servers import ServerConfig, load_servers
 from playhead.errors import ConfigError, ConnectError
 from playhead.limits import DEFAULT_LIMITS
@@ -76,7 +76,7 @@ async def test_a_private_authority_is_accepted_where_the_file_names_it(files: Fi
             assert session.server_info is not None
 
 
-async def test_a_certificate_of_nobody_known_is_refused_with_the_key_to_set(
+async def test_a_certificate_of_an_unknown_authority_is_refused_with_the_key_to_set(
     files: Files, tmp_path: Path
 ) -> None:
     async with tls_server(files) as server:
@@ -171,9 +171,9 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ssl.SSLContext]]:
         return loaded[-1]
 
     monkeypatch.setattr(httpcore2, "default_ssl_context", counted)
-    targets.default_tls_context.cache_clear()
+    connector.default_tls_context.cache_clear()
     yield loaded
-    targets.default_tls_context.cache_clear()
+    connector.default_tls_context.cache_clear()
 
 
 async def test_a_session_over_plain_http_loads_no_authorities(
@@ -199,10 +199,10 @@ async def test_sessions_over_https_share_one_context(
 def test_a_redirect_from_http_to_https_is_verified_all_the_same(
     loads: list[ssl.SSLContext], tmp_path: Path
 ) -> None:
-    factory = targets.transport_factory(
+    factory = connector.transport_factory(
         entry(tmp_path, "http://example.org/mcp", {}), limits=DEFAULT_LIMITS, auth=None
     )
-    assert isinstance(factory, targets.HttpTarget)
+    assert isinstance(factory, connector.HttpTarget)
     assert loads == []
     stream = factory.verify.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="example.org")
     assert stream.context is loads[0]

@@ -48,7 +48,7 @@ async def test_an_empty_list_allows_nothing_and_none_allows_all() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["x", b"{}", ["a"], 7, {1: 2}])
-async def test_arguments_that_are_no_mapping_of_names_are_refused_before_anything_is_sent(
+async def test_arguments_that_are_not_an_object_are_refused_before_anything_is_sent(
     arguments: Any,
 ) -> None:
     async with raw_http(answer_all) as server, connect(ServerConfig(url=server.url)) as session:

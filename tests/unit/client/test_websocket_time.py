@@ -111,7 +111,7 @@ async def test_nobody_waits_for_room_in_the_queue_of_a_lost_connection(
     assert sent == 100
 
 
-async def test_ctrl_c_waits_for_no_goodbye(
+async def test_ctrl_c_does_not_wait_for_the_closing_handshake(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began = trio.current_time()
@@ -122,7 +122,7 @@ async def test_ctrl_c_waits_for_no_goodbye(
     assert trio.current_time() == began
 
 
-async def test_who_leaves_waits_for_the_goodbye_of_a_silent_server_and_no_longer(
+async def test_leaving_waits_a_bounded_time_for_a_silent_server(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began = trio.current_time()

@@ -26,12 +26,14 @@ from mcp_types import (
     TextContent,
 )
 
-from playhead.client.call_results.media import BytesMedia, ImageMedia, ResourceMedia, Streams
+from playhead.client.call_results.media import BytesMedia, ImageMedia, ResourceMedia, Streams, checked
 from playhead.concurrency import unwrap_exception_group
 from playhead.content import ABSENT, Block, Finding, parse_blocks
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, is_audio, sniff
 from playhead.content.blocks import FileContent
+from playhead.content.formats import Base64Text, Postponed, as_string, postpone
 from playhead.errors import PlayheadError
+from playhead.jsonrpc import codec
 from playhead.limits import KIB, Limits
 from playhead.results.classify import classify
 from playhead.results.plan import (
@@ -147,7 +149,7 @@ async def sniff_links(
     with unwrap_exception_group():
         async with trio.open_nursery() as nursery:
             for count, index in enumerate(plan.unsettled):
-                link = blocks[index].content
+                link = blocks[index].outline
                 assert isinstance(link, ResourceLink | FileContent), "only links are unsettled"
                 if count < limits.sniffed_links:
                     nursery.start_soon(one, index, link)
@@ -189,7 +191,7 @@ def with_reasons(plan: Plan, failed: Mapping[int, str]) -> Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallResult:
+class CallResult(Postponed):
     """The result of a tool call. Its media can be opened as long as the session is open."""
 
     raw: Mapping[str, Any]
@@ -217,7 +219,7 @@ class CallResult:
             for item in self.plan.dispositions
             if isinstance(item, SendText)
             and item.block is not None
-            and isinstance(item.block.content, TextContent)
+            and isinstance(item.block.outline, TextContent)
         )
 
     @property
@@ -275,12 +277,12 @@ class CallResult:
     # --- from a disposition to what can be opened --------------------------------------------------------
 
     def _playable(self, audio: PlayAudio) -> ResourceMedia | BytesMedia:
-        if audio.base64 is not None:  # a `data:` link too: it holds its bytes, and no server has them
-            return self._embedded(
-                audio.title or audio.uri or "audio", audio.base64, audio.mime_type, audio.uri
-            )
-        if audio.block is not None and isinstance(audio.block.content, ResourceLink | FileContent):
-            return linked(audio.block.content, streams=self.streams, tool=self.tool)
+        if (base64 := audio.payload) is not None:  # a `data:` link too: no server has its bytes
+            title = audio.title or audio.uri or "audio"
+            # A plan plays valid base64 only.
+            return checked(self._embedded(title, base64, audio.mime_type, audio.uri))
+        if audio.block is not None and isinstance(link := audio.block.outline, ResourceLink | FileContent):
+            return linked(link, streams=self.streams, tool=self.tool)
         uri = audio.uri or ""
         return ResourceMedia(
             uri=uri,
@@ -296,33 +298,38 @@ class CallResult:
             case PlayAudio():
                 return self._playable(item)
             case KeepReference() | ShowImage() | SendText() | ReportUnknown():
-                content = item.block.content if item.block is not None else None
+                block = item.block
             case _:
                 assert_never(item)
-        match content:
-            case ResourceLink() | FileContent():
-                return linked(content, streams=self.streams, tool=self.tool)
-            case AudioContent(data=data, mime_type=mime_type):
-                return self._embedded("audio", data, mime_type)
-            case EmbeddedResource(resource=BlobResourceContents() as inner):
-                return self._embedded(inner.uri, inner.blob, inner.mime_type, inner.uri)
+        if block is None:
+            return None
+        base64 = block.payload
+        match block.outline:
+            case ResourceLink() | FileContent() as link:
+                return linked(link, streams=self.streams, tool=self.tool)
+            case AudioContent(mime_type=mime_type) if base64 is not None:
+                return self._embedded("audio", base64, mime_type)
+            case EmbeddedResource(resource=BlobResourceContents() as inner) if base64 is not None:
+                return self._embedded(inner.uri, base64, inner.mime_type, inner.uri)
             case _:
                 return None
 
     def _image(self, item: Part | ReportUnknown) -> ImageMedia | None:
         if isinstance(item, ShowImage):
-            mime_type, data = item.mime_type, item.base64
-        elif item.block is not None and isinstance(item.block.content, ImageContent):
-            mime_type, data = item.block.content.mime_type, item.block.content.data
+            mime_type, base64 = item.mime_type, item.payload
+        elif item.block is not None and isinstance(image := item.block.outline, ImageContent):
+            mime_type, base64 = image.mime_type, item.block.payload or ""
         else:
             return None
-        return ImageMedia(mime_type=mime_type, base64=data, block_bytes=self.limits.block_bytes)
+        return ImageMedia(mime_type=mime_type, base64=as_string(base64), block_bytes=self.limits.block_bytes)
 
-    def _embedded(self, title: str, data: str, mime_type: str | None, uri: str | None = None) -> BytesMedia:
+    def _embedded(
+        self, title: str, base64: Base64Text, mime_type: str | None, uri: str | None = None
+    ) -> BytesMedia:
         return BytesMedia(
             title=title,
             mime_type=mime_type,
-            base64=data,
+            base64=as_string(base64),
             block_bytes=self.limits.block_bytes,
             uri=uri,
         )
@@ -366,7 +373,7 @@ def as_media(what: ResourceLink | ResourceMedia | str, *, streams: Streams) -> R
 
 
 async def classify_result(
-    raw: Mapping[str, Any],
+    raw: dict[str, Any],
     *,
     policy: Policy,
     registry: ResponseRegistry,
@@ -410,6 +417,14 @@ async def classify_result(
             check_structured_content, raw, output_schema, abandon_on_cancel=True
         )
         plan = replace(plan, findings=(*plan.findings, *deviations))
-    return CallResult(
+    result = CallResult(
         raw=raw, blocks=blocks, is_error=is_error, plan=plan, tool=tool, streams=streams, limits=limits
     )
+
+    def plain(received: dict[str, Any]) -> dict[str, Any]:
+        for block in blocks:
+            _ = block.raw  # makes its string, which is then the same object in both
+        return codec.plain(received)
+
+    postpone(result, raw, raw=plain)
+    return result

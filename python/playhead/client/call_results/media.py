@@ -5,7 +5,7 @@ The first two implement `stream.source.Playable`, the only interface that a play
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +14,9 @@ from typing import Protocol
 import trio
 from mcp_types import ResourceLink
 
-from playhead._core import decode_base64
+from playhead._core import check_base64, decode_base64
 from playhead.content.blocks import FileValue
-from playhead.content.formats import decoded_bytes
+from playhead.content.formats import Base64Holder, Base64Text, decoded_bytes
 from playhead.errors import LimitError
 from playhead.stream.answer import Page
 from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
@@ -56,8 +56,8 @@ class ResourceMedia:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BytesMedia:
-    """Bytes embedded in a result, held as base64 and decoded only while open."""
+class BytesMedia(Base64Holder[Base64Text]):
+    """Bytes embedded in a result, held as base64 and decoded page by page."""
 
     title: str
     mime_type: str | None
@@ -65,11 +65,12 @@ class BytesMedia:
     block_bytes: int = field(repr=False)
     """`Limits.block_bytes` of the session."""
     uri: str | None = None
+    _is_checked: bool = field(default=False, init=False, repr=False, compare=False)
 
     @property
     def size_bytes(self) -> int:
         """Exact for valid base64."""
-        return decoded_bytes(self.base64)
+        return decoded_bytes(self.payload)
 
     @asynccontextmanager
     async def open(self, options: StreamOptions | None = None) -> AsyncIterator[RangeStream]:
@@ -77,20 +78,24 @@ class BytesMedia:
 
         Raises `LimitError`, before decoding, if there are too many, and `Base64Error` for invalid base64.
         """
-        data = memoryview(_decoded(self.base64, what=self.title, allowed=self.block_bytes))
+        base64 = self.payload
+        _check_size(base64, what=self.title, allowed=self.block_bytes)
+        if not self._is_checked:
+            check_base64(base64)
+        size_bytes = self.size_bytes
 
         async def read_range(start: int, end: int) -> Page:
-            part = bytes(data[start:end])
-            return Page(blobs=(part,) if part else (), mime_type=self.mime_type, total_bytes=len(data))
+            blobs = tuple(_cut(base64, start, min(end, size_bytes)))
+            return Page(blobs=blobs, mime_type=self.mime_type, total_bytes=size_bytes)
 
         async with open_stream(
-            read_range, options=options or DEFAULT_OPTIONS, size_bytes=len(data), strategy_name="held"
+            read_range, options=options or DEFAULT_OPTIONS, size_bytes=size_bytes, strategy_name="held"
         ) as stream:
             yield stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImageMedia:
+class ImageMedia(Base64Holder[Base64Text]):
     """An image embedded in a result, held as base64. Its content has not been checked."""
 
     mime_type: str
@@ -101,7 +106,7 @@ class ImageMedia:
     @property
     def size_bytes(self) -> int:
         """Exact for valid base64."""
-        return decoded_bytes(self.base64)
+        return decoded_bytes(self.payload)
 
     def data(self) -> bytes:
         """Decode the image, anew on each call.
@@ -109,7 +114,8 @@ class ImageMedia:
         Raises `LimitError`, before decoding, if there are too many bytes, and `Base64Error` for invalid
         base64.
         """
-        return _decoded(self.base64, what=f"an image ({self.mime_type})", allowed=self.block_bytes)
+        _check_size(self.payload, what=f"an image ({self.mime_type})", allowed=self.block_bytes)
+        return decode_base64(self.payload)
 
     async def save(self, path: str | Path) -> None:
         """Write the image to `path`, which appears only when it is complete.
@@ -123,7 +129,27 @@ class ImageMedia:
                 view = view[await trio.to_thread.run_sync(file.write, view) :]
 
 
-def _decoded(base64: str, *, what: str, allowed: int) -> bytes:
+def checked(media: BytesMedia) -> BytesMedia:
+    """Note that the base64 of `media` is valid. To check it takes as long as to decode it."""
+    object.__setattr__(media, "_is_checked", True)  # frozen to its users
+    return media
+
+
+def _cut(base64: Base64Text, start: int, end: int) -> Iterator[Base64Text | bytes]:
+    """Cut valid base64 to the bytes `[start, end)`: whole groups of three bytes stay base64."""
+    while start < end:
+        group, skipped = divmod(start, 3)
+        whole = end - end % 3
+        if skipped or whole <= start:
+            data = decode_base64(base64[4 * group : 4 * group + 4])[skipped : end - 3 * group]
+            yield data
+            start += len(data)
+        else:
+            yield base64[4 * group : 4 * (whole // 3)]
+            start = whole
+
+
+def _check_size(base64: Base64Text, *, what: str, allowed: int) -> None:
     size_bytes = decoded_bytes(base64)
     if size_bytes > allowed:
         raise LimitError(
@@ -132,4 +158,3 @@ def _decoded(base64: str, *, what: str, allowed: int) -> bytes:
             allowed=allowed,
             got=size_bytes,
         )
-    return decode_base64(base64)

@@ -211,11 +211,11 @@ class _Saving:
 
     def _save(self, part: Part | ReportUnknown, limits: Limits) -> Iterator[SavedOutput]:
         match part:
-            case PlayAudio(base64=str(text), mime_type=mime_type, title=title):
+            case PlayAudio(payload=str() | memoryview() as base64, mime_type=mime_type, title=title):
                 yield self._outputs.save_base64(
                     self._tool_id,
                     self._arguments,
-                    text,
+                    base64,
                     mime_type=mime_type,
                     title=title or None,
                     tags=self._tags,

@@ -252,6 +252,20 @@ class TeeReader(Reader):
     def buffered_bytes(self) -> int:
         return self._inner.buffered_bytes
 
+    @property
+    def kept_range(self) -> tuple[int, int]:
+        return self._inner.kept_range
+
+    @property
+    def size_bytes(self) -> int | None:
+        return self._inner.size_bytes
+
+    def can_seek(self, offset: int) -> bool:
+        return self._inner.can_seek(offset)
+
+    def interrupt(self) -> None:
+        self._inner.interrupt()
+
     def seek_from_thread(self, offset: int) -> None:
         """Continue at `offset`; skipped bytes are read after playback."""
         self._inner.seek_from_thread(offset)

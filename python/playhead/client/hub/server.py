@@ -17,7 +17,7 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 from mcp_types import Tool
 
-from playhead.client.connect import connect
+from playhead.client.connector import connect
 from playhead.client.oauth import ShowUrl
 from playhead.client.session.elicitation import OnElicitation
 from playhead.client.session.session import Session

@@ -26,10 +26,10 @@ from playhead.client.oauth import ShowUrl
 from playhead.client.oauth.flow import OAuth, ProtectedServer
 from playhead.client.oauth.tokens import FileTokens, token_file
 from playhead.concurrency import unwrap_exception_group
-from playhead.config.servers import AuthSettings, ClientCredentials, OAuthLogin
+from playhead.config.auth import AuthSettings, ClientCredentials, OAuthLogin
 from playhead.errors import AccessDeniedError, ConnectionLostError, DeadlineError, UsageError
 from playhead.limits import Limits
-from playhead.net_guard.addresses import redact_query
+from playhead.net_guard import redact_query
 
 HOST: Final = "127.0.0.1"
 PATH: Final = "/callback"

@@ -3,43 +3,72 @@
 A deadline runs from the last byte received, not from the request: a page over a slow link is late only when
 nothing arrives any more. A second limit on the total keeps a peer that drips one byte at a time from holding
 a caller for ever.
+
+The reads of streams and the calls of tools do not pass through the SDK's session, whose machinery costs
+several times as much as a page: they have ids of our own on the same connection (`DirectRequests`). They
+differ from the session's in nothing that a server or a caller could see. What a transport declines takes the
+normal way.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import anyio
 import httpx2
 import trio
 from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
-from mcp_types import Implementation, PaginatedRequestParams, Request, Result, Tool
+from mcp_types import (
+    Implementation,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    PaginatedRequestParams,
+    Request,
+    Result,
+    Tool,
+)
 
 from playhead._core import __version__
 from playhead.client.session.elicitation import Elicitor
 from playhead.client.session.handshake import negotiate, run_in_sdk
 from playhead.client.session.list_changed import ToolListChanges
+from playhead.client.session.requests import read_request
 from playhead.client.session.response_tap import (
     CURRENT_REQUEST,
     Arrivals,
     ResponseTap,
     TappedReader,
     TappedWriter,
+    declare_files,
 )
-from playhead.client.transports.failures import from_answer, from_sdk, lost_session
-from playhead.concurrency import Broadcast, iter_leaves, unwrap_exception_group
+from playhead.client.transports.outcomes import (
+    Declined,
+    DirectRequests,
+    PendingRequest,
+    ProgressReport,
+    from_answer,
+    from_sdk,
+    lost_session,
+)
+from playhead.concurrency import Broadcast, Deadlines, Watched, iter_leaves, unwrap_exception_group
 from playhead.errors import ConnectError, ConnectionLostError, DeadlineError, PlayheadError, TransportError
+from playhead.jsonrpc import codec
 from playhead.jsonrpc.faults import FaultLog, ProtocolFaults
 from playhead.limits import Limits
-from playhead.sdk_internals import ProgressFnT, ReadStream, WriteStream, usable_tools
+from playhead.sdk_internals import ProgressFnT, ReadStream, WriteStream, stamped, usable_tools
+from playhead.stream.options import ReadPaths
+from playhead.stream.strategies import ResourceRequest
 
 Transport = AbstractAsyncContextManager[tuple[ReadStream, WriteStream]]
-ProgressReport = tuple[float, float | None, str | None]
+
+
+FIRST_DIRECT_ID: Final = 1_000_000_000
+"""Ids of direct requests count from here: the SDK counts from 0, and some servers have ids of 32 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +82,8 @@ class OpenedTransport:
     """For error messages: the server's exit status and the end of its stderr."""
     faults: Callable[[], ProtocolFaults] = ProtocolFaults
     """Protocol faults that were dropped before they reached the session."""
+    direct: DirectRequests | None = None
+    """None if every request of this transport needs the SDK's session."""
 
 
 class TransportFactory(Protocol):
@@ -74,6 +105,12 @@ class TransportFactory(Protocol):
     def __call__(self, tap: ResponseTap) -> OpenedTransport: ...
 
 
+HANDSHAKES_AT_ONCE: Final = 32
+"""Further ones wait for a place, before their time begins. Of 500 handshakes at once, all took turns and none
+was finished when the 10 s of each were over. 32 servers that never answer delay the others by that time."""
+
+_PLACES: Final = trio.lowlevel.RunVar[trio.Semaphore]("playhead_handshake_places")
+
 ENDINGS = (PlayheadError, OSError, httpx2.HTTPError, anyio.BrokenResourceError, anyio.ClosedResourceError)
 """Exceptions with which a connection may end by itself. anyio's two are raised by the SDK, for answers that
 arrive while the session is closing."""
@@ -94,8 +131,11 @@ class Connection:
         self.session = session
         self._tap = tap
         self._opened = opened
+        self._direct = opened.direct
         self._server = server
         self._elicitor = elicitor
+        self.deadlines = Deadlines()
+        self._next_id = FIRST_DIRECT_ID
 
     @property
     def handshake(self) -> Mapping[str, Any] | None:
@@ -127,6 +167,8 @@ class Connection:
     ) -> dict[str, Any]:
         """Send `request` and return the raw result, unvalidated.
 
+        It is plain JSON, apart from a blob that is most of its message: that may be a view (`codec.plain`).
+
         Raises `DeadlineError` if no byte arrived for `silent_seconds` or `total_seconds` have passed,
         `ConnectionLostError` or another `TransportError` if the transport failed, `RemoteError` for an error
         answer, and whatever `on_progress` raises. On a deadline or cancellation, `notifications/cancelled` is
@@ -134,63 +176,188 @@ class Connection:
         the bytes of the answer.
         """
         method: str = request.method
+        direct = self._direct
+        async with nullcontext() if on_progress is None else reporting(on_progress) as reports:
+            report = None if reports is None else reports.send
+            if method == "tools/call" and direct is not None and direct.carries_calls:
+                params = request.model_dump(by_alias=True, mode="json", exclude_none=True)["params"]
+                result = await self._send_directly(
+                    direct,
+                    method,
+                    params,
+                    silent_seconds=silent_seconds,
+                    total_seconds=total_seconds,
+                    arrivals=arrivals,
+                    report=report,
+                )
+                assert not isinstance(result, Declined)
+            else:
+                result = await self._send_in_session(
+                    request,
+                    silent_seconds=silent_seconds,
+                    total_seconds=total_seconds,
+                    arrivals=arrivals,
+                    report=report,
+                )
+        return codec.plain(result, but_main=True)
+
+    async def read(
+        self,
+        request: ResourceRequest,
+        *,
+        silent_seconds: float,
+        total_seconds: float,
+        arrivals: Arrivals,
+        paths: ReadPaths,
+    ) -> dict[str, Any]:
+        """Send one `resources/read` of a stream, directly if the transport can.
+
+        As `request`, but the result's long blobs may be views of the message (`codec.parse_message`).
+        """
+        paths.direct += 1
+        answer = await self._read_directly(
+            request, silent_seconds=silent_seconds, total_seconds=total_seconds, arrivals=arrivals
+        )
+        if not isinstance(answer, Declined):
+            return answer
+        paths.direct -= 1
+        paths.session += 1
+        paths.fallback = paths.fallback or answer.reason
+        return await self._send_in_session(
+            read_request(request),
+            silent_seconds=silent_seconds,
+            total_seconds=total_seconds,
+            arrivals=arrivals,
+            report=None,
+        )
+
+    async def _read_directly(
+        self, request: ResourceRequest, *, silent_seconds: float, total_seconds: float, arrivals: Arrivals
+    ) -> dict[str, Any] | Declined:
+        if self._direct is None:
+            return Declined(reason="this transport has no way past the SDK's session")
+        return await self._send_directly(
+            self._direct,
+            "resources/read",
+            request.params(),
+            silent_seconds=silent_seconds,
+            total_seconds=total_seconds,
+            arrivals=arrivals,
+            report=None,  # its bytes are its progress
+        )
+
+    async def _send_directly(
+        self,
+        direct: DirectRequests,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        silent_seconds: float,
+        total_seconds: float,
+        arrivals: Arrivals | None,
+        report: Callable[[ProgressReport], None] | None,
+    ) -> dict[str, Any] | Declined:
+        stamped_params, headers = stamped(self.session, method, params)
+        declare_files(method, stamped_params)
+        self._next_id += 1
+        if method == "tools/call":  # each report shows that the server is at work
+            stamped_params.setdefault("_meta", {})["progressToken"] = self._next_id
+        message = JSONRPCRequest(jsonrpc="2.0", id=self._next_id, method=method, params=stamped_params)
+        pending = PendingRequest(method, request_id=message.id, report=report)
+        with (
+            self._tap.tracked(pending),
+            self._watching(
+                pending, arrivals, silent_seconds=silent_seconds, total_seconds=total_seconds
+            ) as watched,
+        ):
+            answer = await direct.send(message, headers=headers, pending=pending)
+        if watched.spent_seconds is not None:
+            raise self._overdue(method, watched.spent_seconds, total_seconds=total_seconds)
+        if isinstance(answer, Declined):
+            return answer
+        self._tap.note_type(pending, answer)
+        if isinstance(answer, JSONRPCResponse):
+            return answer.result
+        if pending.failure is None:
+            self._tap.note_error(pending, answer)
+        return self._outcome(pending)
+
+    async def _send_in_session(
+        self,
+        request: Request[Any, Any],
+        *,
+        silent_seconds: float,
+        total_seconds: float,
+        arrivals: Arrivals | None,
+        report: Callable[[ProgressReport], None] | None,
+    ) -> dict[str, Any]:
+        method: str = request.method
         made_up: MCPError | None = None
-        with ExitStack() as stack:
-            pending = stack.enter_context(self._tap.pending(method))
-
-            def last_received() -> float:
-                return max(pending.touched, self._opened.last_received())
-
-            def last_activity() -> float:
-                return max(last_received(), self._elicitor.last_asked if self._elicitor is not None else 0.0)
-
-            if arrivals is not None:
-                stack.enter_context(arrivals.watching(last_received))
-
-            async def send() -> None:
-                nonlocal made_up
+        with self._tap.pending(method) as pending:
+            pending.report = report
+            with self._watching(
+                pending, arrivals, silent_seconds=silent_seconds, total_seconds=total_seconds
+            ) as watched:
                 try:
-                    # Reads don't ask for progress: their bytes are their progress.
-                    if method != "tools/call":
-                        await self.session.send_request(request, Result)
-                        return
-                    async with reporting(on_progress) as reports:
-
-                        async def progressed(
-                            progress: float, total: float | None, message: str | None
-                        ) -> None:
-                            pending.touched = trio.current_time()
-                            reports.send((progress, total, message))
-
-                        await self.session.send_request(request, Result, progress_callback=progressed)
+                    await self.session.send_request(
+                        request,
+                        Result,
+                        progress_callback=pending.progressed if method == "tools/call" else None,
+                    )
                 except MCPError as error:
                     made_up = error
+            if pending.result is None and pending.failure is None and pending.answer_error is None:
+                if made_up is not None:
+                    raise from_sdk(
+                        made_up, method=method, server=self._server, diagnosis=self._opened.diagnosis()
+                    ) from None
+                if watched.spent_seconds is not None:
+                    raise self._overdue(method, watched.spent_seconds, total_seconds=total_seconds)
+            return self._outcome(pending)
 
-            spent = await run_until_silent(
-                send,
-                silent_seconds=silent_seconds,
-                total_seconds=total_seconds,
-                last_received=last_activity,
-            )
-            if pending.result is not None:
-                return pending.result
-            if pending.failure is not None:
-                raise pending.failure
-            if pending.answer_error is not None:
-                if (lost := lost_session(pending.answer_error, server=self._server)) is not None:
-                    raise lost
-                raise from_answer(pending.answer_error, method=method, server=self._server)
-            if made_up is not None:
-                raise from_sdk(
-                    made_up, method=method, server=self._server, diagnosis=self._opened.diagnosis()
-                ) from None
-            if spent is not None:
-                ran_out = "in total" if spent == total_seconds else "of silence"
-                raise DeadlineError(
-                    f"{self._server} did not answer {method} in {spent:g} s {ran_out}; the request was"
-                    " cancelled"
-                )
-            raise ConnectionLostError(f"{self._server} gave no answer to {method}")
+    @contextmanager
+    def _watching(
+        self,
+        pending: PendingRequest,
+        arrivals: Arrivals | None,
+        *,
+        silent_seconds: float,
+        total_seconds: float,
+    ) -> Iterator[Watched]:
+        """Hold `pending` to its deadline, and let `arrivals` see the bytes of its answer."""
+
+        def last_received() -> float:
+            return max(pending.touched, self._opened.last_received())
+
+        def last_activity() -> float:
+            return max(last_received(), self._elicitor.last_asked if self._elicitor is not None else 0.0)
+
+        with (
+            nullcontext() if arrivals is None else arrivals.watching(last_received),
+            self.deadlines.within(
+                silent_seconds=silent_seconds, total_seconds=total_seconds, last_received=last_activity
+            ) as watched,
+        ):
+            yield watched
+
+    def _outcome(self, pending: PendingRequest) -> dict[str, Any]:
+        """Return the result, or raise the error that stands in its place."""
+        if pending.result is not None:
+            return pending.result
+        if pending.failure is not None:
+            raise pending.failure
+        if pending.answer_error is not None:
+            if (lost := lost_session(pending.answer_error, server=self._server)) is not None:
+                raise lost
+            raise from_answer(pending.answer_error, method=pending.method, server=self._server)
+        raise ConnectionLostError(f"{self._server} gave no answer to {pending.method}")
+
+    def _overdue(self, method: str, spent_seconds: float, *, total_seconds: float) -> DeadlineError:
+        ran_out = "in total" if spent_seconds == total_seconds else "of silence"
+        return DeadlineError(
+            f"{self._server} did not answer {method} in {spent_seconds:g} s {ran_out}; the request was"
+            " cancelled"
+        )
 
     def usable(self, tools: list[Tool]) -> list[Tool]:
         """Drop the tools whose parameters can't be sent, and learn the headers of the others.
@@ -225,7 +392,7 @@ class Connection:
 
 
 @asynccontextmanager
-async def reporting(on_progress: ProgressFnT | None) -> AsyncIterator[Broadcast[ProgressReport]]:
+async def reporting(on_progress: ProgressFnT) -> AsyncIterator[Broadcast[ProgressReport]]:
     """Pass reports to `on_progress` in one task while the body runs, the newest one each time.
 
     The SDK starts a task for each progress notification; with a callback that waits, a server that reports
@@ -240,47 +407,9 @@ async def reporting(on_progress: ProgressFnT | None) -> AsyncIterator[Broadcast[
 
     with unwrap_exception_group():
         async with trio.open_nursery() as nursery:
-            if on_progress is not None:
-                nursery.start_soon(deliver, reports.subscribe(), on_progress)
+            nursery.start_soon(deliver, reports.subscribe(), on_progress)
             yield reports
             reports.close()
-
-
-async def run_until_silent(
-    work: Callable[[], Awaitable[None]],
-    *,
-    silent_seconds: float,
-    total_seconds: float,
-    last_received: Callable[[], float],
-) -> float | None:
-    """Run `work` until it returns, or until nothing was received for `silent_seconds`.
-
-    `last_received` gives the time of the last byte on trio's clock (0.0: none yet). Returns `None` if `work`
-    returned, else the allowance that ran out, in seconds, with `work` cancelled. Exceptions of `work` are
-    raised as they are; cancelling the caller cancels `work`.
-    """
-    started = trio.current_time()
-    spent: float | None = None
-    scope = trio.CancelScope()
-
-    async def watch() -> None:
-        nonlocal spent
-        while True:
-            silent_at = max(started, last_received()) + silent_seconds
-            deadline = min(silent_at, started + total_seconds)
-            if deadline <= trio.current_time():
-                spent = silent_seconds if silent_at <= started + total_seconds else total_seconds
-                scope.cancel()
-                return
-            await trio.sleep_until(deadline)
-
-    with unwrap_exception_group():
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(watch)
-            with scope:
-                await work()
-            nursery.cancel_scope.cancel()
-    return spent if scope.cancelled_caught else None
 
 
 async def hold_open(
@@ -309,6 +438,8 @@ async def hold_open(
     def faults() -> ProtocolFaults:
         return opened.faults() + tap.faults()
 
+    places = _handshake_places()
+    await places.acquire()
     fault_log.opened(faults)
     phase, allowed = "connect", limits.connect_seconds
     with trio.CancelScope(deadline=trio.current_time() + allowed) as scope:
@@ -329,13 +460,14 @@ async def hold_open(
                 )
                 scope.deadline = math.inf
                 started = True
-                task_status.started(
-                    Connection(
-                        session=session, tap=tap, opened=opened, server=factory.server, elicitor=elicitor
-                    )
+                places.release()
+                connection = Connection(
+                    session=session, tap=tap, opened=opened, server=factory.server, elicitor=elicitor
                 )
                 async with trio.open_nursery() as nursery:
+                    nursery.start_soon(connection.deadlines.run)
                     nursery.start_soon(_follow, changes, session, renewed)
+                    task_status.started(connection)
                     await tap.ended.wait()
                     nursery.cancel_scope.cancel()
         except (*ENDINGS, ExceptionGroup) as error:
@@ -346,6 +478,8 @@ async def hold_open(
             if not started:
                 raise connect_error(cause, factory.server, opened.diagnosis()) from cause
         finally:
+            if not started:
+                places.release()
             tap.ended.set()
             fault_log.ended(faults)
     if scope.cancelled_caught and not started:
@@ -353,6 +487,15 @@ async def hold_open(
             f"{factory.server} did not finish the {phase} in {allowed:g} s (Limits.{phase}_seconds):"
             f" check that it is the right server and speaks MCP{opened.diagnosis()}"
         ) from (DeadlineError("the handshake took too long") if phase == "handshake" else None)
+
+
+def _handshake_places() -> trio.Semaphore:
+    try:
+        return _PLACES.get()
+    except LookupError:
+        places = trio.Semaphore(HANDSHAKES_AT_ONCE)
+        _PLACES.set(places)
+        return places
 
 
 async def _follow(changes: ToolListChanges, session: ClientSession, renewed: bool) -> None:

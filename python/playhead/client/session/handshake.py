@@ -19,7 +19,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from pydantic import ValidationError
 
 from playhead.client.session.response_tap import ResponseTap
-from playhead.client.transports.failures import from_answer, from_sdk
+from playhead.client.transports.outcomes import from_answer, from_sdk
 from playhead.errors import AccessDeniedError, HttpStatusError, ProtocolError, RemoteError, UsageError
 
 PROBE_SHARE = 1 / 3

@@ -35,9 +35,7 @@ from playhead.errors import (
     ResourceChangedError,
 )
 from playhead.limits import DEFAULT_LIMITS, Limits
-from playhead.net_guard import Origin, check_url
-from playhead.net_guard.addresses import RedactedURL
-from playhead.net_guard.client import REDIRECTS
+from playhead.net_guard import REDIRECTS, Origin, RedactedURL, check_url
 from playhead.redaction import redacted_url
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,18})-(\d{1,18})|\*)/(?:(\d{1,18})|\*)", re.ASCII)

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import trio
@@ -23,14 +22,15 @@ from anyio import EndOfStream
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
-    ErrorData,
     JSONRPCError,
+    JSONRPCMessage,
     JSONRPCNotification,
     JSONRPCRequest,
     JSONRPCResponse,
     RequestId,
 )
 
+from playhead.client.transports.outcomes import PendingRequest
 from playhead.errors import ConnectionLostError, LimitError, PlayheadError
 from playhead.jsonrpc.faults import PastRequests, ProtocolFaults
 from playhead.limits import Limits
@@ -64,22 +64,6 @@ class Arrivals:
 
     def last_received(self) -> float:
         return max((self._newest, *(each() for each in self._in_flight)))
-
-
-@dataclass(slots=True)
-class PendingRequest:
-    """One of our requests and its outcome."""
-
-    method: str
-    take: bool = True
-    """True to withhold the result from the SDK; False for the handshake, which the SDK reads itself."""
-    request_id: RequestId | None = None
-    touched: float = 0.0
-    """Time of the last byte of its answer, on trio's clock; 0.0 if the transport can't tell."""
-    result: dict[str, Any] | None = None
-    answered: bool = False
-    answer_error: ErrorData | None = None
-    failure: PlayheadError | None = None
 
 
 CURRENT_REQUEST: Final[ContextVar[PendingRequest | None]] = ContextVar(
@@ -160,6 +144,20 @@ class ResponseTap:
             CURRENT_REQUEST.reset(token)
             self._forget(pending)
 
+    @contextmanager
+    def tracked(self, pending: PendingRequest) -> Iterator[None]:
+        """Track a request that is sent past the session, for what ends all requests of the connection."""
+        assert pending.request_id is not None
+        self._pending[pending.request_id] = pending
+        try:
+            yield
+        finally:
+            del self._pending[pending.request_id]
+
+    def note_type(self, pending: PendingRequest, answer: JSONRPCResponse | JSONRPCError) -> None:
+        """Count the answer to `pending` if its id has another type: "7" for 7."""
+        self._past.retyped += type(answer.id) is not type(pending.request_id)
+
     def touch(self, request_id: RequestId) -> None:
         """A byte of the answer to `request_id` has arrived. Called by transports that can tell."""
         pending = self._pending.get(request_id)
@@ -184,7 +182,7 @@ class ResponseTap:
             if pending.request_id is not None:
                 self._forget(pending)
                 pending.answer_error = pending.failure = None
-                pending.answered = False
+                pending.answered = pending.taken = False
             pending.request_id = request.id
             self._pending[request.id] = pending
         if isinstance(request, JSONRPCRequest):
@@ -213,20 +211,16 @@ class ResponseTap:
         if pending is None:
             self._past.unclaimed(str(message.id), is_result=isinstance(message, JSONRPCResponse))
             return item
+        if pending.taken:
+            pending.taken = False
+            return item
         if pending.answered:
             self._past.repeated += 1
-        self._past.retyped += type(message.id) is not type(pending.request_id)
+        self.note_type(pending, message)
         pending.answered = True
         pending.touched = trio.current_time()
         if isinstance(message, JSONRPCError):
-            if isinstance(message.error.data, PlayheadError):
-                # Put there by our own stdio transport: no peer can send an exception object.
-                pending.failure = message.error.data
-                if isinstance(pending.failure, ConnectionLostError):
-                    # Known before the stream ends: the next request must not be sent to a dead process.
-                    self.ended.set()
-            else:
-                pending.answer_error = message.error
+            self.note_error(pending, message)
             return item
         if not pending.take:
             if pending.method in HANDSHAKES:
@@ -245,6 +239,34 @@ class ResponseTap:
             pending.result = message.result
         return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=message.id, result=dict(STAND_IN)))
 
+    def takes(self, request_id: RequestId) -> bool:
+        """True if the SDK is not to see the result of `request_id`."""
+        pending = self._pending.get(request_id)
+        return pending is not None and pending.take
+
+    def take(self, answer: JSONRPCResponse) -> JSONRPCMessage:
+        """Take the result of a request out of `answer`, which the transport has parsed within the limits.
+
+        Returns the stand-in that the transport delivers in its place.
+        """
+        request_id = coerce_request_id(answer.id)
+        item = self.arrived(SessionMessage(answer))
+        assert isinstance(item, SessionMessage)
+        if (pending := self._pending.get(request_id)) is not None:
+            pending.taken = True
+        return item.message
+
+    def note_error(self, pending: PendingRequest, answer: JSONRPCError) -> None:
+        """Take the error that `pending` was answered with, by the peer or by our own transport."""
+        if not isinstance(answer.error.data, PlayheadError):
+            pending.answer_error = answer.error
+            return
+        # Put there by our own transport: no peer can send an exception object.
+        pending.failure = answer.error.data
+        if isinstance(pending.failure, ConnectionLostError):
+            # Known before the stream ends: the next request must not be sent to a dead process.
+            self.ended.set()
+
     def _note_asked(self) -> None:
         self._asked += 1
         allowed = self._limits.server_requests
@@ -262,17 +284,14 @@ class ResponseTap:
         self.ended.set()
 
 
-def _declare_files(item: SessionMessage) -> None:
-    """Add file transfer to the client's capabilities: the SDK's type has no member for it.
+def declare_files(method: str, params: dict[str, Any]) -> None:
+    """Add file transfer to the client's capabilities in `params`: the SDK's type has no member for it.
 
     They are sent in `initialize`, and since revision 2026-07-28 with every request.
     """
-    message = item.message
-    if not isinstance(message, JSONRPCRequest) or message.params is None:
-        return
-    holder, key = message.params, "capabilities"
-    if message.method != "initialize":
-        holder, key = message.params.get("_meta") or {}, CLIENT_CAPABILITIES_META_KEY
+    holder, key = params, "capabilities"
+    if method != "initialize":
+        holder, key = params.get("_meta") or {}, CLIENT_CAPABILITIES_META_KEY
     if isinstance(declared := holder.get(key), dict):
         holder[key] = {**declared, "files": FILES_CAPABILITY}
 
@@ -321,7 +340,8 @@ class TappedWriter:
         self._tap = tap
 
     async def send(self, item: SessionMessage, /) -> None:
-        _declare_files(item)
+        if isinstance(item.message, JSONRPCRequest) and item.message.params is not None:
+            declare_files(item.message.method, item.message.params)
         self._tap.issued(item)
         await self._inner.send(item)
         self._tap.sent(item)

@@ -8,7 +8,7 @@ of tools are in tool_calls.py.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -58,13 +58,14 @@ from playhead.errors import (
     SessionLostError,
     UsageError,
 )
+from playhead.jsonrpc import codec
 from playhead.jsonrpc.faults import ProtocolFaults
 from playhead.limits import Limits
 from playhead.results.plan import Policy
 from playhead.results.responses import DEFAULT_REGISTRY, ResponseRegistry
 from playhead.sdk_internals import ProgressFnT
 from playhead.stream.answer import Page, page_of_contents
-from playhead.stream.options import StreamOptions
+from playhead.stream.options import ReadPaths, StreamOptions
 from playhead.stream.reader import RangeStream, open_forms
 from playhead.stream.strategies import ResourceRequest, ToolRequest
 
@@ -313,14 +314,22 @@ class Session:
         *,
         silent_seconds: float,
         arrivals: Arrivals,
+        paths: ReadPaths,
     ) -> dict[str, Any]:
         """Raises as `read_range`, and `UsageError` for a tool outside `allowed_tools`."""
         if isinstance(request, ToolRequest):
             return await self._caller.call(
                 request.name, request.arguments, seconds=silent_seconds, on_progress=None, arrivals=arrivals
             )
-        return await self._request(
-            read_request(request), silent_seconds=silent_seconds, total_seconds=math.inf, arrivals=arrivals
+        return await self._over_connection(
+            lambda connection: connection.read(
+                request,
+                silent_seconds=silent_seconds,
+                total_seconds=math.inf,
+                arrivals=arrivals,
+                paths=paths,
+            ),
+            silent_seconds=silent_seconds,
         )
 
     def media(self, what: ResourceLink | ResourceMedia | str) -> ResourceMedia:
@@ -365,6 +374,7 @@ class Session:
                     server_name=self.name,
                     last_received=forms.arrivals.last_received,
                     sha256=forms.sha256,
+                    paths=forms.paths,
                 )
             )
 
@@ -431,11 +441,12 @@ class Session:
         `call_tool`, but never `UsageError` for the method. Cancelling sends `notifications/cancelled`.
         """
         silent_seconds = self._limits.tool_seconds if timeout is None else timeout
-        return await self._request(
+        result = await self._request(
             RawRequest.of(method, params),
             silent_seconds=silent_seconds,
             total_seconds=max(self._limits.tool_total_seconds, silent_seconds),
         )
+        return codec.plain(result)
 
     async def _request(
         self,
@@ -446,18 +457,27 @@ class Session:
         on_progress: ProgressFnT | None = None,
         arrivals: Arrivals | None = None,
     ) -> dict[str, Any]:
-        if not silent_seconds > 0:
-            raise UsageError(f"expected a timeout above 0 seconds, got {silent_seconds}")
-        connection = await self._supervisor.connection()
-        self._requests += 1
-        try:
-            return await connection.request(
+        return await self._over_connection(
+            lambda connection: connection.request(
                 request,
                 silent_seconds=silent_seconds,
                 total_seconds=total_seconds,
                 on_progress=on_progress,
                 arrivals=arrivals,
-            )
+            ),
+            silent_seconds=silent_seconds,
+        )
+
+    async def _over_connection(
+        self, send: Callable[[Connection], Awaitable[dict[str, Any]]], *, silent_seconds: float
+    ) -> dict[str, Any]:
+        """Run `send` with the live connection, which is renewed if the server has lost its session."""
+        if not silent_seconds > 0:
+            raise UsageError(f"expected a timeout above 0 seconds, got {silent_seconds}")
+        connection = await self._supervisor.connection()
+        self._requests += 1
+        try:
+            return await send(connection)
         except SessionLostError:
             # Renewed before the caller sees the error, once for all callers: a retry finds a session.
             await self._supervisor.renew(connection)

@@ -35,7 +35,7 @@ from playhead.limits import Limits
 from playhead.net_guard import Origin, guarded_client, parse_origins
 from playhead.stream.answer import Page, ReadRange
 from playhead.stream.negotiation import LateForm, RangeForm
-from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
+from playhead.stream.options import DEFAULT_OPTIONS, ReadPaths, StreamOptions
 from playhead.stream.polling import QueueReader
 from playhead.stream.strategies import (
     CHUNK_CAPABILITY,
@@ -146,7 +146,12 @@ class SendRange(Protocol):
     """Sends a ranged read and returns its raw result; gives up after so many seconds without a byte."""
 
     async def __call__(
-        self, request: ResourceRequest | ToolRequest, *, silent_seconds: float, arrivals: Arrivals
+        self,
+        request: ResourceRequest | ToolRequest,
+        *,
+        silent_seconds: float,
+        arrivals: Arrivals,
+        paths: ReadPaths,
     ) -> dict[str, Any]: ...
 
 
@@ -200,6 +205,7 @@ class StreamForms:
         self._forced_by = ""
         self.facts = ResourceFacts(uri=media.uri)
         self.arrivals = Arrivals()
+        self.paths = ReadPaths()
         self._file_reader: HttpRangeReader | None = None
 
     def sha256(self) -> str | None:
@@ -376,7 +382,9 @@ class StreamForms:
                 return partial(self._read, strategy)
 
     async def _send(self, request: ResourceRequest | ToolRequest) -> Mapping[str, Any]:
-        return await self._send_range(request, silent_seconds=self._options.timeout, arrivals=self.arrivals)
+        return await self._send_range(
+            request, silent_seconds=self._options.timeout, arrivals=self.arrivals, paths=self.paths
+        )
 
     async def _read(self, strategy: RequestStrategy, start: int, end: int) -> Page:
         result = await self._send(strategy.request(start, end))

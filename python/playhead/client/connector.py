@@ -1,32 +1,153 @@
-"""The kinds of server that a session can connect to, each a factory of fresh transports."""
+"""`connect`: open a session with a server, however it is named.
+
+Each kind of server (a command, a URL over HTTP or WebSocket, an object in this process) is a factory of fresh
+transports, because a session outlives its connections: `transport_factory`.
+"""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 import httpx2
+import trio
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
 from playhead.client.oauth import ShowUrl
 from playhead.client.session.connection import OpenedTransport, TransportFactory
+from playhead.client.session.elicitation import Elicitor, OnElicitation
+from playhead.client.session.handshake import check_mode
+from playhead.client.session.list_changed import ToolListChanges
 from playhead.client.session.response_tap import ResponseTap
+from playhead.client.session.session import Session
+from playhead.client.session.supervisor import Supervisor
 from playhead.client.transports.http import HttpOptions, http_transport
+from playhead.client.transports.http_direct import HttpDirect
 from playhead.client.transports.http_errors import place_of
+from playhead.client.transports.server_process import ServerProcess, StartedServer
 from playhead.client.transports.stdio import StdioTransport, stdio_transport
-from playhead.client.transports.websocket import WebSocketTransport, websocket_transport
-from playhead.client.transports.websocket_opening import WebSocketOptions
-from playhead.config.servers import ClientCredentials, OAuthLogin, ServerConfig, is_websocket
+from playhead.concurrency import unwrap_exception_group
+from playhead.config.auth import ClientCredentials, OAuthLogin
+from playhead.config.servers import ServerConfig, from_command, is_websocket, resolve_target
 from playhead.errors import ConfigError
-from playhead.limits import Limits
+from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.redaction import redacted_url
+from playhead.results.plan import DEFAULT_POLICY, Policy
 from playhead.sdk_internals import InMemoryTransport
+
+if TYPE_CHECKING:
+    from playhead.client.transports.websocket import WebSocketTransport
+
+
+Target = StartedServer | ServerConfig | str | Sequence[str] | Server[Any] | MCPServer
+
+
+@asynccontextmanager
+async def connect(
+    target: Target,
+    *,
+    config: Path | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    mode: str | None = None,
+    auth: httpx2.Auth | None = None,
+    show_url: ShowUrl | None = None,
+    on_elicitation: OnElicitation | None = None,
+    policy: Policy = DEFAULT_POLICY,
+) -> AsyncIterator[Session]:
+    """Open a session with `target`, for as long as the context is open.
+
+    `target` is a `ServerConfig`; a `StartedServer`, whose process already runs; a string (a name from the
+    servers file `config`, an `http(s)` or `ws(s)` URL, or a command line in quotes, tried in that order); an
+    argument vector; or an SDK server object in this process. `mode` selects the protocol revision: `auto`
+    (default: the server's own setting, then `auto`) probes for the newest and falls back, `legacy` starts
+    with the handshake, and a revision such as `2026-07-28` is used without asking. `auth` is any
+    `httpx2.Auth`, replacing that of the servers file.
+
+    If the file configures OAuth and a person has to grant access, `show_url` is awaited with the URL of the
+    page to open (default: the user's browser is opened), and `Limits.authorization_seconds` (5 min) limits
+    the wait for the answer. That happens here only: later, a token that can't be refreshed any more is an
+    `AuthorizationNeededError`, and connecting again asks again.
+
+    `on_elicitation` is awaited with each question of the server to the user, one at a time; without it (the
+    default) servers learn that nobody answers. Its time does not count as silence, and its exceptions are
+    raised from the context. `policy` classifies results; a `trust_structured` in the servers file overrides
+    its own.
+
+    Raises `ConfigError` for an invalid target, and `ConnectError` if no session could be opened (its cause is
+    the reason; the message includes the end of the server's stderr). An error raised inside the context is
+    raised as it is, not in a group. Leaving ends the server's process, if any, and everything in flight;
+    cancelling does the same at once.
+    """
+    resolved: StartedServer | ServerConfig | Server[Any] | MCPServer
+    if isinstance(target, str):
+        resolved = resolve_target(target, config)
+    elif isinstance(target, StartedServer | ServerConfig | Server | MCPServer):
+        resolved = target
+    else:
+        resolved = from_command(target)
+    settings = resolved.config if isinstance(resolved, StartedServer) else resolved
+    if not isinstance(settings, ServerConfig):
+        settings = ServerConfig()
+    mode = mode or settings.mode
+    check_mode(mode)
+    factory = transport_factory(
+        resolved,
+        limits=limits,
+        auth=auth,
+        show_url=show_url,
+        wait_for_stream=on_elicitation is not None,
+    )
+    changes = ToolListChanges(limits)
+    if settings.trust_structured is not None:
+        policy = replace(policy, trust_structured=settings.trust_structured)
+    with unwrap_exception_group():
+        async with trio.open_nursery() as nursery:
+            elicitor = None
+            if on_elicitation is not None:
+                elicitor = Elicitor(on_elicitation, nursery=nursery, server=factory.server)
+            supervisor = Supervisor(
+                factory,
+                nursery=nursery,
+                limits=limits,
+                mode=mode,
+                restart=settings.restart,
+                changes=changes,
+                elicitor=elicitor,
+            )
+            connection = await supervisor.connect()
+            session = Session(
+                supervisor=supervisor,
+                connection=connection,
+                name=factory.server,
+                config=settings,
+                limits=limits,
+                changes=changes,
+                elicitor=elicitor,
+                policy=policy,
+            )
+            background = trio.CancelScope()
+            nursery.start_soon(_learn_templates, background, session)
+            try:
+                yield session
+            finally:
+                background.cancel()
+                changes.close()
+                supervisor.close()
+
+
+async def _learn_templates(scope: trio.CancelScope, session: Session) -> None:
+    with scope:
+        await session.learn_templates()
+
+
+# --- the kinds of server ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +188,12 @@ class HttpTarget:
             verify=self.verify,
             wait_for_stream=self.wait_for_stream,
         )
+        direct = HttpDirect(self.limits)
         return OpenedTransport(
-            transport=http_transport(self.config.url, limits=self.limits, options=options, observer=tap)
+            transport=http_transport(
+                self.config.url, limits=self.limits, options=options, observer=tap, direct=direct
+            ),
+            direct=direct,
         )
 
 
@@ -86,6 +211,10 @@ class WebSocketTarget:
         return _name_and_place(self.config)
 
     def __call__(self, tap: ResponseTap) -> OpenedTransport:
+        # wsproto is imported for servers that need it only.
+        from playhead.client.transports.websocket import websocket_transport
+        from playhead.client.transports.websocket_opening import WebSocketOptions
+
         assert self.config.url is not None
         # A server that answers in series is silent while a tool runs: allow it as much time as a call.
         patience = max(self.limits.tool_seconds, self.config.timeout_seconds or 0.0)
@@ -109,6 +238,7 @@ def _opened_transport(transport: WebSocketTransport | StdioTransport) -> OpenedT
         last_received=lambda: transport.last_received,
         diagnosis=diagnosis,
         faults=transport.faults,
+        direct=transport,
     )
 
 
@@ -121,6 +251,8 @@ def _name_and_place(config: ServerConfig) -> str:
 class StdioTarget:
     config: ServerConfig
     limits: Limits
+    started: ServerProcess | None = None
+    """The process of the first connection, if it already runs."""
     is_process: ClassVar = True
     authorize: ClassVar = None
 
@@ -131,13 +263,17 @@ class StdioTarget:
     def __call__(self, tap: ResponseTap) -> OpenedTransport:
         assert self.config.command is not None
         transport = stdio_transport(
-            self.config.command, env=self.config.env, cwd=self.config.cwd, limits=self.limits
+            self.config.command,
+            env=self.config.env,
+            cwd=self.config.cwd,
+            limits=self.limits,
+            started=self.started if self.started is not None and self.started.claim() else None,
         )
         return _opened_transport(transport)
 
 
 def transport_factory(
-    target: ServerConfig | Server[Any] | MCPServer,
+    target: StartedServer | ServerConfig | Server[Any] | MCPServer,
     *,
     limits: Limits,
     auth: httpx2.Auth | None,
@@ -146,6 +282,8 @@ def transport_factory(
 ) -> TransportFactory:
     """The factory for `target`. Raises `ConfigError` for unusable TLS files and for OAuth over a
     WebSocket."""
+    if isinstance(target, StartedServer):
+        return StdioTarget(target.config, limits, target.process)
     if not isinstance(target, ServerConfig):
         return InProcessTarget(target)
     if target.url is not None and is_websocket(target.url):

@@ -1,4 +1,5 @@
-"""Helpers for trio: exception groups unwrapped, a broadcast that drops the oldest, contexts used once."""
+"""Helpers for trio: exception groups unwrapped, a broadcast that drops the oldest, contexts used once,
+deadlines from the last byte."""
 
 from __future__ import annotations
 
@@ -164,3 +165,80 @@ async def join(ended: trio.Event, seconds: float = JOIN_SECONDS) -> None:
     """Wait for a woken thread, even if cancelled, but no longer than `seconds`."""
     with trio.CancelScope(shield=True), trio.move_on_after(seconds):
         await ended.wait()
+
+
+# --- deadlines -------------------------------------------------------------------------------------------
+
+# A scope of trio's can be cancelled, but it cannot be given back time that has run out. So no request's scope
+# has a deadline of its own: the one task of `Deadlines` sleeps until the earliest moment at which a request
+# could have been silent for too long, looks when its last byte really arrived, and cancels it or sleeps on. A
+# request costs a scope and no task.
+
+
+class Watched:
+    """One request under a deadline."""
+
+    def __init__(
+        self, *, silent_seconds: float, total_seconds: float, last_received: Callable[[], float]
+    ) -> None:
+        self._silent_seconds = silent_seconds
+        self._total_seconds = total_seconds
+        self._last_received = last_received
+        self._started = trio.current_time()
+        self.scope = trio.CancelScope()
+        self.spent_seconds: float | None = None
+        """The allowance that ran out; None while none has."""
+
+    def due(self) -> float:
+        """The moment, on trio's clock, at which it has waited too long if no byte arrives until then."""
+        silent_at = max(self._started, self._last_received()) + self._silent_seconds
+        return min(silent_at, self._started + self._total_seconds)
+
+    def check(self, now: float) -> None:
+        """Cancel it if it is due."""
+        if self.due() > now or self.spent_seconds is not None:
+            return
+        in_total = self._started + self._total_seconds <= now
+        self.spent_seconds = self._total_seconds if in_total else self._silent_seconds
+        self.scope.cancel()
+
+
+class Deadlines:
+    """The deadlines of the requests in flight on one connection. `run` is its task."""
+
+    def __init__(self) -> None:
+        self._watched: set[Watched] = set()
+        self._wakes_at = math.inf
+        self._earlier = trio.Event()
+
+    @contextmanager
+    def within(
+        self, *, silent_seconds: float, total_seconds: float, last_received: Callable[[], float]
+    ) -> Iterator[Watched]:
+        """Cancel the body once nothing was received for `silent_seconds`, or after `total_seconds`.
+
+        `last_received` returns the time of the last byte on trio's clock (0.0: none yet). A body that was
+        cancelled is left without an exception, and the yielded `spent_seconds` is the allowance that ran out.
+        """
+        watched = Watched(
+            silent_seconds=silent_seconds, total_seconds=total_seconds, last_received=last_received
+        )
+        self._watched.add(watched)
+        if watched.due() < self._wakes_at:
+            self._earlier.set()
+        try:
+            with watched.scope:
+                yield watched
+        finally:
+            self._watched.discard(watched)
+
+    async def run(self) -> None:
+        """Watch over the requests until cancelled."""
+        while True:
+            self._earlier = trio.Event()
+            self._wakes_at = min((each.due() for each in self._watched), default=math.inf)
+            with trio.CancelScope(deadline=self._wakes_at):
+                await self._earlier.wait()
+            now = trio.current_time()
+            for each in tuple(self._watched):
+                each.check(now)

@@ -122,7 +122,8 @@ async def test_a_stall_costs_its_time_and_nothing_else(
     assert exact(heard, resource), heard.error
     honest = MoodyResource(Mood(size_bytes=LONG, delay_seconds=LATENCY_SECONDS, serial=serial))
     assert heard.seconds < seconds + (await listen(honest)).seconds + BACKOFF_MAX_SECONDS
-    assert len(resource.log) <= 1.2 * len(honest.log) + seconds
+    # Two retries per second are allowed; their number depends on the jitter that each planner draws.
+    assert len(resource.log) <= 1.2 * len(honest.log) + 2 * seconds
 
 
 @pytest.mark.parametrize("how", ["hang-up", "503", "-32603"])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from playhead._core import decode_base64
-from playhead.content.formats import decoded_bytes
+from playhead.content.formats import Base64Text, decoded_bytes
 from playhead.errors import (
     Base64Error,
     LimitError,
@@ -36,12 +36,12 @@ answer that held the whole resource."""
 class Page:
     """The answer to one read of `[start, end)`, in bytes from 0.
 
-    `blobs` are in the order in which the server sent them: `str` is base64 text that is decoded straight into
-    the ring, `bytes` are plain (an HTTP range, a test). An empty tuple means empty `contents`: a claim that
-    the resource ends at `start`.
+    `blobs` are in the order in which the server sent them: `Base64Text` (a string, or its place in the
+    message) is decoded straight into the ring, `bytes` are plain (an HTTP range, a test). An empty tuple
+    means empty `contents`: a claim that the resource ends at `start`.
     """
 
-    blobs: tuple[str | bytes, ...]
+    blobs: tuple[Base64Text | bytes, ...]
     text_items: int = 0
     """Number of text contents; none is expected in a read of bytes."""
     text: str = ""
@@ -62,7 +62,7 @@ class Answer:
     """Bytes `[offset, offset + n_bytes)` as a server sent them; no blob is empty."""
 
     offset: int
-    blobs: tuple[str | bytes, ...]
+    blobs: tuple[Base64Text | bytes, ...]
     n_bytes: int
     claims_end: EndedBy | None = None
     """The claim that nothing follows `end`, if any. Always set if `n_bytes` is 0."""
@@ -72,7 +72,7 @@ class Answer:
         return self.offset + self.n_bytes
 
 
-def blob_bytes(blob: str | bytes) -> int:
+def blob_bytes(blob: Base64Text | bytes) -> int:
     """Return the number of bytes that a blob holds, decoded."""
     return len(blob) if isinstance(blob, bytes) else decoded_bytes(blob)
 
@@ -105,7 +105,7 @@ def measure(
             got=total,
         )
     blobs = [blob for blob, size in zip(page.blobs, sizes, strict=True) if size]
-    # A tuple: membership in a set would hash a whole page (72 us per 100 KiB).
+    # A tuple: membership in a set would hash a whole page (72 us per 100 KiB). A view is never so short.
     is_done = ranged and bool(blobs) and blobs[-1] in (DONE_TEXT, DONE_BYTES)
     if is_done and offset == 0 and total == size_bytes == len(DONE_BYTES):
         is_done = False
@@ -116,11 +116,11 @@ def measure(
     return Answer(offset=offset, blobs=tuple(blobs), n_bytes=total, claims_end=claims_end)
 
 
-def pieces(answer: Answer, start: int, stop: int) -> Iterator[tuple[int, str | bytes]]:
+def pieces(answer: Answer, start: int, stop: int) -> Iterator[tuple[int, Base64Text | bytes]]:
     """Cut `answer` to the bytes `[start, stop)`. Yields pairs of an offset and the piece to write there.
 
     Base64 can only be cut between its groups of three bytes, so the first piece may begin up to two bytes
-    before `start`; the last never goes past `stop`. Whole blobs are not copied.
+    before `start`; the last never goes past `stop`. Neither whole blobs nor parts of views are copied.
     """
     base = answer.offset
     for blob in answer.blobs:
@@ -136,7 +136,9 @@ def pieces(answer: Answer, start: int, stop: int) -> Iterator[tuple[int, str | b
         base += size
 
 
-def _cut_text(blob: str, base: int, low: int, high: int, size: int) -> Iterator[tuple[int, str | bytes]]:
+def _cut_text(
+    blob: Base64Text, base: int, low: int, high: int, size: int
+) -> Iterator[tuple[int, Base64Text | bytes]]:
     low -= low % 3
     whole = high if high == size else high - high % 3
     if whole > low:
@@ -154,7 +156,7 @@ def leading(answer: Answer, n_bytes: int) -> bytes:
         try:
             found += piece if isinstance(piece, bytes) else decode_base64(piece)
         except Base64Error:
-            found += piece.encode() if isinstance(piece, str) else piece
+            found += piece.encode() if isinstance(piece, str) else bytes(piece)
     return found
 
 
@@ -163,7 +165,7 @@ SHOWN_CHARS = 200
 
 
 def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) -> Page:
-    """The page in the result of `resources/read`; its blobs stay base64 text.
+    """The page in the result of `resources/read`; its blobs stay base64, as strings or views of the message.
 
     Raises `ProtocolError` without a list of contents or if an item is neither text nor blob, and
     `LimitError` past `Limits.result_items` or (before anything is decoded) `Limits.block_bytes`.
@@ -182,13 +184,13 @@ def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) 
             allowed=limits.result_items,
             got=len(contents),
         )
-    blobs: list[str | bytes] = []
+    blobs: list[Base64Text | bytes] = []
     texts: list[str] = []
     mime_type: str | None = None
     page_bytes = 0
     for index, item in enumerate(contents):
         kind = item if isinstance(item, dict) else {}
-        if isinstance(blob := kind.get("blob"), str):
+        if isinstance(blob := kind.get("blob"), str | memoryview):
             blobs.append(blob)
             page_bytes += decoded_bytes(blob)
         elif isinstance(text := kind.get("text"), str):

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
@@ -31,6 +30,15 @@ from playhead.errors import (
 )
 from playhead.limits import KIB, Limits
 from playhead.stream.answer import Answer, EndedBy, Page
+from playhead.stream.in_flight import (
+    COMFORT_BYTES,
+    COMFORT_BYTES_PER_SECOND,
+    COMFORT_SECONDS,
+    NEW_STREAM_SECONDS,
+    Background,
+    Flight,
+    InFlight,
+)
 from playhead.stream.negotiation import FormNegotiation, LateForm, RangeForm, Refusal, is_refusal
 from playhead.stream.options import StreamEvent, StreamOptions, StreamResumed, StreamStatistics, StreamWaiting
 from playhead.stream.pages import PageLimit, ResponseHandler, SequentialPlan
@@ -40,6 +48,10 @@ from playhead.stream.sequential import Sequential
 from playhead.stream.source import Demand
 
 FIRST_PAGE_BYTES = 8 * KIB
+MANY_STREAMS = 32
+MANY_FIRST_PAGE_BYTES = 40 * KIB
+"""The first page of a stream that starts while `MANY_STREAMS` read. With so many a request costs more than
+its bytes, and these are enough to start and to last until the next turn: a second at 320 kbit/s."""
 NO_SEEK = (
     "stream: expected to read on, got a seek; the server hands out the bytes of this stream once, in their "
     "order (strategy poll)"
@@ -100,70 +112,6 @@ AFTER: dict[tuple[Phase, PhaseEvent], Phase] = {
 """Pairs that are not listed change nothing. A seek in an ended stream resumes reading."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flight:
-    request: Request
-    scope: trio.CancelScope
-    sent_at: float
-    """The time that the planner was given, so that both time out together on a busy machine."""
-
-
-class InFlight:
-    """Reads on the wire: one task and one cancel scope each."""
-
-    def __init__(self) -> None:
-        self._flights: dict[int, Flight] = {}
-
-    def __len__(self) -> int:
-        return len(self._flights)
-
-    @property
-    def asked_to(self) -> int:
-        """The highest end of the reads in flight; 0 without one."""
-        return max((flight.request.end for flight in self._flights.values()), default=0)
-
-    def send(
-        self,
-        request: Request,
-        read: Callable[[], Awaitable[Page]],
-        nursery: trio.Nursery,
-        *,
-        sent_at: float,
-        done: Callable[[Flight, Page | PlayheadError], None],
-    ) -> None:
-        """Read `request` in a task, which then calls `done(flight, outcome)`."""
-        flight = Flight(request=request, scope=trio.CancelScope(), sent_at=sent_at)
-        self._flights[request.id] = flight
-        nursery.start_soon(self._read, flight, read, done)
-
-    async def _read(
-        self,
-        flight: Flight,
-        read: Callable[[], Awaitable[Page]],
-        done: Callable[[Flight, Page | PlayheadError], None],
-    ) -> None:
-        outcome: Page | PlayheadError | None = None
-        try:
-            with flight.scope:
-                outcome = await read()
-        except PlayheadError as error:
-            outcome = error
-        # A dropped read (a seek, a timeout, a faster copy) has no more use.
-        if self._flights.pop(flight.request.id, None) is not None and outcome is not None:
-            done(flight, outcome)
-
-    def drop(self, request_id: int) -> Flight | None:
-        """Cancel a read, on the wire too; None if it is not in flight."""
-        flight = self._flights.pop(request_id, None)
-        if flight is not None:
-            flight.scope.cancel()
-        return flight
-
-    def drop_all(self) -> None:
-        for request_id in list(self._flights):
-            self.drop(request_id)
-
-
 class Driver:
     """Reads of one stream. `run` is its task; everything else is called from the trio thread."""
 
@@ -189,9 +137,12 @@ class Driver:
         room_bytes = self.pipe.ahead_bytes
         self.writer = RingWriter(self.pipe, max_bytes=max_bytes)
         page_bytes = min(options.page_bytes, room_bytes)
+        self._background = Background.of_this_loop()
+        is_one_of_many = self._background.streams >= MANY_STREAMS
+        first_page_bytes = MANY_FIRST_PAGE_BYTES if is_one_of_many else FIRST_PAGE_BYTES
         self._planner = Planner(
             capacity_bytes=room_bytes,
-            page_min_bytes=min(FIRST_PAGE_BYTES, page_bytes),
+            page_min_bytes=min(first_page_bytes, page_bytes),
             page_bytes=page_bytes,
             page_bytes_max=max(options.page_bytes_max, page_bytes),
             in_flight=options.in_flight,
@@ -217,7 +168,10 @@ class Driver:
             server_name=server_name,
             patience_seconds=options.patience_seconds,
         )
-        self._in_flight = InFlight()
+        self._in_flight = InFlight(self._background)
+        self._waits_for_others = False
+        self._bytes_per_second = 0.0
+        """The rate of the audio; 0 while it is not known."""
         self._page_limit = PageLimit()
         self._sequential: Sequential | None = None
         self._sequential_scope = trio.CancelScope()
@@ -233,6 +187,7 @@ class Driver:
         self._wakes_at = -math.inf
         self._opened_at = trio.current_time()
         self._life = trio.CancelScope()
+        self._background.join()  # last: `run` takes it back
 
     # --- the task --------------------------------------------------------------------------------------
 
@@ -251,6 +206,7 @@ class Driver:
             with self._life:
                 await self._run()
         finally:
+            self._background.leave(self)
             self._enter(PhaseEvent.CLOSE)
             self._sequential = None  # with the answers that it holds
             self.writer.abort(ClosedError(CLOSED))
@@ -279,7 +235,7 @@ class Driver:
 
     def _next_wake(self) -> float:
         now = trio.current_time()
-        timer = self._planner.timer()
+        timer = self._background.until if self._waits_for_others else self._planner.timer()
         earliest = math.inf if timer is None else max(timer, now + TIMER_GRAIN_SECONDS)
         if now < self._forms.resumes_at:
             earliest = min(earliest, self._forms.resumes_at)
@@ -295,19 +251,46 @@ class Driver:
     # --- reads -------------------------------------------------------------------------------------------
 
     async def _issue(self, nursery: trio.Nursery) -> None:
+        is_first = True
         while trio.current_time() >= self._forms.resumes_at and self._handler.refusal is None:
             now, head = trio.current_time(), self.pipe.head
-            request = self._planner.next(now, head)
+            ahead_bytes = self.pipe.tail - head + self._in_flight.n_bytes
+            fills_ring = ahead_bytes >= self._comfort_bytes()
+            self._waits_for_others = not self._background.has_room(
+                self,
+                now=now,
+                wake=lambda: self.writer.news.set(),
+                dry_at=None if fills_ring else self._dry_at(now, ahead_bytes),
+            )
+            request = None if self._waits_for_others else self._planner.next(now, head)
             if request is not None:
-                self._in_flight.send(request, self._reading(request), nursery, sent_at=now, done=self._done)
-                # trio runs new tasks in any order; on a slow link the first page must be sent first.
-                await trio.lowlevel.checkpoint()
-            elif (
+                await self._in_flight.send(
+                    request,
+                    self._reading(request),
+                    nursery,
+                    sent_at=now,
+                    fills_ring=fills_ring,
+                    is_first=is_first,
+                    done=self._done,
+                )
+                is_first = False
+                continue
+            if (
                 self._phase is Phase.SEQUENTIAL
                 or not self.pipe.arm(self._low_bytes())
                 or self.pipe.head == head
             ):
-                return
+                break
+        if not self._waits_for_others:
+            self._background.pass_turn()
+
+    def _dry_at(self, now: float, ahead_bytes: int) -> float:
+        if ahead_bytes == 0 and not self._handler.has_bytes:
+            return self._opened_at + NEW_STREAM_SECONDS
+        return now + ahead_bytes / (self._bytes_per_second or COMFORT_BYTES_PER_SECOND)
+
+    def _comfort_bytes(self) -> int:
+        return max(COMFORT_BYTES, int(COMFORT_SECONDS * self._bytes_per_second))
 
     def _reading(self, request: Request) -> Callable[[], Awaitable[Page]]:
         start, end = request.start, request.end
@@ -319,7 +302,9 @@ class Driver:
         return partial(self._page_limit.read, form.read, start, end)
 
     def _low_bytes(self) -> int:
-        """The most readable bytes that leave room for the next request."""
+        """The most readable bytes that leave room for the next request, or make it urgent."""
+        if self._waits_for_others:
+            return self._comfort_bytes() - 1
         ahead = max(0, self._in_flight.asked_to - self.pipe.tail)
         wanted = self._planner.statistics().page_bytes
         if self._options.profile == "play":
@@ -463,11 +448,14 @@ class Driver:
     def _break(self, error: PlayheadError) -> None:
         # Through its traceback the error would keep the pages alive, tens of MiB.
         link: BaseException | None = error
-        while isinstance(link, PlayheadError):
+        seen: set[int] = set()  # an error that several reads share may be its own context's context
+        while isinstance(link, PlayheadError) and id(link) not in seen:
+            seen.add(id(link))
             link.__traceback__ = None
             link = link.__cause__ or link.__context__
         self._enter(PhaseEvent.BREAK)
         self._broken = error
+        self._background.withdraw(self)
         self._in_flight.drop_all()
         self._sequential_scope.cancel()
         self.writer.abort(error)
@@ -525,6 +513,13 @@ class Driver:
                 self._enter(PhaseEvent.BYTES)
         self.writer.news.set()
 
+    def can_seek(self, offset: int) -> bool:
+        """See `RangeStream.can_seek`. From any thread."""
+        if self.is_queue:
+            return False
+        is_kept = self.pipe.kept_from <= offset <= self.pipe.tail
+        return is_kept or self._sequential is None or self._sequential.can_seek(offset)
+
     @property
     def is_queue(self) -> bool:
         """True if the bytes are handed out once, in their order."""
@@ -558,6 +553,7 @@ class Driver:
 
     def can_play(self, in_hand_bytes: int, bytes_per_second: float, now: float) -> bool:
         """See `RangeStream.can_play`."""
+        self._bytes_per_second = bytes_per_second
         if self.pipe.closed:
             return True
         if self.is_queue:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from playhead.errors import PlayheadError, UsageError
@@ -143,6 +143,20 @@ def _between(name: str, value: int, low: int, high: int) -> None:
 DEFAULT_OPTIONS = StreamOptions()
 
 
+@dataclass(slots=True)
+class ReadPaths:
+    """The number of `resources/read` of one stream by the way that they took.
+
+    Those of other forms (tools, HTTP ranges) are not counted.
+    """
+
+    direct: int = 0
+    """Past the SDK's session, which costs several times as much as a page."""
+    session: int = 0
+    fallback: str | None = None
+    """Why the first read through the session had to go there; None without one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStatistics:
     """A snapshot of one stream. Sizes are bytes, times seconds."""
@@ -150,7 +164,8 @@ class StreamStatistics:
     bytes: int
     """Delivered to the reader."""
     requests: int
-    """Reads sent to the server: retries, hedges, and questions about its ranges and its end included."""
+    """Reads of byte ranges, including retries, hedges, and probes of the ranges and of the end. Several
+    reads of a web resource share one GET."""
     pages: int
     """Answers whose bytes were used."""
     retries: int
@@ -175,3 +190,4 @@ class StreamStatistics:
     """Why this strategy is used, and which were refused before it."""
     mime_type: str | None
     capacity_bytes: int
+    paths: ReadPaths = field(default_factory=ReadPaths)

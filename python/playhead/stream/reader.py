@@ -15,6 +15,7 @@ import io
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -26,14 +27,22 @@ from playhead.limits import DEFAULT_LIMITS, KIB, Limits
 from playhead.stream.answer import ReadRange
 from playhead.stream.driver import CLOSED, NO_SEEK, Driver
 from playhead.stream.negotiation import LateForm, RangeForm
-from playhead.stream.options import DEFAULT_OPTIONS, StreamEvent, StreamOptions, StreamStatistics
+from playhead.stream.options import (
+    DEFAULT_OPTIONS,
+    ReadPaths,
+    StreamEvent,
+    StreamOptions,
+    StreamStatistics,
+)
 from playhead.stream.saving import whole_file
 from playhead.stream.source import Demand, Reader
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-CHUNK_BYTES = 64 * KIB
+CHUNK_BYTES = 256 * KIB
+"""Each chunk is a turn of trio's loop: 1 MiB in sixteen chunks cost as much as its transport."""
+FILE_BYTES = 64 * KIB
 SAVE_BYTES = 256 * KIB
 """One hop to a thread per write: at 256 KiB it is cheap, and still far below the ring."""
 
@@ -87,8 +96,11 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
     `ServerError`; and `ClosedError` after `open_stream`'s block was left.
     """
 
-    def __init__(self, driver: Driver, *, limits: Limits, sha256: Callable[[], str | None]) -> None:
+    def __init__(
+        self, driver: Driver, *, limits: Limits, sha256: Callable[[], str | None], paths: ReadPaths
+    ) -> None:
         self._driver = driver
+        self._paths = paths
         self._digest = DigestCheck(sha256)
         self._pipe = driver.pipe
         self._limits = limits
@@ -99,28 +111,36 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
     # --- a trio task -----------------------------------------------------------------------------------
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Return the available bytes, at least one and at most `max_bytes` (64 KiB); `b""` is the end.
+        """Return the available bytes, at least one and at most `max_bytes` (256 KiB); `b""` is the end.
 
         Raises `BusyError` while another task or thread reads. Cancelled: no byte is lost.
         """
         if max_bytes is not None and max_bytes < 1:
             raise UsageError(f"receive_some: expected max_bytes of 1 or more, got {max_bytes}")
-        ready = self._pipe.tail - self._pipe.head
-        buffer = bytearray(min(max_bytes or CHUNK_BYTES, max(ready, 4 * KIB)))
-        offset, count = await self._receive_into(buffer)
-        del buffer[count:]
-        self._digest.read(offset, buffer)
-        return bytes(buffer)
+        buffer = io.BytesIO()  # gives up its `bytes` without a copy
 
-    async def _receive_into(self, buffer: bytearray) -> tuple[int, int]:
-        """Return the offset and the number of the bytes read."""
+        def read() -> int | None:
+            nonlocal buffer
+            ready = self._pipe.tail - self._pipe.head
+            buffer = io.BytesIO(bytes(min(max_bytes or CHUNK_BYTES, max(ready, 1))))
+            with buffer.getbuffer() as view:
+                return self._pipe.readinto_nowait(view)
+
+        offset, count = await self._receive(read)
+        buffer.truncate(count)
+        chunk = buffer.getvalue()
+        self._digest.read(offset, chunk)
+        return chunk
+
+    async def _receive(self, read: Callable[[], int | None]) -> tuple[int, int]:
+        """Call `read` until it is not None. Return the offset and the number of the bytes read."""
         self._driver.require_open()
         if self._receiving:
             raise BusyError("stream: expected one reader, got a second task; let one task read")
         self._receiving = True
         try:
             await trio.lowlevel.checkpoint()
-            while (count := self._pipe.readinto_nowait(buffer)) is None:
+            while (count := read()) is None:
                 self._driver.set_reader_waits(True)
                 try:
                     await self._driver.writer.wait_bytes()
@@ -167,7 +187,7 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
 
             with memoryview(buffer) as window:
                 while True:
-                    offset, count = await self._receive_into(buffer)
+                    offset, count = await self._receive(lambda: self._pipe.readinto_nowait(buffer))
                     if not count:
                         break
                     await trio.to_thread.run_sync(write, offset, window[:count])
@@ -237,7 +257,7 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
         stream open.
         """
         raw = StreamFile(self, size_bytes=self._driver.total_bytes, timeout=timeout)
-        return io.BufferedReader(raw, CHUNK_BYTES)
+        return io.BufferedReader(raw, FILE_BYTES)
 
     # --- from anywhere ---------------------------------------------------------------------------------
 
@@ -245,6 +265,22 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
     def seekable(self) -> bool:
         """False for the strategy `poll`, whose bytes are handed out once."""
         return not self.is_queue
+
+    def can_seek(self, offset: int) -> bool:
+        """Return whether a seek to `offset` reads no more than what follows it.
+
+        False for a `poll`, and for a `whole` outside the bytes in hand: it would be read from its beginning.
+        """
+        return self._driver.can_seek(offset)
+
+    @property
+    def kept_range(self) -> tuple[int, int]:
+        return self._pipe.kept_from, self._pipe.tail
+
+    def interrupt(self) -> None:
+        """See `Reader.interrupt`. A stream that cannot seek continues: its bytes are not read again."""
+        if self._driver.can_seek(self._pipe.tail + 1):
+            self._pipe.interrupt()
 
     @property
     def is_queue(self) -> bool:
@@ -301,7 +337,7 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
 
     def statistics(self) -> StreamStatistics:
         """Return a snapshot."""
-        return self._driver.statistics()
+        return replace(self._driver.statistics(), paths=replace(self._paths))
 
 
 def _check_offset(offset: int) -> None:
@@ -435,10 +471,12 @@ async def open_forms(
     server_name: str,
     last_received: Callable[[], float],
     sha256: Callable[[], str | None] = lambda: None,
+    paths: ReadPaths | None = None,
 ) -> AsyncIterator[RangeStream]:
     """Read a resource in the first of the `forms` that delivers; the others as for `open_stream`.
 
     `sha256` is the digest that the source announced, if any, in hexadecimal; known when the first byte is.
+    `paths` is where the reads are counted by who sends them.
     """
     driver = Driver(
         forms,
@@ -448,7 +486,7 @@ async def open_forms(
         server_name=server_name,
         last_received=last_received,
     )
-    stream = RangeStream(driver, limits=limits, sha256=sha256)
+    stream = RangeStream(driver, limits=limits, sha256=sha256, paths=paths or ReadPaths())
     block_error = _BlockError()
     try:
         async with trio.open_nursery() as nursery:

@@ -10,6 +10,7 @@ import threading
 import trio
 
 from playhead._core import Pipe
+from playhead.content.formats import Base64Text
 from playhead.errors import Base64Error, LimitError, PlayheadError, UsageError
 from playhead.limits import KIB
 from playhead.stream.answer import Answer, pieces
@@ -110,7 +111,7 @@ class RingWriter:
             self.store(answer, start=at, stop=stop)
             await trio.lowlevel.checkpoint()
 
-    def _write(self, offset: int, piece: str | bytes) -> None:
+    def _write(self, offset: int, piece: Base64Text | bytes) -> None:
         before = self._pipe.tail
         if isinstance(piece, bytes):
             self._pipe.write(offset, piece)

@@ -90,6 +90,11 @@ class Sequential:
         if plan.page_bytes is None and plan.answers:
             self._conclude(plan.answers[0].end, "whole")
 
+    def can_seek(self, offset: int) -> bool:
+        """False if a seek to `offset` would read the whole resource again. From any thread."""
+        held = self._feeding
+        return self._page_bytes is not None or (held is not None and held.offset <= offset <= held.end)
+
     def restart(self) -> None:
         """Continue at the pipe's tail, after a seek."""
         self._scope.cancel()

@@ -54,9 +54,27 @@ class Reader(ABC):
         """True if the bytes are handed out in chunks while they are made: audio starts with the first."""
         return False
 
+    def can_seek(self, offset: int) -> bool:
+        """Return whether `seek_from_thread(offset)` works and reads no more than what follows."""
+        return self.seekable
+
     def seek_from_thread(self, offset: int) -> None:
-        """Continue at `offset`, counted from where the reader began. Only if `seekable`."""
+        """Continue at `offset`, counted from where the reader began. Only if `can_seek`."""
         raise NotImplementedError(f"{type(self).__name__} cannot seek")
+
+    @property
+    def kept_range(self) -> tuple[int, int]:
+        """The offsets (first, last) to which a seek reads nothing anew. Empty, `(0, 0)`, if not known."""
+        return 0, 0
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Size of the whole, as far as it is known: a hint."""
+        return None
+
+    def interrupt(self) -> None:  # noqa: B027  # most readers never wait for long
+        """Let a blocked `readinto`, or the next one that would block, raise `TimeoutError`: a seek waits for
+        its thread. Called in the trio thread."""
 
     @property
     def buffered_bytes(self) -> int:
@@ -93,6 +111,36 @@ class Reader(ABC):
     def statistics(self) -> StreamStatistics | None:
         """Return a snapshot of the stream behind this reader; None if there is none, as for a local file."""
         return None
+
+
+class BytesReader(Reader):
+    """A reader of bytes that have arrived already."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    @property
+    def seekable(self) -> bool:
+        return True
+
+    @property
+    def kept_range(self) -> tuple[int, int]:
+        return 0, len(self._data)
+
+    @property
+    def size_bytes(self) -> int | None:
+        return len(self._data)
+
+    def readinto(self, buffer: Buffer, timeout: float | None = None) -> int:
+        with memoryview(buffer).cast("B") as view:
+            piece = self._data[self._position : self._position + len(view)]
+            view[: len(piece)] = piece
+        self._position += len(piece)
+        return len(piece)
+
+    def seek_from_thread(self, offset: int) -> None:
+        self._position = offset
 
 
 @runtime_checkable

@@ -2,7 +2,8 @@
 
 MCP has no ranged read, so servers have developed their own. `FORMS` lists them in the order in which they are
 tried. Each entry recognises from the `ResourceFacts` that its form is offered; the strategy that it returns
-makes the requests and reads the answers. A new form is one entry and one test.
+makes the requests and reads the answers. A new form is one entry and one test; that is why recognising a form
+and reading in it share this file.
 
 Pure. A strategy of `file` or `http-range` says what is read; the client, which has HTTP, reads it.
 """
@@ -13,15 +14,16 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from urllib.parse import urlsplit
-
-from mcp_types import Tool
 
 from playhead.errors import UsageError
 from playhead.limits import Limits
 from playhead.stream.answer import Page, page_of_contents, page_of_tool
 from playhead.stream.templates import TemplateMatch, match_template
+
+if TYPE_CHECKING:
+    from mcp_types import Tool
 
 RANGE_VARIABLES = (("start", "end"), ("offset", "length"), ("from", "to"), ("range_start", "range_end"))
 """Pairs of variables that make a URI template one for ranges, in the order of preference."""

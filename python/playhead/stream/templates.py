@@ -14,12 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
-from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
-
 from playhead.errors import UsageError
+
+if TYPE_CHECKING:
+    from mcp.shared.uri_template import UriTemplate
 
 RangeVariables = tuple[str, str]
 """The names of a template's two variables for a range, such as `("start", "end")`."""
@@ -118,6 +119,8 @@ def match_template(
     Raises `UsageError` if the link fits templates of several servers behind a gateway, and nothing says whose
     it is.
     """
+    # Not with the module: the SDK takes half a second, and options are checked without it.
+    from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
 
     def matched(text: str, link: str, reason: str) -> TemplateMatch | None:
         try:

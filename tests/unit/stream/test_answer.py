@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead import _core
+from playhead.content.formats import Base64Text
 from playhead.errors import LimitError, TextContentError
 from playhead.stream.answer import Answer, Page, blob_bytes, leading, measure, pieces
 
@@ -20,6 +22,15 @@ def text(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
+def view(data: bytes) -> memoryview:
+    """The base64 of `data` where a message has it."""
+    return memoryview(b'{"blob":"' + base64.b64encode(data) + b'"}')[9:-2]
+
+
+def as_received(data: bytes) -> bytes:
+    return data
+
+
 def take(*blobs: str | bytes, offset: int = 0, size_bytes: int | None = None) -> Answer:
     return measure(Page(blobs=blobs), offset=offset, size_bytes=size_bytes, block_bytes=1000)
 
@@ -27,6 +38,7 @@ def take(*blobs: str | bytes, offset: int = 0, size_bytes: int | None = None) ->
 @given(st.binary(max_size=100))
 def test_the_length_of_base64_is_known_without_decoding(data: bytes) -> None:
     assert blob_bytes(text(data)) == blob_bytes(text(data).rstrip("=")) == blob_bytes(data) == len(data)
+    assert blob_bytes(view(data)) == blob_bytes(memoryview(text(data).rstrip("=").encode())) == len(data)
 
 
 def test_a_symbol_too_many_counts_as_a_byte_so_that_a_decoder_sees_it() -> None:
@@ -89,15 +101,19 @@ def test_text_for_bytes_is_an_error_with_its_offset() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.binary(min_size=1, max_size=40), st.booleans()), min_size=1, max_size=4),
+    st.lists(
+        st.tuples(st.binary(min_size=1, max_size=40), st.sampled_from([as_received, text, view])),
+        min_size=1,
+        max_size=4,
+    ),
     st.integers(0, 60),
     st.data(),
 )
 def test_the_pieces_of_any_cut_hold_its_bytes_and_end_where_it_ends(
-    parts: list[tuple[bytes, bool]], offset: int, draw: st.DataObject
+    parts: list[tuple[bytes, Callable[[bytes], Base64Text | bytes]]], offset: int, draw: st.DataObject
 ) -> None:
     whole = b"".join(data for data, _ in parts)
-    blobs = tuple(data if plain else text(data) for data, plain in parts)
+    blobs = tuple(form(data) for data, form in parts)
     answer = Answer(offset=offset, blobs=blobs, n_bytes=len(whole))
     start = draw.draw(st.integers(offset, answer.end))
     stop = draw.draw(st.integers(start, answer.end))
@@ -114,13 +130,22 @@ def test_the_pieces_of_any_cut_hold_its_bytes_and_end_where_it_ends(
 
 
 def test_whole_blobs_are_passed_on_without_a_copy() -> None:
-    blobs = (text(bytes(300)), bytes(5), text(b"abcdef"))
+    blobs = (text(bytes(300)), bytes(5), view(b"abcdef"))
     answer = Answer(offset=9, blobs=blobs, n_bytes=311)
     assert all(piece is blob for (_, piece), blob in zip(pieces(answer, 9, 320), blobs, strict=True))
     assert all(low < high for low, high in pairwise(at for at, _ in pieces(answer, 9, 320)))
 
 
+def test_a_part_of_a_view_is_not_copied() -> None:
+    blob = view(bytes(range(200)))
+    ((_, piece),) = pieces(Answer(offset=0, blobs=(blob,), n_bytes=200), 30, 90)
+    assert isinstance(piece, memoryview)
+    assert piece.obj is blob.obj
+
+
 def test_leading_bytes_cross_blobs_and_stand_for_themselves_where_they_do_not_decode() -> None:
     answer = Answer(offset=5, blobs=(text(b"abcd"), b"efgh"), n_bytes=8)
     assert leading(answer, 6) == b"abcdef"
+    assert leading(Answer(offset=5, blobs=(view(b"abcd"), b"efgh"), n_bytes=8), 6) == b"abcdef"
+    assert leading(Answer(offset=0, blobs=(memoryview(b"!!!!!!!!"),), n_bytes=6), 6) == b"!!!!!!!!"
     assert leading(Answer(offset=0, blobs=("!!!!!!!!",), n_bytes=6), 6) == b"!!!!!!!!"

@@ -173,6 +173,18 @@ async def test_an_error_that_is_kept_keeps_no_page() -> None:
     assert [page() for page in pages] == [None] * len(pages)
 
 
+async def test_errors_that_are_each_others_cause_break_the_stream_like_any_other() -> None:
+    first, second = ServerError("the first", code=-32000), ServerError("the second", code=-32000)
+    first.__cause__, second.__cause__ = second, first
+
+    async def read_range(start: int, end: int) -> Page:
+        raise first
+
+    async with open_stream(read_range) as stream:
+        with pytest.raises(ServerError, match="the first"):
+            await stream.read_all()
+
+
 async def test_several_blobs_of_a_page_count_together(autojump_clock: trio.testing.MockClock) -> None:
     assert (await read(ScriptedPages(DATA, blobs_a_page=7)))[0] == DATA
 

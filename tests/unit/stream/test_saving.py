@@ -12,6 +12,7 @@ import trio
 
 from playhead.errors import UsageError
 from playhead.playback.formats import PcmFormat
+from playhead.playback.pcm_buffer import PcmSequence
 from playhead.playback.sinks import WaveSink
 from playhead.stream.saving import whole_file
 from playhead.testing.sinks import buffer_of, tone
@@ -63,5 +64,5 @@ async def test_a_failed_write_names_the_file_that_was_asked_for(tmp_path: Path) 
 async def test_a_wave_sink_does_not_replace_a_pipe(fifo: Path) -> None:
     feed = buffer_of(tone(PcmFormat(rate_hz=8000, channels=1), frames=10))
     with pytest.raises(UsageError, match="expected a file to write"):
-        await WaveSink(fifo).play(feed)
+        await WaveSink(fifo).play(PcmSequence(feed))
     assert await trio.Path(fifo).is_fifo()

@@ -1,0 +1,250 @@
+"""Reads on the wire: a task for each, and the turn of each stream of a process.
+
+Each stream fills its ring as fast as the link allows. Of many streams the ones that are ahead would take the
+link, and the trio thread, for megabytes of audio that is heard in a minute, and those that start or run low
+would wait behind them. So reads are of two kinds. A stream with less than two seconds ahead of its reader
+reads at once; if `READS_AT_ONCE` are on the wire it waits, and the stream that runs dry first comes next.
+Beyond two seconds it reads in the background, and the background of all streams together is at most
+`BACKGROUND_BYTES` on the wire: a new stream gets its first audio before others fill their rings.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import trio
+
+from playhead._core import Request
+from playhead.errors import PlayheadError
+from playhead.limits import KIB, MIB
+from playhead.stream.answer import Page
+
+COMFORT_BYTES = 64 * KIB
+"""Bytes ahead of the reader that are enough, at least: two seconds at 256 kbit/s."""
+COMFORT_SECONDS = 2.0
+"""The same in audio, where its byte rate is known: several times what the answer to one read takes."""
+BACKGROUND_BYTES = MIB
+"""Half a second of a link of 16 Mbit/s, by which the first read of a new stream may be late. A single stream
+has no background."""
+READS_AT_ONCE = 128
+"""Reads of all streams on the wire: what the trio thread does in a tenth of a second, and enough for 500
+players over a round trip of 0.25 s. More would only queue, each for its connection, in no useful order."""
+COMFORT_BYTES_PER_SECOND = COMFORT_BYTES / COMFORT_SECONDS
+"""The rate of audio whose rate is not known."""
+NEW_STREAM_SECONDS = 0.5
+"""A new stream counts as one that runs dry so long after it was opened: it comes after those that have less
+audio, which would be interrupted, and before those that have more."""
+SLOW_SECONDS = 2.0
+"""A read that takes longer no longer counts: it is its server that is slow, and not what is shared."""
+
+
+class Background:
+    """The reads of an event loop, and the streams that wait for their turn.
+
+    Streams of other event loops are not seen.
+    """
+
+    def __init__(self) -> None:
+        self._streams = 0
+        self._reads: dict[object, tuple[float, int]] = {}
+        """When each was sent, in that order, and its bytes; 0 if it does not fill a ring."""
+        self._bytes = 0
+        self._waiting: dict[object, Callable[[], None]] = {}
+        self._low: dict[object, tuple[float, int, object, Callable[[], None]]] = {}
+        """The streams that wait for a read before they run dry, by what is in `_by_due` of each."""
+        self._by_due: list[tuple[float, int, object, Callable[[], None]]] = []
+        """A heap, in which entries of streams that no longer wait may be left."""
+        self._asked = itertools.count()
+
+    @classmethod
+    def of_this_loop(cls) -> Background:
+        try:
+            return _BACKGROUND.get()
+        except LookupError:
+            background = cls()
+            _BACKGROUND.set(background)
+            return background
+
+    @property
+    def streams(self) -> int:
+        """Streams that read."""
+        return self._streams
+
+    def join(self) -> None:
+        """One more stream reads."""
+        self._streams += 1
+
+    def leave(self, stream: object) -> None:
+        """`stream`, which joined, is over."""
+        self._streams -= 1
+        self.withdraw(stream)
+
+    def withdraw(self, stream: object) -> None:
+        """`stream` waits for no turn any more."""
+        self._waiting.pop(stream, None)
+        self._low.pop(stream, None)
+        self.pass_turn()
+
+    def has_room(
+        self, stream: object, *, now: float, wake: Callable[[], None], dry_at: float | None = None
+    ) -> bool:
+        """Return whether `stream` may send a read: one that fills its ring or, with `dry_at`, one without
+        which its reader runs dry at that time. If not, `wake` is called when it may, unless `until` passes
+        first."""
+        while self._reads and (oldest := next(iter(self._reads.items())))[1][0] + SLOW_SECONDS <= now:
+            self._remove(oldest[0])
+        if dry_at is None:
+            if self._is_full() or self._first_low() is not None:
+                self._waiting[stream] = wake
+                return False
+            self._waiting.pop(stream, None)
+            return True
+        first = self._first_low()
+        if self._has_too_many() or (first is not None and first[2] is not stream and first[0] < dry_at):
+            entry = (dry_at, next(self._asked), stream, wake)
+            self._low[stream] = entry
+            heapq.heappush(self._by_due, entry)
+            self.pass_turn()
+            return False
+        self._low.pop(stream, None)
+        return True
+
+    def add(self, read: object, *, now: float, n_bytes: int, fills_ring: bool = True) -> None:
+        """A read was sent."""
+        self._reads[read] = (now, n_bytes if fills_ring else 0)
+        self._bytes += self._reads[read][1]
+        self.pass_turn()
+
+    def remove(self, read: object) -> None:
+        """A read is over, whichever kind it is."""
+        if read in self._reads:
+            self._remove(read)
+            self.pass_turn()
+
+    @property
+    def until(self) -> float:
+        """The time at which the oldest read no longer counts."""
+        oldest = next(iter(self._reads.values()), None)
+        return math.inf if oldest is None else oldest[0] + SLOW_SECONDS
+
+    def _has_too_many(self) -> bool:
+        return self._streams > 1 and len(self._reads) >= READS_AT_ONCE
+
+    def _is_full(self) -> bool:
+        return self._streams > 1 and (self._bytes >= BACKGROUND_BYTES or self._has_too_many())
+
+    def _first_low(self) -> tuple[float, int, object, Callable[[], None]] | None:
+        while self._by_due and self._low.get(self._by_due[0][2]) is not self._by_due[0]:
+            heapq.heappop(self._by_due)
+        return self._by_due[0] if self._by_due else None
+
+    def _remove(self, read: object) -> None:
+        self._bytes -= self._reads.pop(read)[1]
+
+    def pass_turn(self) -> None:
+        """Wake the stream that runs dry first or, if none waits for that, the one that has waited longest, if
+        there is room. When it waits again it is the last.
+
+        A stream that may send and has nothing to send calls it, so that the room is used.
+        """
+        if (first := self._first_low()) is not None:
+            if not self._has_too_many():
+                del self._low[first[2]]
+                first[3]()
+        elif self._waiting and not self._is_full():
+            self._waiting.pop(next(iter(self._waiting)))()
+
+
+_BACKGROUND: trio.lowlevel.RunVar[Background] = trio.lowlevel.RunVar("playhead.background_reads")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flight:
+    request: Request
+    scope: trio.CancelScope
+    sent_at: float
+    """The time that the planner was given, so that both time out together on a busy machine."""
+
+    @property
+    def n_bytes(self) -> int:
+        return self.request.end - self.request.start
+
+
+class InFlight:
+    """Reads of one stream on the wire: one task and one cancel scope each."""
+
+    def __init__(self, background: Background) -> None:
+        self._flights: dict[int, Flight] = {}
+        self._background = background
+        self.n_bytes = 0
+        """Bytes that were asked for and have not arrived."""
+
+    def __len__(self) -> int:
+        return len(self._flights)
+
+    @property
+    def asked_to(self) -> int:
+        """The highest end of the reads in flight; 0 without one."""
+        return max((flight.request.end for flight in self._flights.values()), default=0)
+
+    async def send(
+        self,
+        request: Request,
+        read: Callable[[], Awaitable[Page]],
+        nursery: trio.Nursery,
+        *,
+        sent_at: float,
+        fills_ring: bool,
+        is_first: bool,
+        done: Callable[[Flight, Page | PlayheadError], None],
+    ) -> None:
+        """Read `request` in a task, which then calls `done(flight, outcome)`.
+
+        Unless it `is_first`, the tasks before it begin first: trio runs new tasks in any order, and on a slow
+        link the first page must be sent first. A checkpoint then; cancelled, the read is not begun.
+        """
+        flight = Flight(request=request, scope=trio.CancelScope(), sent_at=sent_at)
+        self._flights[request.id] = flight
+        self.n_bytes += flight.n_bytes
+        self._background.add((self, request.id), now=sent_at, n_bytes=flight.n_bytes, fills_ring=fills_ring)
+        if not is_first:
+            await trio.lowlevel.checkpoint()
+        nursery.start_soon(self._read, flight, read, done)
+
+    async def _read(
+        self,
+        flight: Flight,
+        read: Callable[[], Awaitable[Page]],
+        done: Callable[[Flight, Page | PlayheadError], None],
+    ) -> None:
+        outcome: Page | PlayheadError | None = None
+        try:
+            with flight.scope:
+                outcome = await read()
+        except PlayheadError as error:
+            outcome = error
+        # A dropped read (a seek, a timeout, a faster copy) has no more use.
+        if self._remove(flight.request.id) is not None and outcome is not None:
+            done(flight, outcome)
+
+    def drop(self, request_id: int) -> Flight | None:
+        """Cancel a read, on the wire too; None if it is not in flight."""
+        flight = self._remove(request_id)
+        if flight is not None:
+            flight.scope.cancel()
+        return flight
+
+    def drop_all(self) -> None:
+        for request_id in list(self._flights):
+            self.drop(request_id)
+
+    def _remove(self, request_id: int) -> Flight | None:
+        flight = self._flights.pop(request_id, None)
+        if flight is not None:
+            self.n_bytes -= flight.n_bytes
+            self._background.remove((self, request_id))
+        return flight

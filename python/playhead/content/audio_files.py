@@ -34,7 +34,7 @@ def audio_problem(data: bytes) -> str | None:
 
     None if there is none, and for formats that are not read here. `data` is the whole file.
     """
-    start = _after_id3(data)
+    start = after_id3(data)
     match sniff(data[start : start + 64]):
         case AudioFormat.WAV:
             return _wav_problem(data)
@@ -59,7 +59,7 @@ _APE_FOOTER: Final = 32
 _ID3_HEADER: Final = 10
 
 
-def _after_id3(data: bytes) -> int:
+def after_id3(data: bytes) -> int:
     """Return the length of the ID3v2 tag (ID3v2.4, section 3.1); 0 without one."""
     if data[:3] != b"ID3" or len(data) < _ID3_HEADER:
         return 0
@@ -143,7 +143,9 @@ class FlacInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _FlacFrame:
+class FlacFrame:
+    """The header of one frame."""
+
     number: int
     """Of the frame, or of its first sample if `is_variable`."""
     is_variable: bool
@@ -153,7 +155,7 @@ class _FlacFrame:
 
 def flac_info(data: bytes) -> FlacInfo | None:
     """Return the STREAMINFO of a FLAC file; None if it has none."""
-    at = _after_id3(data)
+    at = after_id3(data)
     block = data[at + 8 : at + 8 + _STREAMINFO_BYTES]
     if data[at : at + 4] != b"fLaC" or data[at + 4 : at + 5] not in (b"\x00", b"\x80"):
         return None
@@ -189,7 +191,7 @@ def _flac_problem(data: bytes, start: int) -> str | None:
 
 def _flac_frames_problem(data: bytes, at: int, info: FlacInfo) -> str | None:
     end = _before_tags(data)
-    frame = _flac_frame(data, at, end)
+    frame = flac_frame(data, at, end)
     if frame is None and (at < end or info.samples is not None):
         return f"expected a FLAC frame at byte {at}, got {_bytes_at(data, at)}"
     sync = data[at : at + 2]
@@ -202,7 +204,7 @@ def _flac_frames_problem(data: bytes, at: int, info: FlacInfo) -> str | None:
             # A header in the midst of a frame is possible by chance: then the checksum fails, and one is
             # looked for further on.
             place = data.find(sync, place, end)
-            following = _flac_frame(data, place, end) if place >= 0 else None
+            following = flac_frame(data, place, end) if place >= 0 else None
             if place >= 0 and (following is None or following.number != expected):
                 place += 1
                 continue
@@ -223,7 +225,7 @@ def _flac_frames_problem(data: bytes, at: int, info: FlacInfo) -> str | None:
     return None
 
 
-def _flac_frame(data: bytes, at: int, end: int) -> _FlacFrame | None:
+def flac_frame(data: bytes, at: int, end: int) -> FlacFrame | None:
     """Read the frame header at `at`. None if there is none, by its reserved bits or its CRC-8."""
     head = data[at : min(at + 16, end)]
     if len(head) < 6 or head[0] != 0xFF or head[1] & 0xFE != 0xF8:
@@ -243,7 +245,7 @@ def _flac_frame(data: bytes, at: int, end: int) -> _FlacFrame | None:
     place += _RATE_EXTRA.get(rate_code, 0)
     if place >= len(head) or _crc8(head[:place]) != head[place]:
         return None
-    return _FlacFrame(number=number, is_variable=head[1] & 1 == 1, samples=samples, header_bytes=place + 1)
+    return FlacFrame(number=number, is_variable=head[1] & 1 == 1, samples=samples, header_bytes=place + 1)
 
 
 def _coded_number(coded: bytes) -> tuple[int, int]:
@@ -288,7 +290,7 @@ def _ogg_problem(data: bytes) -> str | None:
         flags, serial, number, crc = struct.unpack_from("<5xB8xIII", head)
         page = bytearray(data[at : at + size])
         page[22:26] = bytes(4)
-        if _crc32(page) != crc:
+        if ogg_crc32(page) != crc:
             return f"expected the CRC-32 of the Ogg page at byte {at} to match: the page is damaged"
         if flags & _BEGINS:
             ended.discard(serial)
@@ -334,6 +336,8 @@ class MpegFrame:
     size_bytes: int
     bytes_per_second: float
     frames_per_second: float
+    samples: int
+    """Per channel."""
     side_bytes: int
     """From the beginning of the frame to its main data: header, checksum and side information."""
 
@@ -348,13 +352,15 @@ def mpeg_frame(data: bytes, at: int) -> MpegFrame | None:
     if word >> 21 != 0x7FF or version == 1 or layer != 1 or rate_index == 3 or kbits_index in (0, 15):
         return None
     bytes_per_second = _MPEG_KBITS[version][kbits_index] * 125.0
-    frames_per_second = _MPEG_RATES_HZ[version][rate_index] / (1152 if version == 3 else 576)
+    samples = 1152 if version == 3 else 576
+    frames_per_second = _MPEG_RATES_HZ[version][rate_index] / samples
     is_mono = word >> 6 & 3 == 3
     side = (17 if is_mono else 32) if version == 3 else (9 if is_mono else 17)
     return MpegFrame(
         size_bytes=int(bytes_per_second / frames_per_second) + padding,
         bytes_per_second=bytes_per_second,
         frames_per_second=frames_per_second,
+        samples=samples,
         side_bytes=4 + side,
     )
 
@@ -440,7 +446,7 @@ def _is_xing(frame: bytes, at: int) -> bool:
 _REVERSED: Final = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 
-def _crc32(data: bytes | bytearray) -> int:
+def ogg_crc32(data: bytes | bytearray) -> int:
     """Ogg's CRC-32: polynomial 0x04C11DB7, most significant bit first, from 0.
 
     zlib has the same polynomial with the bits the other way round, from all ones, inverted at the end.

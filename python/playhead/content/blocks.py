@@ -5,6 +5,10 @@ the block keeps its type as long as the essential fields are valid; a link witho
 URI. A block of an unknown type, or without an essential field, becomes an `UnknownBlock` and does not fail
 the result. Dumping returns the raw objects unchanged, because the SDK's types drop unknown fields and turn
 `priority: 1` into `1.0`.
+
+Long base64 that arrives as a view of its message (`codec.parse_message`) stays one: the SDK's types take only
+strings, and a copy of 63 MiB costs more than receiving it. Such a block is validated with an empty string in
+its place; `raw` and `content` are made when somebody reads them.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -31,6 +35,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from playhead.content.findings import MAX_FINDINGS, Finding, kind_of, step
+from playhead.content.formats import Base64Text, Postponed, postpone, source_of, string_of
 from playhead.errors import LimitError, ProtocolError
 from playhead.limits import Limits
 
@@ -128,7 +133,7 @@ class UnknownBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class Block(Postponed):
     """One content block: the object received, and its typed view."""
 
     raw: Any
@@ -137,12 +142,57 @@ class Block:
     findings: tuple[Finding, ...] = field(default=())
     """Findings about the block, with paths relative to it: `$.name`."""
 
+    @property
+    def outline(self) -> TypedContent | UnknownBlock:
+        """`content`, or the same with an empty string in place of its base64: for all other fields."""
+        held = source_of(self)
+        return held.outline if isinstance(held, _Held) else self.content
+
+    @property
+    def payload(self) -> Base64Text | None:
+        """The base64 of an image, audio or a blob as received, for decoding, which needs no string."""
+        held = source_of(self)
+        return held.view if isinstance(held, _Held) else _base64_in(self.content)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Held:
+    """A block whose base64 is a view of its message."""
+
+    received: dict[str, Any]
+    view: memoryview
+    outline: TypedContent
+
+    def raw(self) -> dict[str, Any]:
+        """The object received, with a string in place of the view."""
+        _make_strings(self.received)
+        return self.received
+
+    def content(self) -> TypedContent:
+        raw = self.raw()
+        if isinstance(self.outline, EmbeddedResource):
+            contents = self.outline.resource.model_copy(update={"blob": raw["resource"]["blob"]})
+            return self.outline.model_copy(update={"resource": contents})
+        return self.outline.model_copy(update={"data": raw["data"]})
+
+
+def _base64_in(content: TypedContent | UnknownBlock) -> str | None:
+    match content:
+        case ImageContent(data=base64) | AudioContent(data=base64):
+            return base64
+        case EmbeddedResource(resource=BlobResourceContents(blob=base64)):
+            return base64
+        case _:
+            return None
+
 
 def parse_block(raw: object) -> Block:
     """Parse `raw` as a block; never raises."""
     if not isinstance(raw, dict):
         reason = f"expected an object, got {kind_of(raw)}"
         return Block(raw=raw, content=UnknownBlock(kind="", reason=reason))
+    if any(isinstance(holder[key], memoryview) for holder, key in _base64_places(raw)):
+        return _parse_held(raw)
     named = raw.get("type")
     kind = named if isinstance(named, str) else ""
     model = KNOWN.get(kind)
@@ -153,6 +203,42 @@ def parse_block(raw: object) -> Block:
     except ValidationError as error:
         return _mended(kind, model, raw, error)
     return _with_possible_size(Block(raw=raw, content=content))
+
+
+def _parse_held(raw: dict[str, Any]) -> Block:
+    """Parse a block with a view. If it is not as its type says, the view becomes a string first."""
+    places = [(holder, key) for holder, key in _base64_places(raw) if isinstance(holder[key], memoryview)]
+    holder, key = places[0]
+    emptied = {**holder, key: ""}
+    outlined = parse_block(emptied if holder is raw else {**raw, "resource": emptied})
+    outline = outlined.content
+    home = EmbeddedResource if key == "blob" else ImageContent | AudioContent
+    if len(places) > 1 or outlined.findings or not isinstance(outline, home) or _base64_in(outline) != "":
+        _make_strings(raw)
+        return parse_block(raw)
+    block = Block(raw=raw, content=outline)
+    postpone(
+        block,
+        _Held(received=raw, view=holder[key], outline=outline),
+        raw=_Held.raw,
+        content=_Held.content,
+    )
+    return block
+
+
+def _base64_places(raw: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """The objects in a block that may hold base64, and its key there."""
+    if "data" in raw:
+        yield raw, "data"
+    if isinstance(contents := raw.get("resource"), dict) and "blob" in contents:
+        yield contents, "blob"
+
+
+def _make_strings(raw: dict[str, Any]) -> None:
+    """Make the views in a block strings, in place."""
+    for holder, key in _base64_places(raw):
+        if isinstance(view := holder[key], memoryview):
+            holder[key] = string_of(view)
 
 
 def _validated(model: type[TypedContent], raw: Mapping[str, Any]) -> TypedContent:

@@ -1,5 +1,7 @@
 """Syntax of the strings in a block: base64, MIME types, URIs, times, `_meta` keys.
 
+Long base64 is a view of its message, and becomes a string when somebody reads it (`Base64Holder`).
+
 Each `…_problem` function describes the defect, or returns None. Binary data is never quoted. Every expression
 runs in linear time, because the strings are sent by a server.
 """
@@ -7,11 +9,12 @@ runs in linear time, because the strings are sent by a server.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from playhead._core import decode_base64
+from playhead._core import check_base64, decode_base64
 from playhead.content.audio import SNIFF_BYTES
 from playhead.errors import Base64Error
 
@@ -41,10 +44,10 @@ _BASE64_KINDS = {
 }
 
 
-def base64_problem(text: str) -> str | None:
+def base64_problem(text: Base64Text) -> str | None:
     """Validate base64 strictly: RFC 4648, section 4, padded, no whitespace."""
     try:
-        decode_base64(text)
+        check_base64(text)
     except Base64Error as error:
         return f"{_BASE64_KINDS.get(error.kind, error.kind)} at character {error.index} of {len(text)}"
     return None
@@ -95,20 +98,100 @@ def number(value: float) -> str:
 
 _HEAD_CHARS: Final = (SNIFF_BYTES + 2) // 3 * 4
 
+Base64Text: TypeAlias = str | memoryview
+"""Base64 as received: a string, or its place in the message (`codec.parse_message`), ASCII as well.
 
-def decoded_bytes(base64: str) -> int:
+Both have the same length and are cut alike; `_core` decodes both. Plain bytes are always `bytes`.
+"""
+S = TypeVar("S")
+T = TypeVar("T", bound=Base64Text | None)
+
+
+def decoded_bytes(base64: Base64Text) -> int:
     """Return the number of bytes that base64 decodes to, padded or not.
 
     For invalid base64 the result is never less than the bytes that could be decoded, and only an empty string
     gives 0, so that the decoder sees the whole string and rejects it.
     """
-    symbols = len(base64) - base64.endswith("=") - base64.endswith("==")
+    last = base64[-2:] if isinstance(base64, str) else str(base64[-2:], "latin-1")
+    symbols = len(base64) - last.endswith("=") - (last == "==")
     return max(symbols * 3 // 4 + (symbols % 4 == 1), min(len(base64), 1))
 
 
-def head_of_base64(base64: str) -> bytes:
+def head_of_base64(base64: Base64Text) -> bytes:
     """Decode enough bytes to detect a format; return no bytes if they do not decode."""
     try:
         return decode_base64(base64[:_HEAD_CHARS])
     except (Base64Error, UnicodeEncodeError):
         return b""
+
+
+class Postponed:
+    """Base of the frozen dataclasses whose fields `postpone` can empty: each is made when first read."""
+
+    __slots__ = ("_makers", "_source")
+    _source: object
+    _makers: Mapping[str, Callable[[Any], object]]
+
+    if not TYPE_CHECKING:  # to mypy, every name would be an attribute
+
+        def __getattr__(self, name: str) -> object:  # called for what is not set
+            try:
+                make = object.__getattribute__(self, "_makers")[name]
+            except (AttributeError, KeyError):
+                raise AttributeError(
+                    f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
+                ) from None
+            value = make(self._source)
+            object.__setattr__(self, name, value)  # frozen to its users
+            return value
+
+
+def postpone(instance: Postponed, source: S, **makers: Callable[[S], object]) -> None:
+    """Empty fields of a new instance. The first read of one calls its maker with `source`.
+
+    Comparing, copying, pickling and printing the instance read all its fields.
+    """
+    for name in makers:
+        object.__delattr__(instance, name)
+    object.__setattr__(instance, "_source", source)
+    object.__setattr__(instance, "_makers", makers)
+
+
+def source_of(instance: Postponed) -> object:
+    """The `source` that was given to `postpone`; None if nothing was postponed."""
+    return getattr(instance, "_source", None)
+
+
+class Base64Holder(Postponed, Generic[T]):
+    """Base of the frozen dataclasses with base64 as received in their field `base64`.
+
+    A view that is given for it (`as_string`) becomes a string when `base64` is first read.
+    """
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(given := self._base64, memoryview):
+            postpone(self, given, base64=string_of)
+
+    @property
+    def payload(self) -> T:
+        """`base64` as received, for decoding, which needs no string."""
+        given: Any = source_of(self) or self._base64
+        found: T = given
+        return found
+
+    @property
+    def _base64(self) -> Any:
+        return getattr(self, "base64")  # noqa: B009 - a field of the subclass
+
+
+def string_of(view: memoryview) -> str:
+    """The string of base64 in a message."""
+    return str(view, "ascii")
+
+
+def as_string(base64: Base64Text) -> str:
+    """`base64` for the field of a `Base64Holder`, whose readers get a string."""
+    return base64  # type: ignore[return-value]

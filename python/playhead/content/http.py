@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final, NoReturn
+from typing import Final
 from urllib.parse import quote
 
 from mcp_types import CallToolResult
@@ -29,6 +29,7 @@ from playhead.content.findings import ABSENT, Absent
 from playhead.content.formats import mime_problem, uri_problem
 from playhead.errors import UsageError
 from playhead.redaction import LEFT_OUT, redacted_url
+from playhead.strict_json import parse_json
 
 _TEXT: Final = frozenset(
     {
@@ -168,20 +169,16 @@ def _plainly_text(body: bytes) -> str | None:
 
 def _object_in(text: str) -> object | Absent:
     try:
-        value = json.loads(text, parse_constant=_no_constant)
+        value = parse_json(text)
     except (ValueError, RecursionError):
         return ABSENT
     return value if isinstance(value, dict) and _can_be_sent(value) else ABSENT
 
 
 def _can_be_sent(value: object) -> bool:
-    """Return False for JSON that a message cannot represent: `1e999`, or a lone surrogate."""
+    """Return False for strings that a message cannot represent: those with a lone surrogate."""
     try:
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+        json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")

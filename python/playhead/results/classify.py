@@ -158,7 +158,7 @@ def classify(
                 replace(each, path=f"$.content[{index}]{each.path.removeprefix('$')}")
                 for each in block.findings
             )
-        content = block.content
+        content = block.outline
         if isinstance(content, UnknownBlock):
             dispositions.append(ReportUnknown(index=index, block=block, reason=content.reason))
             continue

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, assert_never
 
 from playhead.content import Block, Finding
+from playhead.content.formats import Base64Holder, Base64Text, Postponed
 from playhead.results.responses.types import StructuredResponse
 from playhead.results.web_links import WebCandidate
 
@@ -19,7 +20,7 @@ AudioSource = Literal["audio", "blob", "link"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Disposition:
+class _Disposition(Postponed):
     index: int
     """Index of the block in the result, from 0; -1 for `structuredContent`."""
     block: Block | None
@@ -41,7 +42,7 @@ class SendText(_Disposition):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlayAudio(_Disposition):
+class PlayAudio(_Disposition, Base64Holder[Base64Text | None]):
     """Audio for the player. `uri` is set for a link or blob, `base64` for an audio block or blob."""
 
     source: AudioSource
@@ -55,7 +56,7 @@ class PlayAudio(_Disposition):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShowImage(_Disposition):
+class ShowImage(_Disposition, Base64Holder[Base64Text]):
     """An image for the user, and for a vision model."""
 
     mime_type: str

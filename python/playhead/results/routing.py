@@ -115,7 +115,7 @@ def _lines(disposition: Disposition, *, playing: bool) -> Iterator[str]:
 
 
 def _reference(kept: KeepReference) -> str:
-    content = None if kept.block is None else kept.block.content
+    content = None if kept.block is None else kept.block.outline
     what = (
         "link"
         if isinstance(content, ResourceLink | FileContent)
@@ -131,7 +131,7 @@ def _reference(kept: KeepReference) -> str:
 
 
 def _unknown(unknown: ReportUnknown) -> str:
-    content = None if unknown.block is None else unknown.block.content
+    content = None if unknown.block is None else unknown.block.outline
     kind = content.kind if isinstance(content, UnknownBlock) else ""
     of_type = f" of type {label(kind, _TYPE_CHARS)}" if kind else ""
     return f"[a block{of_type} that is not understood]"

@@ -53,11 +53,12 @@ class WebCandidate:
 
 def web_candidates(blocks: Sequence[Block], structured: object) -> tuple[WebCandidate, ...]:
     """Return the candidates in order, each URL once. A URL that the result also links is none."""
-    taken = {block.content.uri for block in blocks if isinstance(block.content, ResourceLink)}
+    outlines = [block.outline for block in blocks]
+    taken = {outline.uri for outline in outlines if isinstance(outline, ResourceLink)}
     found: list[WebCandidate] = []
-    for index, block in enumerate(blocks):
-        if isinstance(block.content, TextContent):
-            found += (WebCandidate(index=index, url=url, title="") for url in _in_text(block.content.text))
+    for index, outline in enumerate(outlines):
+        if isinstance(outline, TextContent):
+            found += (WebCandidate(index=index, url=url, title="") for url in _in_text(outline.text))
     found += (WebCandidate(index=-1, url=url, title=title) for url, title in _in_values(structured))
     unique: list[WebCandidate] = []
     for each in found:

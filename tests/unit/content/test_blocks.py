@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import base64
+import copy
 import hashlib
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from mcp_types import AudioContent, EmbeddedResource, ResourceLink, TextContent
 
-from playhead.content import UnknownBlock, downgrade_raw, parse_block
+from playhead.content import Block, UnknownBlock, downgrade_raw, parse_block
 from playhead.content.blocks import FileContent, FileValue
 
 
@@ -183,3 +188,76 @@ def test_a_file_without_a_uri_is_unknown(file: object) -> None:
 def test_an_older_client_gets_a_file_as_text() -> None:
     (block,) = downgrade_raw({"content": [FILE]}, "2025-06-18")["content"]
     assert block == {"type": "text", "text": "a.flac: mcp-file://a (audio/flac, 9 bytes)"}
+
+
+# --- base64 that is a view of its message -------------------------------------------------------------------
+
+BASE64 = base64.b64encode(bytes(range(256)) * 12).decode()
+AUDIO = {"type": "audio", "data": BASE64, "mimeType": "audio/wav", "_meta": {"k": 1}, "unknown": 2}
+IMAGE = {"type": "image", "data": BASE64, "mimeType": "image/png"}
+BLOB = {"type": "resource", "resource": {"uri": "x://b", "blob": BASE64, "mimeType": "audio/wav"}}
+
+
+def with_views(raw: dict[str, Any]) -> dict[str, Any]:
+    """A copy of `raw`, with a view in place of each `BASE64`."""
+    return {
+        key: with_views(value)
+        if isinstance(value, dict)
+        else memoryview(BASE64.encode())
+        if value == BASE64
+        else value
+        for key, value in raw.items()
+    }
+
+
+@pytest.mark.parametrize("raw", [AUDIO, IMAGE, BLOB])
+def test_a_block_with_a_view_is_the_block_with_the_string(raw: dict[str, Any]) -> None:
+    block, plain = parse_block(with_views(raw)), parse_block(raw)
+    assert isinstance(block.payload, memoryview)
+    assert (bytes(block.payload).decode(), plain.payload) == (BASE64, BASE64)
+    assert type(block.outline) is type(plain.content)
+    assert (block.content, block.findings) == (plain.content, plain.findings)
+    assert block.raw == raw
+    assert json.dumps(block.raw) == json.dumps(raw), "in the same order"
+    assert block == plain
+    assert block.raw is block.raw
+    assert block.content is block.content
+
+
+@pytest.mark.parametrize("raw", [AUDIO, BLOB])
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+def test_a_copy_of_a_block_with_a_view_has_the_string(
+    raw: dict[str, Any], copied: Callable[[Block], Block]
+) -> None:
+    assert copied(parse_block(with_views(raw))) == parse_block(raw)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        AUDIO | {"mimeType": 7},
+        {"type": "audio", "data": BASE64},
+        IMAGE | {"annotations": {"priority": 7}},
+        {"type": "text", "text": "a", "data": BASE64},
+        {"type": "text", "data": BASE64},
+        {"type": "x-new", "data": BASE64},
+        {"data": BASE64},
+        AUDIO | {"resource": {"blob": BASE64}},
+        {"type": "image", "data": "", "mimeType": "image/png", "resource": {"blob": BASE64}},
+        {"type": "audio", "data": "QUJD", "mimeType": "audio/wav", "resource": {"blob": BASE64}},
+        BLOB | {"data": BASE64},
+        {"type": "resource", "resource": {"uri": "x://b", "text": "a", "blob": BASE64}},
+        {"type": "resource", "resource": {"blob": BASE64}},
+        {"type": "resource", "resource": {"uri": "x://b", "blob": BASE64, "mimeType": 7}},
+        {"type": "resource_link", "uri": "x://y", "name": "y", "size": -1, "data": BASE64},
+    ],
+)
+def test_a_view_where_its_type_has_none_or_in_a_faulty_block_becomes_a_string(raw: dict[str, Any]) -> None:
+    block, plain = parse_block(with_views(raw)), parse_block(raw)
+    assert (block.outline, block.payload) == (plain.content, plain.payload)
+    assert block == plain
+
+
+def test_what_is_postponed_does_not_hide_that_a_name_is_wrong() -> None:
+    with pytest.raises(AttributeError, match="'Block' object has no attribute 'contents'"):
+        _ = parse_block(with_views(AUDIO)).contents  # type: ignore[attr-defined]

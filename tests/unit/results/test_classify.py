@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import tracemalloc
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -35,6 +36,7 @@ from playhead.results.responses import (
     content_response,
     error_response,
 )
+from playhead.results.routing import text_for_model
 
 WAV = base64.b64encode(b"RIFF\x24\x00\x00\x00WAVEfmt " + bytes(40)).decode()
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(8)).decode()
@@ -464,3 +466,38 @@ def test_a_file_that_says_nothing_is_sniffed() -> None:
 def test_a_file_ends_the_turn_as_a_link_does_and_an_error_plays_nothing() -> None:
     assert plan(FILE).turn.decision == "stop"
     assert isinstance(only(FILE, is_error=True), KeepReference)
+
+
+# --- base64 that is a view of its message -------------------------------------------------------------------
+
+LONG = base64.b64encode(b"RIFF" + bytes(2_999_996)).decode()
+
+
+def long_blocks(data: object) -> list[dict[str, Any]]:
+    return [
+        {"type": "audio", "data": data, "mimeType": "audio/wav"},
+        {"type": "image", "data": data, "mimeType": "image/png"},
+        {"type": "resource", "resource": {"uri": "x://a.wav", "blob": data}},
+        {"type": "resource", "resource": {"uri": "x://a.zip", "blob": data, "mimeType": "application/zip"}},
+    ]
+
+
+@pytest.mark.parametrize("fault", ["", "*"])
+def test_long_base64_is_classified_and_described_without_a_string_of_it(fault: str) -> None:
+    text = LONG[: len(LONG) - 4] + (fault or "A") * 4
+    plain = classify(list(map(parse_block, long_blocks(text))), is_error=False)
+    view = memoryview(text.encode())
+    tracemalloc.start()
+    try:
+        plan = classify(list(map(parse_block, long_blocks(view))), is_error=False)
+        said = text_for_model(plan, limit_chars=100_000).text
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert taken < len(text) / 8, "less than any copy of it"
+    assert plan == plain
+    assert said == text_for_model(plain, limit_chars=100_000).text
+    assert "AAAAAAAA" not in said
+    for item in plan.dispositions:
+        if isinstance(item, PlayAudio | ShowImage):
+            assert (type(item.payload), item.base64) == (memoryview, text)

@@ -54,6 +54,7 @@ def encode(
     samples = chord(rate_hz=rate_hz, channels=channels, seconds=seconds)
     with av.open(str(HERE / name), "w", format=container, options=options or {}) as output:
         stream = output.add_stream(codec, rate=rate_hz, layout=layout, options={"strict": "experimental"})
+        assert isinstance(stream, av.AudioStream)
         if bit_rate is not None:
             stream.bit_rate = bit_rate
         frame = av.AudioFrame(format="s16", layout=layout, samples=len(samples) // channels)

@@ -63,11 +63,11 @@ class OneAtATime(NullSink):
     def __post_init__(self) -> None:
         super().__init__(real_time=False)
 
-    async def play(self, buffer: PcmBuffer) -> None:
+    async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
         self.at_sink += 1
         self.most = max(self.most, self.at_sink)
         try:
-            await super().play(buffer)
+            await super().play(buffers)
         finally:
             self.at_sink -= 1
 

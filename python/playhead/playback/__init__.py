@@ -14,7 +14,18 @@ from __future__ import annotations
 
 from playhead.playback.files import FileMedia
 from playhead.playback.player import Player
-from playhead.playback.sinks import DeviceSink, NullSink, Sink, WaveSink
+from playhead.playback.sinks import (
+    AudioFrame,
+    ClearFrames,
+    DeviceSink,
+    FrameCodec,
+    FrameFileSink,
+    FramesSink,
+    NullSink,
+    PcmSink,
+    Sink,
+    WaveSink,
+)
 from playhead.playback.state import (
     ItemEnd,
     ItemError,
@@ -23,22 +34,30 @@ from playhead.playback.state import (
     ItemWaiting,
     PlayerEvent,
     PlayerState,
+    Repeat,
     StateChange,
     Status,
 )
 
 __all__ = [
+    "AudioFrame",
+    "ClearFrames",
     "DeviceSink",
     "FileMedia",
+    "FrameCodec",
+    "FrameFileSink",
+    "FramesSink",
     "ItemEnd",
     "ItemError",
     "ItemResumed",
     "ItemStart",
     "ItemWaiting",
     "NullSink",
+    "PcmSink",
     "Player",
     "PlayerEvent",
     "PlayerState",
+    "Repeat",
     "Sink",
     "StateChange",
     "Status",

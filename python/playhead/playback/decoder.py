@@ -15,19 +15,27 @@ from typing import TYPE_CHECKING, Protocol
 import miniaudio
 
 from playhead.content.audio import SNIFF_BYTES, AudioFormat
-from playhead.errors import DecodeError, UnsupportedFormatError
-from playhead.playback.decoder_source import WHOLE_STEP_BYTES, DecoderSource
+from playhead.errors import DecodeError, SeekError, UnsupportedFormatError
+from playhead.playback.decoder_source import LARGE_STEP_BYTES, STEP_BYTES, WHOLE_STEP_BYTES, DecoderSource
 from playhead.playback.formats import (
+    EXTRA_DECODED,
     HEAD_BYTES,
     PIECE_FRAMES,
+    WAVE_FORMAT_BYTES,
     ByteRate,
     Identified,
     PcmFormat,
     RawPcm,
+    SampleFormat,
     duration_seconds,
     identify,
     mp3_bytes_per_second,
+    sample_format,
 )
+from playhead.playback.locators import FlacLocator, VorbisLocator, WavLocator
+from playhead.playback.mpeg_locator import MpegLocator
+from playhead.playback.seek_index import Locator
+from playhead.stream.source import BytesReader
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -36,6 +44,9 @@ _ffi, _lib = miniaudio.ffi, miniaudio.lib
 
 FIRST_FRAMES = 1024
 """Frames of the first piece: less than one MP3 frame, so that audio starts with the first one."""
+LARGE_PIECE_SECONDS = 0.25
+"""Audio of one piece while its bytes are in hand. Between two pieces a decoder's thread takes the GIL several
+times, where those of all players of a process wait for each other: 128 players took a quarter less CPU."""
 MP3_LOOKAHEAD_BYTES = 20 * 1024
 """Bytes that the MP3 decoder reads before it keeps pace with the audio: 16 KiB, which it holds while bytes
 follow, and two steps."""
@@ -45,6 +56,10 @@ end here."""
 HEADER_BYTES = 16 * 1024 * 1024
 """The same for formats with a signature: Vorbis and FLAC may have a cover picture in their headers."""
 
+MINIAUDIO_SAMPLES = {
+    SampleFormat.S16: miniaudio.SampleFormat.SIGNED16,
+    SampleFormat.F32: miniaudio.SampleFormat.FLOAT32,
+}
 _ENCODINGS = {
     AudioFormat.MP3: miniaudio.FileFormat.MP3,
     AudioFormat.FLAC: miniaudio.FileFormat.FLAC,
@@ -54,7 +69,7 @@ _ENCODINGS = {
 
 
 class PcmDecoder(Protocol):
-    """A blocking decoder, for one thread. An `av` decoder for more formats would implement it."""
+    """A blocking decoder, for one thread."""
 
     @property
     def format(self) -> PcmFormat: ...
@@ -66,10 +81,31 @@ class PcmDecoder(Protocol):
         `read`."""
         ...
 
+    @property
+    def position_frames(self) -> int:
+        """The PCM frame that the next `read` begins with."""
+        ...
+
+    @property
+    def position_is_exact(self) -> bool:
+        """False after a seek to a place that the format only lets one estimate."""
+        ...
+
     def read(self) -> Buffer:
         """Return the next piece of PCM, whole frames, valid until the next call; empty at the end.
 
         Raises the stream's own error, after the audio before it, and `DecodeError` if the bytes are damaged.
+        """
+        ...
+
+    def seek(self, frame: int) -> None:
+        """Continue at PCM frame `frame`, also after the end, or after `read` raised `TimeoutError`.
+
+        Blocks while it searches. What follows equals an uninterrupted decode from there, unless
+        `position_is_exact` is False. Past the end is the end.
+
+        Raises `SeekError` if that is not possible; then `read` goes on as before. Raises the stream's own
+        error.
         """
         ...
 
@@ -94,6 +130,10 @@ def open_decoder(
         raise
     if found.raw is not None:
         return RawPcmDecoder(source, found.raw, size_bytes=size_bytes)
+    if found.format in EXTRA_DECODED:
+        from playhead.playback.av_decoder import AvDecoder  # 0.2 s
+
+        return AvDecoder(source, found.format)
     source.search_bytes = SEARCH_BYTES.get(found.format, HEADER_BYTES)
     if found.format is AudioFormat.WAV:
         source.step_bytes = WHOLE_STEP_BYTES
@@ -101,27 +141,26 @@ def open_decoder(
 
 
 class MiniaudioDecoder:
-    """One of miniaudio's four decoders on a source."""
+    """One of miniaudio's four decoders on a source.
+
+    A seek starts it anew where its locator says, and drops what comes before the wanted frame.
+    """
 
     def __init__(self, source: DecoderSource, found: Identified, *, head: bytes) -> None:
         self._source = source
+        self._audio_format = found.format
         self._name = found.format.value
         self._handle = _ffi.new_handle(source)  # C holds no reference to it
         self._decoder = _ffi.new("ma_decoder *")
         self._open = False
-        config = _lib.ma_decoder_config_init(miniaudio.SampleFormat.SIGNED16.value, 0, 0)
-        config.encodingFormat = _ENCODINGS[found.format].value
-        result = _lib.ma_decoder_init(
-            _lib._internal_decoder_read_callback,
-            _lib._internal_decoder_seek_callback,
-            self._handle,
-            _ffi.addressof(config),
-            self._decoder,
+        self._sample = (
+            sample_format(head, found.format)
+            or sample_format(source.peek(WAVE_FORMAT_BYTES), found.format)
+            or SampleFormat.F32  # holds whatever it is
         )
-        if source.failure is not None:
-            if result == _lib.MA_SUCCESS:
-                _lib.ma_decoder_uninit(self._decoder)
-            raise source.failure
+        self._locator = _locator(found.format)
+        source.on_read = self._locator.feed
+        result = self._start()
         if result != _lib.MA_SUCCESS:
             if source.broken is not None:
                 raise source.broken
@@ -129,36 +168,79 @@ class MiniaudioDecoder:
                 f"expected {self._name}, as the first bytes say, got a stream that miniaudio cannot open "
                 f"(result {result}): it is damaged, cut off, or in another format"
             )
-        self._open = True
-        self.format = PcmFormat(rate_hz=self._decoder.outputSampleRate, channels=self._decoder.outputChannels)
+        self.format = PcmFormat(
+            rate_hz=self._decoder.outputSampleRate,
+            channels=self._decoder.outputChannels,
+            sample=self._sample,
+        )
         # FLAC has it at its very beginning, the others just before the first audio.
         header = head if found.format is AudioFormat.FLAC else source.recent(HEAD_BYTES)
         self.duration_seconds = duration_seconds(header, audio_format=found.format, pcm=self.format)
         is_mp3 = found.format is AudioFormat.MP3
+        self._lookahead_bytes = MP3_LOOKAHEAD_BYTES if is_mp3 else 0
         self._byte_rate = ByteRate(
-            mp3_bytes_per_second(header) if is_mp3 else None,
-            lookahead_bytes=MP3_LOOKAHEAD_BYTES if is_mp3 else 0,
+            mp3_bytes_per_second(header) if is_mp3 else None, lookahead_bytes=self._lookahead_bytes
         )
-        self._decoded_frames = 0
+        self._started_bytes = 0
+        """`read_bytes` of the source when this decoder started, at `_started_frames`."""
+        self._started_frames = 0
+        self.position_frames = 0
+        self.position_is_exact = True
+        self._end_frames: int | None = None
+        """End of the audio, if this decoder would not stop there by itself."""
         self._frames = FIRST_FRAMES
-        self._buffer = _ffi.new("int8_t[]", PIECE_FRAMES * self.format.frame_bytes)
+        self._large_frames = max(PIECE_FRAMES, int(LARGE_PIECE_SECONDS * self.format.rate_hz))
+        self._buffer = _ffi.new("int8_t[]", self._large_frames * self.format.frame_bytes)
         self._got = _ffi.new("ma_uint64 *")
+
+    def _start(self) -> int:
+        """Open the decoder at the source's position; return miniaudio's result."""
+        config = _lib.ma_decoder_config_init(MINIAUDIO_SAMPLES[self._sample].value, 0, 0)
+        config.encodingFormat = _ENCODINGS[self._audio_format].value
+        result: int = _lib.ma_decoder_init(
+            _lib._internal_decoder_read_callback,
+            _lib._internal_decoder_seek_callback,
+            self._handle,
+            _ffi.addressof(config),
+            self._decoder,
+        )
+        if self._source.failure is not None:
+            if result == _lib.MA_SUCCESS:
+                _lib.ma_decoder_uninit(self._decoder)
+            raise self._source.failure
+        self._open = result == _lib.MA_SUCCESS
+        return result
 
     @property
     def bytes_per_second(self) -> float:
         return self._byte_rate.bytes_per_second
 
     def read(self) -> Buffer:
-        if not self._open:
+        frames = self._read(self._frames)
+        if not frames:
             return b""
-        result = _lib.ma_decoder_read_pcm_frames(self._decoder, self._buffer, self._frames, self._got)
-        frames = self._got[0]
+        self._byte_rate.add(
+            self._source.read_bytes - self._started_bytes,
+            (self.position_frames - self._started_frames) / self.format.rate_hz,
+        )
+        self._prepare_next()
+        piece: Buffer = _ffi.buffer(self._buffer, frames * self.format.frame_bytes)
+        return piece
+
+    def _read(self, most_frames: int) -> int:
+        """Decode up to `most_frames` into the buffer, and return how many; 0 is the end."""
+        if not self._open:
+            return 0
+        if self._end_frames is not None:
+            most_frames = min(most_frames, max(0, self._end_frames - self.position_frames))
+        result = _lib.MA_SUCCESS
+        self._got[0] = 0
+        if most_frames:
+            result = _lib.ma_decoder_read_pcm_frames(self._decoder, self._buffer, most_frames, self._got)
+        frames: int = self._got[0]
         if frames:
-            self._frames = PIECE_FRAMES
-            self._decoded_frames += frames
-            self._byte_rate.add(self._source.read_bytes, self._decoded_frames / self.format.rate_hz)
-            piece: Buffer = _ffi.buffer(self._buffer, frames * self.format.frame_bytes)
-            return piece
+            self.position_frames += frames
+            return frames
         self.close()
         if self._source.failure is not None:
             raise self._source.failure
@@ -167,12 +249,88 @@ class MiniaudioDecoder:
                 f"the {self._name} decoder failed in mid-stream (miniaudio's result {result}): the bytes are "
                 "damaged"
             )
-        return b""
+        return 0
+
+    def seek(self, frame: int) -> None:
+        before, restarts = self.position_frames, self._source.restarts
+        try:
+            self._seek(frame)
+        except SeekError:
+            if not self._open or self._source.restarts != restarts:
+                self._seek(before)
+            raise
+
+    def _seek(self, frame: int) -> None:
+        end = self._locator.end_frame
+        if end is not None and frame >= end:
+            self.close()
+            self.position_frames, self.position_is_exact = end, True
+            return
+        landing = self._locator.locate(frame, self._source, bytes_per_frame=self._bytes_per_frame)
+        self._source.restart(landing.offset, landing.prefix)
+        if self._source.step_bytes != WHOLE_STEP_BYTES:
+            self._source.step_bytes = STEP_BYTES
+        self.close()
+        rate = self.bytes_per_second
+        self.position_frames, self.position_is_exact = landing.frame, landing.is_exact
+        if self._audio_format is AudioFormat.MP3:
+            self._end_frames = end
+        result = self._start()
+        if not self._open and not self._source.is_at_end:
+            raise DecodeError(
+                f"expected {self._name} to continue at byte {landing.offset}, got bytes that the decoder "
+                f"cannot open there (miniaudio's result {result}): they are damaged"
+            )
+        self._source.audio_began()
+        while self.position_frames < frame and self._read(min(frame - self.position_frames, PIECE_FRAMES)):
+            pass
+        self.position_frames = max(0, self.position_frames)
+        self._byte_rate = ByteRate(rate, lookahead_bytes=self._lookahead_bytes)
+        self._started_bytes, self._started_frames = self._source.read_bytes, self.position_frames
+        self._frames = FIRST_FRAMES
+
+    @property
+    def _bytes_per_frame(self) -> float:
+        return (self.bytes_per_second or self.format.bytes_per_second / 2) / self.format.rate_hz
+
+    def _prepare_next(self) -> None:
+        """Choose the size of the next piece. A decoder that waits for bytes holds back what it has decoded,
+        so a large piece must not have to wait."""
+        piece_bytes = int(LARGE_PIECE_SECONDS * self._byte_rate.bytes_per_second)
+        is_large = self._source.in_hand_bytes >= 2 * piece_bytes + LARGE_STEP_BYTES
+        self._frames = self._large_frames if is_large else PIECE_FRAMES
+        if self._source.step_bytes != WHOLE_STEP_BYTES:
+            self._source.step_bytes = LARGE_STEP_BYTES if is_large else STEP_BYTES
 
     def close(self) -> None:
         if self._open:
             self._open = False
             _lib.ma_decoder_uninit(self._decoder)
+
+
+def _locator(audio_format: AudioFormat) -> Locator:
+    match audio_format:
+        case AudioFormat.WAV:
+            return WavLocator()
+        case AudioFormat.FLAC:
+            return FlacLocator()
+        case AudioFormat.VORBIS:
+            return VorbisLocator(_count_vorbis_frames)
+        case _:
+            return MpegLocator()
+
+
+def _count_vorbis_frames(file: bytes) -> int:
+    """Decode a whole Ogg Vorbis file for the number of its frames."""
+    try:
+        decoder = MiniaudioDecoder(
+            DecoderSource(BytesReader(file)), Identified(format=AudioFormat.VORBIS), head=file
+        )
+    except UnsupportedFormatError:
+        return 0  # too short: one packet alone makes no audio
+    while len(memoryview(decoder.read())):
+        pass
+    return decoder.position_frames
 
 
 class RawPcmDecoder:
@@ -182,6 +340,8 @@ class RawPcmDecoder:
         self.format = raw.format
         self.bytes_per_second = float(raw.format.bytes_per_second)
         self.duration_seconds = None if size_bytes is None else size_bytes / raw.format.bytes_per_second
+        self.position_frames = 0
+        self.position_is_exact = True
         self._source = source
         self._swap = raw.big_endian != (sys.byteorder == "big")
         self._rest = b""
@@ -193,10 +353,17 @@ class RawPcmDecoder:
             whole = len(data) - len(data) % frame_bytes
             self._rest = data[whole:]
             if whole:
+                self.position_frames += whole // frame_bytes
                 samples = array("h", data[:whole])
                 if self._swap:
                     samples.byteswap()
                 return samples
         return b""  # half a frame at the end is dropped
+
+    def seek(self, frame: int) -> None:
+        self._source.restart(frame * self.format.frame_bytes)
+        self._source.audio_began()
+        self._rest = b""
+        self.position_frames = frame
 
     def close(self) -> None: ...

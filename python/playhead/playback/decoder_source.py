@@ -13,13 +13,16 @@ from collections.abc import Callable
 
 import miniaudio
 
-from playhead.errors import PlayheadError, UnsupportedFormatError
+from playhead.errors import PlayheadError, SeekError, UnsupportedFormatError
 from playhead.stream.source import Reader
 
 STEP_BYTES = 2048
 """Bytes that a decoder gets per read, and no fewer before the end. No more: the MP3 decoder requests 64 KiB,
 and starts from 6,189 bytes if it gets them in steps of 2 KiB. No fewer: it gives up on a frame in tiny
 pieces, and the FLAC decoder loses bytes if a step is not a multiple of 8."""
+LARGE_STEP_BYTES = 4096
+"""The same for a large piece of audio: each step takes the GIL. No more: the bytes in a decoder blur its
+measured rate, and the start gate relies on that."""
 WHOLE_STEP_BYTES = 1 << 20
 """For the WAV decoder, which loses partial frames: it gets all that it requests (4096 frames)."""
 TAKE_BYTES = 64 * 1024
@@ -44,6 +47,10 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
 
     def __init__(self, reader: Reader) -> None:
         self.on_taken: Callable[[], None] = lambda: None
+        self.on_read: Callable[[int, bytes], None] = lambda offset, chunk: None
+        """Called with what a decoder reads of the stream, and its offset."""
+        self.keeps_waiting: Callable[[], bool] = lambda: False
+        """Called after an interrupt: True if it was that of a seek which is already done."""
         self.step_bytes = STEP_BYTES
         self.search_bytes = REMEMBERED_BYTES
         self._reader = reader
@@ -51,6 +58,10 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         self._memory = bytearray()
         self._memory_start = 0
         self._position = 0
+        self._shift = 0
+        """From a place here to its offset in the stream: not 0 after `restart`."""
+        self._prefix_bytes = 0
+        self.restarts = 0
         self._searching = True
         self._searched_bytes = 0
         self.read_bytes = 0
@@ -76,6 +87,59 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         """Bytes taken from the reader and not read by the decoder."""
         return self._memory_start + len(self._memory) - self._position
 
+    @property
+    def in_hand_bytes(self) -> int:
+        """Bytes that the decoder can read without waiting."""
+        return self.ahead_bytes + self._reader.buffered_bytes
+
+    @property
+    def offset(self) -> int:
+        """Offset in the stream of the next byte that the decoder reads."""
+        return self._position + self._shift
+
+    @property
+    def is_at_end(self) -> bool:
+        """Everything was read."""
+        return self._ended and not self.ahead_bytes
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Size of the stream, as far as it is known: a hint."""
+        return self._reader.size_bytes
+
+    @property
+    def free_range(self) -> tuple[int, int]:
+        """The offsets (first, last) to which `restart` reads nothing anew."""
+        first, last = self._reader.kept_range
+        start = max(self._memory_start, self._prefix_bytes) + self._shift
+        end = self._memory_start + len(self._memory) + self._shift
+        return (start, end) if first == last else (min(first, start), max(last, end))
+
+    def restart(self, offset: int, prefix: bytes = b"") -> None:
+        """Begin anew at an offset of the stream, for another decoder: it reads `prefix` first.
+
+        Raises `SeekError`, and changes nothing, if the stream cannot continue there, and the stream's own
+        error if it is broken.
+        """
+        start = offset - self._shift
+        if max(self._memory_start, self._prefix_bytes) <= start <= self._memory_start + len(self._memory):
+            kept = bytes(self._memory[start - self._memory_start :])
+        elif self._reader.can_seek(offset):
+            self._reader.seek_from_thread(offset)
+            self._ended, self._deferred, kept = False, None, b""
+        else:
+            raise SeekError(
+                f"expected a stream that can continue at byte {offset}, got one that the server hands out "
+                "once, or only as a whole; let it play, or start it again"
+            )
+        self.restarts += 1
+        self._memory = bytearray(prefix + kept)
+        self._memory_start = self._position = 0
+        self._prefix_bytes = len(prefix)
+        self._shift = offset - len(prefix)
+        self._searching, self._searched_bytes = True, 0
+        self.error_in_readcallback: Exception | None = None
+
     def audio_began(self) -> None:
         """End the search: after the first PCM, decoders only read forward."""
         self._searching = False
@@ -87,6 +151,17 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         self._fill(wanted_bytes)
         start = self._position - self._memory_start
         return bytes(self._memory[start : start + wanted_bytes])
+
+    def take(self, most_bytes: int = TAKE_BYTES) -> bytes:
+        """Read what is available, at least one byte; empty at the end. Not for miniaudio: `on_read` is
+        called, and `read_bytes` does not grow."""
+        self._fill(1)
+        start = self._position - self._memory_start
+        chunk = bytes(self._memory[start : start + most_bytes])
+        self.on_read(self.offset, chunk)
+        self._position += len(chunk)
+        self._forget()
+        return chunk
 
     def recent(self, wanted_bytes: int) -> bytes:
         """Return the last `wanted_bytes` that were read, or fewer: for headers that the decoder does not
@@ -101,6 +176,10 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
             return False
         try:
             got = self._reader.readinto(self._buffer)
+        except TimeoutError:  # an interrupt: nothing is lost
+            if self.keeps_waiting():
+                return self.read_ahead()
+            raise
         except Exception as error:  # whatever a reader raises
             if not self.ahead_bytes:
                 raise
@@ -126,6 +205,8 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         self._fill(wanted)
         start = self._position - self._memory_start
         chunk = bytes(self._memory[start : start + wanted])
+        prefix_bytes = max(0, self._prefix_bytes - self._position)
+        self.on_read(self.offset + prefix_bytes, chunk[prefix_bytes:])
         self._position += len(chunk)
         self.read_bytes += len(chunk)
         self._forget()
@@ -162,16 +243,19 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         if (
             target - self._memory_start - len(self._memory) >= SEEK_BYTES
             and self._searching
-            and self._reader.seekable
+            and self._reader.can_seek(target + self._shift)
         ):
-            self._reader.seek_from_thread(target)
+            self._reader.seek_from_thread(target + self._shift)
             self._memory.clear()
             self._memory_start = self._position = target
             return
-        while target - self._position > self.ahead_bytes:
-            self._position += self.ahead_bytes
+        while target > self._position:
+            place = self._position - self._memory_start
+            skipped = bytes(self._memory[place : place + target - self._position])
+            self.on_read(self.offset, skipped)
+            self._position += len(skipped)
             self._forget()
-            if not self.read_ahead():
+            if not self.ahead_bytes and not self.read_ahead():
                 return
         self._position = target
 

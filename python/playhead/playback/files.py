@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import threading
 from collections.abc import AsyncIterator
@@ -68,11 +69,29 @@ class _FileReader(Reader):
                     f"expected a regular file to play, got {path}; pass the path of an audio file"
                 )
             self._file: BinaryIO = path.open("rb", buffering=0)
+            self._size_bytes = os.fstat(self._file.fileno()).st_size
         except OSError as error:
             raise UsageError(
                 f"expected a readable file, got {path} ({error.strerror}); check the path and its permissions"
             ) from error
         self._lock = threading.Lock()
+
+    @property
+    def seekable(self) -> bool:
+        return True
+
+    @property
+    def kept_range(self) -> tuple[int, int]:
+        return 0, self._size_bytes
+
+    @property
+    def size_bytes(self) -> int | None:
+        return self._size_bytes
+
+    def seek_from_thread(self, offset: int) -> None:
+        with self._lock:
+            if not self._file.closed:
+                self._file.seek(offset)
 
     def readinto(self, buffer: Buffer, timeout: float | None = None) -> int:
         with self._lock:

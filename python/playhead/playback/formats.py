@@ -12,6 +12,7 @@ import re
 import struct
 from collections import deque
 from dataclasses import dataclass
+from enum import StrEnum
 
 from playhead.content.audio import (
     AudioFormat,
@@ -23,31 +24,46 @@ from playhead.content.audio import (
 )
 from playhead.content.audio_files import mpeg_frame
 from playhead.errors import UnsupportedFormatError
+from playhead.extras import has_extra
 
 DECODED = frozenset({AudioFormat.MP3, AudioFormat.FLAC, AudioFormat.WAV, AudioFormat.VORBIS, AudioFormat.PCM})
-"""Formats that this installation decodes."""
+"""Formats that every installation decodes."""
 
-PLANNED = frozenset(
+EXTRA_DECODED = frozenset(
     {AudioFormat.OPUS, AudioFormat.OGG_FLAC, AudioFormat.AAC, AudioFormat.MP4, AudioFormat.WEBM}
 )
-"""Formats that PyAV decodes: a future extra `formats`."""
+"""Formats that PyAV decodes, with the extra `formats`."""
 
 PIECE_FRAMES = 4096
 """Most frames of one piece from a decoder: 85 ms at 48 kHz."""
-_MAX_RATE_HZ = 768_000
-_MAX_CHANNELS = 32
+MAX_RATE_HZ = 768_000
+MAX_CHANNELS = 32
+
+
+class SampleFormat(StrEnum):
+    """The type of a sample, in the machine's byte order. Two are enough: a float holds 24 bits exactly."""
+
+    S16 = "s16"
+    """Signed 16-bit integer."""
+    F32 = "f32"
+    """32-bit float, full scale from -1 to 1."""
+
+    @property
+    def sample_bytes(self) -> int:
+        return 2 if self is SampleFormat.S16 else 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PcmFormat:
-    """Signed 16-bit samples in the machine's byte order, interleaved."""
+    """Interleaved samples. A file of at most 16 bits is decoded to `S16`, a deeper one to `F32`."""
 
     rate_hz: int
     channels: int
+    sample: SampleFormat = SampleFormat.S16
 
     @property
     def frame_bytes(self) -> int:
-        return 2 * self.channels
+        return self.sample.sample_bytes * self.channels
 
     @property
     def bytes_per_second(self) -> int:
@@ -114,10 +130,10 @@ def parse_raw_pcm(mime_type: str) -> RawPcm:
         channels = int(parameters.get("channels", "1"))
     except ValueError:
         rate_hz = channels = 0
-    if not (0 < rate_hz <= _MAX_RATE_HZ and 0 < channels <= _MAX_CHANNELS):
+    if not (0 < rate_hz <= MAX_RATE_HZ and 0 < channels <= MAX_CHANNELS):
         raise UnsupportedFormatError(
             f"raw PCM: expected its rate in the MIME type, as in audio/L16;rate=16000;channels=1 (rate 1 to "
-            f"{_MAX_RATE_HZ}, channels 1 to {_MAX_CHANNELS}), got {mime_type!r}"
+            f"{MAX_RATE_HZ}, channels 1 to {MAX_CHANNELS}), got {mime_type!r}"
         )
     return RawPcm(format=PcmFormat(rate_hz=rate_hz, channels=channels), big_endian=kind == "audio/l16")
 
@@ -126,14 +142,57 @@ _DECODED_TEXT = "playhead plays MP3, FLAC, WAV, Ogg Vorbis and raw 16-bit PCM"
 
 
 def _require_decoder(found: AudioFormat, mime_type: str | None) -> None:
-    if found in DECODED:
+    if found in DECODED or (found in EXTRA_DECODED and has_extra("formats")):
         return
-    if found in PLANNED:
-        remedy = "a decoder for it is planned as the extra `formats`, which this version does not have yet"
+    if found in EXTRA_DECODED:
+        remedy = "the extra `formats` adds it: pip install 'playhead[formats]'"
     else:
         remedy = "ask the server for one of these"
     labelled = f" (labelled {mime_type!r})" if mime_type else ""
     raise UnsupportedFormatError(f"the stream is {found.value}{labelled}. {_DECODED_TEXT}; {remedy}")
+
+
+# --- the type of the samples -----------------------------------------------------------------------------
+
+WAVE_FORMAT_BYTES = 1 << 16
+"""Bytes of a WAV in which to look for its format, if it is not at the very beginning: broadcast recorders
+write chunks of a few kilobytes before it."""
+_WAVE_PCM, _WAVE_FLOAT, _WAVE_EXTENSIBLE = 1, 3, 0xFFFE
+
+
+def sample_format(head: bytes, audio_format: AudioFormat) -> SampleFormat | None:
+    """Return what to decode a stream to, from `head`, its first bytes: floats if it has more than 16 bits.
+
+    MP3 and Vorbis have no depth of their own; their decoders give 16 bits. None: a WAV whose format is not in
+    `head`.
+    """
+    bits = 16
+    if audio_format is AudioFormat.FLAC and len(head) >= 22 and head[4] & 0x7F == 0:
+        # STREAMINFO: five bits from the last of byte 20 on, less one (RFC 9639, section 8.2).
+        bits = ((head[20] & 1) << 4 | head[21] >> 4) + 1
+    elif audio_format is AudioFormat.WAV:
+        if (shape := _wave_chunk(head, b"fmt ")) is None:
+            return None
+        (tag,) = struct.unpack_from("<H", shape)
+        (bits,) = struct.unpack_from("<H", shape, 14)
+        if tag == _WAVE_EXTENSIBLE and len(shape) >= 26:
+            (tag,) = struct.unpack_from("<H", shape, 24)
+        if tag == _WAVE_FLOAT:
+            return SampleFormat.F32
+        if tag != _WAVE_PCM:
+            return SampleFormat.S16  # A-law, µ-law and ADPCM expand to 16 bits
+    return SampleFormat.F32 if bits > 16 else SampleFormat.S16
+
+
+def _wave_chunk(head: bytes, wanted: bytes) -> bytes | None:
+    """Return the content of a chunk, at least 16 bytes; None if it is not in `head`."""
+    at = 12
+    while at + 24 <= len(head):
+        name, size = struct.unpack_from("<4sI", head, at)
+        if name == wanted:
+            return head[at + 8 : at + 8 + size] if size >= 16 else None
+        at += 8 + size + size % 2
+    return None
 
 
 # --- timing ----------------------------------------------------------------------------------------------

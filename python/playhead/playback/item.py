@@ -7,9 +7,12 @@ UPCOMING ──begin──▶ CURRENT ──over──▶ ENDED, or FAILED
 
 from __future__ import annotations
 
+import math
+import threading
 import time
 from collections.abc import Callable
-from enum import Enum
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import assert_never
 
@@ -17,12 +20,23 @@ import trio
 
 from playhead._core import Planner
 from playhead.concurrency import join, run_thread
-from playhead.errors import ClosedError, PlayheadError
+from playhead.errors import ClosedError, PlayheadError, SeekError
+from playhead.playback.conversion import convert_decoder
 from playhead.playback.decoder import PcmDecoder, open_decoder
 from playhead.playback.decoder_source import DecoderSource
-from playhead.playback.pcm_buffer import BufferPhase, PcmBuffer
-from playhead.playback.sinks import Sink
-from playhead.playback.state import ItemEnd, ItemError, ItemResumed, ItemStart, ItemWaiting, PlayerEvent
+from playhead.playback.pcm_buffer import BUFFER_SECONDS, UPCOMING_SECONDS, BufferPhase, PcmBuffer
+from playhead.playback.state import (
+    ITEM_PHASES,
+    SILENCED_PHASES,
+    ItemEnd,
+    ItemError,
+    ItemMove,
+    ItemPhase,
+    ItemResumed,
+    ItemStart,
+    ItemWaiting,
+    PlayerEvent,
+)
 from playhead.stream.options import StreamEvent, StreamResumed, StreamWaiting
 from playhead.stream.source import Demand, Playable, Reader
 
@@ -30,39 +44,8 @@ ITEM_ERRORS = (PlayheadError, OSError, trio.BrokenResourceError, trio.ClosedReso
 """Errors that make an item fail. Anything else that a playable or a sink raises is a bug and ends the player.
 (`TimeoutError` is an `OSError`.)"""
 
-
-class ItemPhase(Enum):
-    UPCOMING = "upcoming"
-    """Read and decoded, but neither heard nor reported: it has not started."""
-    CURRENT = "current"
-    STOPPING = "stopping"
-    """A call ended it: it is silent, though its network reads may still hang."""
-    STOPPED = "stopped"
-    ENDED = "ended"
-    FAILED = "failed"
-    """It ended with `error`."""
-    WITHDRAWN = "withdrawn"
-    """It was stopped before its start: nothing is reported."""
-
-
-class _Event(Enum):
-    BEGIN = "it starts"
-    STOP = "a call stops it"
-    END = "it is over"
-    FAIL = "it is over with an error"
-
-
-_AFTER = {
-    (ItemPhase.UPCOMING, _Event.BEGIN): ItemPhase.CURRENT,
-    (ItemPhase.UPCOMING, _Event.STOP): ItemPhase.WITHDRAWN,
-    (ItemPhase.CURRENT, _Event.STOP): ItemPhase.STOPPING,
-    (ItemPhase.CURRENT, _Event.END): ItemPhase.ENDED,
-    (ItemPhase.CURRENT, _Event.FAIL): ItemPhase.FAILED,
-    (ItemPhase.STOPPING, _Event.END): ItemPhase.STOPPED,
-}
-"""The phase after an event. Pairs that are not listed change nothing."""
-
-_SILENCED = frozenset({ItemPhase.STOPPING, ItemPhase.STOPPED, ItemPhase.WITHDRAWN})
+ENDING_SECONDS = 10.0
+"""The next item is opened when this much is left: longer than a server takes to begin."""
 
 
 class Item:
@@ -72,36 +55,48 @@ class Item:
         self,
         media: Playable,
         *,
-        sink: Sink,
-        sink_lock: trio.Lock,
         gain: float,
+        duck: float,
+        output_latency_seconds: float,
+        rate_hz: int | None,
+        channels: int | None,
         index: int,
         publish: Callable[[PlayerEvent], None],
         on_change: Callable[[], None],
-        on_decoded: Callable[[], None],
+        on_progress: Callable[[], None],
+        on_start: Callable[[Item, PcmBuffer], None],
         on_finished: Callable[[Item], None],
     ) -> None:
-        """`on_decoded`: everything is read, though its last audio has not played yet. `on_finished`: it is
-        over, and its playable is closed. Both are called in the trio thread."""
+        """`on_progress`: it has a buffer, is about to end, or is decoded. `on_start`: its audio starts; the
+        sink reports by `leave_sink`. `on_finished`: it is over, and its playable is closed. All in the trio
+        thread.
+        """
         self.media = media
         self.index = index
         self.buffer: PcmBuffer | None = None
+        self._byte_rate: Callable[[], float | None] = lambda: None
         self.duration_seconds: float | None = None
         self.phase = ItemPhase.UPCOMING
         self.error: Exception | None = None
         """The first failure, also while the audio before it still plays."""
         self.decoded = False
         """Everything is read, though its last audio may not have played yet; `error` is known."""
+        self.is_ending = False
+        """At most `ENDING_SECONDS` are left to decode."""
         self.paused = False
         """The listener paused it, in any phase."""
         self.finished = trio.Event()
         self._started_at = time.perf_counter()
-        self._sink = sink
-        self._sink_lock = sink_lock
+        self._left_sink = trio.Event()
         self._gain = gain
+        self._duck = duck
+        self._output_latency_seconds = output_latency_seconds
+        self._rate_hz = rate_hz
+        self._channels = channels
         self._publish = publish
         self._on_change = on_change
-        self._on_decoded = on_decoded
+        self._on_progress = on_progress
+        self._on_start = on_start
         self._on_finished = on_finished
         self._reader: Reader | None = None
         self._waiting: StreamWaiting | None = None
@@ -109,21 +104,33 @@ class Item:
         self._scope = trio.CancelScope()
         self._identified = trio.Event()
         self._decoder_ended: trio.Event | None = None
+        self._decoding: DecoderThread | None = None
+        self._last_is_exact = True
         self._token = trio.lowlevel.current_trio_token()
 
     # --- called from other tasks ---------------------------------------------------------------------
 
     def begin(self) -> None:
         """Start: until then it is read and decoded, and neither heard nor reported."""
-        if self._move(_Event.BEGIN):
+        if self._move(ItemMove.BEGIN):
             self._started_at = time.perf_counter()
             self._start.set()
             if self._waiting is not None:
                 self._on_stream_event(self._waiting)
 
+    def leave_sink(self, error: Exception | None = None) -> None:
+        """The sink has played it, or failed with `error`."""
+        if error is not None:
+            self._fail(error)
+            self._close_buffer()
+            self._on_progress()
+        self._left_sink.set()
+
     def stop(self) -> None:
         """Silence it now; `finished` is set soon after."""
-        self._move(_Event.STOP)
+        self._move(ItemMove.STOP)
+        if self.phase is ItemPhase.WITHDRAWN and self.buffer is not None:
+            self.buffer.withdraw()
         self._close_buffer()
         self._scope.cancel()
 
@@ -133,10 +140,56 @@ class Item:
             self.buffer.set_paused(paused)
         self._report_demand()
 
+    async def seek(self, seconds: float) -> None:
+        """Continue at `seconds`; returns once the new audio comes next. A later seek replaces this one.
+
+        Raises `SeekError`; then it plays on. Cancelled: it seeks all the same.
+        """
+        await self._identified.wait()
+        decoding, reader = self._decoding, self._reader
+        if decoding is None or reader is None or self.buffer is None:
+            raise SeekError(f"expected an item that plays, got {self.media.title!r}, which is over")
+        if not reader.seekable:
+            raise SeekError(
+                f"expected a source that can seek, got {self.media.title!r}, which its server hands out once "
+                "while it is made; play it again to hear it from the beginning"
+            )
+        request = SeekRequest(seconds=seconds)
+        decoding.request(request)
+        reader.interrupt()
+        self.buffer.interrupt()
+        await request.done.wait()
+        if request.error is not None:
+            raise request.error
+
+    @property
+    def position_is_exact(self) -> bool:
+        return self._last_is_exact if self._decoding is None else self._decoding.position_is_exact
+
+    @property
+    def position_seconds(self) -> float:
+        """The playhead; where a seek leads if one is under way."""
+        if self._decoding is not None and (seconds := self._decoding.wanted_seconds) is not None:
+            return seconds
+        return 0.0 if self.buffer is None else self.buffer.position_frames / self.buffer.format.rate_hz
+
     def set_gain(self, gain: float) -> None:
         self._gain = gain
         if self.buffer is not None:
             self.buffer.set_gain(gain)
+
+    def set_duck(self, gain: float, *, ramp_seconds: float) -> None:
+        self._duck = gain
+        if self.buffer is not None:
+            self.buffer.set_duck(gain, ramp_seconds=ramp_seconds)
+
+    async def fade_out(self, seconds: float) -> None:
+        """Silence it over `seconds`; returns once the fade is in the sink's hands."""
+        if self.phase is not ItemPhase.CURRENT or self.buffer is None:
+            return
+        self.buffer.fade_out(seconds)
+        while not (self.buffer.closed or self.buffer.ended):
+            await self.buffer.wait_change()
 
     @property
     def frames(self) -> int:
@@ -151,7 +204,12 @@ class Item:
     def first_audio_seconds(self) -> float | None:
         if self.buffer is None or self.buffer.first_audio_at is None:
             return None
-        return self.buffer.first_audio_at - self._started_at
+        # Without a gap before it, the sink takes the first frame a moment before the start is reported.
+        return max(0.0, self.buffer.first_audio_at - self._started_at)
+
+    @property
+    def stream_bytes_per_second(self) -> float | None:
+        return self._byte_rate() or None
 
     # --- the task ------------------------------------------------------------------------------------
 
@@ -164,7 +222,7 @@ class Item:
                 except ITEM_ERRORS as error:  # from opening or closing the playable
                     self._fail(error)
                 await self._start.wait()  # an early failure is reported after the start
-                self._move(_Event.END if self.error is None else _Event.FAIL)
+                self._move(ItemMove.END if self.error is None else ItemMove.FAIL)
         finally:
             self._close_buffer()
             self._conclude()
@@ -176,8 +234,7 @@ class Item:
                     self._reader = reader
                     reader.watch(self._on_stream_event)
                     self._report_demand()
-                    self._decoder_ended = trio.Event()
-                    nursery.start_soon(self._decode, reader, self._decoder_ended)
+                    nursery.start_soon(self._decode, reader)
                     await self._identified.wait()
                     if self.buffer is not None:
                         await self._emit(self.buffer)
@@ -189,23 +246,48 @@ class Item:
             # A thread that waits for bytes wakes when the reader is closed: after the context.
             if self._decoder_ended is not None:
                 await join(self._decoder_ended)
+            if self._decoding is not None:
+                self._decoding.close()
+                self._decoding = None
 
-    async def _decode(self, reader: Reader, ended: trio.Event) -> None:
-        thread = DecoderThread(self.media, reader)
+    async def _decode(self, reader: Reader) -> None:
+        """Decode to the end, and again after each seek back from there, until cancelled or a failure."""
+        decoding = self._decoding = DecoderThread(
+            self.media,
+            reader,
+            rate_hz=self._rate_hz,
+            channels=self._channels,
+            on_ending=lambda: self._token.run_sync_soon(self._set_ending),
+        )
         try:
-            await run_thread(
-                partial(thread.run, self._make_buffer),
-                wake=self._close_buffer,
-                ended=ended,
-                join_seconds=0,
-            )
-            reader.verify()
-        except ITEM_ERRORS as error:
-            self._fail(error)
+            while True:
+                self._decoder_ended = trio.Event()
+                try:
+                    await run_thread(
+                        partial(decoding.run, self._make_buffer),
+                        wake=self._close_buffer,
+                        ended=self._decoder_ended,
+                        join_seconds=0,
+                    )
+                    reader.verify()
+                except ITEM_ERRORS as error:
+                    self._fail(error)
+                finally:
+                    self._identified.set()
+                self.decoded = True
+                self._on_progress()
+                if self.error is not None:
+                    return
+                await decoding.wait_wanted()
         finally:
-            self._identified.set()
-        self.decoded = True
-        self._on_decoded()
+            decoding.refuse()
+            last = self._byte_rate()
+            self._byte_rate = lambda: last  # the decoder holds the reader
+            self._last_is_exact = decoding.position_is_exact
+
+    def _set_ending(self) -> None:
+        self.is_ending = True
+        self._on_progress()
 
     async def _emit(self, buffer: PcmBuffer) -> None:
         await self._start.wait()
@@ -218,30 +300,36 @@ class Item:
                 duration_seconds=self.duration_seconds,
             )
         )
-        try:
-            async with self._sink_lock:
-                await self._sink.play(buffer)
-            if buffer.failure is not None:  # a callback cannot raise it: the audio ends early
-                self._fail(buffer.failure)
-        except ITEM_ERRORS as error:
-            self._fail(error)
-            self._close_buffer()
+        self._on_start(self, buffer)
+        await self._left_sink.wait()
+        if buffer.failure is not None:  # a callback cannot raise it: the audio ends early
+            self._fail(buffer.failure)
 
     def _make_buffer(self, decoder: PcmDecoder) -> PcmBuffer:
         """Make the buffer, in the decoder's thread, once the stream is identified."""
-        buffer = PcmBuffer(decoder.format, token=self._token, gain=self._gain, on_change=self._changed)
+        buffer = PcmBuffer(
+            decoder.format,
+            token=self._token,
+            gain=self._gain,
+            output_latency_seconds=self._output_latency_seconds,
+            seconds=UPCOMING_SECONDS if self.phase is ItemPhase.UPCOMING else BUFFER_SECONDS,
+            on_change=self._changed,
+        )
         self.duration_seconds = decoder.duration_seconds
+        self._byte_rate = lambda: decoder.bytes_per_second
         self.buffer = buffer
         # A call just before this line saw no buffer, so its effect is repeated.
         self._token.run_sync_soon(self._update_buffer)
-        if self.phase in _SILENCED:
+        if self.phase in SILENCED_PHASES:
             buffer.close()
         return buffer
 
     def _update_buffer(self) -> None:
         self.set_gain(self._gain)
+        self.set_duck(self._duck, ramp_seconds=0.0)
         self.set_paused(self.paused)
         self._identified.set()
+        self._on_progress()
 
     def _close_buffer(self) -> None:
         if self.buffer is not None:
@@ -279,18 +367,18 @@ class Item:
             case _:
                 assert_never(event)
 
-    def _move(self, event: _Event) -> bool:
+    def _move(self, event: ItemMove) -> bool:
         """Change the phase as the table says. Returns whether it did."""
-        before, self.phase = self.phase, _AFTER.get((self.phase, event), self.phase)
+        before, self.phase = self.phase, ITEM_PHASES.get((self.phase, event), self.phase)
         return self.phase is not before
 
     def _fail(self, error: Exception) -> None:
-        if self.error is None and self.phase not in _SILENCED:
+        if self.error is None and self.phase not in SILENCED_PHASES:
             self.error = error
 
     def _conclude(self) -> None:
-        self._move(_Event.STOP)  # cancelled from outside
-        self._move(_Event.END)
+        self._move(ItemMove.STOP)  # cancelled from outside
+        self._move(ItemMove.END)
         index, title = self.index, self.media.title
         if self.phase is ItemPhase.FAILED:
             assert self.error is not None
@@ -302,8 +390,19 @@ class Item:
         self._on_finished(self)
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class SeekRequest:
+    """One seek: made in the trio thread, answered there. `error` is final once `done` is set."""
+
+    seconds: float
+    error: Exception | None = None
+    done: trio.Event = field(default_factory=trio.Event)
+
+
 class DecoderThread:
     """Decodes one reader into one PCM buffer, with the start gate. `run` blocks: for a thread.
+
+    After the end it may `run` again for a seek. `close` it when no thread runs.
 
     Decoding begins with the first bytes; the start gate holds back the audio. It opens once enough is in hand
     to play without a foreseeable stall: decoded audio that has not been heard, and bytes that were read or
@@ -313,52 +412,170 @@ class DecoderThread:
     Its thresholds are in rust/core/planner/tuning.rs ("the start gate").
     """
 
-    def __init__(self, media: Playable, reader: Reader) -> None:
+    def __init__(
+        self,
+        media: Playable,
+        reader: Reader,
+        *,
+        rate_hz: int | None = None,
+        channels: int | None = None,
+        on_ending: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`rate_hz` and `channels`: of the audio in the buffer; None is the stream's own. `on_ending` is
+        called in the thread when `ENDING_SECONDS` are left."""
+        self._on_ending = on_ending
+        self._is_ending = False
+        self._token = trio.lowlevel.current_trio_token()
+        self._open: tuple[PcmDecoder, PcmBuffer] | None = None
+        self._lock = threading.Lock()
+        self._wanted: SeekRequest | None = None
+        self._requested = trio.Event()
+        self._is_over = False
+        self.position_is_exact = True
+        self._rate_hz = rate_hz
+        self._channels = channels
         self._media = media
         self._reader = reader
         self._source = DecoderSource(reader)
         self._piece_seconds = 0.0
         """Audio decoded and not yet in the buffer."""
 
+    # --- called in the trio thread -----------------------------------------------------------------------
+
+    def request(self, request: SeekRequest) -> None:
+        """Make the thread seek, as soon as it is not blocked. An older request counts as done."""
+        with self._lock:
+            before, self._wanted = self._wanted, request
+        if before is not None:
+            before.done.set()
+        self._requested.set()
+        if self._is_over:
+            self.refuse()
+
+    async def wait_wanted(self) -> None:
+        """Wait for a seek, after the end."""
+        while self._wanted is None:
+            self._requested = trio.Event()
+            await self._requested.wait()
+
+    def refuse(self) -> None:
+        """Answer what was requested, and is requested from now on, with `SeekError`: it is over."""
+        self._is_over = True
+        if (wanted := self._wanted) is not None:
+            self._answer(wanted, SeekError("expected an item that plays, got one that is over"))
+
+    def close(self) -> None:
+        """Free the decoder."""
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened[0].close()
+
+    @property
+    def wanted_seconds(self) -> float | None:
+        """The aim of a seek that is under way."""
+        wanted = self._wanted
+        return None if wanted is None else wanted.seconds
+
+    # --- the thread ----------------------------------------------------------------------------------------
+
     def run(self, make_buffer: Callable[[PcmDecoder], PcmBuffer]) -> None:
-        """Decode to the end, or until the player closes the buffer. Raises the error that breaks the
-        stream."""
-        media = self._media
-        decoder = open_decoder(
-            self._source, mime_type=media.mime_type, uri=media.uri, size_bytes=media.size_bytes
-        )
-        try:
-            self._decode(decoder, make_buffer(decoder))
-        finally:
-            decoder.close()
+        """Decode to the end, or until the player closes the buffer; called again, seek first. Raises what
+        breaks the stream."""
+        if self._open is None:
+            media = self._media
+            decoder = open_decoder(
+                self._source, mime_type=media.mime_type, uri=media.uri, size_bytes=media.size_bytes
+            )
+            try:
+                decoder = convert_decoder(decoder, rate_hz=self._rate_hz, channels=self._channels)
+                self._open = decoder, make_buffer(decoder)
+            except BaseException:
+                decoder.close()
+                raise
+        elif not self._seek_if_wanted(*self._open):
+            return  # still at the end
+        self._decode(*self._open)
 
     def _decode(self, decoder: PcmDecoder, buffer: PcmBuffer) -> None:
+        self._source.on_taken = lambda: self._release_if_enough(decoder, buffer)
+        self._source.keeps_waiting = lambda: self._wanted is None
         try:
-            offset = 0
-            self._source.on_taken = lambda: self._release_if_enough(decoder, buffer)
-            while pcm := memoryview(decoder.read()).cast("B"):
-                if offset == 0:
-                    self._source.audio_began()
-                self._piece_seconds = len(pcm) / buffer.format.bytes_per_second
-                while not buffer.wait_room(len(pcm)):
-                    # The gate is closed and the buffer is full: read on without decoding.
-                    if not self._source.read_ahead():
-                        buffer.release()
-                offset += buffer.pipe.write(offset, pcm)
-                self._piece_seconds = 0.0
-                self._release_if_enough(decoder, buffer)
+            self._decode_rest(decoder, buffer)
+            buffer.finish()
         except Exception as error:  # whatever a reader raises must reach the sink too
             if buffer.closed and isinstance(error, ClosedError):
                 return
             buffer.finish(error)
             raise
-        else:
-            buffer.finish()
         finally:
-            self._source.on_taken = lambda: None  # no cycle that would keep the reader alive
+            # No cycle that would keep the reader alive.
+            self._source.on_taken = lambda: None
+            self._source.keeps_waiting = lambda: False
+
+    def _decode_rest(self, decoder: PcmDecoder, buffer: PcmBuffer) -> None:
+        while True:
+            self._seek_if_wanted(decoder, buffer)
+            try:
+                pcm = memoryview(decoder.read()).cast("B")
+            except TimeoutError:  # interrupted: the seek, or its failure, starts the decoder anew
+                if self._wanted is None:
+                    raise
+                continue
+            if not pcm:
+                return
+            self._source.audio_began()
+            self._write(pcm, decoder, buffer)
+
+    def _write(self, pcm: memoryview, decoder: PcmDecoder, buffer: PcmBuffer) -> None:
+        """Write a piece, unless a seek makes it void."""
+        self._piece_seconds = len(pcm) / buffer.format.bytes_per_second
+        while not buffer.wait_room(len(pcm)):
+            if self._wanted is not None:
+                pcm = memoryview(bytes(pcm))  # the decoder's own memory is used by the seek
+                if self._seek_if_wanted(decoder, buffer):
+                    return
+            elif buffer.held:
+                # The gate is closed and the buffer is full: read on without decoding.
+                with suppress(TimeoutError):
+                    if not self._source.read_ahead():
+                        buffer.release()
+        buffer.write(pcm)
+        self._piece_seconds = 0.0
+        left = (decoder.duration_seconds or math.inf) - decoder.position_frames / buffer.format.rate_hz
+        if left <= ENDING_SECONDS and not self._is_ending:
+            self._on_ending()
+        self._is_ending = left <= ENDING_SECONDS
+        self._release_if_enough(decoder, buffer)
+
+    def _seek_if_wanted(self, decoder: PcmDecoder, buffer: PcmBuffer) -> bool:
+        """Seek if that was requested. Returns whether the audio continues elsewhere."""
+        wanted = self._wanted
+        if wanted is None:
+            return False
+        try:
+            decoder.seek(round(wanted.seconds * buffer.format.rate_hz))
+        except SeekError as error:
+            self._answer(wanted, error)
+            return False
+        except TimeoutError:  # the interrupt of this one, or of a newer one, which counts
+            return self._seek_if_wanted(decoder, buffer)
+        is_done = buffer.seek(decoder.position_frames)
+        self._piece_seconds = 0.0
+        self.position_is_exact = decoder.position_is_exact
+        over = SeekError("expected an item that plays, got one whose last frame was taken")
+        self._answer(wanted, None if is_done else over)
+        return is_done
+
+    def _answer(self, request: SeekRequest, error: Exception | None) -> None:
+        with self._lock:
+            if self._wanted is request:
+                self._wanted = None
+        request.error = error
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(request.done.set)
 
     def _release_if_enough(self, decoder: PcmDecoder, buffer: PcmBuffer) -> None:
-        if buffer.held and buffer.pipe.tail and self._is_enough(decoder, buffer):
+        if buffer.held and buffer.buffered_seconds and self._is_enough(decoder, buffer):
             buffer.release()
 
     def _is_enough(self, decoder: PcmDecoder, buffer: PcmBuffer) -> bool:

@@ -1,37 +1,47 @@
 """PCM between the decoder's thread and a sink, held back until enough is in hand.
 
-Three kinds of threads meet here. The decoder's thread writes the pipe and opens the gate; the sink is either
-a device's callback (`fill`, which never blocks and never raises) or a thread of its own (`take`, which
-blocks); the player (trio) pauses and closes. One phase decides what they may do:
-
-    FILLING ──enough──▶ READY ──a callback got audio──▶ PLAYING ──nothing was left──▶ DRY
-                         │ ▲                                                           │
-                         │ └────────────────────────── enough ─────────────────────────┘
-                         └──a thread got audio──▶ DRAINING             the last frame ──▶ ENDED
-
-Audio that ran dry is held back until enough is in hand again: one pause instead of many short ones. A sink
-with its own thread takes audio as fast as it is decoded and always waits for more, so it never runs dry.
+Three kinds of threads meet here. The decoder's thread writes and opens the gate; the sink is either
+a device's callback (Rust: `DeviceCallback` calls what `fill` calls, without Python) or a thread of its own
+(`take`, which blocks); the player (trio) pauses and closes. What they may do is decided in Rust, by one phase
+with a table of transitions (`Playout`, rust/core/playout.rs). This class adds what needs Python: the
+error that broke the stream, and telling the trio loop of a new phase.
 """
 
 from __future__ import annotations
 
-import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from enum import Enum
+from itertools import pairwise
+from typing import TYPE_CHECKING, Self
 
 import trio
 
-from playhead._core import Pipe, scale_pcm16
+from playhead._core import Pipe, Playout
 from playhead.errors import ClosedError
 from playhead.playback.formats import PIECE_FRAMES, PcmFormat
 from playhead.stream.source import Demand
 
-BUFFER_SECONDS = 0.35
-"""PCM between the decoder and the sink: several times a busy machine's worst pause (43 ms with a thread that
-holds the GIL), and little enough that the byte pipe remains the real buffer."""
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+BUFFER_SECONDS = 0.7
+"""PCM between the decoder and the sink, of which a third is decoded at once. The rest outlasts the worst
+pause of a busy process (a garbage collection among 256 players holds the GIL for a quarter of a second), and
+the byte pipe remains the real buffer."""
+UPCOMING_SECONDS = 1.0
+"""The same for an item that is decoded before its start: a slow start of its server is not heard."""
 _MIN_PIPE_FRAMES = 2 * PIECE_FRAMES
 """Room for a piece while the previous one is taken, at any rate."""
+_SPARE_FRAMES = PIECE_FRAMES
+"""Room for the first piece after a seek: it is there when the sink skips the old audio, so that the device
+gets both fades in one period."""
+FADE_SECONDS = 0.01
+"""Fade before and after a pause, and the ramp of a change of volume: too short to be noticed, long enough not
+to click."""
+SEEK_FADE_SECONDS = 0.005
+"""Fade before and after a seek."""
 
 
 class BufferPhase(Enum):
@@ -51,38 +61,6 @@ class BufferPhase(Enum):
     """The player stopped."""
 
 
-class _Event(Enum):
-    ENOUGH = "enough is in hand, or no more follows"
-    FILLED = "a callback got audio"
-    TAKEN = "a sink's own thread got audio"
-    EMPTY = "a callback found nothing, and it is not the end"
-    LAST = "the sink has taken the last frame"
-    CLOSE = "the player stopped"
-
-
-_AFTER = {
-    (BufferPhase.FILLING, _Event.ENOUGH): BufferPhase.READY,
-    (BufferPhase.FILLING, _Event.CLOSE): BufferPhase.CLOSED,
-    (BufferPhase.READY, _Event.FILLED): BufferPhase.PLAYING,
-    (BufferPhase.READY, _Event.TAKEN): BufferPhase.DRAINING,
-    (BufferPhase.READY, _Event.EMPTY): BufferPhase.DRY,
-    (BufferPhase.READY, _Event.LAST): BufferPhase.ENDED,
-    (BufferPhase.READY, _Event.CLOSE): BufferPhase.CLOSED,
-    (BufferPhase.PLAYING, _Event.EMPTY): BufferPhase.DRY,
-    (BufferPhase.PLAYING, _Event.LAST): BufferPhase.ENDED,
-    (BufferPhase.PLAYING, _Event.CLOSE): BufferPhase.CLOSED,
-    (BufferPhase.DRAINING, _Event.LAST): BufferPhase.ENDED,
-    (BufferPhase.DRAINING, _Event.CLOSE): BufferPhase.CLOSED,
-    (BufferPhase.DRY, _Event.ENOUGH): BufferPhase.READY,
-    (BufferPhase.DRY, _Event.CLOSE): BufferPhase.CLOSED,
-    (BufferPhase.ENDED, _Event.CLOSE): BufferPhase.CLOSED,
-}
-"""The phase after an event. Pairs that are not listed change nothing."""
-
-_HELD = frozenset({BufferPhase.FILLING, BufferPhase.DRY})
-_AUDIBLE = frozenset({BufferPhase.READY, BufferPhase.PLAYING})
-
-
 class PcmBuffer:
     """PCM in `format` between one decoder and one sink.
 
@@ -96,29 +74,41 @@ class PcmBuffer:
         *,
         token: trio.lowlevel.TrioToken,
         gain: float = 1.0,
+        output_latency_seconds: float = 0.0,
+        seconds: float = BUFFER_SECONDS,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
+        """`output_latency_seconds`: what follows the sink's own buffer holds; see `heard_seconds`. `seconds`
+        of audio fit, or a little more."""
         self.format = format
-        frames = max(int(BUFFER_SECONDS * format.rate_hz), _MIN_PIPE_FRAMES)
-        self.pipe = Pipe(frames * format.frame_bytes)
-        self.phase = BufferPhase.FILLING
-        self.frames = 0
-        """Frames that the sink has taken: the playhead."""
-        self.underruns = 0
-        """Stalls: times that the audio ran dry and continued, of any length. Running dry just before the end
-        does not count. Counted when the audio continues."""
-        self.first_audio_at: float | None = None
-        """`time.perf_counter()` when the sink took the first frame."""
+        frames = max(int(seconds * format.rate_hz), _MIN_PIPE_FRAMES) + _SPARE_FRAMES
+        # A power of two, so that as much is kept behind the sink as fits ahead of it: see `TakenAudio`.
+        room_bytes = 1 << (frames * format.frame_bytes - 1).bit_length()
+        self.pipe = Pipe(2 * room_bytes, behind_bytes=room_bytes)
+        self._fade_frames = int(FADE_SECONDS * format.rate_hz)
+        self.playout = Playout(
+            self.pipe,
+            sample=format.sample.value,
+            channels=format.channels,
+            rate_hz=format.rate_hz,
+            gain=gain,
+            fade_frames=self._fade_frames,
+            seek_fade_frames=int(SEEK_FADE_SECONDS * format.rate_hz),
+            spare_bytes=_SPARE_FRAMES * format.frame_bytes,
+        )
+        self._output_latency_seconds = output_latency_seconds
+        self.set_delay(0.0)
         self.failure: Exception | None = None
         """The error that broke the stream: the audio before it is played, then `take` raises it."""
-        self.paused = False
-        """The listener paused it, in whatever phase it is."""
-        self._lock = threading.Lock()  # of the phase; held for one table lookup
-        self._writer_waits = False
+        self.before_write: Callable[[], None] = lambda: None
+        """Called in the decoder's thread before each write, for a sink that looks at audio it has taken."""
+        self.fades_out = False
+        """It was closed, or will be, at the end of a fade that is heard."""
+        self.seeks = 0
+        """Seeks so far: a sink with frames on their way drops them when it sees a new number."""
         self._ready = trio.Event()
-        self._running = threading.Event()
-        self._gain = gain
-        self._applied_gain = gain
+        self._changed = trio.Event()
+        self._first_audio_at: float | None = None
         self._on_change = on_change
         self._token = token
 
@@ -128,29 +118,23 @@ class PcmBuffer:
         """Wait until enough is in hand to start, so that a device has audio in its first callback."""
         await self._ready.wait()
 
-    def fill(self, out: memoryview) -> int:
-        """Fill `out` with audio, and the rest with silence, for a callback. Never blocks, never raises.
+    async def wait_change(self) -> None:
+        """Wait until the phase changes, or a pause begins or ends: for a sink that `fill` gave less than it
+        had room for. A change that is about to be reported may have been seen already: look again."""
+        await self._changed.wait()
 
-        Returns the bytes of audio: none while paused or while audio is held back.
+    def fill(self, out: Buffer) -> int:
+        """Fill `out` with audio, and the rest with silence, in real time. Never blocks, never raises.
+
+        Returns the bytes of audio: none while paused or while audio is held back. A device calls the same in
+        Rust, through `DeviceCallback`.
         """
-        audio_bytes = 0
-        if self.phase is BufferPhase.DRY and (self._writer_waits or self.pipe.closed):
-            # The decoder's thread checked the phase just before it was dry, and will not check again.
-            self._move(_Event.ENOUGH, wait=False)
-        if self.phase in _AUDIBLE and not self.paused:
-            got: int | None = 1
-            while audio_bytes < len(out) and (got := self.pipe.readinto_nowait(out[audio_bytes:])):
-                audio_bytes += got
-            self._count(out[:audio_bytes])
-            if audio_bytes:
-                self._move(_Event.FILLED, wait=False)
-            if not got:
-                self._move(_Event.EMPTY if got is None else _Event.LAST, wait=False)
-        if audio_bytes < len(out):
-            out[audio_bytes:] = bytes(len(out) - audio_bytes)
+        audio_bytes, moved = self.playout.fill(out)
+        if moved:
+            self._settle_soon()
         return audio_bytes
 
-    def take(self, out: memoryview) -> int:
+    def take(self, out: Buffer) -> int:
         """Block until there is audio, and put it into `out`, for a sink's own thread.
 
         Returns the bytes of audio; 0 is the end.
@@ -158,34 +142,59 @@ class PcmBuffer:
         Raises `ClosedError` when the player stopped, and the error that broke the stream, after the audio
         before it. In both cases, drop the output so far.
         """
-        self._running.wait()
-        audio_bytes = 0 if self.closed else self.pipe.readinto(out)
-        if self.closed:
-            raise ClosedError("the player stopped while the sink was taking audio")
-        self._count(out[:audio_bytes])
-        self._move(_Event.TAKEN if audio_bytes else _Event.LAST)
+        before = self.playout.phase
+        try:
+            audio_bytes = self.playout.take(out)
+        except ClosedError:
+            raise ClosedError("the player stopped while the sink was taking audio") from None
+        if self.playout.phase != before:
+            self._settle_soon()
         if audio_bytes == 0 and self.failure is not None:
             raise self.failure
         return audio_bytes
 
+    def set_delay(self, seconds: float) -> None:
+        """Tell how much audio the sink holds after a `fill`, for `heard_seconds`."""
+        self.playout.set_delay(seconds + self._output_latency_seconds)
+
     # --- the decoder ---------------------------------------------------------------------------------
 
     def wait_room(self, room_bytes: int) -> bool:
-        """Block until `room_bytes` fit. Returns False immediately if there is no room before `release`.
+        """Block until `room_bytes` fit. Returns False immediately if there is no room before `release`, and
+        after `interrupt`.
 
         Raises `ClosedError` when the player stopped.
         """
-        if self.pipe.wait_room(room_bytes, 0.0):
-            return True
-        self._writer_waits = True
-        try:
-            return not self.held and self.pipe.wait_room(room_bytes)
-        finally:
-            self._writer_waits = False
+        return self.playout.wait_room(room_bytes)
+
+    def write(self, pcm: Buffer) -> None:
+        """Append whole frames, for which there is room.
+
+        Raises `ClosedError` when the player stopped.
+        """
+        self.before_write()
+        self.pipe.write(self.pipe.tail, pcm)
 
     def release(self) -> None:
         """Open the gate: held audio may be heard. From any thread; idempotent."""
-        self._move(_Event.ENOUGH)
+        if self.playout.release():
+            self._settle_soon()
+
+    def seek(self, frame: int) -> bool:
+        """Make everything that was written void; what is written from now on begins with `frame`.
+
+        The sink fades the audio before it out and the new audio in, 5 ms each. The gate closes, and
+        `position_frames` is `frame` immediately. In the decoder's thread, also after `finish`: then more may
+        be written. Returns False, and changes nothing, if the sink has taken the last frame or the player
+        stopped.
+        """
+        self.before_write()
+        if not self.playout.seek(frame):
+            return False
+        self.failure = None
+        self.seeks += 1
+        self._settle_soon()
+        return True
 
     def finish(self, failure: Exception | None = None) -> None:
         """End the audio, with `failure` or because the stream ended. The first call counts."""
@@ -197,9 +206,13 @@ class PcmBuffer:
     # --- the player ----------------------------------------------------------------------------------
 
     @property
+    def phase(self) -> BufferPhase:
+        return BufferPhase(self.playout.phase)
+
+    @property
     def held(self) -> bool:
         """True while audio is held back, until `release`."""
-        return self.phase in _HELD
+        return self.playout.held
 
     @property
     def closed(self) -> bool:
@@ -212,6 +225,39 @@ class PcmBuffer:
         return self.phase is BufferPhase.ENDED
 
     @property
+    def paused(self) -> bool:
+        """The listener paused it, in whatever phase it is."""
+        return self.playout.paused
+
+    @property
+    def frames(self) -> int:
+        """Frames that the sink has taken, whatever was skipped or repeated by seeks."""
+        return self.playout.frames
+
+    @property
+    def position_frames(self) -> int:
+        """The playhead: the number of the next frame that the sink takes."""
+        return self.playout.position_frames
+
+    @property
+    def heard_seconds(self) -> float:
+        """Seconds of `frames` that have left the device, and what follows it. Never decreases."""
+        return self.playout.heard_frames / self.format.rate_hz
+
+    @property
+    def underruns(self) -> int:
+        """Stalls: times that the audio ran dry and continued, of any length. Running dry just before the end
+        does not count. Counted when the audio continues."""
+        return self.playout.underruns
+
+    @property
+    def first_audio_at(self) -> float | None:
+        """`time.perf_counter()` when the sink took the first frame."""
+        if self._first_audio_at is None and (age := self.playout.first_audio_age_seconds) is not None:
+            self._first_audio_at = time.perf_counter() - age
+        return self._first_audio_at
+
+    @property
     def demand(self) -> Demand:
         """Urgency of the need for bytes. A draining sink waits for each of them."""
         if self.paused:
@@ -219,57 +265,103 @@ class PcmBuffer:
         return Demand.FED if self.phase is BufferPhase.PLAYING else Demand.WAITING
 
     def set_paused(self, paused: bool, /) -> None:
-        """Hold the playhead; decoding and reading continue until the buffers are full."""
-        self.paused = paused
-        self._settle()
+        """Hold the playhead; decoding and reading continue until the buffers are full.
+
+        A device fades out first, and in when it continues, with the next sample.
+        """
+        self.playout.set_paused(paused)
+        self.settle()
 
     def set_gain(self, gain: float) -> None:
-        """Set the gain from the next piece of audio on, ramped over it to avoid a click."""
-        self._gain = gain
+        """Set the gain from the next frame on, ramped over `FADE_SECONDS` to avoid a click."""
+        self.playout.set_gain(gain, ramp_frames=self._fade_frames if self.frames else 0)
+
+    def set_duck(self, gain: float, *, ramp_seconds: float) -> None:
+        """Set a second gain, which is multiplied with that of the volume, over a ramp."""
+        frames = int(ramp_seconds * self.format.rate_hz)
+        self.playout.set_duck(gain, ramp_frames=frames if self.frames else 0)
+
+    def interrupt(self) -> None:
+        """Make one `wait_room` of the decoder's thread return False: the present one, or the next that would
+        block. From any thread."""
+        self.playout.interrupt()
+
+    def fade_out(self, seconds: float) -> None:
+        """Close the buffer once a fade of `seconds` is in the sink's hands, at its next calls of `fill`;
+        immediately if it does not sound."""
+        self.playout.stop(fade_frames=int(seconds * self.format.rate_hz))
+        self.fades_out = not self.closed
+        self.settle()
+
+    def link(self, following: PcmBuffer) -> bool:
+        """Let a device that plays this buffer continue with `following`, in the same period. Returns False
+        for another format, and if another buffer follows already."""
+        return following.format == self.format and self.playout.follow_with(following.playout)
+
+    def withdraw(self) -> None:
+        """Close it before its turn: a device skips it."""
+        self.playout.withdraw()
 
     def close(self) -> None:
         """Silence the buffer; a blocked writer or taker gets `ClosedError`. Idempotent."""
-        self._move(_Event.CLOSE)
-        self.pipe.close()
-        self._running.set()
+        if self.playout.close():
+            self._settle_soon()
 
     @property
     def buffered_seconds(self) -> float:
-        return (self.pipe.tail - self.pipe.head) / self.format.bytes_per_second
+        """Audio that the sink will take."""
+        return self.playout.buffered_bytes / self.format.bytes_per_second
 
-    # -------------------------------------------------------------------------------------------------
-
-    def _move(self, event: _Event, *, wait: bool = True) -> None:
-        """Change the phase by the table. A callback does not wait for the lock: its next call tries again."""
-        if not self._lock.acquire(blocking=wait):
-            return
-        try:
-            before = self.phase
-            self.phase = _AFTER.get((before, event), before)
-            goes_on = before is BufferPhase.DRY and self.phase is BufferPhase.READY
-            if goes_on and self.pipe.tail > self.pipe.head:
-                self.underruns += 1
-            changed = self.phase is not before
-        finally:
-            self._lock.release()
-        if changed:
-            self._token.run_sync_soon(self._settle, idempotent=True)
-
-    def _settle(self) -> None:
-        """In the trio thread: wake those who wait for the current phase, or for the end of a pause."""
-        if self.phase is not BufferPhase.FILLING:
+    def settle(self) -> None:
+        """Act on the current phase, in the trio thread. A sink calls it when its device reports a change."""
+        phase = self.phase
+        if phase is not BufferPhase.FILLING:
             self._ready.set()
-        if self.closed or not (self.held or self.paused):
-            self._running.set()
-        else:
-            self._running.clear()
+        if phase is BufferPhase.CLOSED:
+            self.playout.close()  # a fade that has ended in a callback wakes nobody
+        self._changed.set()
+        self._changed = trio.Event()
         self._on_change()
 
-    def _count(self, audio: memoryview) -> None:
-        if not audio:
-            return
-        start, self._applied_gain = self._applied_gain, self._gain
-        scale_pcm16(audio, start, self._applied_gain)
-        self.frames += len(audio) // self.format.frame_bytes
-        if self.first_audio_at is None:
-            self.first_audio_at = time.perf_counter()
+    def _settle_soon(self) -> None:
+        self._token.run_sync_soon(self.settle, idempotent=True)
+
+
+class PcmSequence:
+    """The buffers that a sink plays one after another: an async iterator.
+
+    `on_next` is called when the sink asks for the next buffer, so that it is done with the one before. An
+    open sequence makes it wait for one until `end`. Complete sequences link their buffers themselves.
+    """
+
+    def __init__(
+        self, *buffers: PcmBuffer, on_next: Callable[[], None] = lambda: None, is_open: bool = False
+    ) -> None:
+        self._waiting = deque(buffers)
+        self._on_next = on_next
+        self._is_open = is_open
+        self._changed = trio.Event()
+        for before, following in pairwise(buffers):
+            before.link(following)
+
+    def append(self, buffer: PcmBuffer) -> None:
+        self._waiting.append(buffer)
+        self._changed.set()
+
+    def end(self) -> None:
+        """Nothing follows."""
+        self._is_open = False
+        self._changed.set()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> PcmBuffer:
+        await trio.lowlevel.checkpoint()
+        self._on_next()
+        while not self._waiting:
+            if not self._is_open:
+                raise StopAsyncIteration
+            self._changed = trio.Event()
+            await self._changed.wait()
+        return self._waiting.popleft()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
@@ -10,12 +11,13 @@ from typing import Self
 import trio
 
 from playhead.concurrency import Broadcast
-from playhead.errors import ClosedError, UsageError
-from playhead.playback.item import Item, ItemPhase
+from playhead.errors import ClosedError, SeekError, UsageError
+from playhead.playback.controller import STOP_FADE_SECONDS, USER, PlaybackController
+from playhead.playback.conversion import check_rate_and_channels
 from playhead.playback.pcm_buffer import BufferPhase
-from playhead.playback.queue import Queue, as_items
+from playhead.playback.queue import as_items
 from playhead.playback.sinks import Sink
-from playhead.playback.state import PlayerEvent, PlayerState, StateChange, Status
+from playhead.playback.state import ItemPhase, PlayerEvent, PlayerState, Repeat, StateChange, Status
 from playhead.stream.source import Playable
 
 EVENT_CAPACITY = 64
@@ -55,6 +57,13 @@ class Player:
     `volume` is 0 to 100, see `set_volume`. After a failed item the queue continues, unless `stop_on_error`:
     then nothing plays until `next`, `previous`, `enqueue` or `play`.
 
+    Every item is played in its own rate and channels, unless `rate_hz` or `channels` are given: then each is
+    converted to those, as it is decoded, and items of different rates follow one another without a gap. 1 to
+    768,000 Hz, 1 to 32 channels; anything else raises `UsageError`.
+
+    `output_latency_seconds` is the delay of what follows the sink, such as a sound server or a radio link:
+    `PlayerState.heard_seconds` subtracts it.
+
     Any number of tasks may call it. `play`, `enqueue`, `next` and `previous` run one at a time, and one that
     still waits when `stop` is called does nothing; everything else acts immediately. After closing they raise
     `ClosedError`.
@@ -66,13 +75,24 @@ class Player:
         *,
         volume: int = 100,
         stop_on_error: bool = False,
+        rate_hz: int | None = None,
+        channels: int | None = None,
+        output_latency_seconds: float = 0.0,
     ) -> None:
+        if not 0.0 <= output_latency_seconds < math.inf:
+            raise UsageError(
+                f"output_latency_seconds: expected 0.0 or more seconds, got {output_latency_seconds}"
+            )
+        check_rate_and_channels(rate_hz, channels)
         self._events = Broadcast[PlayerEvent](EVENT_CAPACITY)
         self._volume = volume
         self._controller = PlaybackController(
             sink,
             gain=gain_of(volume),
+            output_latency_seconds=output_latency_seconds,
             stop_on_error=stop_on_error,
+            rate_hz=rate_hz,
+            channels=channels,
             publish=self._events.send,
             on_change=self._refresh,
         )
@@ -159,7 +179,7 @@ class Player:
         """
         async with self._serialized() as go_on:
             await self._controller.halt(keep_upcoming=True)
-            if go_on() and self._controller.queue.forward():
+            if go_on() and self._controller.queue.forward(by_call=True):
                 self._controller.start()
 
     async def previous(self) -> None:
@@ -175,23 +195,149 @@ class Player:
             if go_on() and self._controller.queue.back(position_seconds=position):
                 self._controller.start()
 
-    async def stop(self) -> None:
+    async def jump(self, index: int) -> None:
+        """Play the item at `index` of the queue, from its start and even if this one was paused.
+
+        Raises `UsageError`, and changes nothing, for an index outside the queue, and `ClosedError` outside
+        the player's context. Cancelled: as `next`.
+        """
+        async with self._serialized() as go_on:
+            if go_on():
+                self._controller.queue.check("jump", index)
+            await self._controller.halt()
+            if go_on():
+                self._controller.queue.index = index
+                self._controller.start()
+
+    async def insert(self, media: Playable | Iterable[Playable], *, index: int | None = None) -> None:
+        """Insert `media`, one or several, before the item at `index`; by default after the current item.
+
+        The current item plays on. If nothing plays, it starts as after `enqueue`. Raises `UsageError` for
+        anything but playables, for an index beyond the queue, and for more than `queue.QUEUE_ITEMS` in all
+        (and changes nothing), and `ClosedError` outside the player's context. Cancelled: nothing was
+        inserted.
+        """
+        items = as_items(media, call="insert")
+        async with self._serialized() as go_on:
+            if go_on():
+                queue = self._controller.queue
+                after_current = 0 if queue.index is None else queue.index + 1
+                queue.insert(items, after_current if index is None else index)
+                if self._controller.active:
+                    self._controller.adapt()
+                else:
+                    self._controller.begin()
+
+    async def remove(self, index: int) -> None:
+        """Remove the item at `index` from the queue. The current item is stopped, and the next one plays.
+
+        Raises `UsageError`, and changes nothing, for an index outside the queue, and `ClosedError` outside
+        the player's context. Cancelled while the current item stops: it stays in the queue, and nothing
+        plays.
+        """
+        async with self._serialized() as go_on:
+            if not go_on():
+                return
+            queue = self._controller.queue
+            queue.check("remove", index)
+            if not (self._controller.active and index == queue.index):
+                queue.remove(index)
+                self._controller.adapt()
+                return
+            await self._controller.halt()
+            if go_on():
+                queue.remove(index)
+                if queue.forward(by_call=True):
+                    self._controller.start()
+
+    def set_repeat(self, repeat: Repeat) -> None:
+        """Repeat one item or the whole queue, from the end of the current item on, or nothing.
+
+        While it repeats, `wait_finished` returns only after `stop`, an error of `stop_on_error`, or once
+        every item failed in a row. An item that failed is not repeated. Raises `UsageError` for anything but
+        a `Repeat` or its value.
+        """
+        try:
+            self._controller.queue.repeat = Repeat(repeat)
+        except ValueError:
+            raise UsageError(f"repeat: expected off, one or all, got {repeat!r}") from None
+        self._controller.adapt()
+        self._events.send(StateChange(state=self.snapshot()))
+
+    async def stop(self, *, fade_seconds: float = STOP_FADE_SECONDS) -> None:
         """Stop playing and reading, and empty the queue. Returns within 100 ms, whatever the network does.
 
-        The queue is emptied as by mpv's `stop`, so that the next enqueued item is heard next. Cancelled: the
-        item stops all the same.
+        The audio fades out over `fade_seconds`, of which at most 50 ms are waited for. The queue is emptied
+        as by mpv's `stop`, so that the next enqueued item is heard next. Cancelled: the item stops all the
+        same.
         """
         self._stops += 1
         self._controller.queue.replace(())
-        await self._controller.halt()
+        await self._controller.halt(fade_seconds=fade_seconds)
 
     def pause(self) -> None:
-        """Hold the playhead; reading continues until the buffers are full. Does nothing if nothing plays."""
-        self._set_paused(True)
+        """Hold for the reason "user": see `hold`. Does nothing if nothing plays."""
+        if self._controller.active:
+            self.hold(USER)
 
     def resume(self) -> None:
-        """Continue after `pause`. Does nothing if not paused."""
-        self._set_paused(False)
+        """Continue after `pause`, unless there is another reason to hold."""
+        self.release(USER)
+
+    def hold(self, reason: str) -> None:
+        """Hold the playhead for `reason`, such as "speech" or "call", until it is released for every reason.
+
+        The audio fades out over 10 ms; reading continues until the buffers are full. What is played meanwhile
+        is held too. Only "user" ends by itself: a call that starts an item (`play`, `next`, `previous`,
+        `jump`, an `enqueue` while nothing plays) is one to play.
+        """
+        self._set_holds(self._controller.holds | {reason})
+
+    def release(self, reason: str) -> None:
+        """Take back `hold(reason)`. Without a reason left the audio continues, with the very next sample and
+        a fade of 10 ms. Does nothing if it is not held for `reason`."""
+        self._set_holds(self._controller.holds - {reason})
+
+    def duck(self, *, gain: float = 0.05, attack_seconds: float = 0.05) -> None:
+        """Lower the audio to `gain` (0.0 to 1.0 of its samples, over the volume) in `attack_seconds`, for
+        speech over it. It stays so until `unduck`, for the next items too.
+
+        The defaults are -26 dB, below which music does not mask speech, in less time than a syllable. Raises
+        `UsageError` for another gain, and for a negative time.
+        """
+        self._controller.set_duck(gain, ramp_seconds=attack_seconds)
+
+    def unduck(self, *, release_seconds: float = 0.3) -> None:
+        """Raise the audio to its volume again, in `release_seconds`. Raises `UsageError` for a negative
+        time."""
+        self._controller.set_duck(1.0, ramp_seconds=release_seconds)
+
+    async def seek(self, seconds: float) -> None:
+        """Continue the current item at `seconds`, paused or not; returns once the new audio comes next.
+
+        Exact to the sample where the format states times and where it was read before, otherwise as
+        `PlayerState.position_is_exact` says. Past the end is the end. The audio fades out and in, 5 ms each.
+        A later seek replaces one that is under way.
+
+        Raises `SeekError` if nothing plays or the item cannot be sought, and it plays on; `UsageError` for a
+        time that is negative or not finite. Cancelled: it seeks all the same.
+        """
+        if not 0.0 <= seconds < math.inf:
+            raise UsageError(f"seek: expected 0.0 or more seconds, got {seconds}")
+        item = self._controller.item
+        if item is None or not self._controller.active:
+            raise SeekError("expected an item that plays, got none; call `play` first")
+        await item.seek(seconds)
+        self._events.send(StateChange(state=self.snapshot()))
+
+    async def seek_by(self, seconds: float) -> None:
+        """Seek by `seconds`, forward or (negative) back, but not before the beginning; see `seek`.
+
+        Counts from where a seek that is under way leads, so that two calls go twice as far.
+        """
+        item = self._controller.item
+        begin = 0.0 if item is None else item.position_seconds
+        await self.seek(max(0.0, begin + seconds))
 
     def set_volume(self, volume: int) -> None:
         """Set the volume of this item and the next ones, from 0 (silent) to 100 (samples unchanged, bit for
@@ -234,7 +380,9 @@ class Player:
         if item is None:
             return PlayerState(
                 volume=self._volume,
+                holds=self._controller.holds,
                 index=self._controller.queue.index,
+                repeat=self._controller.queue.repeat,
                 queue_length=len(self._controller.queue),
             )
         buffer = item.buffer
@@ -243,16 +391,25 @@ class Player:
             title=item.media.title,
             format=None if buffer is None else buffer.format,
             frames=item.frames,
-            position_seconds=0.0 if buffer is None else item.frames / buffer.format.rate_hz,
+            position_seconds=item.position_seconds,
+            position_is_exact=item.position_is_exact,
+            heard_seconds=0.0 if buffer is None else buffer.heard_seconds,
+            holds=self._controller.holds,
             duration_seconds=item.duration_seconds,
             buffered_seconds=0.0 if buffer is None or buffer.closed else buffer.buffered_seconds,
             underruns=0 if buffer is None else buffer.underruns,
             first_audio_seconds=item.first_audio_seconds,
+            stream_bytes_per_second=item.stream_bytes_per_second,
             volume=self._volume,
             last_error=self._controller.last_error,
             index=self._controller.queue.index,
+            repeat=self._controller.queue.repeat,
             queue_length=len(self._controller.queue),
         )
+
+    def queue_titles(self) -> tuple[str, ...]:
+        """Return the titles of the queue, including played items: `PlayerState.index` is the current one."""
+        return self._controller.queue.titles
 
     # ---------------------------------------------------------------------------------------------------
 
@@ -270,10 +427,9 @@ class Player:
         async with self._lock:
             yield go_on
 
-    def _set_paused(self, paused: bool, /) -> None:
-        if self._controller.item is not None and self._controller.active:
-            self._controller.item.set_paused(paused)
-            self._refresh()
+    def _set_holds(self, holds: frozenset[str]) -> None:
+        self._controller.set_holds(holds)
+        self._refresh()
 
     def _status(self) -> Status:
         item = self._controller.item
@@ -298,149 +454,3 @@ def gain_of(volume: int) -> float:
     if type(volume) is not int or not 0 <= volume <= 100:
         raise UsageError(f"volume: expected an integer from 0 to 100, got {volume!r}")
     return (volume / 100) ** 3
-
-
-# --- the current and the upcoming item -------------------------------------------------------------------
-
-
-STOP_SECONDS = 0.08
-"""Time that `halt` waits for the network and the threads; 100 ms feel immediate. What is not done by then
-ends by itself in the player's nursery, silently."""
-
-
-class PlaybackController:
-    """The queue with its current and its upcoming item; `Player` is the public interface.
-
-    The upcoming item is opened once nothing is left to read of the current one, while its last audio still
-    plays, and waits for its start. Only `halt` waits: other tasks never see a moment without an item between
-    two.
-    """
-
-    def __init__(
-        self,
-        sink: Sink,
-        *,
-        gain: float,
-        stop_on_error: bool,
-        publish: Callable[[PlayerEvent], None],
-        on_change: Callable[[], None],
-    ) -> None:
-        self.queue = Queue()
-        self.item: Item | None = None
-        """The current item, or the last one if nothing plays."""
-        self.nursery: trio.Nursery | None = None
-        """The nursery of the items; None while the player is not open."""
-        self.first_error: Exception | None = None
-        self.last_error: Exception | None = None
-        self._upcoming: Item | None = None
-        self._sink = sink
-        self._sink_lock = trio.Lock()
-        self._gain = gain
-        self._stop_on_error = stop_on_error
-        self._publish = publish
-        self._on_change = on_change
-
-    @property
-    def active(self) -> bool:
-        """True while an item plays, is about to, or is paused."""
-        return self.item is not None and self.item.phase is ItemPhase.CURRENT
-
-    def append(self, items: tuple[Playable, ...]) -> None:
-        """See `Queue.append`."""
-        forgotten = self.queue.append(items)
-        for item in self._items():
-            item.index -= forgotten
-
-    def set_gain(self, gain: float) -> None:
-        self._gain = gain
-        for item in self._items():
-            item.set_gain(gain)
-
-    # --- transitions ---------------------------------------------------------------------------------
-
-    def begin(self) -> None:
-        """Start the next item while nothing plays."""
-        self.first_error = self.last_error = None
-        if self.queue.forward():
-            self.start()
-
-    def start(self, *, paused: bool = False) -> None:
-        """Start the queue's current item."""
-        index, media = self.queue.index, self.queue.current
-        if index is None or media is None:
-            return
-        upcoming, self._upcoming = self._upcoming, None
-        self.item = upcoming if upcoming is not None else self._open(media, index)
-        self.item.set_paused(paused)
-        self.item.begin()
-        self._on_change()
-        self.open_upcoming()
-
-    def open_upcoming(self) -> None:
-        """Open the next item, if any, unless something is left to read of the current one."""
-        item, media = self.item, self.queue.following
-        if item is None or media is None or self._upcoming is not None or self.nursery is None:
-            return
-        if self.active and item.decoded and not self._ends_queue(item):
-            self._upcoming = self._open(media, item.index + 1)
-
-    def drop_upcoming(self) -> None:
-        """Drop the upcoming item: another one is next."""
-        upcoming, self._upcoming = self._upcoming, None
-        if upcoming is not None:
-            upcoming.stop()
-
-    def silence(self) -> None:
-        """Stop every item, without waiting."""
-        for item in self._items():
-            item.stop()
-
-    async def halt(self, *, keep_upcoming: bool = False) -> None:
-        """Silence the current item and wait for its end, at most `STOP_SECONDS`."""
-        ending = [self.item] if keep_upcoming else self._items()
-        if not keep_upcoming:
-            self.drop_upcoming()
-        with trio.move_on_after(STOP_SECONDS):
-            for item in ending:
-                if item is not None and not item.finished.is_set():
-                    item.stop()
-                    await item.finished.wait()
-
-    # -------------------------------------------------------------------------------------------------
-
-    def _open(self, media: Playable, index: int) -> Item:
-        assert self.nursery is not None
-        item = Item(
-            media,
-            sink=self._sink,
-            sink_lock=self._sink_lock,
-            gain=self._gain,
-            index=index,
-            publish=self._publish,
-            on_change=self._on_change,
-            on_decoded=self.open_upcoming,
-            on_finished=self._finished,
-        )
-        self.nursery.start_soon(item.run)
-        return item
-
-    def _finished(self, item: Item) -> None:
-        """Handle the end of an item. Unless a call ended it, the queue continues."""
-        if item is not self.item:
-            return
-        if item.phase is ItemPhase.FAILED:
-            self.first_error = self.first_error or item.error
-            self.last_error = item.error
-        by_itself = item.is_over and self.nursery is not None
-        if by_itself and not self._ends_queue(item) and self.queue.forward():
-            self.start(paused=item.paused)
-            return
-        if by_itself:
-            self.drop_upcoming()
-        self._on_change()
-
-    def _ends_queue(self, item: Item) -> bool:
-        return self._stop_on_error and item.error is not None
-
-    def _items(self) -> list[Item]:
-        return [item for item in (self.item, self._upcoming) if item is not None]

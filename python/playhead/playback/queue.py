@@ -10,6 +10,7 @@ from contextlib import suppress
 from itertools import islice
 
 from playhead.errors import UsageError
+from playhead.playback.state import Repeat
 from playhead.stream.source import Playable
 
 QUEUE_ITEMS = 10_000
@@ -25,6 +26,7 @@ class Queue:
     def __init__(self) -> None:
         self._items: list[Playable] = []
         self.index: int | None = None
+        self.repeat = Repeat.OFF
 
     def __len__(self) -> int:
         return len(self._items)
@@ -35,9 +37,22 @@ class Queue:
 
     @property
     def following(self) -> Playable | None:
-        """The item that `forward` would go to; None at the end."""
-        following = self._following
-        return self._items[following] if following < len(self._items) else None
+        """The item that plays after the end of the current one; None at the end."""
+        following = self.following_index()
+        return None if following is None else self._items[following]
+
+    def following_index(self, *, by_call: bool = False) -> int | None:
+        """The index that `forward` goes to; None at the end."""
+        if self.repeat is Repeat.ONE and self.index is not None and not by_call:
+            return self.index
+        following = 0 if self.index is None else self.index + 1
+        if following < len(self._items):
+            return following
+        return 0 if self.repeat is Repeat.ALL and self._items else None
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        return tuple(item.title for item in self._items)
 
     def replace(self, items: tuple[Playable, ...]) -> None:
         """Replace all items; none is current. `items` as from `as_items`."""
@@ -62,12 +77,45 @@ class Queue:
         self._items.extend(items)
         return dropped
 
-    def forward(self) -> bool:
+    def insert(self, items: tuple[Playable, ...], index: int) -> None:
+        """Insert `items` before the item at `index`; the current item stays the current one.
+
+        Raises `UsageError`, and changes nothing, without that index or with more than `QUEUE_ITEMS` in all.
+        """
+        if not 0 <= index <= len(self._items):
+            raise UsageError(f"insert: expected an index from 0 to {len(self._items)}, got {index}")
+        if len(self._items) + len(items) > QUEUE_ITEMS:
+            raise UsageError(
+                f"insert: expected at most {QUEUE_ITEMS} items, got {len(items)} more than the "
+                f"{len(self._items)} of the queue: remove some first"
+            )
+        self._items[index:index] = items
+        if self.index is not None and index <= self.index:
+            self.index += len(items)
+
+    def remove(self, index: int) -> None:
+        """Remove the item at `index`. Instead of the current item, the one before it counts as the current.
+
+        Raises `UsageError`, and changes nothing, if there is none.
+        """
+        self.check("remove", index)
+        del self._items[index]
+        if self.index is not None and index <= self.index:
+            self.index = self.index - 1 if self.index else None
+
+    def check(self, call: str, index: int) -> None:
+        """Raise `UsageError` for an `index` outside the queue."""
+        if not 0 <= index < len(self._items):
+            last = len(self._items) - 1
+            held = f"an index from 0 to {last}" if self._items else "items in the queue, which is empty"
+            raise UsageError(f"{call}: expected {held}, got {index}")
+
+    def forward(self, *, by_call: bool = False) -> bool:
         """Go to the next item; returns False if there is none."""
-        if self.following is None:
-            return False
-        self.index = self._following
-        return True
+        following = self.following_index(by_call=by_call)
+        if following is not None:
+            self.index = following
+        return following is not None
 
     def back(self, *, position_seconds: float) -> bool:
         """Go to the item that `previous` plays at this position; returns False if nothing was started.
@@ -79,10 +127,6 @@ class Queue:
         if position_seconds <= RESTART_SECONDS and self.index > 0:
             self.index -= 1
         return True
-
-    @property
-    def _following(self) -> int:
-        return 0 if self.index is None else self.index + 1
 
 
 def as_items(what: Playable | Iterable[Playable], *, call: str) -> tuple[Playable, ...]:

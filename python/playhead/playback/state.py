@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 from playhead.errors import PlayheadError
 from playhead.playback.formats import PcmFormat
@@ -24,6 +24,16 @@ class Status(StrEnum):
     """The queue is over and its last item failed with `last_error`."""
 
 
+class Repeat(StrEnum):
+    """The item that follows the end of one; `next` goes to the next one in any case."""
+
+    OFF = "off"
+    ONE = "one"
+    """The same item again."""
+    ALL = "all"
+    """After the last item, the first."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayerState:
     """A snapshot of a player. The numbers are those of the current item, and stay after it ends."""
@@ -33,9 +43,16 @@ class PlayerState:
     format: PcmFormat | None = None
     """None until the stream is identified."""
     frames: int = 0
-    """Frames that the sink has taken: the playhead."""
+    """Frames that the sink has taken, whatever was skipped or repeated by seeks."""
     position_seconds: float = 0.0
-    """The playhead in seconds of audio."""
+    """The playhead, in seconds from the start of the item: the next frame that the sink takes."""
+    position_is_exact: bool = True
+    """False after a seek in a stream whose position in time is only estimated."""
+    heard_seconds: float = 0.0
+    """Seconds of the item that were heard, whatever was skipped or repeated: the frames that the sink has
+    taken, less those in the device's own buffer and `output_latency_seconds`. Never decreases."""
+    holds: frozenset[str] = frozenset()
+    """Reasons for which the player is held; it plays while there are none."""
     duration_seconds: float | None = None
     """None if the stream's header does not contain it."""
     buffered_seconds: float = 0.0
@@ -46,11 +63,15 @@ class PlayerState:
     first_audio_seconds: float | None = None
     """From the item's start (for the first one, from `play()`) to its first frame at the sink; None before
     it."""
+    stream_bytes_per_second: float | None = None
+    """The rate of the encoded audio: the header's, or the highest mean over ten seconds if that is higher.
+    None until it is known."""
     volume: int = 100
     last_error: Exception | None = None
     """The newest error since the queue started."""
     index: int | None = None
     """Index of the current item in the queue, from 0; None if the queue is empty."""
+    repeat: Repeat = Repeat.OFF
     queue_length: int = 0
     """Items in the queue, including played ones."""
 
@@ -118,3 +139,42 @@ class ItemResumed:
 
 
 PlayerEvent = ItemStart | StateChange | ItemWaiting | ItemResumed | ItemEnd | ItemError
+
+
+# --- the phases of an item, for the controller ------------------------------------------------------------
+
+
+class ItemPhase(Enum):
+    UPCOMING = "upcoming"
+    """Read and decoded, but neither heard nor reported: it has not started."""
+    CURRENT = "current"
+    STOPPING = "stopping"
+    """A call ended it: it is silent, though its network reads may still hang."""
+    STOPPED = "stopped"
+    ENDED = "ended"
+    FAILED = "failed"
+    """It ended with `error`."""
+    WITHDRAWN = "withdrawn"
+    """It was stopped before its start: nothing is reported."""
+
+
+class ItemMove(Enum):
+    """An event that moves an item to another phase."""
+
+    BEGIN = "it starts"
+    STOP = "a call stops it"
+    END = "it is over"
+    FAIL = "it is over with an error"
+
+
+ITEM_PHASES = {
+    (ItemPhase.UPCOMING, ItemMove.BEGIN): ItemPhase.CURRENT,
+    (ItemPhase.UPCOMING, ItemMove.STOP): ItemPhase.WITHDRAWN,
+    (ItemPhase.CURRENT, ItemMove.STOP): ItemPhase.STOPPING,
+    (ItemPhase.CURRENT, ItemMove.END): ItemPhase.ENDED,
+    (ItemPhase.CURRENT, ItemMove.FAIL): ItemPhase.FAILED,
+    (ItemPhase.STOPPING, ItemMove.END): ItemPhase.STOPPED,
+}
+"""The phase after an event. Pairs that are not listed change nothing."""
+
+SILENCED_PHASES = frozenset({ItemPhase.STOPPING, ItemPhase.STOPPED, ItemPhase.WITHDRAWN})

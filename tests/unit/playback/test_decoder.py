@@ -11,14 +11,16 @@ from array import array
 from pathlib import Path
 
 import miniaudio
+import numpy
 import pytest
+import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playhead.errors import StreamBrokenError, UnsupportedFormatError
-from playhead.playback.decoder import open_decoder
+from playhead.playback.decoder import MINIAUDIO_SAMPLES, open_decoder
 from playhead.playback.decoder_source import DecoderSource
-from playhead.playback.formats import PcmFormat
+from playhead.playback.formats import PIECE_FRAMES, PcmFormat, SampleFormat
 from playhead.testing.media import ScriptedReader
 
 DATA = Path(__file__).parents[2] / "data"
@@ -45,7 +47,12 @@ def decode(
 
 
 def decode_locally(data: bytes, format: PcmFormat) -> bytes:
-    sound = miniaudio.decode(data, nchannels=format.channels, sample_rate=format.rate_hz)
+    sound = miniaudio.decode(
+        data,
+        output_format=MINIAUDIO_SAMPLES[format.sample],
+        nchannels=format.channels,
+        sample_rate=format.rate_hz,
+    )
     return bytes(sound.samples.tobytes())
 
 
@@ -108,6 +115,22 @@ def test_the_first_sound_needs_few_bytes(name: str, bytes_needed: int) -> None:
     reader = ScriptedReader((DATA / name).read_bytes()[:bytes_needed], error=BROKEN)
     decoder = open_decoder(DecoderSource(reader), mime_type=None, uri=None)
     assert bytes(decoder.read())
+    decoder.close()
+
+
+@pytest.mark.parametrize("name", ["bare.mp3", "chord.flac", "chord.wav"])
+@pytest.mark.parametrize(("part_bytes", "piece_seconds"), [(1 << 20, 0.25), (2048, 0.0)])
+def test_a_piece_is_large_only_while_its_bytes_are_in_hand(
+    name: str, part_bytes: int, piece_seconds: float
+) -> None:
+    source = DecoderSource(ScriptedReader((DATA / name).read_bytes(), sizes=[part_bytes]))
+    decoder = open_decoder(source, mime_type=None, uri=None)
+    pieces: list[int] = []
+    while len(pieces) < 4:
+        pieces.append(len(memoryview(decoder.read()).cast("B")) // decoder.format.frame_bytes)
+        source.audio_began()
+    assert pieces[0] < PIECE_FRAMES
+    assert max(pieces) == max(PIECE_FRAMES, int(piece_seconds * decoder.format.rate_hz))
     decoder.close()
 
 
@@ -207,6 +230,30 @@ def wav_of(width: int, channels: int, frames: int) -> bytes:
 def test_a_frame_of_any_width_survives_any_pieces(width: int, channels: int, size: int) -> None:
     data = wav_of(width, channels, 9000)
     format, pcm = decode(ScriptedReader(data, sizes=[size]))
+    assert pcm == decode_locally(data, format)
+
+
+@pytest.mark.parametrize(
+    ("kind", "subtype"), [("WAV", "PCM_24"), ("WAV", "FLOAT"), ("WAVEX", "PCM_24"), ("FLAC", "PCM_24")]
+)
+def test_24_bits_and_floats_are_decoded_exactly(kind: str, subtype: str) -> None:
+    values = array(
+        "f", (sample / 8388608 for sample in random.Random(2).choices(range(-(1 << 23), 1 << 23), k=8000))
+    )
+    out = io.BytesIO()
+    data = numpy.frombuffer(values, dtype="float32").reshape(-1, 2)
+    soundfile.write(out, data, 48000, subtype=subtype, format=kind)
+    format, pcm = decode(ScriptedReader(out.getvalue(), sizes=[1000]))
+    assert format == PcmFormat(rate_hz=48000, channels=2, sample=SampleFormat.F32)
+    assert array("f", pcm) == values
+
+
+@pytest.mark.parametrize("before_bytes", [1000, 60_000, 100_000])
+def test_a_wav_whose_format_comes_late_keeps_its_depth(before_bytes: int) -> None:
+    data = wav_of(3, 2, 9000)
+    late = data[:12] + b"JUNK" + before_bytes.to_bytes(4, "little") + bytes(before_bytes) + data[12:]
+    format, pcm = decode(ScriptedReader(late))
+    assert format.sample is SampleFormat.F32
     assert pcm == decode_locally(data, format)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,13 @@ from playhead.content.audio import SNIFF_BYTES, AudioFormat, sniff
 from playhead.errors import UnsupportedFormatError
 from playhead.playback.formats import (
     DECODED,
+    EXTRA_DECODED,
     PcmFormat,
     RawPcm,
+    SampleFormat,
     identify,
     parse_raw_pcm,
+    sample_format,
 )
 
 DATA = Path(__file__).parents[2] / "data"
@@ -22,6 +26,43 @@ DATA = Path(__file__).parents[2] / "data"
 
 def head(name: str) -> bytes:
     return (DATA / name).read_bytes()[:SNIFF_BYTES]
+
+
+def wave_head(tag: int, bits: int, *, before: bytes = b"", extension: bytes = b"") -> bytes:
+    shape = struct.pack("<HHIIHH", tag, 2, 48000, 6 * 48000, 6, bits) + extension
+    return b"RIFF\xff\xff\xff\xffWAVE" + before + struct.pack("<4sI", b"fmt ", len(shape)) + shape + b"data"
+
+
+@pytest.mark.parametrize(
+    ("head", "sample"),
+    [
+        (wave_head(1, 8), SampleFormat.S16),
+        (wave_head(1, 16), SampleFormat.S16),
+        (wave_head(1, 24), SampleFormat.F32),
+        (wave_head(1, 32), SampleFormat.F32),
+        (wave_head(3, 32), SampleFormat.F32),
+        (wave_head(3, 64), SampleFormat.F32),
+        (wave_head(6, 8), SampleFormat.S16),
+        (wave_head(0xFFFE, 24, extension=bytes(8) + b"\x01\x00" + bytes(14)), SampleFormat.F32),
+        (wave_head(0xFFFE, 16, extension=bytes(8) + b"\x01\x00" + bytes(14)), SampleFormat.S16),
+        (wave_head(0xFFFE, 32, extension=bytes(8) + b"\x03\x00" + bytes(14)), SampleFormat.F32),
+        (wave_head(1, 24, before=b"bext\x03\x00\x00\x00abc\x00"), SampleFormat.F32),
+        (wave_head(1, 24)[:30], None),
+    ],
+)
+def test_a_wav_of_more_than_16_bits_is_decoded_to_floats(head: bytes, sample: SampleFormat | None) -> None:
+    assert sample_format(head, AudioFormat.WAV) is sample
+
+
+@pytest.mark.parametrize(
+    ("bits", "sample"),
+    [(8, SampleFormat.S16), (16, SampleFormat.S16), (17, SampleFormat.F32), (24, SampleFormat.F32)],
+)
+def test_a_flac_of_more_than_16_bits_is_decoded_to_floats(bits: int, sample: SampleFormat) -> None:
+    packed = 44100 << 44 | 1 << 41 | (bits - 1) << 36 | 1000
+    head = b"fLaC\x00\x00\x00\x22" + bytes(10) + packed.to_bytes(8, "big") + bytes(16)
+    assert sample_format(head, AudioFormat.FLAC) is sample
+    assert sample_format(head, AudioFormat.MP3) is SampleFormat.S16
 
 
 @pytest.mark.parametrize(
@@ -112,7 +153,10 @@ def test_raw_pcm_without_a_possible_rate_is_refused_with_an_example(mime_type: s
         ("flac_in_ogg.oga", "FLAC in Ogg"),
     ],
 )
-def test_a_format_without_a_decoder_is_named_with_the_extra_that_will_add_it(name: str, words: str) -> None:
+def test_a_format_without_a_decoder_is_named_with_the_extra_that_adds_it(
+    name: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("playhead.playback.formats.has_extra", lambda extra: False)
     with pytest.raises(UnsupportedFormatError, match=rf"{words}.*`formats`"):
         identify(head(name), mime_type="audio/mpeg", uri=None)
 
@@ -156,4 +200,4 @@ def test_no_bytes_and_no_label_do_anything_but_a_format_or_a_refusal() -> None:
             )
         except UnsupportedFormatError:
             continue
-        assert found.format in DECODED
+        assert found.format in DECODED | EXTRA_DECODED

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import hashlib
 import io
+import math
 import os
 import random
 import threading
 import wave
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import miniaudio
@@ -27,6 +28,7 @@ from playhead.errors import (
     UnsupportedFormatError,
     UsageError,
 )
+from playhead.playback.controller import STOP_FADE_SECONDS
 from playhead.playback.decoder import RawPcmDecoder
 from playhead.playback.files import FileMedia
 from playhead.playback.pcm_buffer import PcmBuffer
@@ -191,11 +193,12 @@ async def test_a_break_is_told_even_if_the_sound_is_over_before_the_decoder_thre
 
         name = "unraising"
 
-        async def play(self, buffer: PcmBuffer) -> None:
-            await buffer.wait_ready()
-            while not buffer.ended:
-                buffer.fill(memoryview(bytearray(1000)))
-                await trio.lowlevel.checkpoint()
+        async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
+            async for buffer in buffers:
+                await buffer.wait_ready()
+                while not buffer.ended:
+                    buffer.fill(memoryview(bytearray(1000)))
+                    await trio.lowlevel.checkpoint()
 
     reader = ScriptedReader(bytes(3000), error=BROKEN)
     async with Player(Unraising()) as player:
@@ -214,9 +217,9 @@ async def test_a_break_is_told_even_if_the_sound_is_over_before_the_decoder_thre
         b"<html>not music</html>",
         random.Random(1).randbytes(200_000),
         b"\x00" * 3,
-        bytes_of("refused.opus"),
+        b"MThd" + bytes(100),
     ],
-    ids=["empty", "html", "noise", "three bytes", "opus"],
+    ids=["empty", "html", "noise", "three bytes", "midi"],
 )
 async def test_what_is_no_music_fails_without_a_sound(body: bytes) -> None:
     sink = fast()
@@ -323,12 +326,14 @@ class SteppedSink:
 
     def __init__(self) -> None:
         self.buffer: PcmBuffer | None = None
+        self.last = b""
         self.over = trio.Event()
 
-    async def play(self, buffer: PcmBuffer) -> None:
-        await buffer.wait_ready()
-        self.buffer = buffer
-        await self.over.wait()
+    async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
+        async for buffer in buffers:
+            await buffer.wait_ready()
+            self.buffer = buffer
+            await self.over.wait()
 
     async def periods(self, count: int, *, seconds: float = 0.04) -> list[int]:
         while self.buffer is None:
@@ -339,6 +344,7 @@ class SteppedSink:
         heard = []
         for _ in range(count):
             heard.append(self.buffer.fill(out))
+            self.last = bytes(out)
             await wait_all_tasks_blocked()
         if self.buffer.ended:
             self.over.set()
@@ -466,9 +472,9 @@ async def test_the_current_items_waits_are_reported_and_those_of_the_next_once_i
     gate = trio.Event()
 
     class GatedSink(NullSink):
-        async def play(self, buffer: PcmBuffer) -> None:
+        async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
             await gate.wait()
-            await super().play(buffer)
+            await super().play(buffers)
 
     async with Player(GatedSink(real_time=False)) as player, trio.open_nursery() as nursery:
 
@@ -598,7 +604,7 @@ async def test_a_sink_that_fails_fails_the_item_and_the_player_goes_on(tmp_path:
     class Deaf:
         name = "deaf"
 
-        async def play(self, buffer: PcmBuffer) -> None:
+        async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
             raise NoDeviceError("no sound device")
 
     media = media_of("chord.flac", hold_at=40_000)
@@ -615,20 +621,19 @@ async def test_a_sink_that_fails_fails_the_item_and_the_player_goes_on(tmp_path:
             await player.wait_finished()
 
 
-async def test_volume_reaches_the_samples_and_full_volume_changes_none() -> None:
+async def test_volume_reaches_the_samples(tmp_path: Path) -> None:
     assert (gain_of(0), gain_of(50), gain_of(100)) == (0.0, 0.125, 1.0)
     for wrong in (-1, 101, 50.5, True, "50"):
         with pytest.raises(UsageError, match="0 to 100"):
             gain_of(wrong)  # type: ignore[arg-type]  # that is the mistake
-    sink = fast()
-    async with Player(sink, volume=0) as player:
+    async with Player(WaveSink(tmp_path / "out.wav"), volume=0) as player:
         events = player.events()
         await player.play(media_of("chord.wav"))
         await player.wait_finished()
         player.set_volume(30)
         assert player.snapshot().volume == 30
-    assert sink.report is not None
-    assert sink.report.sha256 == hashlib.sha256(bytes(64_000)).hexdigest()
+    with wave.open(str(tmp_path / "out.wav")) as written:
+        assert written.readframes(written.getnframes()) == bytes(64_000)
     assert [event.state.volume async for event in events if isinstance(event, StateChange)][-1] == 30
 
 
@@ -751,3 +756,87 @@ async def test_playing_again_and_again_leaves_no_file_descriptor_behind() -> Non
         for _ in range(20):
             await play_and_stop()
         assert len(os.listdir("/proc/self/fd")) <= before + 2  # noqa: PTH208  # the newest item's pipe
+
+
+# --- barge-in ----------------------------------------------------------------------------------------------
+
+
+async def test_a_player_is_held_until_no_reason_is_left() -> None:
+    sink = SteppedSink()
+    async with Player(sink) as player:
+        player.hold("speech")
+        await player.play(media_of("chord.wav"))
+        assert await sink.periods(2) == [0, 0]
+        assert (player.snapshot().status, player.snapshot().holds) == (Status.PAUSED, frozenset({"speech"}))
+        player.pause()
+        player.release("speech")
+        player.release("call")
+        assert (await sink.periods(1), player.snapshot().holds) == ([0], frozenset({"user"}))
+        player.resume()
+        assert (await sink.periods(1))[0] > 0
+        assert (player.snapshot().status, player.snapshot().holds) == (Status.PLAYING, frozenset())
+        player.hold("call")
+        player.hold("call")
+        player.release("call")
+        assert (await sink.periods(1))[0] > 0
+
+
+async def test_a_call_to_play_takes_back_the_listeners_pause_and_no_other_hold() -> None:
+    sink = SteppedSink()
+    async with Player(sink) as player:
+        player.pause()
+        assert player.snapshot().holds == frozenset(), "nothing plays"
+        await player.play(media_of("chord.wav"))
+        player.pause()
+        player.hold("speech")
+        await player.play(media_of("chord.wav"))
+        assert player.snapshot().holds == {"speech"}
+
+
+async def test_a_duck_lasts_over_items_and_is_refused_beyond_full_volume() -> None:
+    sink = SteppedSink()
+    async with Player(sink) as player:
+        player.duck(gain=0.0)
+        await player.play(media_of("chord.wav"))
+        assert (await sink.periods(1))[0] > 0
+        assert not any(sink.last)
+        player.unduck(release_seconds=0.0)
+        await sink.periods(1)
+        assert any(sink.last)
+        for gain, seconds in ((1.5, 0.1), (-0.1, 0.1), (math.nan, 0.1), (0.5, -1.0)):
+            with pytest.raises(UsageError, match="expected a gain from 0"):
+                player.duck(gain=gain, attack_seconds=seconds)
+
+
+async def test_a_stop_waits_for_the_sink_to_take_the_fade_but_not_for_long() -> None:
+    sink = SteppedSink()
+    async with Player(sink) as player:
+        await player.play(media_of("chord.wav"))
+        await sink.periods(2)
+        buffer = sink.buffer
+        assert buffer is not None
+        before = buffer.frames
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(player.stop)
+            await wait_all_tasks_blocked()
+            await sink.periods(1)
+        assert buffer.closed
+        assert buffer.frames - before == int(STOP_FADE_SECONDS * buffer.format.rate_hz)
+        assert player.snapshot().status is Status.STOPPED
+
+
+async def test_what_was_heard_is_behind_the_playhead_by_what_follows_the_sink() -> None:
+    for wrong in (-1.0, math.nan, math.inf):
+        with pytest.raises(UsageError, match="output_latency_seconds"):
+            Player(fast(), output_latency_seconds=wrong)
+    sink = SteppedSink()
+    async with Player(sink, output_latency_seconds=3600.0) as player:
+        await player.play(media_of("chord.wav"))
+        await sink.periods(3)
+        state = player.snapshot()
+        assert state.position_seconds == pytest.approx(0.12)
+        assert state.heard_seconds == 0.0
+    async with Player(fast()) as player:
+        await player.play(media_of("chord.wav"))
+        await player.wait_finished()
+        assert player.snapshot().heard_seconds == 2.0

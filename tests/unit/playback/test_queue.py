@@ -19,11 +19,14 @@ from trio.testing import wait_all_tasks_blocked
 from playhead.errors import ClosedError, NoDeviceError, StreamBrokenError, UnsupportedFormatError, UsageError
 from playhead.limits import DEFAULT_LIMITS
 from playhead.playback import queue
-from playhead.playback.pcm_buffer import PcmBuffer
+from playhead.playback.formats import PcmFormat
+from playhead.playback.pcm_buffer import PcmBuffer, PcmSequence
 from playhead.playback.player import Player
 from playhead.playback.queue import QUEUE_ITEMS, RESTART_SECONDS, Queue, as_items
 from playhead.playback.sinks import NullSink, WaveSink
-from playhead.playback.state import ItemEnd, ItemError, ItemStart, PlayerEvent, StateChange, Status
+from playhead.playback.sinks import null as null_sink
+from playhead.playback.sinks.device import Device
+from playhead.playback.state import ItemEnd, ItemError, ItemStart, PlayerEvent, Repeat, StateChange, Status
 from playhead.stream.options import StreamOptions
 from playhead.testing.media import ScriptedMedia, ScriptedReader
 
@@ -88,15 +91,16 @@ class GatedSink:
         self.most_at_sink = 0
         self.formats: list[int] = []
 
-    async def play(self, buffer: PcmBuffer) -> None:
-        self.at_sink += 1
-        self.most_at_sink = max(self.most_at_sink, self.at_sink)
-        self.formats.append(buffer.format.rate_hz)
-        try:
-            await self.allowed.acquire()
-            await NullSink(real_time=False).play(buffer)
-        finally:
-            self.at_sink -= 1
+    async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
+        async for buffer in buffers:
+            self.at_sink += 1
+            self.most_at_sink = max(self.most_at_sink, self.at_sink)
+            self.formats.append(buffer.format.rate_hz)
+            try:
+                await self.allowed.acquire()
+                await NullSink(real_time=False).play(PcmSequence(buffer))
+            finally:
+                self.at_sink -= 1
 
 
 @dataclass
@@ -268,12 +272,12 @@ async def test_a_sink_that_fails_an_item_ends_the_queue_only_when_asked() -> Non
             self.upcoming = upcoming
             self.failed = trio.Event()
 
-        async def play(self, buffer: PcmBuffer) -> None:
+        async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
             if not self.failed.is_set():
                 await held(self.upcoming)
                 self.failed.set()
                 raise NoDeviceError("no sound device")
-            await super().play(buffer)
+            await super().play(buffers)
 
     for stop_on_error, index in ((False, 1), (True, 0)):
         second = piece("chord.wav", hold_at=10_000)
@@ -344,9 +348,10 @@ async def test_next_plays_on_although_the_item_was_paused_but_the_end_of_an_item
         assert player.snapshot().status is Status.BUFFERING
 
         class PausedAtTheLastFrame(GatedSink):
-            async def play(self, buffer: PcmBuffer) -> None:
-                await NullSink(real_time=False).play(buffer)
-                player.pause()
+            async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
+                async for buffer in buffers:
+                    await NullSink(real_time=False).play(PcmSequence(buffer))
+                    player.pause()
 
         player._controller._sink = PausedAtTheLastFrame()
         await player.play([short(), short()])
@@ -373,6 +378,50 @@ async def test_previous_goes_back_early_in_an_item_and_restarts_it_later(seconds
         assert player.snapshot().index == index
         await started(events, index)
         assert player.snapshot().position_seconds < seconds
+
+
+async def test_jump_plays_an_item_of_the_queue_and_its_titles_are_listed() -> None:
+    sink = GatedSink()
+    async with Player(sink) as player:
+        assert player.queue_titles() == ()
+        events = player.events()
+        await player.play([FreshMedia(title=name) for name in MIXED])
+        assert player.queue_titles() == tuple(MIXED)
+        await started(events, 0)
+        await player.jump(2)
+        await started(events, 2)
+        player.pause()
+        await player.jump(0)
+        await started(events, 0)
+        assert (player.snapshot().title, player.snapshot().index) == (MIXED[0], 0)
+        sink.allowed.release()
+        await started(events, 1)
+    assert player.queue_titles() == tuple(MIXED)
+
+
+@pytest.mark.parametrize("index", [-1, 3])
+async def test_a_jump_out_of_the_queue_is_refused_and_playing_goes_on(index: int) -> None:
+    async with Player(GatedSink()) as player:
+        with pytest.raises(UsageError, match="jump: expected items in the queue, which is empty, got 0"):
+            await player.jump(0)
+        events = player.events()
+        await player.play([piece(name) for name in MIXED])
+        await started(events, 0)
+        with pytest.raises(UsageError, match=f"jump: expected an index from 0 to 2, got {index}"):
+            await player.jump(index)
+        assert (player.snapshot().index, player.snapshot().status) == (0, Status.BUFFERING)
+
+
+async def test_the_rate_of_the_stream_is_known_once_it_is_decoded() -> None:
+    sink = GatedSink()
+    async with Player(sink) as player:
+        assert player.snapshot().stream_bytes_per_second is None
+        await player.play(piece("chord.wav"))
+        sink.allowed.release()
+        await player.wait_finished()
+        now = player.snapshot()
+    assert now.format is not None
+    assert now.stream_bytes_per_second == pytest.approx(now.format.bytes_per_second, rel=0.05)
 
 
 async def test_the_upcoming_item_is_given_up_when_something_else_comes_next() -> None:
@@ -481,6 +530,7 @@ async def test_a_closed_player_refuses_every_call_but_stop() -> None:
         for call in (
             player.next,
             player.previous,
+            lambda: player.jump(0),
             lambda: player.enqueue(short()),
             lambda: player.play(short()),
         ):
@@ -599,3 +649,205 @@ async def test_each_further_item_gets_a_wave_file_of_its_own_and_replaces_nobody
         with wave.open(str(path)) as written:
             assert written.getnframes() == FRAMES[name]
     assert (tmp_path / "out-2.wav").read_bytes() == b"somebody's"
+
+
+# --- without a gap -----------------------------------------------------------------------------------------
+
+
+class Kept(NullSink):
+    """Keeps the buffers that it plays, in real time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buffers: list[PcmBuffer] = []
+        self.went_on: list[bool] = []
+        """For each buffer: the device had gone on with the next one when it asked for it."""
+
+    async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
+        async def kept() -> AsyncIterator[PcmBuffer]:
+            async for buffer in buffers:
+                self.buffers.append(buffer)
+                yield buffer
+                self.went_on.append(buffer.playout.followed)
+
+        await super().play(kept())
+
+
+async def test_a_device_goes_on_by_itself_with_an_item_of_the_same_format_and_is_reopened_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[int] = []
+    open_device = null_sink._open_null_device
+
+    def count(format: PcmFormat) -> Device:
+        opened.append(format.rate_hz)
+        return open_device(format)
+
+    monkeypatch.setattr(null_sink, "_open_null_device", count)
+    sink = Kept()
+    async with Player(sink) as player:
+        events = player.events()
+        await player.play([FreshMedia(), FreshMedia(frames=900), piece("chord.wav"), FreshMedia()])
+        with trio.fail_after(20):
+            await player.wait_finished()
+    assert opened == [8000, 16_000, 8000]
+    assert sink.went_on == [True, False, False, False]
+    assert [report.frames for report in sink.reports] == [800, 900, 32_000, 800]
+    assert await story(events) == [f"{word} {index}" for index in range(4) for word in ("start", "end")]
+
+
+async def test_an_item_that_was_removed_before_its_turn_is_not_heard_in_the_chain() -> None:
+    sink = Kept()
+    async with Player(sink) as player:
+        events = player.events()
+        await player.play([FreshMedia(frames=4000), FreshMedia(frames=900)])
+        await started(events, 0)
+        with trio.fail_after(20):
+            while player._controller._linked is None:
+                await trio.lowlevel.checkpoint()
+        dropped = player._controller._linked
+        player._controller.drop_upcoming()
+        player._controller._look_ahead()
+        await player.wait_finished()
+    assert dropped.frames == 0
+    assert [buffer.frames for buffer in sink.buffers] == [4000, 900]
+    assert sink.went_on == [True, False]
+
+
+async def test_the_next_item_is_opened_when_ten_seconds_are_left_and_decoded_to_one() -> None:
+    long = FreshMedia(frames=8000 * 12, size_bytes=8000 * 12 * 2)
+    following = FreshMedia(frames=8000 * 5)
+    sink = NullSink()
+    async with Player(sink) as player:
+        await player.play([long, following])
+        with trio.fail_after(20):
+            while not following.open_now:
+                await trio.lowlevel.checkpoint()
+        left = 12.0 - player.snapshot().position_seconds - player.snapshot().buffered_seconds
+        assert 9.0 < left <= 10.2
+        upcoming = player._controller._upcoming
+        assert upcoming is not None
+        with trio.fail_after(20):
+            while upcoming.buffer is None or upcoming.buffer.buffered_seconds < 1.0:
+                await trio.lowlevel.checkpoint()
+
+
+# --- changes of the queue while it plays -------------------------------------------------------------------
+
+
+def titled(*titles: str) -> list[FreshMedia]:
+    return [FreshMedia(title=title) for title in titles]
+
+
+async def test_items_are_inserted_after_the_current_one_or_at_an_index_and_the_current_one_plays_on() -> None:
+    sink = GatedSink()
+    async with Player(sink) as player:
+        events = player.events()
+        await player.play(titled("a", "b"))
+        await started(events, 0)
+        await player.insert(titled("c", "d"))
+        assert (player.queue_titles(), player.snapshot().index) == (("a", "c", "d", "b"), 0)
+        await player.insert(titled("e"), index=0)
+        assert (player.queue_titles(), player.snapshot().index) == (("e", "a", "c", "d", "b"), 1)
+        await player.insert(titled("f"), index=5)
+        for index in (-1, 7):
+            with pytest.raises(UsageError, match=f"insert: expected an index from 0 to 6, got {index}"):
+                await player.insert(titled("g"), index=index)
+        for _ in range(5):
+            sink.allowed.release()
+        await player.wait_finished()
+        assert player.snapshot().index == 5
+    titles = [event.title async for event in events if isinstance(event, ItemStart)]
+    assert titles == ["c", "d", "b", "f"]
+    assert sink.most_at_sink == 1
+
+
+async def test_an_insert_while_nothing_plays_starts_and_one_beyond_the_room_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Player(fast()) as player:
+        await player.insert(titled("a"))
+        await player.wait_finished()
+        assert player.snapshot().frames == 800
+        monkeypatch.setattr(queue, "QUEUE_ITEMS", 2)
+        with pytest.raises(UsageError, match="at most 2 items"):
+            await player.insert(titled("b", "c"))
+        assert player.queue_titles() == ("a",)
+
+
+async def test_a_removed_item_is_not_heard_and_the_current_one_gives_way_to_the_next() -> None:
+    sink = GatedSink()
+    async with Player(sink) as player:
+        events = player.events()
+        await player.play(titled("a", "b", "c", "d"))
+        await started(events, 0)
+        await player.remove(1)
+        assert (player.queue_titles(), player.snapshot().title) == (("a", "c", "d"), "a")
+        await player.remove(0)
+        await started(events, 0)
+        assert (player.queue_titles(), player.snapshot().title) == (("c", "d"), "c")
+        sink.allowed.release()
+        await started(events, 1)
+        await player.remove(0)
+        assert (player.queue_titles(), player.snapshot().index) == (("d",), 0)
+        await player.remove(0)
+        assert (player.queue_titles(), player.snapshot().status) == ((), Status.STOPPED)
+        with pytest.raises(UsageError, match="remove: expected items in the queue, which is empty, got 0"):
+            await player.remove(0)
+        await player.enqueue(titled("e"))
+        sink.allowed.release()
+        await player.wait_finished()
+        assert player.snapshot().title == "e"
+
+
+async def test_an_item_or_the_queue_is_repeated_until_that_is_taken_back() -> None:
+    sink = GatedSink()
+    async with Player(sink) as player:
+        events = player.events()
+        player.set_repeat(Repeat.ONE)
+        await player.play(titled("a", "b"))
+        for _ in range(2):
+            await started(events, 0)
+            sink.allowed.release()
+        await started(events, 0)
+        await player.next()
+        await started(events, 1)
+        player.set_repeat(Repeat.ALL)
+        assert player.snapshot().repeat is Repeat.ALL
+        sink.allowed.release()
+        await started(events, 0)
+        await player.next()
+        await started(events, 1)
+        await player.next()
+        await started(events, 0)
+        player.set_repeat(Repeat.OFF)
+        for _ in range(2):
+            sink.allowed.release()
+        await player.wait_finished()
+        with pytest.raises(UsageError, match="repeat: expected off, one or all, got 'twice'"):
+            player.set_repeat("twice")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("repeat", [Repeat.ONE, Repeat.ALL])
+async def test_a_queue_of_failures_is_not_repeated_for_ever(repeat: Repeat) -> None:
+    async with Player(fast()) as player:
+        player.set_repeat(repeat)
+        await player.play([damaged(), damaged()])
+        with trio.fail_after(20), pytest.raises(UnsupportedFormatError):
+            await player.wait_finished()
+        assert player.snapshot().status is Status.ERROR
+
+
+async def test_a_change_of_the_queue_changes_what_a_device_goes_on_with() -> None:
+    sink = Kept()
+    async with Player(sink) as player:
+        events = player.events()
+        await player.play([FreshMedia(frames=8000), FreshMedia(frames=900)])
+        await started(events, 0)
+        with trio.fail_after(20):
+            while player._controller._linked is None:
+                await trio.lowlevel.checkpoint()
+        await player.insert(FreshMedia(frames=700))
+        await player.wait_finished()
+    assert [buffer.frames for buffer in sink.buffers] == [8000, 700, 900]
+    assert sink.went_on == [True, True, False]

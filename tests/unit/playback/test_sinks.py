@@ -7,21 +7,35 @@ import os
 import sys
 import threading
 import wave
+from array import array
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import miniaudio
 import pytest
+import soundfile
 import trio
 import trio.lowlevel
 
+from playhead._core import Dither
 from playhead.errors import ClosedError, DecodeError, NoDeviceError, UsageError
-from playhead.playback.formats import PcmFormat
-from playhead.playback.pcm_buffer import BufferPhase
-from playhead.playback.sinks import DeviceSink, NullSink, WaveSink
+from playhead.playback.conversion import little_endian
+from playhead.playback.formats import PcmFormat, SampleFormat
+from playhead.playback.pcm_buffer import BufferPhase, PcmBuffer, PcmSequence
+from playhead.playback.sinks import (
+    DeviceSink,
+    FrameCodec,
+    FrameFileSink,
+    FramesSink,
+    NullSink,
+    PcmSink,
+    WaveSink,
+)
 from playhead.playback.sinks import device as device_sink
 from playhead.playback.sinks import wave as wave_sink
-from playhead.playback.sinks.device import Device, play_through_device
+from playhead.playback.sinks.device import Device, play_through_device, user_data_offset
 from playhead.stream.source import Demand
 from playhead.testing.sinks import SINK_LAWS, MakeSink, SinkLaw, buffer_of, law_name, open_buffer, tone
 
@@ -32,12 +46,20 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-@pytest.fixture(params=["null in real time", "null as fast as it decodes", "wave"])
+async def _drop(event: object) -> None: ...
+
+
+@pytest.fixture(
+    params=["null in real time", "null as fast as it decodes", "wave", "pcm", "frames", "frames of Opus"]
+)
 def make_sink(request: pytest.FixtureRequest, tmp_path: Path) -> MakeSink:
     made: dict[str, MakeSink] = {
         "null in real time": partial(NullSink, real_time=True),
         "null as fast as it decodes": partial(NullSink, real_time=False),
         "wave": partial(WaveSink, tmp_path / "out.wav"),
+        "pcm": partial(PcmSink, tmp_path / "out.pcm"),
+        "frames": partial(FramesSink, _drop),
+        "frames of Opus": partial(FrameFileSink, tmp_path / "out.frames", codec=FrameCodec.OPUS),
     }
     return made[request.param]
 
@@ -52,82 +74,127 @@ async def test_the_null_sink_reports_the_hash_of_what_it_took(real_time: bool) -
     sink = NullSink(real_time=real_time)
     assert sink.report is None
     pcm = tone(STEREO, frames=5000)
-    await sink.play(buffer_of(pcm))
+    await sink.play(PcmSequence(buffer_of(pcm)))
     assert sink.report is not None
     assert (sink.report.format, sink.report.frames) == (STEREO, 5000)
     assert sink.report.sha256 == hashlib.sha256(pcm).hexdigest()
 
 
-async def test_the_null_sink_takes_sound_in_device_periods_unless_told_otherwise() -> None:
-    buffer = buffer_of(tone(STEREO, frames=8820))
-    pieces: list[int] = []
-    fill = buffer.fill
+async def test_the_null_sink_plays_in_real_time_unless_asked_not_to() -> None:
+    for real_time in (True, False):
+        phases: list[BufferPhase] = []
+        buffer = PcmBuffer(
+            STEREO,
+            token=trio.lowlevel.current_trio_token(),
+            on_change=lambda: phases.append(buffer.phase),  # noqa: B023 - played within the loop
+        )
+        buffer.write(tone(STEREO, frames=8820))
+        buffer.finish()
+        await NullSink(real_time=real_time).play(PcmSequence(buffer))
+        assert (BufferPhase.PLAYING in phases) is real_time
+        assert buffer.frames == 8820
 
-    def watched(out: memoryview) -> int:
-        pieces.append(len(out) // STEREO.frame_bytes)
-        return fill(out)
 
-    buffer.fill = watched  # type: ignore[method-assign]
-    await NullSink().play(buffer)
-    assert max(pieces) <= STEREO.rate_hz * 60 // 1000
-    assert buffer.frames == 8820
+async def test_the_hash_is_that_of_the_decoded_audio_whatever_the_volume_and_however_long() -> None:
+    sink = NullSink(real_time=False)
+    buffer = open_buffer(gain=0.25)
+    piece = tone(STEREO, frames=4096)
+    buffer.release()
+
+    def decode() -> None:
+        for _ in range(50):
+            assert buffer.wait_room(len(piece))
+            buffer.write(piece)
+        buffer.finish()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sink.play, PcmSequence(buffer))
+        await trio.to_thread.run_sync(decode)
+    assert sink.report is not None
+    assert (sink.report.frames, sink.report.sha256) == (50 * 4096, hashlib.sha256(piece * 50).hexdigest())
 
 
 def null_device(format: PcmFormat) -> Device:
     return Device(format, buffer_ms=20, backends=[miniaudio.Backend.NULL])
 
 
-@pytest.mark.parametrize("tells", [True, False])
+@pytest.mark.parametrize("reports", [True, False])
 async def test_a_device_that_stops_by_itself_is_an_error_and_no_silence_for_ever(
-    tells: bool, monkeypatch: pytest.MonkeyPatch
+    reports: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device_sink, "LOST_SECONDS", 60.0 if tells else 0.5)
+    monkeypatch.setattr(device_sink, "LOST_SECONDS", 60.0 if reports else 0.5)
     opened: list[Device] = []
-    unplugged = threading.Event()
-    sounded = trio.Event()
-    token = trio.lowlevel.current_trio_token()
-
-    class Unplugged(Device):
-        def _stop_callback(self, device: object) -> None:
-            if tells:
-                super()._stop_callback(device)
-
-        def close(self) -> None:
-            unplugged.wait(10)  # what stops it here is not the device's own thread, and must be done first
-            super().close()
-
-    def open_device(format: PcmFormat) -> Device:
-        opened.append(Unplugged(format, buffer_ms=20, backends=[miniaudio.Backend.NULL]))
-        return opened[0]
-
-    buffer = open_buffer()
-    buffer.pipe.write(0, tone(STEREO, frames=10))
+    heard = trio.Event()
+    buffer = PcmBuffer(
+        STEREO,
+        token=trio.lowlevel.current_trio_token(),
+        on_change=lambda: heard.set() if buffer.frames else None,
+    )
+    buffer.write(tone(STEREO, frames=10))
     buffer.release()
 
+    def open_device(format: PcmFormat) -> Device:
+        opened.append(null_device(format))
+        return opened[0]
+
+    lib = miniaudio.lib
+
+    class Unreporting:
+        """A backend that does not notice."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(lib, name)
+
+        def ma_device_init(self, context: object, config: Any, device: object) -> int:
+            config.stopCallback = miniaudio.ffi.NULL
+            return int(lib.ma_device_init(context, config, device))
+
+    if not reports:
+        monkeypatch.setattr(miniaudio, "lib", Unreporting())
+
     async def unplug() -> None:
-        await sounded.wait()
-        await trio.to_thread.run_sync(miniaudio.lib.ma_device_stop, opened[0]._device)
-        unplugged.set()
+        await heard.wait()
+        await trio.to_thread.run_sync(lib.ma_device_stop, opened[0]._device)
 
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(unplug)
             with pytest.raises(NoDeviceError, match="stopped by itself"):
-                await play_through_device(
-                    buffer, open_device, on_audio=lambda _: token.run_sync_soon(sounded.set)
-                )
+                await play_through_device(PcmSequence(buffer), open_device)
 
 
 async def test_a_device_that_does_not_start_is_an_error_of_the_device() -> None:
     class Stuck(Device):
-        def start(self, callback_generator: object) -> None:
+        def start(self, buffer: PcmBuffer) -> None:
             raise miniaudio.MiniaudioError("failed to start audio device", -1)
 
     def open_device(format: PcmFormat) -> Device:
         return Stuck(format, buffer_ms=20, backends=[miniaudio.Backend.NULL])
 
     with pytest.raises(NoDeviceError, match="did not start"):
-        await play_through_device(buffer_of(tone(STEREO, frames=100)), open_device)
+        await play_through_device(PcmSequence(buffer_of(tone(STEREO, frames=100))), open_device)
+
+
+async def test_a_device_plays_one_buffer_and_is_freed_after_its_callbacks() -> None:
+    device = null_device(STEREO)
+    assert device.callback.user_data
+    buffer = open_buffer()
+    device.start(buffer)
+    with pytest.raises(UsageError, match="one per device"):
+        device.start(buffer)
+    device.close()
+    assert device.callback.user_data == 0
+
+
+def test_a_miniaudio_with_other_callbacks_is_refused() -> None:
+    class Other:
+        def typeof(self, name: str) -> SimpleNamespace:
+            pointer = SimpleNamespace(offset=8, type=SimpleNamespace(cname="void *"))
+            return SimpleNamespace(fields=[("dataCallback", pointer), ("pUserData", pointer)])
+
+    with pytest.raises(NoDeviceError, match=r"expected callbacks .* install miniaudio 1\.71"):
+        user_data_offset(Other())
+    assert user_data_offset(miniaudio.ffi) > 0
 
 
 def test_a_device_frees_its_context_once_opened_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,39 +252,11 @@ async def test_audio_that_runs_dry_is_one_underrun_and_no_crumb_of_it_is_played(
     assert buffer.underruns == 1, "the end is not an underrun"
 
 
-async def test_a_buffer_that_ran_dry_after_its_decoder_looked_goes_on_although_nobody_releases_it() -> None:
-    buffer = open_buffer()
-    buffer.release()
-    capacity_bytes = buffer.pipe.capacity_bytes
-    buffer.pipe.write(0, bytes(capacity_bytes))
-    waiting = threading.Thread(target=buffer.wait_room, args=[400], daemon=True)
-    waiting.start()
-    while not buffer._writer_waits:
-        await trio.lowlevel.checkpoint()
-    buffer.phase = BufferPhase.DRY  # the callback had found nothing, and did not come to say so until now
-    out = memoryview(bytearray(400))
-    assert (buffer.fill(out), buffer.phase, buffer.underruns) == (400, BufferPhase.PLAYING, 1)
-    await trio.to_thread.run_sync(waiting.join, 10)
-    assert not waiting.is_alive()
-
-
 async def test_a_full_buffer_that_is_held_back_does_not_block_its_decoder() -> None:
     buffer = open_buffer()
-    buffer.pipe.write(0, bytes(buffer.pipe.capacity_bytes))
+    buffer.write(bytes(buffer.pipe.ahead_bytes))
     assert not buffer.wait_room(400)
     assert buffer.fill(memoryview(bytearray(400))) == 0
-
-
-async def test_a_callback_that_meets_the_lock_does_not_wait_for_it() -> None:
-    buffer = open_buffer()
-    buffer.pipe.write(0, tone(STEREO, frames=100))
-    buffer.release()
-    out = memoryview(bytearray(400))
-    with buffer._lock:
-        assert buffer.fill(out) == 400
-        assert buffer.fill(out) == 0
-    assert buffer.phase is BufferPhase.READY
-    assert (buffer.fill(out), buffer.phase) == (0, BufferPhase.DRY)
 
 
 async def test_the_demand_is_that_of_what_is_heard() -> None:
@@ -260,29 +299,62 @@ async def test_closing_a_buffer_wakes_the_thread_that_waits_for_audio(released: 
     assert ends == [ClosedError]
 
 
-async def test_the_volume_is_ramped_over_one_piece_and_full_volume_changes_no_bit() -> None:
-    buffer = buffer_of(b"\x10\x27" * 4000)
+async def test_the_volume_is_ramped_over_ten_milliseconds_and_full_volume_changes_no_bit() -> None:
+    buffer = buffer_of(b"\x10\x27" * 6000)
     out = memoryview(bytearray(800))
     buffer.fill(out)
     assert bytes(out) == b"\x10\x27" * 400
     buffer.set_gain(0.5)
-    buffer.fill(out)
-    ramp = list(out.cast("h"))
+    ramp: list[int] = []
+    for _ in range(3):
+        buffer.fill(out)
+        ramp += out.cast("h")
     assert ramp == sorted(ramp, reverse=True)
-    assert ramp[-1] == 5000
-    buffer.fill(out)
-    assert set(out.cast("h")) == {5000}
+    assert (ramp[0], ramp[2 * 441 - 1], ramp[-1]) == (9994, 5000, 5000)
 
 
 async def test_a_wave_file_holds_the_very_frames(tmp_path: Path) -> None:
     path = tmp_path / "out.wav"
     path.write_bytes(b"an older file")
     pcm = tone(STEREO, frames=9000)
-    await WaveSink(path).play(buffer_of(pcm))
+    await WaveSink(path).play(PcmSequence(buffer_of(pcm)))
     with wave.open(str(path)) as written:
         assert (written.getframerate(), written.getnchannels(), written.getsampwidth()) == (44100, 2, 2)
         assert written.readframes(10_000) == pcm
     assert names(tmp_path) == ["out.wav"]
+
+
+async def test_a_wave_file_of_floats_holds_the_very_samples(tmp_path: Path) -> None:
+    path = tmp_path / "out.wav"
+    floats = PcmFormat(rate_hz=48000, channels=2, sample=SampleFormat.F32)
+    values = array("f", (at / 8388608 for at in range(-9000, 9000)))  # 24 bits
+    await WaveSink(path).play(PcmSequence(buffer_of(values.tobytes(), floats)))
+    info = soundfile.info(path)
+    assert (info.samplerate, info.channels, info.frames, info.subtype) == (48000, 2, 9000, "FLOAT")
+    read, _ = soundfile.read(path, dtype="float32")
+    assert array("f", read.tobytes()) == values
+    assert info.extra_info.count("***") == 0, info.extra_info
+
+
+async def test_a_pcm_file_holds_bare_little_endian_samples_and_each_item_has_its_own(tmp_path: Path) -> None:
+    sink = PcmSink(tmp_path / "out.pcm")
+    assert sink.name == f"pcm:{tmp_path / 'out.pcm'}"
+    pcm = tone(STEREO, frames=9000)
+    floats = PcmFormat(rate_hz=44100, channels=2, sample=SampleFormat.F32)
+    values = array("f", (value / 300 for value in range(2000)))
+    await sink.play(PcmSequence(buffer_of(pcm), buffer_of(values.tobytes(), floats)))
+    assert sink.paths == (tmp_path / "out.pcm", tmp_path / "out-2.pcm")
+    assert sink.paths[0].read_bytes() == little_endian(pcm)
+    assert sink.paths[1].read_bytes() == little_endian(Dither().convert(values))
+
+
+async def test_pcm_on_stdout_is_all_items_in_order(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    pcm = tone(STEREO, frames=9000)
+    sink = PcmSink("-")
+    await sink.play(PcmSequence(buffer_of(pcm), buffer_of(pcm[:4000])))
+    await sink.play(PcmSequence(buffer_of(pcm[:40])))
+    assert capfdbinary.readouterr().out == little_endian(pcm + pcm[:4000] + pcm[:40])
+    assert sink.paths == ()
 
 
 async def test_a_broken_stream_leaves_no_wave_file_and_keeps_the_older_one(tmp_path: Path) -> None:
@@ -291,7 +363,7 @@ async def test_a_broken_stream_leaves_no_wave_file_and_keeps_the_older_one(tmp_p
     older.write_bytes(b"an older file")
     for path in (older, tmp_path / "new.wav"):
         with pytest.raises(DecodeError) as caught:
-            await WaveSink(path).play(buffer_of(tone(STEREO, frames=9000), failure=error))
+            await WaveSink(path).play(PcmSequence(buffer_of(tone(STEREO, frames=9000), failure=error)))
         assert caught.value is error
     assert names(tmp_path) == ["older.wav"]
     assert older.read_bytes() == b"an older file"
@@ -303,7 +375,7 @@ async def test_a_stopped_wave_sink_leaves_nothing(tmp_path: Path) -> None:
     buffer.release()
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(WaveSink(tmp_path / "out.wav").play, buffer)
+            nursery.start_soon(WaveSink(tmp_path / "out.wav").play, PcmSequence(buffer))
             while not names(tmp_path):
                 await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
@@ -312,7 +384,7 @@ async def test_a_stopped_wave_sink_leaves_nothing(tmp_path: Path) -> None:
 
 async def test_a_wave_file_that_cannot_be_made_is_an_error_of_the_system(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        await WaveSink(tmp_path / "missing" / "out.wav").play(buffer_of(b""))
+        await WaveSink(tmp_path / "missing" / "out.wav").play(PcmSequence(buffer_of(b"")))
 
 
 async def test_a_wave_file_past_what_its_header_can_count_is_refused(
@@ -320,7 +392,7 @@ async def test_a_wave_file_past_what_its_header_can_count_is_refused(
 ) -> None:
     monkeypatch.setattr(wave_sink, "MAX_DATA_BYTES", 1000)
     with pytest.raises(Exception, match="4 GiB"):
-        await WaveSink(tmp_path / "out.wav").play(buffer_of(tone(STEREO, frames=1000)))
+        await WaveSink(tmp_path / "out.wav").play(PcmSequence(buffer_of(tone(STEREO, frames=1000))))
     assert names(tmp_path) == []
 
 
@@ -328,7 +400,7 @@ async def test_a_wave_file_past_what_its_header_can_count_is_refused(
 @pytest.mark.skipif(Path("/proc/asound/cards").exists(), reason="this machine has a sound card")
 async def test_no_sound_card_is_one_quiet_error_with_a_remedy(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(NoDeviceError, match="use another sink"):
-        await DeviceSink().play(buffer_of(b""))
+        await DeviceSink().play(PcmSequence(buffer_of(b"")))
     captured = capfd.readouterr()
     assert (captured.out, captured.err) == ("", "")
     os.write(2, b"standard error works again\n")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,12 +24,52 @@ TAKE_FRAMES = 8192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PcmReport:
-    """Frames that a sink took of one buffer. `sha256` is that of the 16-bit frames in the machine's byte
-    order."""
+    """Frames that a sink took of one buffer. `sha256` is that of the samples in the machine's byte order, as
+    decoded: before the volume and the fades."""
 
     format: PcmFormat
     frames: int
     sha256: str
+
+
+class TakenAudio:
+    """The hash of the audio that a sink has taken of a buffer, made outside the device's callback.
+
+    The buffer's pipe keeps as many bytes behind the sink as fit ahead of it. Hashed before each write, no
+    byte is overwritten before it is hashed: at most what fits ahead is taken between two writes.
+    """
+
+    def __init__(self, buffer: PcmBuffer) -> None:
+        self._buffer = buffer
+        self._hash = hashlib.sha256()
+        self._offset = 0
+        self._taken_bytes = 0
+        self._block = memoryview(bytearray(TAKE_FRAMES * buffer.format.frame_bytes))
+        self._lock = threading.Lock()  # the decoder's thread and the sink hash in turns
+        buffer.before_write = self._update
+
+    def conclude(self) -> None:
+        """The sink takes no more. Without this the buffer would be freed by a garbage collection only."""
+        self._update()
+        self._buffer.before_write = lambda: None
+
+    def report(self) -> PcmReport:
+        self._update()
+        with self._lock:
+            return PcmReport(
+                format=self._buffer.format,
+                frames=self._taken_bytes // self._buffer.format.frame_bytes,
+                sha256=self._hash.hexdigest(),
+            )
+
+    def _update(self) -> None:
+        with self._lock:
+            while True:
+                taken_bytes, self._offset = self._buffer.playout.copy_taken(self._offset, self._block)
+                if not taken_bytes:
+                    break
+                self._hash.update(self._block[:taken_bytes])
+                self._taken_bytes += taken_bytes
 
 
 class NullSink:
@@ -38,9 +81,8 @@ class NullSink:
 
     def __init__(self, *, real_time: bool = True) -> None:
         self._real_time = real_time
-        self._buffer: PcmBuffer | None = None
+        self._taken: TakenAudio | None = None
         self._before: deque[PcmReport] = deque(maxlen=QUEUE_ITEMS - 1)
-        self._hash = hashlib.sha256()
 
     @property
     def name(self) -> str:
@@ -48,40 +90,41 @@ class NullSink:
 
     @property
     def report(self) -> PcmReport | None:
-        """Report of the newest buffer; None before the first. At full volume the hash is that of the decoded
-        PCM."""
-        newest = self._newest()
-        return newest[0] if newest else None
+        """Report of the newest buffer; None before the first."""
+        return None if self._taken is None else self._taken.report()
 
     @property
     def reports(self) -> tuple[PcmReport, ...]:
         """Reports of all buffers in order, each in its own format: the newest 10,000, as many as a queue
         holds."""
-        return (*self._before, *self._newest())
+        newest = self.report
+        return tuple(self._before) if newest is None else (*self._before, newest)
 
-    def _newest(self) -> tuple[PcmReport, ...]:
-        if self._buffer is None:
-            return ()
-        newest = PcmReport(
-            format=self._buffer.format, frames=self._buffer.frames, sha256=self._hash.copy().hexdigest()
-        )
-        return (newest,)
-
-    async def play(self, buffer: PcmBuffer) -> None:
+    async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
         """See `Sink.play`. Raises only the error that broke the stream."""
-        self._before.extend(self._newest())
-        self._buffer, self._hash = buffer, hashlib.sha256()
-        if self._real_time:
-            await play_through_device(buffer, _open_null_device, on_audio=self._hash.update)
-        else:
-            await run_thread(partial(self._drain, buffer), wake=buffer.close)
+        async with aclosing(self._reported(buffers)) as reported:
+            if self._real_time:
+                await play_through_device(reported, _open_null_device)
+            else:
+                async for buffer in reported:
+                    await run_thread(partial(_drain, buffer), wake=buffer.close)
 
-    def _drain(self, buffer: PcmBuffer) -> None:
-        block = memoryview(bytearray(TAKE_FRAMES * buffer.format.frame_bytes))
-        digest = self._hash
-        while audio_bytes := buffer.take(block):
-            digest.update(block[:audio_bytes])
+    async def _reported(self, buffers: AsyncIterator[PcmBuffer]) -> AsyncGenerator[PcmBuffer]:
+        async for buffer in buffers:
+            if self._taken is not None:
+                self._before.append(self._taken.report())
+            self._taken = TakenAudio(buffer)
+            try:
+                yield buffer
+            finally:
+                self._taken.conclude()
 
 
 def _open_null_device(format: PcmFormat) -> Device:
     return Device(format, buffer_ms=BUFFER_MS, backends=[miniaudio.Backend.NULL])
+
+
+def _drain(buffer: PcmBuffer) -> None:
+    block = memoryview(bytearray(TAKE_FRAMES * buffer.format.frame_bytes))
+    while buffer.take(block):
+        pass

@@ -1,16 +1,23 @@
-"""Wave files: one per item, written as fast as the item is decoded."""
+"""Files of audio, .wav or bare samples: one per item, written as fast as the item is decoded."""
 
 from __future__ import annotations
 
+import struct
+import sys
 import wave
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from itertools import count
 from os import PathLike, fspath
 from pathlib import Path
 from typing import BinaryIO
 
+from playhead._core import Dither
 from playhead.concurrency import run_thread
 from playhead.errors import PlaybackError
+from playhead.playback.conversion import little_endian
+from playhead.playback.formats import PcmFormat, SampleFormat
 from playhead.playback.pcm_buffer import PcmBuffer
 from playhead.stream.saving import is_device, partial_beside
 
@@ -19,14 +26,16 @@ MAX_DATA_BYTES = 0xFFFF_FFFF - 64
 """RIFF counts its bytes in 32 bits, header included: six hours of CD audio."""
 
 
-class WaveSink:
+class AudioFileSink(ABC):
     """Writes each item to a file, in its own rate and channels.
 
     The file appears under its name when complete; a stream that breaks or is stopped leaves nothing. An
-    existing file of that name is replaced. A .wav file has one format and a queue may have several, so each
+    existing file of that name is replaced. A file has one format and a queue may have several, so each
     further item gets its own file, the first free one of `song-2.wav`, `song-3.wav` and so on; `paths` has
     them all.
     """
+
+    _kind: str
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self._path = Path(path)
@@ -39,18 +48,19 @@ class WaveSink:
 
     @property
     def name(self) -> str:
-        return f"wave:{self._path}"
+        return f"{self._kind}:{self._path}"
 
-    async def play(self, buffer: PcmBuffer) -> None:
+    async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
         """See `Sink.play`. Raises `OSError` if the file cannot be written, `UsageError` if the path is not a
         file, `PlaybackError` past 4 GiB."""
-        self._written.append(await run_thread(partial(self._write, buffer), wake=buffer.close))
+        async for buffer in buffers:
+            self._written.append(await run_thread(partial(self._write, buffer), wake=buffer.close))
 
     def _write(self, buffer: PcmBuffer) -> Path:
         path = self._path
         if is_device(path):
             with path.open("wb") as device:
-                _write_wave(device, buffer)
+                self._pour(buffer, device)
             return path
         numbers = count(len(self._written) + 1)
         while self._written and path.exists():
@@ -58,7 +68,7 @@ class WaveSink:
         part = partial_beside(path)
         try:
             with part.open("xb") as file:
-                _write_wave(file, buffer)
+                self._pour(buffer, file)
             part.replace(path)
         except OSError as error:
             error.filename = fspath(path)  # the name that was given; a full disk gives no name
@@ -67,19 +77,104 @@ class WaveSink:
             part.unlink(missing_ok=True)
         return path
 
+    @abstractmethod
+    def _pour(self, buffer: PcmBuffer, file: BinaryIO) -> None:
+        """Write the whole buffer to `file`, in a thread."""
+
+
+class WaveSink(AudioFileSink):
+    """Writes each item to a .wav file, in its own rate and channels; see `AudioFileSink`.
+
+    16-bit samples stay 16-bit; deeper ones become 32-bit floats, which hold 24 bits exactly.
+    """
+
+    _kind = "wave"
+
+    def _pour(self, buffer: PcmBuffer, file: BinaryIO) -> None:
+        _write_wave(file, buffer)
+
+
+class PcmSink(AudioFileSink):
+    """Writes each item as bare samples: signed 16-bit little-endian, interleaved, in its own rate and
+    channels; see `AudioFileSink`. Floats are dithered with a fixed seed.
+
+    The path `-` is stdout, which gets all items one after another: give the player a rate and channels if
+    theirs may differ.
+    """
+
+    _kind = "pcm"
+
+    async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
+        """See `AudioFileSink.play`. A thread that writes to stdout waits for its reader even if cancelled."""
+        if self._path != Path("-"):
+            await super().play(buffers)
+            return
+        async for buffer in buffers:
+            await run_thread(partial(self._pour_to_stdout, buffer), wake=buffer.close)
+
+    def _pour_to_stdout(self, buffer: PcmBuffer) -> None:
+        try:
+            self._pour(buffer, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        except OSError as error:
+            error.filename = error.filename or "stdout"  # as the command line names it
+            raise
+
+    def _pour(self, buffer: PcmBuffer, file: BinaryIO) -> None:
+        dither = Dither() if buffer.format.sample is SampleFormat.F32 else None
+        block = memoryview(bytearray(TAKE_FRAMES * buffer.format.frame_bytes))
+        while audio_bytes := buffer.take(block):
+            pcm = block[:audio_bytes]
+            file.write(little_endian(pcm if dither is None else dither.convert(pcm)))
+
 
 def _write_wave(file: BinaryIO, buffer: PcmBuffer) -> None:
-    block = memoryview(bytearray(TAKE_FRAMES * buffer.format.frame_bytes))
-    data_bytes = 0
+    if buffer.format.sample is SampleFormat.F32:
+        _write_float_wave(file, buffer)
+        return
     with wave.open(file, "wb") as output:
         output.setnchannels(buffer.format.channels)
         output.setsampwidth(2)
         output.setframerate(buffer.format.rate_hz)
-        while audio_bytes := buffer.take(block):
-            data_bytes += audio_bytes
-            if data_bytes > MAX_DATA_BYTES:
-                raise PlaybackError(
-                    f"expected at most 4 GiB for a .wav file, got a longer stream ({buffer.format}); nothing "
-                    "was saved: play to another sink, or a shorter piece"
-                )
-            output.writeframesraw(block[:audio_bytes])  # the header is written once, at the end
+        for pcm in _bounded(buffer):
+            output.writeframesraw(pcm)  # the header is written once, at the end
+
+
+def _write_float_wave(file: BinaryIO, buffer: PcmBuffer) -> None:
+    """Write 32-bit floats, which the standard library's `wave` cannot."""
+    file.write(_float_header(buffer.format, 0))
+    data_bytes = 0
+    for pcm in _bounded(buffer):
+        file.write(little_endian(pcm, SampleFormat.F32))
+        data_bytes += len(pcm)
+    file.seek(0)
+    file.write(_float_header(buffer.format, data_bytes))
+
+
+def _float_header(format: PcmFormat, data_bytes: int) -> bytes:
+    """WAVE_FORMAT_IEEE_FLOAT, with the extension size and the `fact` chunk that it requires."""
+    shape = struct.pack(
+        "<HHIIHHH", 3, format.channels, format.rate_hz, format.bytes_per_second, format.frame_bytes, 32, 0
+    )
+    return b"".join(
+        (
+            struct.pack("<4sI4s", b"RIFF", 50 + data_bytes, b"WAVE"),
+            struct.pack("<4sI", b"fmt ", len(shape)) + shape,
+            struct.pack("<4sII", b"fact", 4, data_bytes // format.frame_bytes),
+            struct.pack("<4sI", b"data", data_bytes),
+        )
+    )
+
+
+def _bounded(buffer: PcmBuffer) -> Iterator[memoryview]:
+    """Take all audio of `buffer`. Raises `PlaybackError` beyond what a .wav file can hold."""
+    block = memoryview(bytearray(TAKE_FRAMES * buffer.format.frame_bytes))
+    data_bytes = 0
+    while audio_bytes := buffer.take(block):
+        data_bytes += audio_bytes
+        if data_bytes > MAX_DATA_BYTES:
+            raise PlaybackError(
+                f"expected at most 4 GiB for a .wav file, got a longer stream ({buffer.format}); nothing "
+                "was saved: play to another sink, or a shorter piece"
+            )
+        yield block[:audio_bytes]

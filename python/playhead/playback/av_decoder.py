@@ -1,0 +1,592 @@
+"""Decoders of the extra `formats`, on PyAV: Opus and FLAC in Ogg, AAC (ADTS), MP4 with AAC or ALAC, WebM.
+
+FFmpeg's demuxer reads MP4 and WebM through a file on the source. Ogg and ADTS are cut into packets here: its
+Ogg demuxer reads the end of a stream first, and its ADTS demuxer estimates times that can be counted.
+
+A codec needs a run-up after a seek: Opus converges within 80 ms (RFC 7845, section 4.6) and gives equal
+samples after a second, AAC overlaps one frame and is given three. AAC with noise substitution draws noise
+from a state that no run-up restores: that noise is another one after a seek.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Protocol
+
+import av
+from av.audio.codeccontext import AudioCodecContext
+from av.audio.frame import AudioFrame
+from av.container import InputContainer
+from av.stream import Discard
+
+from playhead.content.audio import AudioFormat
+from playhead.errors import DecodeError, SeekError, UnsupportedFormatError
+from playhead.playback.decoder_source import DecoderSource
+from playhead.playback.formats import ByteRate, PcmFormat, SampleFormat
+from playhead.playback.locators import look_for_page, page_at
+from playhead.playback.mpeg_locator import AAC_RUN_UP, ADTS_BYTES, AdtsLocator, adts_frame
+from playhead.playback.ogg_pages import CONTINUED, LAST, OggPage
+from playhead.playback.seek_index import SeekPoint, search
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+READ_BYTES = 16 * 1024
+"""Bytes that a demuxer asks for at once: little is read before the first audio."""
+MOST_HEADER_BYTES = 16 * 1024 * 1024
+"""Limit of what is read before the first audio: the index of 40 hours, or a large cover picture."""
+MOST_PACKET_BYTES = 1024 * 1024
+"""Limit of one packet of Ogg. FLAC's frames are the largest, below 200 KiB in practice."""
+MOST_SAMPLES = 1 << 23
+"""Limit of the packets that one table of an MP4 may claim without listing them: two days of AAC. FFmpeg takes
+24 bytes for each."""
+_OPUS_RUN_UP = 48_000
+_OPUS_STEP = 120
+"""Samples of 2.5 ms at 48 kHz, which Opus always has."""
+
+_ENCODINGS = {AudioFormat.MP4: "mov", AudioFormat.WEBM: "matroska"}
+
+
+class _Packets(Protocol):
+    """Coded audio on a source: decoded frames with the PCM frame that each begins with."""
+
+    @property
+    def taken_bytes(self) -> int: ...
+    @property
+    def duration_seconds(self) -> float | None: ...
+    @property
+    def position_is_exact(self) -> bool: ...
+    @property
+    def end_frame(self) -> int | None:
+        """Padding follows from here on; None while that is not known."""
+        ...
+
+    def decode(self) -> list[tuple[AudioFrame, int]] | None:
+        """Return the next frames, maybe none yet; None at the end."""
+        ...
+
+    def seek(self, frame: int) -> None:
+        """Continue so far before `frame` that it is decoded rightly."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class AvDecoder:
+    """A `PcmDecoder` on PyAV. Integer samples of at most 16 bits stay so, all others become floats."""
+
+    def __init__(self, source: DecoderSource, audio_format: AudioFormat) -> None:
+        self._source = source
+        self._name = audio_format.value
+        self._pending: list[tuple[AudioFrame, int]] = []
+        self._is_closed = False
+        self.position_frames = 0
+        with _DecodeErrors(self._name):
+            self._packets = _open(source, audio_format)
+            self._fill()
+        if not self._pending:
+            if source.broken is not None:
+                raise source.broken
+            raise UnsupportedFormatError(
+                f"expected {self._name}, as the first bytes say, got a stream without decodable audio: it is "
+                "damaged, cut off, or in another format"
+            )
+        frame = self._pending[0][0]
+        is_small = frame.format.name in ("u8", "u8p", "s16", "s16p")
+        sample = SampleFormat.S16 if is_small else SampleFormat.F32
+        self.format = PcmFormat(rate_hz=frame.rate, channels=frame.layout.nb_channels, sample=sample)
+        self._resampler = self._new_resampler()
+        self.duration_seconds = self._packets.duration_seconds
+        self._byte_rate = ByteRate()
+        self._started = 0, 0
+        """Bytes taken, and the frame, where the byte rate is measured from."""
+
+    @property
+    def position_is_exact(self) -> bool:
+        return self._packets.position_is_exact
+
+    @property
+    def bytes_per_second(self) -> float:
+        return self._byte_rate.bytes_per_second
+
+    def read(self) -> Buffer:
+        while not self._is_closed:
+            with _DecodeErrors(self._name):
+                if not self._fill():
+                    return b""
+                frame, begin = self._pending.pop(0)
+                pcm = b"".join(
+                    bytes(part.planes[0])[: part.samples * self.format.frame_bytes]
+                    for part in self._resampler.resample(frame)
+                )
+            # Before the beginning and before the aim of a seek: a run-up. Behind a gap: as it is.
+            end = self._packets.end_frame
+            stop = len(pcm) if end is None else max(0, end - begin) * self.format.frame_bytes
+            pcm = pcm[max(0, self.position_frames - begin) * self.format.frame_bytes : stop]
+            if pcm:
+                self.position_frames = max(begin, self.position_frames)
+                self.position_frames += len(pcm) // self.format.frame_bytes
+                self._byte_rate.add(
+                    max(1, self._packets.taken_bytes - self._started[0]),
+                    (self.position_frames - self._started[1]) / self.format.rate_hz,
+                )
+                return pcm
+        return b""
+
+    def seek(self, frame: int) -> None:
+        before, restarts = self.position_frames, self._source.restarts
+        try:
+            self._seek(frame)
+        except SeekError:
+            if self._source.restarts != restarts:
+                self._seek(before)
+            raise
+
+    def _seek(self, frame: int) -> None:
+        end = None if self.duration_seconds is None else round(self.duration_seconds * self.format.rate_hz)
+        with _DecodeErrors(self._name):
+            self._packets.seek(frame if end is None else min(frame, end))
+            self._pending.clear()
+            self._resampler = self._new_resampler()
+        self.position_frames = frame
+        self._byte_rate = ByteRate(self.bytes_per_second)
+        self._started = self._packets.taken_bytes, frame
+
+    def _fill(self) -> bool:
+        while not self._pending:
+            frames = self._packets.decode()
+            if frames is None:
+                return False
+            self._pending += frames
+        return True
+
+    def _new_resampler(self) -> av.AudioResampler:
+        name = "s16" if self.format.sample is SampleFormat.S16 else "flt"
+        return av.AudioResampler(format=name)
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._packets.close()
+
+
+class _DecodeErrors:
+    """Turns FFmpeg's errors, which come from the bytes, into `DecodeError`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (av.FFmpegError, ValueError)):
+            raise DecodeError(f"the {self._name} decoder failed ({error}): the bytes are damaged") from error
+
+
+def _open(source: DecoderSource, audio_format: AudioFormat) -> _Packets:
+    source.audio_began()  # nothing here seeks back into what was read
+    if audio_format in _ENCODINGS:
+        return _Container(source, _ENCODINGS[audio_format])
+    if audio_format is AudioFormat.AAC:
+        return _Adts(source)
+    return _Ogg(source)
+
+
+# --- MP4, WebM -------------------------------------------------------------------------------------------
+
+_TABLE = re.compile(rb"(stsz|trun).{4}(.{4})(.{4})", re.DOTALL)
+
+
+class _File(io.RawIOBase):
+    """The source as a file, for a demuxer. Seeks wait for the next read."""
+
+    def __init__(self, source: DecoderSource) -> None:
+        self._source = source
+        self._position = source.offset
+        self._last = b""
+        self._failure: Exception | None = None
+        self.taken_bytes = 0
+        self.is_open = False
+        """The headers are read."""
+        self.is_fragmented = False
+        """An MP4 in fragments, each with an index of its own."""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            if self._position != self._source.offset:
+                self._source.restart(self._position)
+                self._source.audio_began()
+            data = self._take(size)
+        except Exception as error:
+            self._failure = error  # FFmpeg goes on to seek, and PyAV reports what fails last
+            raise
+        self._position += len(data)
+        self.taken_bytes += len(data)
+        if not self.is_open:
+            self._check(data)
+        return data
+
+    def _take(self, size: int) -> bytes:
+        while True:
+            try:
+                return self._source.take(size)
+            except TimeoutError:  # FFmpeg cannot resume after an error: the seek waits for these bytes
+                continue
+
+    def _check(self, data: bytes) -> None:
+        if self.taken_bytes > MOST_HEADER_BYTES:
+            raise UnsupportedFormatError(
+                f"expected audio, got none in the first {MOST_HEADER_BYTES} bytes: the file is damaged"
+            )
+        seen = self._last + data
+        for found in _TABLE.finditer(seen):
+            name, each, count = found[1], int.from_bytes(found[2], "big"), int.from_bytes(found[3], "big")
+            if name == b"trun":  # flags and count come first
+                each, count = 1, each
+            if each and count > MOST_SAMPLES:
+                raise UnsupportedFormatError(
+                    f"expected at most {MOST_SAMPLES} packets, got an MP4 that claims {count}: it is damaged"
+                )
+        self.is_fragmented |= b"mvex" in seen
+        self._last = seen[-15:]
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if self._failure is not None:
+            raise self._failure
+        if whence == io.SEEK_CUR:
+            offset += self._position
+        elif whence != io.SEEK_SET:
+            if self._source.size_bytes is None:
+                return -1  # it is asked for in vain: nothing that plays needs it
+            offset += self._source.size_bytes
+        self._position = offset
+        return offset
+
+    def tell(self) -> int:
+        return self._position
+
+
+class _Container:
+    """A file that FFmpeg demuxes; its packets state their times."""
+
+    position_is_exact = True
+    end_frame: int | None = None
+
+    def __init__(self, source: DecoderSource, name: str) -> None:
+        self._file = _File(source)
+        self._name = name
+        self._open()
+
+    def _open(self) -> None:
+        # Without `ignidx` the demuxer visits every fragment of a fragmented file before the first audio.
+        try:
+            container = av.open(
+                self._file,
+                format=self._name,
+                buffer_size=READ_BYTES,
+                options={"fflags": "ignidx"},
+                metadata_errors="ignore",
+            )
+        except SeekError as error:
+            raise UnsupportedFormatError(
+                "expected a file whose index comes first, as the source cannot seek, got one with its index "
+                "at the end; serve it with ranges, or move the index"
+            ) from error
+        assert isinstance(container, InputContainer)
+        self._container = container
+        if not container.streams.audio:
+            container.close()
+            raise UnsupportedFormatError("expected a file with audio, got one without an audio stream")
+        self._stream = container.streams.audio[0]
+        if self._stream.codec_context is None:
+            raise UnsupportedFormatError("expected audio in a known codec, got one that FFmpeg does not know")
+        self._stream.codec_context.thread_count = 1
+        for stream in container.streams:
+            if stream is not self._stream:
+                stream.discard = Discard.all
+        self._rate_hz = self._stream.rate or self._stream.codec_context.sample_rate
+        self._unit = self._stream.time_base
+        duration = self._stream.duration
+        self.duration_seconds: float | None = None
+        if duration and self._unit is not None:
+            self.duration_seconds = float(duration * self._unit)
+        elif container.duration:
+            self.duration_seconds = container.duration / av.time_base
+        if self._file.is_fragmented:
+            self.duration_seconds = None  # that of the first fragment
+        head = self._stream.codec_context.extradata or b""
+        is_coarse = self._name == "matroska" and head.startswith(b"OpusHead") and len(head) >= 19
+        self._pre_skip = int.from_bytes(head[10:12], "little") if is_coarse else None
+        self._first_time: int | None = None
+        self._demuxed = self._container.demux(self._stream)
+
+    @property
+    def taken_bytes(self) -> int:
+        return self._file.taken_bytes
+
+    def decode(self) -> list[tuple[AudioFrame, int]] | None:
+        packet = next(self._demuxed, None)
+        if packet is None:
+            return None
+        frames = packet.decode()
+        self._file.is_open |= bool(frames)
+        if self._pre_skip is not None and packet.pts is not None and packet.size:
+            return [(frame, self._opus_place(packet, frame)) for frame in frames]
+        return [(frame, self._place(frame)) for frame in frames]
+
+    def _opus_place(self, packet: av.Packet[av.AudioStream], frame: AudioFrame) -> int:
+        """WebM states times in milliseconds; Opus packets are whole multiples of 2.5 ms apart."""
+        assert packet.pts is not None
+        assert self._unit is not None
+        assert self._pre_skip is not None
+        if self._first_time is None:
+            self._first_time = packet.pts
+        samples = (packet.pts - self._first_time) * self._unit * frame.rate
+        begin = round(samples / _OPUS_STEP) * _OPUS_STEP - self._pre_skip
+        cut = max(0, _opus_samples(bytes(packet)) - frame.samples)
+        return begin + cut if begin < 0 else begin  # at the end, what is cut is behind
+
+    def _place(self, frame: AudioFrame) -> int:
+        if frame.pts is None or frame.time_base is None:
+            raise DecodeError("expected packets with times, got one without: the file is damaged")
+        return round(frame.pts * frame.time_base * frame.rate)
+
+    def seek(self, frame: int) -> None:
+        is_opus = self._stream.codec_context.name in ("opus", "libopus")
+        is_lossless = self._stream.codec_context.name in ("alac", "flac")
+        run_up = _OPUS_RUN_UP if is_opus else 0 if is_lossless else AAC_RUN_UP * 2048
+        assert self._unit is not None
+        begin = (frame - run_up) / self._rate_hz
+        if begin < 0:  # FFmpeg does not seek to the priming before the beginning
+            self._container.close()
+            self._file.seek(0)
+            self._open()
+            return
+        try:
+            self._container.seek(int(begin / self._unit), stream=self._stream, backward=True, any_frame=False)
+        except av.FFmpegError as error:
+            raise SeekError(
+                f"expected a file with an index to seek by, got none for {frame / self._rate_hz:.1f} s "
+                f"({error}); let it play"
+            ) from error
+        self._demuxed = self._container.demux(self._stream)
+
+    def close(self) -> None:
+        self._container.close()
+
+
+# --- Ogg -------------------------------------------------------------------------------------------------
+
+
+class _Ogg:
+    """Opus (RFC 7845) or FLAC in Ogg, one logical stream."""
+
+    position_is_exact = True
+    duration_seconds: float | None = None
+
+    def __init__(self, source: DecoderSource) -> None:
+        self._source = source
+        self.taken_bytes = 0
+        self._serial: int | None = None
+        self._open_packet = b""
+        self._end: int | None = None
+        self._begin: int | None = None
+        self._is_opus, self._pre_skip = False, 0
+        self._packets = self._read_packets()
+        head = self._header()
+        self._is_opus = head.startswith(b"OpusHead")
+        if self._is_opus and len(head) >= 19:
+            self._codec, self._extradata = "opus", head
+            self._pre_skip = int.from_bytes(head[10:12], "little")
+            self._header()
+        elif head.startswith(b"\x7fFLAC") and len(head) >= 51:
+            self._codec, self._extradata = "flac", head[17:51]
+            total = int.from_bytes(head[27:35], "big") & (1 << 36) - 1
+            rate_hz = int.from_bytes(head[27:30], "big") >> 4
+            if total and rate_hz:
+                self.duration_seconds = total / rate_hz
+        else:
+            raise UnsupportedFormatError("expected Opus or FLAC in Ogg, got incomplete headers")
+        self._start = source.offset
+        self._unit_bytes = 0
+        self._next = -self._pre_skip
+        self._context = self._new_context()
+
+    def _header(self) -> bytes:
+        packet = next(self._packets, None)
+        if packet is None:
+            if self._source.broken is not None:
+                raise self._source.broken
+            raise UnsupportedFormatError("expected the headers of an Ogg stream, got its end")
+        return packet
+
+    def _new_context(self) -> AudioCodecContext:
+        context = AudioCodecContext.create(self._codec, "r")
+        assert isinstance(context, AudioCodecContext)
+        context.extradata = self._extradata
+        context.thread_count = 1
+        return context
+
+    def _read_packets(self) -> Generator[bytes, None, None]:
+        while (page := self._page()) is not None:
+            if self._serial is None:
+                self._serial = page.serial
+            if page.serial != self._serial:
+                continue
+            self._unit_bytes = page.end - page.offset
+            packets = page.packets
+            if page.granule > 0 and self._begin is None:
+                self._begin = self._begin_granule(page, packets)
+            if page.flags & LAST and page.granule >= 0:
+                self._end = page.granule - (self._begin or 0)
+            if packets and page.flags & 1 and self._open_packet:
+                packets[0] = self._open_packet + packets[0]
+            elif packets and page.flags & 1:
+                del packets[0]
+            self._open_packet = packets.pop() if page.is_open and packets else b""
+            if len(self._open_packet) > MOST_PACKET_BYTES:
+                raise DecodeError(f"expected packets below {MOST_PACKET_BYTES} bytes, got a longer one")
+            yield from packets
+
+    def _begin_granule(self, page: OggPage, packets: list[bytes]) -> int:
+        """Return the time of PCM frame 0: files cut from a longer one do not begin at 0."""
+        if not self._is_opus or page.flags & (CONTINUED | LAST) or page.is_open:
+            return self._pre_skip
+        return page.granule - sum(map(_opus_samples, packets)) + self._pre_skip
+
+    def _page(self) -> OggPage | None:
+        page = page_at(self._source, self._source.offset)
+        if page is None and self._source.peek(1) and self._serial is not None:
+            # Bytes are missing or damaged: go on with the next page.
+            page = look_for_page(self._source, self._source.offset + 1, self._serial)
+        if page is None:
+            if self._source.broken is not None:
+                raise self._source.broken
+            return None
+        self._source.restart(page.end)
+        self._source.audio_began()
+        self.taken_bytes += page.end - page.offset
+        return page
+
+    def decode(self) -> list[tuple[AudioFrame, int]] | None:
+        packet = next(self._packets, None)
+        if packet is None:
+            return None
+        if not self._is_opus and packet[:1] != b"\xff":
+            return []  # another header
+        frames = self._context.decode(av.Packet(packet))
+        # A new Opus decoder drops as much as the pre-skip from its first packet, so count by packets.
+        self._next += _opus_samples(packet) if self._is_opus else sum(frame.samples for frame in frames)
+        return [(frame, self._next - frame.samples) for frame in frames]
+
+    @property
+    def end_frame(self) -> int | None:
+        """Known from the last page on: the rest of its last packet is padding."""
+        return self._end
+
+    def seek(self, frame: int) -> None:
+        aim = frame - _OPUS_RUN_UP if self._is_opus else frame
+        start = SeekPoint(offset=self._start, frame=-self._pre_skip)
+        serial, begin = self._serial or 0, self._begin or 0
+
+        def look(offset: int) -> SeekPoint | None:
+            page = look_for_page(self._source, offset, serial)
+            return None if page is None else SeekPoint(offset=page.offset, frame=page.granule - begin)
+
+        size_bytes = self._source.size_bytes
+        high = None
+        if self.duration_seconds is not None and size_bytes is not None:
+            high = SeekPoint(
+                offset=size_bytes, frame=round(self.duration_seconds * self._context.sample_rate)
+            )
+        done = max(1, self._next + self._pre_skip)
+        found = search(
+            aim,
+            low=start,
+            high=high,
+            size_bytes=size_bytes,
+            bytes_per_frame=(self._source.offset - self._start) / done if self._next > 0 else 0.25,
+            free=self._source.free_range,
+            look=look,
+            unit_bytes=min(self._unit_bytes, 64 << 10),
+        )
+        self._open_packet, self._next = b"", found.frame
+        page = None if found is start else page_at(self._source, found.offset)
+        self._source.restart(found.offset if page is None else page.end)
+        self._source.audio_began()
+        if page is not None and page.is_open:
+            self._open_packet = page.packets[-1]
+        self._packets = self._read_packets()
+        self._context = self._new_context()
+
+    def close(self) -> None: ...
+
+
+def _opus_samples(packet: bytes) -> int:
+    """Return the duration of a packet at 48 kHz (RFC 6716, section 3.1)."""
+    config, code = packet[0] >> 3, packet[0] & 3
+    if config < 12:
+        samples = (480, 960, 1920, 2880)[config & 3]
+    elif config < 16:
+        samples = (480, 960)[config & 1]
+    else:
+        samples = (120, 240, 480, 960)[config & 3]
+    return samples * (1 if code == 0 else 2 if code < 3 else packet[1] & 63 if len(packet) > 1 else 0)
+
+
+# --- ADTS ------------------------------------------------------------------------------------------------
+
+
+class _Adts:
+    """AAC frames with headers."""
+
+    duration_seconds: float | None = None
+    end_frame: int | None = None
+
+    def __init__(self, source: DecoderSource) -> None:
+        self._source = source
+        self.taken_bytes = 0
+        self.position_is_exact = True
+        self._locator = AdtsLocator(source.offset)
+        source.on_read = self._locator.feed
+        self._next = 0
+        self._context = AudioCodecContext.create("aac", "r")
+
+    def decode(self) -> list[tuple[AudioFrame, int]] | None:
+        data = self._source.peek(ADTS_BYTES)
+        header = adts_frame(data, 0)
+        if header is not None:
+            data = self._source.peek(header.size_bytes)
+        if header is None or len(data) < header.size_bytes:
+            if self._source.broken is not None:
+                raise self._source.broken
+            if len(data) < ADTS_BYTES or header is not None or data[:3] in (b"TAG", b"APE"):
+                return None
+            raise DecodeError(f"expected an ADTS frame, got {data.hex(' ')}: the bytes are damaged")
+        self._source.take(header.size_bytes)
+        self.taken_bytes += header.size_bytes
+        decoded = []
+        for frame in self._context.decode(av.Packet(data)):
+            self._locator.samples = frame.samples
+            decoded.append((frame, self._next))
+            self._next += frame.samples
+        return decoded
+
+    def seek(self, frame: int) -> None:
+        landing = self._locator.locate(frame, self._source, bytes_per_frame=0.0)
+        self._source.restart(landing.offset)
+        self._source.audio_began()
+        self._next, self.position_is_exact = landing.frame, landing.is_exact
+        self._context = AudioCodecContext.create("aac", "r")
+
+    def close(self) -> None: ...

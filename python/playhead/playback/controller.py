@@ -1,0 +1,299 @@
+"""The current item of a player, the upcoming one, and the run of the sink that plays them."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+
+import trio
+
+from playhead.errors import UsageError
+from playhead.playback.item import ITEM_ERRORS, Item
+from playhead.playback.pcm_buffer import PcmBuffer, PcmSequence
+from playhead.playback.queue import Queue
+from playhead.playback.sinks import Sink
+from playhead.playback.state import ItemPhase, PlayerEvent, Repeat
+from playhead.stream.source import Playable
+
+USER = "user"
+"""The reason of `Player.pause`."""
+STOP_FADE_SECONDS = 0.03
+"""Long enough not to click, and short beside the 100 ms that a stop may take."""
+STOP_SECONDS = 0.08
+"""Time that `halt` waits for the network and the threads; 100 ms feel immediate. What is not done by then
+ends by itself in the player's nursery, silently."""
+FADE_OUT_SECONDS = 0.05
+"""The part of it for the fade: a period of the device until its next callback, which takes the fade."""
+
+
+class SinkRun:
+    """One call of `Sink.play`, for consecutive items, until a call of the player stops one or nothing
+    follows.
+    """
+
+    def __init__(self, sink: Sink, lock: trio.Lock) -> None:
+        self.finished = trio.Event()
+        self._sink = sink
+        self._lock = lock
+        self._buffers = PcmSequence(on_next=self._next, is_open=True)
+        self._items = deque[Item]()
+        """Those that the sink is not done with."""
+        self._has_asked = False
+        self._scope = trio.CancelScope()
+
+    def append(self, item: Item, buffer: PcmBuffer) -> None:
+        """Play `item`, which has started: the one before it is over."""
+        self._items.append(item)
+        self._buffers.append(buffer)
+
+    def end(self) -> None:
+        """Nothing follows."""
+        self._buffers.end()
+
+    def cancel(self) -> None:
+        self._scope.cancel()
+
+    async def play(self) -> None:
+        error: Exception | None = None
+        try:
+            with self._scope:
+                async with self._lock:
+                    await self._sink.play(self._buffers)
+        except ITEM_ERRORS as failure:
+            error = failure
+        finally:
+            self.finished.set()
+            if self._items:
+                self._items.popleft().leave_sink(error)
+
+    def _next(self) -> None:
+        """The sink asks for a buffer: it is done with the one before."""
+        if self._has_asked and self._items:
+            self._items.popleft().leave_sink()
+        self._has_asked = True
+
+
+class PlaybackController:
+    """The queue with its current and its upcoming item; `Player` is the public interface.
+
+    The upcoming item is opened once the current one has ten seconds left, and waits for its start. Once the
+    current one is decoded to its end, their buffers are linked if they have one format: a device goes on with
+    the next sample, without the player. Only `halt` waits: other tasks never see a moment without an item
+    between two.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        *,
+        gain: float,
+        output_latency_seconds: float,
+        stop_on_error: bool,
+        rate_hz: int | None,
+        channels: int | None,
+        publish: Callable[[PlayerEvent], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.queue = Queue()
+        self.item: Item | None = None
+        """The current item, or the last one if nothing plays."""
+        self.nursery: trio.Nursery | None = None
+        """The nursery of the items; None while the player is not open."""
+        self.first_error: Exception | None = None
+        self.last_error: Exception | None = None
+        self._failures = 0
+        """Items that failed, one after another."""
+        self._upcoming: Item | None = None
+        self._linked: PcmBuffer | None = None
+        """The last buffer of the current one's chain."""
+        self._run: SinkRun | None = None
+        self._sink = sink
+        self._sink_lock = trio.Lock()
+        self.holds: frozenset[str] = frozenset()
+        """The reasons for which every item is held."""
+        self._gain = gain
+        self._duck = 1.0
+        self._output_latency_seconds = output_latency_seconds
+        self._stop_on_error = stop_on_error
+        self._rate_hz = rate_hz
+        self._channels = channels
+        self._publish = publish
+        self._on_change = on_change
+
+    @property
+    def active(self) -> bool:
+        """True while an item plays, is about to, or is paused."""
+        return self.item is not None and self.item.phase is ItemPhase.CURRENT
+
+    def append(self, items: tuple[Playable, ...]) -> None:
+        """See `Queue.append`."""
+        forgotten = self.queue.append(items)
+        for item in self._items():
+            item.index -= forgotten
+
+    def set_gain(self, gain: float) -> None:
+        self._gain = gain
+        for item in self._items():
+            item.set_gain(gain)
+
+    def set_duck(self, gain: float, *, ramp_seconds: float) -> None:
+        if not (0.0 <= gain <= 1.0 and 0.0 <= ramp_seconds < math.inf):
+            raise UsageError(
+                "duck: expected a gain from 0.0 to 1.0 and 0.0 or more seconds, got a gain of "
+                f"{gain} and {ramp_seconds} seconds"
+            )
+        self._duck = gain
+        for item in self._items():
+            item.set_duck(gain, ramp_seconds=ramp_seconds)
+
+    def set_holds(self, holds: frozenset[str]) -> None:
+        self.holds = holds
+        for item in self._items():
+            item.set_paused(bool(holds))
+
+    # --- transitions ---------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start the next item while nothing plays."""
+        self.first_error = self.last_error = None
+        if self.queue.forward():
+            self.start()
+
+    def start(self, *, by_call: bool = True) -> None:
+        """Start the queue's current item; a call that does so resumes."""
+        index, media = self.queue.index, self.queue.current
+        if index is None or media is None:
+            return
+        upcoming, self._upcoming = self._upcoming, None
+        self._linked = None
+        self.item = upcoming if upcoming is not None else self._open(media, index)
+        self.item.index = index
+        self.set_holds(self.holds - {USER} if by_call else self.holds)
+        self.item.begin()
+        self._on_change()
+        self._look_ahead()
+
+    def open_upcoming(self) -> None:
+        """Open the next item, if any and if the current one is about to end."""
+        item, media, index = self.item, self.queue.following, self.queue.following_index()
+        if item is None or media is None or index is None or self._upcoming is not None or not self.nursery:
+            return
+        if self.active and (item.decoded or item.is_ending) and not self._ends_queue(item):
+            self._upcoming = self._open(media, index)
+
+    def adapt(self) -> None:
+        """The queue was changed around the current item: another one may be next."""
+        if self.item is not None and self.active and self.queue.index is not None:
+            self.item.index = self.queue.index
+        upcoming, index = self._upcoming, self.queue.following_index()
+        if upcoming is not None and (index is None or upcoming.media is not self.queue.following):
+            self.drop_upcoming()
+        elif upcoming is not None and index is not None:
+            upcoming.index = index
+        self._look_ahead()
+
+    def drop_upcoming(self) -> None:
+        """Drop the upcoming item: another one is next."""
+        upcoming, self._upcoming = self._upcoming, None
+        if upcoming is not None:
+            upcoming.stop()
+
+    def silence(self) -> None:
+        """Stop every item, without waiting."""
+        for item in self._items():
+            item.stop()
+
+    async def halt(self, *, keep_upcoming: bool = False, fade_seconds: float = STOP_FADE_SECONDS) -> None:
+        """Silence the current item and wait for its end, at most `STOP_SECONDS`."""
+        # The upcoming one follows the end of the current one, which is itself if it repeats.
+        keep_upcoming = keep_upcoming and self.queue.repeat is not Repeat.ONE
+        ending = [self.item] if keep_upcoming else self._items()
+        if not keep_upcoming:
+            self.drop_upcoming()
+        with trio.move_on_after(STOP_SECONDS):
+            if self.item is not None:
+                with trio.move_on_after(FADE_OUT_SECONDS):
+                    await self.item.fade_out(fade_seconds)
+            for item in ending:
+                if item is not None and not item.finished.is_set():
+                    item.stop()
+            run, self._run = self._run, None
+            if run is not None:
+                run.cancel()
+                await run.finished.wait()
+            for item in ending:
+                if item is not None:
+                    await item.finished.wait()
+
+    # -------------------------------------------------------------------------------------------------
+
+    def _open(self, media: Playable, index: int) -> Item:
+        assert self.nursery is not None
+        item = Item(
+            media,
+            gain=self._gain,
+            duck=self._duck,
+            output_latency_seconds=self._output_latency_seconds,
+            rate_hz=self._rate_hz,
+            channels=self._channels,
+            index=index,
+            publish=self._publish,
+            on_change=self._on_change,
+            on_progress=self._look_ahead,
+            on_start=self._send,
+            on_finished=self._finished,
+        )
+        self.nursery.start_soon(item.run)
+        return item
+
+    def _look_ahead(self) -> None:
+        """Act on the progress of a decoder: open the next item, or link its buffer with the current one's."""
+        if self.item is not None and self._ends_queue(self.item):
+            self.drop_upcoming()
+        self.open_upcoming()
+        item, upcoming = self.item, self._upcoming
+        if item is None or item.buffer is None or upcoming is None or upcoming.buffer is None:
+            return
+        if self.active and item.decoded and not self._ends_queue(item):
+            before = self._linked or item.buffer
+            if before is not upcoming.buffer and before.link(upcoming.buffer):
+                self._linked = upcoming.buffer
+
+    def _send(self, item: Item, buffer: PcmBuffer) -> None:
+        """Send an item that starts to the sink."""
+        assert self.nursery is not None
+        if self._run is None or self._run.finished.is_set():
+            self._run = SinkRun(self._sink, self._sink_lock)
+            self.nursery.start_soon(self._run.play)
+        self._run.append(item, buffer)
+
+    def _finished(self, item: Item) -> None:
+        """Handle the end of an item. Unless a call ended it, the queue continues."""
+        if item is not self.item:
+            return
+        if item.phase is ItemPhase.FAILED:
+            self.first_error = self.first_error or item.error
+            self.last_error = item.error
+        failed = item.phase is ItemPhase.FAILED
+        self._failures = self._failures + 1 if failed else 0
+        if failed and self.queue.repeat is Repeat.ONE:
+            self.drop_upcoming()
+        # A queue that repeats itself ends when every item failed in a row.
+        repeats_failures = self.queue.repeat is Repeat.ALL and self._failures >= len(self.queue)
+        by_itself = item.is_over and self.nursery is not None
+        goes_on = by_itself and not self._ends_queue(item) and not repeats_failures
+        if goes_on and self.queue.forward(by_call=failed):
+            self.start(by_call=False)
+            return
+        if by_itself:
+            self.drop_upcoming()
+            if self._run is not None:
+                self._run.end()
+        self._on_change()
+
+    def _ends_queue(self, item: Item) -> bool:
+        return self._stop_on_error and item.error is not None
+
+    def _items(self) -> list[Item]:
+        return [item for item in (self.item, self._upcoming) if item is not None]

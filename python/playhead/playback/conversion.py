@@ -1,0 +1,216 @@
+"""Conversion of PCM to another rate, channel count and sample format, by miniaudio's converter.
+
+pyminiaudio exposes the converter as part of a decoder only. So a converter here is miniaudio's WAV decoder on
+an endless RF64 file whose samples are the PCM to convert: it resamples (linear, with a low-pass filter of
+fourth order) and mixes channels, and keeps its state between calls.
+
+It works in floats, and the result is dithered if it is to be 16-bit. 16-bit samples that need no arithmetic
+(the same rate, and the same channels or one that is repeated) pass through unchanged.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import miniaudio
+
+from playhead._core import Dither
+from playhead.errors import PlaybackError, UsageError
+from playhead.playback.decoder import MINIAUDIO_SAMPLES, PcmDecoder
+from playhead.playback.formats import MAX_CHANNELS, MAX_RATE_HZ, PIECE_FRAMES, PcmFormat, SampleFormat
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_ffi, _lib = miniaudio.ffi, miniaudio.lib
+
+_ENDLESS_BYTES = 1 << 62
+_WAVE_TAGS = {SampleFormat.S16: 1, SampleFormat.F32: 3}
+
+
+class PcmConverter:
+    """Converts one stream of PCM from `source` to `target`, whose frames are pulled by `read`.
+
+    `pull(most_bytes)` returns the next samples in `source`, whole frames and at most that many bytes; empty
+    if there are none yet. The result is the same however they are divided.
+    """
+
+    def __init__(self, source: PcmFormat, target: PcmFormat, pull: Callable[[int], Buffer]) -> None:
+        self.target = target
+        self._feed = _Feed(source, pull)
+        self._handle = _ffi.new_handle(self._feed)  # C holds no reference to it
+        plain = (
+            source.sample is target.sample
+            and source.rate_hz == target.rate_hz
+            and source.channels in (1, target.channels)
+        )
+        computed = target.sample if plain else SampleFormat.F32
+        self._dither = Dither() if computed is not target.sample else None
+        self._frame_bytes = computed.sample_bytes * target.channels
+        config = _lib.ma_decoder_config_init(
+            MINIAUDIO_SAMPLES[computed].value, target.channels, target.rate_hz
+        )
+        config.encodingFormat = miniaudio.FileFormat.WAV.value
+        self._decoder = _ffi.new("ma_decoder *")
+        result = _lib.ma_decoder_init(
+            _lib._internal_decoder_read_callback,
+            _lib._internal_decoder_seek_callback,
+            self._handle,
+            _ffi.addressof(config),
+            self._decoder,
+        )
+        self._open = result == _lib.MA_SUCCESS
+        if not self._open:
+            raise PlaybackError(f"miniaudio cannot convert {source} to {target} (result {result})")
+        self._buffer = _ffi.new("int8_t[]", PIECE_FRAMES * self._frame_bytes)
+        self._got = _ffi.new("ma_uint64 *")
+
+    def read(self, frames: int = PIECE_FRAMES) -> Buffer:
+        """Return up to `frames` (at most `PIECE_FRAMES`) in `target`, valid until the next call.
+
+        Fewer, or none, once `pull` has returned nothing. Raises what `pull` raised.
+        """
+        if not self._open:
+            return b""
+        _lib.ma_decoder_read_pcm_frames(self._decoder, self._buffer, frames, self._got)
+        if self._feed.error_in_readcallback is not None:
+            raise self._feed.error_in_readcallback
+        pcm: Buffer = _ffi.buffer(self._buffer, self._got[0] * self._frame_bytes)
+        return pcm if self._dither is None else self._dither.convert(pcm)
+
+    def close(self) -> None:
+        """Free the converter; `read` returns nothing from now on. Idempotent."""
+        if self._open:
+            self._open = False
+            _lib.ma_decoder_uninit(self._decoder)
+
+
+class _Feed:
+    """The RF64 file: a header, then what `pull` returns. miniaudio's callbacks call `read` and `seek`."""
+
+    def __init__(self, source: PcmFormat, pull: Callable[[int], Buffer]) -> None:
+        self.error_in_readcallback: Exception | None = None
+        self._header = _rf64_header(source)
+        self._frame_bytes = source.frame_bytes
+        self._pull = pull
+
+    def read(self, wanted_bytes: int) -> Buffer:
+        if self._header:
+            data, self._header = self._header[:wanted_bytes], self._header[wanted_bytes:]
+            return data
+        return self._pull(wanted_bytes - wanted_bytes % self._frame_bytes)
+
+    def seek(self, offset: int, origin: miniaudio.SeekOrigin) -> bool:
+        """Skip parts of the header. Seeks to the end and back, in search of more chunks, have no effect."""
+        if origin is miniaudio.SeekOrigin.CURRENT:
+            self._header = self._header[offset:]
+        return True
+
+
+def _rf64_header(format: PcmFormat) -> bytes:
+    """RIFF with 64-bit sizes (EBU Tech 3306): those of a .wav file would end after a few hours."""
+    shape = struct.pack(
+        "<HHIIHH",
+        _WAVE_TAGS[format.sample],
+        format.channels,
+        format.rate_hz,
+        format.bytes_per_second,
+        format.frame_bytes,
+        8 * format.sample.sample_bytes,
+    )
+    unknown = 0xFFFF_FFFF
+    sizes = struct.pack("<QQQI", _ENDLESS_BYTES, _ENDLESS_BYTES - 1024, 0, 0)
+    return b"".join(
+        (
+            struct.pack("<4sI4s", b"RF64", unknown, b"WAVE"),
+            struct.pack("<4sI", b"ds64", len(sizes)) + sizes,
+            struct.pack("<4sI", b"fmt ", len(shape)) + shape,
+            struct.pack("<4sI", b"data", unknown),
+        )
+    )
+
+
+class ConvertedDecoder:
+    """A decoder whose PCM has another rate or channel count. Its frames are counted at the new rate."""
+
+    def __init__(self, decoder: PcmDecoder, format: PcmFormat) -> None:
+        self.format = format
+        self._decoder = decoder
+        self._piece = memoryview(b"")
+        self._converter = self._new_converter()
+        self.position_frames = 0
+
+    @property
+    def position_is_exact(self) -> bool:
+        return self._decoder.position_is_exact
+
+    @property
+    def duration_seconds(self) -> float | None:
+        return self._decoder.duration_seconds
+
+    @property
+    def bytes_per_second(self) -> float:
+        return self._decoder.bytes_per_second
+
+    def read(self) -> Buffer:
+        while not len(memoryview(pcm := self._converter.read())):
+            self._piece = memoryview(self._decoder.read()).cast("B")
+            if not self._piece:
+                return b""
+        self.position_frames += memoryview(pcm).nbytes // self.format.frame_bytes
+        return pcm
+
+    def seek(self, frame: int) -> None:
+        """As `PcmDecoder.seek`, at the new rate; the converter begins anew there."""
+        own_hz, rate_hz = self._decoder.format.rate_hz, self.format.rate_hz
+        wanted = frame * own_hz // rate_hz
+        self._decoder.seek(wanted)
+        self._converter.close()
+        self._piece = memoryview(b"")
+        self._converter = self._new_converter()
+        found = self._decoder.position_frames  # elsewhere past the end, and in a stream without an index
+        self.position_frames = frame if found == wanted else found * rate_hz // own_hz
+
+    def close(self) -> None:
+        self._converter.close()
+        self._decoder.close()
+
+    def _new_converter(self) -> PcmConverter:
+        return PcmConverter(self._decoder.format, self.format, self._pull)
+
+    def _pull(self, most_bytes: int) -> Buffer:
+        piece, self._piece = self._piece[:most_bytes], self._piece[most_bytes:]
+        return piece
+
+
+def convert_decoder(decoder: PcmDecoder, *, rate_hz: int | None, channels: int | None) -> PcmDecoder:
+    """Return `decoder`, or one of the same samples at `rate_hz` and with `channels`. None keeps its own."""
+    own = decoder.format
+    format = PcmFormat(
+        rate_hz=own.rate_hz if rate_hz is None else rate_hz,
+        channels=own.channels if channels is None else channels,
+        sample=own.sample,
+    )
+    return decoder if format == own else ConvertedDecoder(decoder, format)
+
+
+def little_endian(pcm: Buffer, sample: SampleFormat = SampleFormat.S16) -> bytes:
+    """Return samples of the machine's byte order as files and devices take them."""
+    samples = bytes(pcm)
+    if sys.byteorder == "little":
+        return samples
+    swapped = array("h" if sample is SampleFormat.S16 else "f", samples)
+    swapped.byteswap()
+    return swapped.tobytes()
+
+
+def check_rate_and_channels(rate_hz: int | None, channels: int | None) -> None:
+    """Raise `UsageError` for a rate or a channel count that no device or decoder has."""
+    if rate_hz is not None and not 0 < rate_hz <= MAX_RATE_HZ:
+        raise UsageError(f"rate_hz: expected 1 to {MAX_RATE_HZ}, got {rate_hz}")
+    if channels is not None and not 0 < channels <= MAX_CHANNELS:
+        raise UsageError(f"channels: expected 1 to {MAX_CHANNELS}, got {channels}")

@@ -1,0 +1,290 @@
+"""Places of a stream with their times: a search between them, and an index that is built while decoding.
+
+A locator sees every byte that its decoder reads, so it knows the headers, and reads further ones itself when
+it searches. It returns a `Landing`: a fresh decoder that reads the landing's prefix, and then the stream from
+its offset, delivers PCM from the landing's frame on, which is at or before the wanted one. The frames between
+are decoded and dropped.
+
+A format whose pages or frames state their time (FLAC, Ogg) is searched by interpolation. MPEG audio and ADTS
+state none, so their frames are counted while they are read.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from playhead.errors import SeekError
+
+if TYPE_CHECKING:
+    from playhead.playback.decoder_source import DecoderSource
+
+NEAR_BYTES = 24 * 1024
+"""A place this close before the wanted one is near enough to decode from: it arrives with the first pages of
+new reads, and a further look would cost a round trip. Twice as much after each look that cost one."""
+_EDGE_BYTES = 512 * 1024
+"""A first guess this far outside the bytes in hand is moved into them, where a look is free."""
+_MOST_LOOKS = 16
+"""Five are usual at most. A stream of nonsense ends the search here, and is decoded from where it got to."""
+
+
+LOOK_BYTES = 8 * 1024
+"""First window of a look for a page or frame: as the first page of new reads. It doubles."""
+MOST_LOOK_BYTES = 256 * 1024
+"""The same at most. No page, and no FLAC frame in practice, is longer than half of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeekPoint:
+    """Decoding may start at byte `offset`; what comes out first is PCM frame `frame` or later."""
+
+    offset: int
+    frame: int
+
+
+def search(
+    frame: int,
+    *,
+    low: SeekPoint,
+    high: SeekPoint | None,
+    size_bytes: int | None,
+    bytes_per_frame: float,
+    free: tuple[int, int],
+    look: Callable[[int], SeekPoint | None],
+    unit_bytes: int = 0,
+) -> SeekPoint:
+    """Return a point at or before `frame`, near it.
+
+    `low` is such a point, `high` one behind it, if any is known (the end); `size_bytes` is the stream's size.
+    `look` reads at an offset and returns the first point from there on, None if there is none; inside `free`
+    it costs no round trip. `bytes_per_frame` is the estimate without a `high`, and `unit_bytes` the usual
+    distance of points, if it is large.
+    """
+    bound = size_bytes if high is None else high.offset  # nothing from here on is a place for `low`
+    near = NEAR_BYTES + 2 * unit_bytes
+    for _look in range(_MOST_LOOKS):
+        if high is not None and high.frame > low.frame:
+            bytes_per_frame = (high.offset - low.offset) / (high.frame - low.frame)
+        distance = int((frame - low.frame) * bytes_per_frame)
+        if distance <= near or (bound is not None and bound - low.offset <= near):
+            break
+        aim = low.offset + max(distance - near // 2, near // 2)
+        if bound is not None:
+            aim = min(aim, max(bound - near, (low.offset + bound) // 2))
+        aim = _into(free, aim, low.offset + near // 2, bound)
+        if not free[0] <= aim <= free[1]:
+            near *= 2  # the more round trips, the less another one is worth
+        point = look(aim)
+        if point is not None and point.frame <= frame:
+            bytes_per_frame = (point.offset - low.offset) / max(1, point.frame - low.frame)
+            low = point
+        else:
+            bound = aim
+            high = point
+            if point is None:
+                bytes_per_frame /= 2  # past the end, by an estimate that is too high
+    return low
+
+
+def _into(free: tuple[int, int], aim: int, least: int, bound: int | None) -> int:
+    """Move an aim that is just outside the bytes in hand into them."""
+    first, last = free[0], free[1] - NEAR_BYTES
+    if last < aim <= last + _EDGE_BYTES and max(first, least) < last and (bound is None or last < bound):
+        return last
+    if first - _EDGE_BYTES <= aim < first < last and least < first and (bound is None or first < bound):
+        return first
+    return aim
+
+
+class HeaderParser:
+    """Runs a parser of headers on a stream that is read in any pieces.
+
+    The parser yields how many bytes it needs next, or, negative, how many it skips, and is sent those bytes.
+    Its end is the end of the headers; `offset` is then where it stopped.
+    """
+
+    def __init__(self, parser: Generator[int, bytes, None]) -> None:
+        self._parser = parser
+        self._wanted = next(parser)
+        self._data = bytearray()
+        self.offset = 0
+        """Offset of the next byte that the parser wants or skips."""
+        self.is_done = False
+
+    def feed(self, offset: int, data: bytes) -> None:
+        """Take bytes of the stream at `offset`. Skipped ones may be missing."""
+        while not self.is_done:
+            if self._wanted < 0:
+                self.offset -= self._wanted
+                self._send(b"")
+                continue
+            begin = self.offset + len(self._data) - offset
+            if begin < 0 or (begin >= len(data) and self._wanted > len(self._data)):
+                return
+            self._data += data[begin : begin + self._wanted - len(self._data)]
+            if len(self._data) < self._wanted:
+                return
+            self.offset += self._wanted
+            taken = bytes(self._data)
+            self._data.clear()
+            self._send(taken)
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._wanted = self._parser.send(data)
+        except StopIteration:
+            self.is_done = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landing:
+    """A place to start a decoder; see this file's header."""
+
+    offset: int
+    frame: int
+    """PCM frame that the decoder delivers first; negative if that is before the beginning."""
+    prefix: bytes = b""
+    is_exact: bool = True
+    """`frame` is known, not estimated."""
+
+
+class Locator(Protocol):
+    """Used by the decoder's thread alone."""
+
+    @property
+    def end_frame(self) -> int | None:
+        """Frames of the whole, if its headers state them."""
+        ...
+
+    def feed(self, offset: int, data: bytes) -> None:
+        """Take what the decoder reads at `offset`."""
+        ...
+
+    def locate(self, frame: int, source: DecoderSource, *, bytes_per_frame: float) -> Landing:
+        """Find the landing for `frame`; this may `restart` and read the source.
+
+        `bytes_per_frame` is the mean of what was decoded. Raises `SeekError` if there is no way to find it,
+        and the stream's error.
+        """
+        ...
+
+
+def look_for(
+    source: DecoderSource, offset: int, find: Callable[[bytes], SeekPoint | None]
+) -> SeekPoint | None:
+    """Read from `offset` on until `find` returns a place, and return it; None at the end of the stream, or
+    after `MOST_LOOK_BYTES`."""
+    source.restart(offset)
+    window = LOOK_BYTES
+    while True:
+        data = source.peek(window)
+        point = find(data)
+        if point is not None or len(data) < window or window >= MOST_LOOK_BYTES:
+            return point
+        window *= 2
+
+
+def finish_headers(headers: HeaderParser, source: DecoderSource, name: str) -> None:
+    """Read the rest of the headers, which the decoder may not have needed yet. Raises `SeekError`."""
+    if headers.is_done:
+        return
+    source.restart(headers.offset)
+    while source.take():
+        if headers.is_done:
+            return
+    raise not_ready(name)
+
+
+def not_ready(name: str) -> SeekError:
+    """The error for a stream whose headers do not allow to seek."""
+    return SeekError(
+        f"expected complete {name} headers to seek by, got none so far: the file is damaged or unusual; it "
+        "plays from its beginning only"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodedFrame:
+    """The header of one coded frame whose length it states."""
+
+    size_bytes: int
+    samples: int
+    """Per channel."""
+
+
+class FrameIndex:
+    """Offsets of the coded frames of a stream, counted while they are read.
+
+    Every `stride`th is kept; once there are too many, every second of those. So a stream of any length takes
+    at most 64 KiB, and what is kept is at most a second apart in the first two hours of music.
+    """
+
+    MOST_POINTS = 4096
+
+    def __init__(
+        self,
+        header: Callable[[bytes, int], CodedFrame | None],
+        *,
+        header_bytes: int,
+        offset: int,
+        number: int = 0,
+        is_exact: bool = True,
+    ) -> None:
+        """`header` reads one at a place; the first frame is at `offset` and is number `number`."""
+        self._header = header
+        self._header_bytes = header_bytes
+        self.first_offset = self.end_offset = offset
+        self.first_number = self.frames = number
+        """`frames`: number of the frame at `end_offset`, the first that was not read."""
+        self.is_exact = is_exact
+        self.sizes: tuple[int, int] | None = None
+        """The smallest and the largest frame."""
+        self.is_over = False
+        """Something else than a frame follows."""
+        self._rest = b""
+        self._stride = 8
+        self._offsets = array("Q", [offset])
+
+    def feed(self, offset: int, data: bytes) -> None:
+        """Take bytes of the stream. What does not continue the frames so far is ignored."""
+        begin = self.end_offset + len(self._rest) - offset
+        if self.is_over or begin < 0 or begin >= len(data):
+            return
+        data, place = self._rest + data[begin:], 0
+        while len(data) - place >= self._header_bytes:
+            frame = self._header(data, place)
+            if frame is None:
+                self.is_over = True
+                return
+            least, most = self.sizes or (frame.size_bytes, frame.size_bytes)
+            self.sizes = min(least, frame.size_bytes), max(most, frame.size_bytes)
+            place += frame.size_bytes
+            self._add(frame.size_bytes)
+        self._rest = data[place:]
+
+    def _add(self, size_bytes: int) -> None:
+        self.end_offset += size_bytes
+        self.frames += 1
+        count = self.frames - self.first_number
+        if count % self._stride == 0:
+            self._offsets.append(self.end_offset)
+            if len(self._offsets) > self.MOST_POINTS:
+                self._offsets = self._offsets[::2]
+                self._stride *= 2
+
+    def before(self, number: int) -> SeekPoint | None:
+        """Return the last kept frame at or before `number`, as (offset, number); None if it was not read."""
+        if not self.first_number <= number <= self.frames:
+            return None
+        place = min((number - self.first_number) // self._stride, len(self._offsets) - 1)
+        return SeekPoint(offset=self._offsets[place], frame=self.first_number + place * self._stride)
+
+    def at_offset(self, offset: int) -> SeekPoint | None:
+        """Return the last kept frame at or before a byte, if it was read."""
+        if not self.first_offset <= offset <= self.end_offset:
+            return None
+        place = bisect_right(self._offsets, offset) - 1
+        return SeekPoint(offset=self._offsets[place], frame=self.first_number + place * self._stride)

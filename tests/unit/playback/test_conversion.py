@@ -1,0 +1,161 @@
+"""Conversion of rate, channels and sample format: equal in any pieces, exact where nothing is computed."""
+
+from __future__ import annotations
+
+import math
+import random
+from array import array
+from operator import mul
+from pathlib import Path
+
+import pytest
+
+from playhead._core import Dither
+from playhead.errors import UsageError
+from playhead.playback import FileMedia, NullSink, Player
+from playhead.playback.conversion import PcmConverter, convert_decoder
+from playhead.playback.decoder import open_decoder
+from playhead.playback.decoder_source import DecoderSource
+from playhead.playback.formats import PcmFormat, SampleFormat
+from playhead.testing.media import ScriptedReader
+
+DATA = Path(__file__).parents[2] / "data"
+STEREO = PcmFormat(rate_hz=44100, channels=2)
+MONO = PcmFormat(rate_hz=44100, channels=1)
+FLOAT = PcmFormat(rate_hz=44100, channels=2, sample=SampleFormat.F32)
+SPEECH = PcmFormat(rate_hz=16000, channels=1)
+FRAMES = 44100
+
+
+def tone(frames: int = FRAMES, *, rate_hz: int = 44100, channels: int = 2) -> array[int]:
+    step = 2 * math.pi * 440 / rate_hz
+    return array("h", (round(20000 * math.sin(step * at)) for at in range(frames) for _ in range(channels)))
+
+
+def convert(pcm: bytes, source: PcmFormat, target: PcmFormat, *, most_frames: int = 0) -> bytes:
+    """Convert `pcm`; with `most_frames`, in pieces of up to as many, at each of which it runs dry."""
+    dice = random.Random(1)
+    position = end = 0
+
+    def pull(most_bytes: int) -> bytes:
+        nonlocal position
+        piece = pcm[position : min(end, position + most_bytes)]
+        position += len(piece)
+        return piece
+
+    converter = PcmConverter(source, target, pull)
+    out = bytearray()
+    while position < len(pcm):
+        end = (
+            min(len(pcm), end + source.frame_bytes * dice.randint(1, most_frames))
+            if most_frames
+            else len(pcm)
+        )
+        while piece := bytes(converter.read()):
+            out += piece
+    converter.close()
+    assert bytes(converter.read()) == b""
+    return bytes(out)
+
+
+@pytest.mark.parametrize("target", [SPEECH, FLOAT, PcmFormat(rate_hz=48000, channels=6)], ids=str)
+def test_the_pieces_make_no_difference(target: PcmFormat) -> None:
+    pcm = tone().tobytes()
+    whole = convert(pcm, STEREO, target)
+    assert convert(pcm, STEREO, target, most_frames=3) == whole
+    assert convert(pcm, STEREO, target, most_frames=3000) == whole
+    assert len(whole) // target.frame_bytes == FRAMES * target.rate_hz // 44100
+
+
+@pytest.mark.parametrize("rate_hz", [8000, 16000, 24000, 48000, 96000])
+def test_a_tone_stays_that_tone_at_another_rate(rate_hz: int) -> None:
+    got = array("h", convert(tone().tobytes(), STEREO, PcmFormat(rate_hz=rate_hz, channels=1)))
+    step = 2 * math.pi * 440 / rate_hz
+    skip, steady = rate_hz // 10, got[rate_hz // 10 :]  # the filter settles, and delays by its own phase
+    sine = [math.sin(step * (at + skip)) for at in range(len(steady))]
+    cosine = [math.cos(step * (at + skip)) for at in range(len(steady))]
+    a, b = (2 * sum(map(mul, steady, wave)) / len(steady) for wave in (sine, cosine))
+    assert math.hypot(a, b) == pytest.approx(20000, rel=0.02)
+    rest = [sample - a * s - b * c for sample, s, c in zip(steady, sine, cosine, strict=True)]
+    assert math.sqrt(sum(map(mul, rest, rest)) / len(rest)) < 20000 / 200
+
+
+def test_16_bits_are_left_alone_where_nothing_is_computed() -> None:
+    stereo, mono = tone().tobytes(), tone(channels=1).tobytes()
+    assert convert(stereo, STEREO, STEREO, most_frames=999) == stereo
+    assert convert(mono, MONO, STEREO) == stereo
+    floats = convert(stereo, STEREO, FLOAT)
+    assert array("f", floats) == array("f", (sample / 32768 for sample in tone()))
+    assert convert(floats, FLOAT, STEREO) == stereo
+
+
+def test_floats_become_16_bits_with_the_dither_of_a_fixed_seed() -> None:
+    floats = array("f", (math.sin(at / 50) / 7 for at in range(10_000)))
+    assert convert(floats.tobytes(), FLOAT, STEREO, most_frames=100) == Dither().convert(floats)
+
+
+def test_an_error_of_the_source_is_raised() -> None:
+    def pull(most_bytes: int) -> bytes:
+        raise OSError("gone")
+
+    converter = PcmConverter(STEREO, SPEECH, pull)
+    with pytest.raises(OSError, match="gone"):
+        converter.read()
+    converter.close()
+    converter.close()
+
+
+def test_a_decoder_of_the_wanted_rate_and_channels_is_not_wrapped() -> None:
+    decoder = open_decoder(
+        DecoderSource(ScriptedReader((DATA / "chord.wav").read_bytes())), mime_type=None, uri=None
+    )
+    own = decoder.format
+    assert convert_decoder(decoder, rate_hz=None, channels=None) is decoder
+    assert convert_decoder(decoder, rate_hz=own.rate_hz, channels=own.channels) is decoder
+    decoder.close()
+
+
+@pytest.mark.parametrize("name", ["gapless.mp3", "chord.flac", "chord.ogg", "chord.wav"])
+async def test_a_player_converts_each_item_to_its_rate_and_channels(name: str) -> None:
+    plain, converted = NullSink(real_time=False), NullSink(real_time=False)
+    for sink, rate_hz, channels in ((plain, None, None), (converted, 16000, 1)):
+        async with Player(sink, rate_hz=rate_hz, channels=channels) as player:
+            await player.play(FileMedia(DATA / name))
+            await player.wait_finished()
+            state = player.snapshot()
+    assert plain.report is not None
+    assert converted.report is not None
+    own = plain.report.format
+    assert converted.report.format == SPEECH
+    assert converted.report.frames == plain.report.frames * 16000 // own.rate_hz
+    assert state.duration_seconds is None or state.duration_seconds == pytest.approx(
+        plain.report.frames / own.rate_hz, abs=0.001
+    )
+
+
+async def test_a_player_with_the_files_own_rate_gives_the_files_own_samples() -> None:
+    hashes = set()
+    for rate_hz, channels in ((None, None), (44100, 2)):
+        sink = NullSink(real_time=False)
+        async with Player(sink, rate_hz=rate_hz, channels=channels) as player:
+            await player.play(FileMedia(DATA / "gapless.mp3"))
+            await player.wait_finished()
+        assert sink.report is not None
+        hashes.add(sink.report.sha256)
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize(
+    ("rate_hz", "channels", "message"),
+    [
+        (0, None, "rate_hz: expected 1 to 768000, got 0"),
+        (768_001, None, "rate_hz: expected 1 to 768000, got 768001"),
+        (None, 0, "channels: expected 1 to 32, got 0"),
+        (None, 33, "channels: expected 1 to 32, got 33"),
+    ],
+)
+def test_rates_and_channels_that_nothing_plays_are_refused(
+    rate_hz: int | None, channels: int | None, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        Player(NullSink(), rate_hz=rate_hz, channels=channels)

@@ -1,0 +1,280 @@
+"""PCM after a seek equals a local decode from that sample, and few reads are needed to find the place."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lameenc
+import numpy as np
+import pytest
+import soundfile
+
+from playhead.errors import SeekError, StreamBrokenError
+from playhead.playback.decoder import PcmDecoder, open_decoder
+from playhead.playback.decoder_source import DecoderSource
+from playhead.stream.source import BytesReader
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+DATA = Path(__file__).parents[2] / "data"
+SECONDS = 60
+RATE_HZ = 44_100
+AFTER_FRAMES = 5_000
+SMALL = ["bare.mp3", "gapless.mp3", "tagged.mp3", "chord.flac", "chord.ogg", "chord.wav"]
+STATED = ["wav", "wav24", "flac", "vorbis"]
+"""Formats that state the time of each place."""
+MPEG = ["cbr", "cbr-xing", "vbr-xing", "vbr-bare", "cbr-low"]
+
+
+@cache
+def music(rate_hz: int = RATE_HZ) -> Any:
+    """A minute that is loud, quiet and noisy in turn, so that its bit rate varies."""
+    at = np.arange(SECONDS * rate_hz) / rate_hz
+    noise = np.random.default_rng(1).uniform(-1, 1, len(at))
+    loud = 0.2 + 0.8 * np.abs(np.sin(at / 7))
+    left = 0.3 * np.sin(2 * np.pi * (220 + 3 * at) * at) * loud + 0.1 * noise * (np.sin(at / 5) > 0.3)
+    right = 0.3 * np.sin(2 * np.pi * 330 * at) * np.abs(np.cos(at / 9))
+    return (np.stack([left, right], axis=1) * 32767).astype(np.int16)
+
+
+@cache
+def encoded(kind: str) -> bytes:
+    match kind:
+        case "wav" | "wav24":
+            return written(format="WAV", subtype=f"PCM_{kind[3:] or 16}")
+        case "flac":
+            return written(format="FLAC")
+        case "vorbis":
+            return written(format="OGG", subtype="VORBIS")
+        case "cbr-xing" | "vbr-xing":
+            return written(format="MP3", bitrate_mode="VARIABLE" if kind[0] == "v" else "CONSTANT")
+    encoder = lameenc.Encoder()
+    encoder.silence()
+    encoder.set_in_sample_rate(RATE_HZ)
+    encoder.set_channels(2)
+    if kind == "vbr-bare":
+        encoder.set_vbr(4)
+        encoder.set_vbr_quality(4)
+    else:
+        encoder.set_bit_rate(128 if kind == "cbr" else 32)
+    if kind == "cbr-low":
+        encoder.set_out_sample_rate(22_050)
+    return bytes(encoder.encode(music().tobytes()) + encoder.flush())
+
+
+def written(**form: str) -> bytes:
+    out = io.BytesIO()
+    with soundfile.SoundFile(out, "w", samplerate=RATE_HZ, channels=2, **form) as sound:
+        for start in range(0, len(music()), 4096):  # libvorbis takes a block on the stack
+            sound.write(music()[start : start + 4096])
+    return out.getvalue()
+
+
+class RingReader(BytesReader):
+    """Keeps 64 KiB behind the reader and 256 KiB ahead, as a stream does. Seeks elsewhere are counted."""
+
+    def __init__(self, data: bytes, *, error: Exception | None = None) -> None:
+        super().__init__(data)
+        self.error = error
+        self.ahead_bytes = 256 << 10
+        self.round_trips = 0
+        self.seekable_now = True
+        self._kept_from = 0
+        self._interrupted = False
+
+    def can_seek(self, offset: int) -> bool:
+        first, last = self.kept_range
+        return self.seekable_now or first <= offset <= last
+
+    @property
+    def kept_range(self) -> tuple[int, int]:
+        return self._kept_from, min(len(self._data), max(self._position, self._kept_from) + self.ahead_bytes)
+
+    def readinto(self, buffer: Buffer, timeout: float | None = None) -> int:
+        if self._interrupted:
+            self._interrupted = False
+            raise TimeoutError
+        if self.error is not None:
+            raise self.error
+        count = super().readinto(buffer)
+        self._kept_from = max(self._kept_from, self._position - (64 << 10))
+        return count
+
+    def seek_from_thread(self, offset: int) -> None:
+        first, last = self.kept_range
+        if not first <= offset <= last:
+            self.round_trips += 1
+            self._kept_from = offset
+        super().seek_from_thread(offset)
+
+    def interrupt(self) -> None:
+        self._interrupted = True
+
+
+@contextmanager
+def decoder_of(reader: BytesReader, mime_type: str | None = None) -> Iterator[PcmDecoder]:
+    source = DecoderSource(reader)
+    decoder = open_decoder(source, mime_type=mime_type, uri=None)
+    assert read(decoder, 1)
+    source.audio_began()
+    yield decoder
+    decoder.close()
+
+
+def read(decoder: PcmDecoder, frames: int) -> bytes:
+    pcm = bytearray()
+    while len(pcm) < frames * decoder.format.frame_bytes and (piece := bytes(decoder.read())):
+        pcm += piece
+    return bytes(pcm)
+
+
+@cache
+def decoded(data: bytes) -> bytes:
+    with decoder_of(BytesReader(data)) as decoder:
+        decoder.seek(0)
+        return read(decoder, 1 << 40)
+
+
+def file(name: str) -> bytes:
+    return (DATA / name).read_bytes() if "." in name else encoded(name)
+
+
+def assert_equal_from(decoder: PcmDecoder, frame: int, pcm: bytes, *, frames: int = AFTER_FRAMES) -> None:
+    assert decoder.position_frames == frame
+    size = decoder.format.frame_bytes
+    got = read(decoder, frames)
+    assert got == pcm[frame * size : frame * size + len(got)]
+    assert len(got) >= frames * size or frame * size + len(got) == len(pcm), "it ends early"
+    assert decoder.position_frames == frame + len(got) // size
+
+
+@pytest.mark.parametrize("name", [*SMALL, *STATED, *MPEG])
+def test_a_seek_inside_the_bytes_in_hand_is_exact_to_the_sample(name: str) -> None:
+    data = file(name)
+    pcm, draw = decoded(data), random.Random(3)
+    with decoder_of(BytesReader(data)) as decoder:
+        total = len(pcm) // decoder.format.frame_bytes
+        for frame in [0, total - 1, 1, *(draw.randrange(total) for _ in range(6))]:
+            decoder.seek(frame)
+            assert decoder.position_is_exact
+            assert_equal_from(decoder, frame, pcm)
+
+
+@pytest.mark.parametrize("kind", STATED)
+def test_a_far_seek_is_exact_where_the_format_states_times(kind: str) -> None:
+    data = encoded(kind)
+    pcm, draw = decoded(data), random.Random(4)
+    round_trips = []
+    for _ in range(8):
+        reader = RingReader(data)
+        with decoder_of(reader) as decoder:
+            for _seek in range(2):
+                frame = draw.randrange(len(pcm) // decoder.format.frame_bytes)
+                before = reader.round_trips
+                decoder.seek(frame)
+                round_trips.append(reader.round_trips - before)
+                assert decoder.position_is_exact
+                assert_equal_from(decoder, frame, pcm)
+    assert max(round_trips) <= (3 if kind in ("flac", "vorbis") else 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "off_by_seconds"),
+    [("cbr", 0.0262), ("cbr-xing", 0.6), ("vbr-xing", 0.6)],
+)
+def test_a_far_seek_in_mpeg_audio_is_estimated_with_one_read(kind: str, off_by_seconds: float) -> None:
+    data = encoded(kind)
+    pcm, draw = decoded(data), random.Random(5)
+    for _ in range(6):
+        reader = RingReader(data)
+        with decoder_of(reader) as decoder:
+            frame_bytes = decoder.format.frame_bytes
+            frame = draw.randrange(decoder.format.rate_hz * 30, len(pcm) // frame_bytes - 10_000)
+            decoder.seek(frame)
+            assert not decoder.position_is_exact
+            assert reader.round_trips == 1
+            assert decoder.position_frames == frame
+            got = read(decoder, 8_000)
+            at = pcm.find(got[: 4_000 * frame_bytes]) / frame_bytes
+            assert at >= 0, "the samples are those of another place"
+            assert abs(at - frame) <= off_by_seconds * decoder.format.rate_hz
+
+
+@pytest.mark.parametrize("kind", MPEG)
+def test_what_was_read_is_exact_in_mpeg_audio_even_if_it_must_be_read_again(kind: str) -> None:
+    data = encoded(kind)
+    pcm = decoded(data)
+    reader = RingReader(data)
+    with decoder_of(reader) as decoder:
+        read(decoder, decoder.format.rate_hz * 50)
+        for seconds in (2.5, 49, 20, 0, 33):
+            decoder.seek(int(seconds * decoder.format.rate_hz))
+            assert decoder.position_is_exact
+            assert_equal_from(decoder, int(seconds * decoder.format.rate_hz), pcm)
+    assert reader.round_trips <= 5
+
+
+@pytest.mark.parametrize("name", [*SMALL, *STATED, *MPEG])
+def test_past_the_end_is_the_end_and_one_can_seek_back_from_it(name: str) -> None:
+    data = file(name)
+    pcm = decoded(data)
+    with decoder_of(BytesReader(data)) as decoder:
+        decoder.seek(1 << 30)
+        assert bytes(decoder.read()) == b""
+        decoder.seek(1000)
+        assert_equal_from(decoder, 1000, pcm, frames=1 << 40)
+        assert bytes(decoder.read()) == b""
+        decoder.seek(2000)
+        assert_equal_from(decoder, 2000, pcm)
+
+
+@pytest.mark.parametrize("name", ["wav", "flac", "vorbis", "cbr"])
+def test_a_source_that_cannot_seek_is_refused_and_plays_on(name: str) -> None:
+    data = file(name)
+    pcm = decoded(data)
+    reader = RingReader(data)
+    with decoder_of(reader) as decoder:
+        decoder.seek(0)
+        reader.seekable_now, reader.ahead_bytes = False, 0
+        position = decoder.position_frames
+        with pytest.raises(SeekError, match="hands out once"):
+            decoder.seek(len(pcm) // decoder.format.frame_bytes - 1)
+        assert_equal_from(decoder, position, pcm, frames=len(pcm))
+
+
+@pytest.mark.parametrize("name", [*STATED, *MPEG])
+def test_a_read_that_was_interrupted_continues_with_a_seek(name: str) -> None:
+    data = file(name)
+    pcm = decoded(data)
+    reader = RingReader(data)
+    with decoder_of(reader) as decoder:
+        reader.interrupt()
+        with pytest.raises(TimeoutError):
+            read(decoder, 1 << 40)
+        decoder.seek(3000)
+        assert_equal_from(decoder, 3000, pcm)
+
+
+@pytest.mark.parametrize("kind", ["flac", "vorbis", "cbr"])
+def test_a_stream_that_breaks_during_the_search_raises_its_own_error(kind: str) -> None:
+    reader = RingReader(encoded(kind))
+    with decoder_of(reader) as decoder:
+        reader.error = StreamBrokenError("cut", offset=7)
+        with pytest.raises(StreamBrokenError) as caught:
+            decoder.seek(RATE_HZ * 50 + 1)  # at least the frame before it is read
+        assert caught.value is reader.error
+
+
+def test_raw_samples_are_sought_by_arithmetic() -> None:
+    data = music()[:100_000].tobytes()
+    with decoder_of(BytesReader(data), mime_type="audio/pcm;rate=44100;channels=2") as decoder:
+        for frame in (70_000, 3, 99_999):
+            decoder.seek(frame)
+            assert_equal_from(decoder, frame, data)

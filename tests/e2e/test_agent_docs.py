@@ -1,4 +1,5 @@
-"""docs/agent.md: its tables are the code's own values, and its first program is as long as it says."""
+"""docs/agent.md: its tables are the code's own values. Its first program, and the one of docs/assistant.md,
+print what the page says."""
 
 from __future__ import annotations
 
@@ -10,11 +11,20 @@ from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
+import pytest
+
 from playhead.agent.budgets import Budgets
 from playhead.agent.events import Event
 from tests.e2e.command import environment
 
-PAGE = (Path(__file__).parents[2] / "docs" / "agent.md").read_text("utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "agent.md").read_text("utf-8")
+
+
+def first_program(page: str) -> list[str]:
+    """The first program of a page and its output, which follows it."""
+    text = (DOCS / page).read_text("utf-8")
+    return re.findall(r"^```(?:python)?\n(.*?)^```", text, re.M | re.S)[:2]
 
 
 def test_the_table_of_events_is_the_union() -> None:
@@ -37,9 +47,14 @@ def test_the_table_of_models_names_what_is_there() -> None:
         assert hasattr(import_module(module), name)
 
 
-def test_the_voice_assistants_turn_has_30_lines_and_prints_what_the_page_says(tmp_path: Path) -> None:
-    program, printed = re.findall(r"^```(?:python)?\n(.*?)^```", PAGE, re.M | re.S)[:2]
+def test_the_voice_assistants_turn_has_30_lines() -> None:
+    program, _ = first_program("agent.md")
     assert len([line for line in program.splitlines() if line]) <= 30
+
+
+@pytest.mark.parametrize("page", ["agent.md", "assistant.md"])
+def test_an_assistant_prints_what_its_page_says(page: str, tmp_path: Path) -> None:
+    program, printed = first_program(page)
     path = f"{Path(sys.executable).parent}:{environment()['PATH']}"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],

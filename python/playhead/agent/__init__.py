@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         TurnParams,
         TurnResult,
     )
+    from playhead.agent.playback_tools import PlayerTools, player_tools
     from playhead.agent.tool_runner import CallOutcome, HubRunner, ToolRunner
 
 __all__ = [
@@ -39,10 +40,12 @@ __all__ = [
     "HubRunner",
     "Middleware",
     "MiddlewareContext",
+    "PlayerTools",
     "ToolRunner",
     "TurnHandle",
     "TurnParams",
     "TurnResult",
+    "player_tools",
     "run_turn",
 ]
 
@@ -58,10 +61,12 @@ _HOMES: Final = {
     "HubRunner": "playhead.agent.tool_runner",
     "Middleware": "playhead.agent.middleware",
     "MiddlewareContext": "playhead.agent.middleware",
+    "PlayerTools": "playhead.agent.playback_tools",
     "ToolRunner": "playhead.agent.tool_runner",
     "TurnHandle": "playhead.agent.middleware",
     "TurnParams": "playhead.agent.middleware",
     "TurnResult": "playhead.agent.middleware",
+    "player_tools": "playhead.agent.playback_tools",
     "run_turn": "playhead.agent.agent",
 }
 """Imported on first access, as in `playhead`."""

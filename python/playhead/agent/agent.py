@@ -6,6 +6,7 @@ What happens inside a turn is in loop.py.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from inspect import isawaitable
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,6 @@ from playhead.agent.conversation import (
     ModelRequest,
     ReplyPiece,
     Text,
-    ToolCall,
-    ToolSpec,
     UserMessage,
 )
 from playhead.agent.events import Event, Failed
@@ -38,7 +37,7 @@ from playhead.agent.middleware import (
     compose,
 )
 from playhead.agent.prompt_mode import PromptModel
-from playhead.agent.tool_runner import CallOutcome, HubRunner, ToolRunner
+from playhead.agent.tool_runner import HubRunner, JoinedRunner, ToolRunner
 from playhead.client.hub import Hub
 from playhead.concurrency import unwrap_exception_group
 from playhead.errors import BusyError, PlayheadError, UsageError
@@ -48,11 +47,12 @@ if TYPE_CHECKING:
     from playhead.agent.approvals import Approvals
 
 OnEvent = Callable[[Event], Awaitable[None] | None]
+Tools = Hub | ToolRunner | Sequence[Hub | ToolRunner] | None
 
 
 async def run_turn(
     model: Model,
-    tools: Hub | ToolRunner | None,
+    tools: Tools,
     messages: Sequence[Message],
     *,
     system: str = "",
@@ -73,7 +73,8 @@ async def run_turn(
         model: With `mode="prompt"` its tools are described in the system prompt, and it calls them by tags
             in its text, for models without function calling.
         tools: A hub (all tools it has discovered, with images sent to the model; make a `HubRunner` for
-            anything else), another runner, or None.
+            anything else), another runner, several of these in a sequence, or None. If two offer the same
+            name, the first one's tool is offered.
         messages: The history, the user's newest message last. It is not changed: `TurnResult.messages` holds
             what the turn adds.
         system: The system prompt; the tools' own configured prompts are added while they are offered.
@@ -83,7 +84,9 @@ async def run_turn(
         middlewares: Around each model call; use `Hooks` for other places.
         on_event: Called with each event in order, and awaited if it returns an awaitable. A slow one delays
             the turn.
-        player: Receives a result's audio at once; without it, `TurnResult.outcomes` holds the media.
+        player: Receives a result's audio at once; without it, `TurnResult.outcomes` holds the media. If the
+            turn is interrupted (by `abort` or cancellation) while audio plays, or after it played some, the
+            last message it adds tells the model how much was heard: "music: 12.4 s heard".
         turn: A handle to abort this turn from another task.
         number: The turn's number in its conversation, for middleware.
         max_tokens: The limit of one reply; None leaves it to the provider.
@@ -104,7 +107,7 @@ async def run_turn(
         raise UsageError("messages: expected at least the user's message, got none")
     turn.begin(Budgets() if budgets is None else budgets)
     approvals = Approvals() if approvals is None else approvals
-    runner = HubRunner(tools) if isinstance(tools, Hub) else _NoTools() if tools is None else tools
+    runner = _runner_of(tools)
     hooks = middlewares if isinstance(middlewares, Hooks) else Hooks(model=middlewares)
     api = MiddlewareContext(_in_mode(model, mode), runner)
     audio = AudioPlayback(player, compose(api, hooks.read, _unchanged))
@@ -112,6 +115,7 @@ async def run_turn(
     api.enter_at(loop.wrap(compose(api, hooks.model, model_call(api))))
     chain = compose(api, hooks.turn, api.reenter)
     emit = _Emitter(on_event, turn)
+    is_over = False
     context = Context(depth=0, turn=number, mode=mode, emit=emit, on_piece=_ignore, state=turn)
     try:
         with unwrap_exception_group():
@@ -123,13 +127,23 @@ async def run_turn(
                     max_tokens=max_tokens,
                     temperature=temperature,
                 )
-                return await chain(context, TurnParams(request=request))
+                result = await chain(context, TurnParams(request=request))
+        is_over = True
     except Exception as error:  # whatever ends the turn is reported, and raised to the caller unchanged
+        is_over = True
         if turn.callback_error is None:
             # Third-party exceptions may quote what no event must hold: a key, a header.
             words = str(error) if isinstance(error, PlayheadError) else "see the exception"
             await emit(Failed(round=emit.round, error=words, kind=type(error).__name__))
         raise
+    finally:
+        if not is_over:  # cancelled
+            turn.add(*audio.heard())
+    if not turn.aborted:
+        return result
+    heard = audio.heard()
+    turn.add(*heard)
+    return replace(result, messages=(*result.messages, *heard))
 
 
 def _in_mode(model: Model, mode: Mode) -> Model:
@@ -138,14 +152,16 @@ def _in_mode(model: Model, mode: Mode) -> Model:
     return PromptModel(model)
 
 
-class _NoTools:
-    """A runner without tools."""
-
-    def specs(self) -> tuple[ToolSpec, ...]:
-        return ()
-
-    async def call(self, call: ToolCall, *, on_progress: object) -> CallOutcome:
-        raise UsageError(f"{call.name!r} was called, but there are no tools")
+def _runner_of(tools: Tools) -> ToolRunner:
+    match tools:
+        case Hub():
+            return HubRunner(tools)
+        case None:
+            return JoinedRunner(())
+        case Sequence():
+            return JoinedRunner(map(_runner_of, tools))
+        case _:
+            return tools
 
 
 class _Emitter:
@@ -207,7 +223,7 @@ class Agent:
     def __init__(
         self,
         model: Model,
-        tools: Hub | ToolRunner | None = None,
+        tools: Tools = None,
         *,
         system: str = "",
         history: Iterable[Message] = (),

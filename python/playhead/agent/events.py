@@ -30,7 +30,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NoReturn, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, get_args
 
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
@@ -39,6 +39,7 @@ from playhead.content.findings import kind_of
 from playhead.errors import RecordingError
 from playhead.limits import Limits
 from playhead.results.inline_data import without_inline_data
+from playhead.strict_json import parse_json
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -352,7 +353,7 @@ def from_json(line: str | bytes) -> Event | None:
 def parse_line(line: str | bytes) -> Mapping[str, object]:
     """Parse one line to its JSON object. Raises `RecordingError`."""
     try:
-        raw = json.loads(line, parse_constant=_refuse_constant)
+        raw = parse_json(line)
     except RecursionError:
         raise RecordingError("expected an event, got JSON that is nested too deeply") from None
     except ValueError as error:
@@ -360,10 +361,6 @@ def parse_line(line: str | bytes) -> Mapping[str, object]:
     if not isinstance(raw, dict):
         raise RecordingError(f"expected a JSON object, got {kind_of(raw)}")
     return raw
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def read_event(line: str | bytes, raw: Mapping[str, object]) -> Event | None:

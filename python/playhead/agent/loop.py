@@ -33,6 +33,7 @@ from playhead.agent.conversation import (
     ToolCall,
     ToolMessage,
     ToolSpec,
+    UserMessage,
 )
 from playhead.agent.events import (
     AudioEnd,
@@ -74,7 +75,9 @@ from playhead.playback.state import (
     ItemStart,
     ItemWaiting,
     PlayerEvent,
+    PlayerState,
     StateChange,
+    Status,
 )
 from playhead.stream.source import Playable
 
@@ -422,6 +425,10 @@ class MediaPlayer(Protocol):
     async def play(self, media: Iterable[Playable]) -> None: ...
     async def enqueue(self, media: Iterable[Playable]) -> None: ...
     def events(self) -> trio.MemoryReceiveChannel[PlayerEvent]: ...
+    def snapshot(self) -> PlayerState: ...
+
+
+_SOUNDING: Final = frozenset({Status.BUFFERING, Status.PLAYING, Status.PAUSED})
 
 
 class AudioPlayback:
@@ -447,6 +454,21 @@ class AudioPlayback:
                 nursery.start_soon(self._watch, events, emit)
                 yield
                 nursery.cancel_scope.cancel()
+
+    def heard(self) -> tuple[UserMessage, ...]:
+        """Return the note for the history of a turn that is interrupted now: the model would otherwise take
+        its music for heard to the end. Empty if no audio of this turn was played and none plays.
+
+        It is a message of its own, since the results in the history may have been sent already, and names no
+        title: a server's words would stand in the user's message.
+        """
+        if self._player is None:
+            return ()
+        now = self._player.snapshot()
+        if not self._begun and now.status not in _SOUNDING:
+            return ()
+        note = f"[The turn was interrupted; music: {now.heard_seconds:.1f} s heard]"
+        return (UserMessage(parts=(Text(text=note),)),)
 
     async def play(self, context: Context, tool: ToolRef, media: tuple[Playable, ...]) -> None:
         """Hand `media` to the player. If it refuses them, that is reported as their end."""

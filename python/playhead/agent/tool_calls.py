@@ -34,8 +34,8 @@ from playhead.agent.events import (
 from playhead.agent.middleware import CallNext, Context
 from playhead.agent.tool_runner import (
     CallOutcome,
-    Describing,
     ToolRunner,
+    approval_request,
     bad_arguments,
     failed,
     refused_outcome,
@@ -126,6 +126,9 @@ class ToolCallRun:
         elif self._may_run_at_once(asked):
             await self._begin(running)
             self._nursery.start_soon(self._run, running, None)
+            # A call that runs at once reaches its runner before the next one starts, for runners whose calls
+            # affect each other: trio starts the tasks of one step of its loop in any order.
+            await trio.lowlevel.checkpoint()
         else:
             self._nursery.start_soon(self._run, running, asked)
 
@@ -245,15 +248,8 @@ class ToolCallRun:
     def _request(self, call: ToolCall) -> ApprovalRequest | CallOutcome:
         """Make the question about a call, or its outcome if the runner can't describe it: a call that can't
         be named can't be approved."""
-        if not isinstance(self._runner, Describing):
-            return ApprovalRequest(
-                server="",
-                tool=call.name,
-                description=self._offered[call.name].description,
-                arguments=call.arguments or {},
-            )
         try:
-            asked = self._runner.approval_request(call)
+            asked = approval_request(self._runner, self._offered[call.name], call)
         except Exception as error:  # noqa: BLE001 - a user's runner, as in `_called`: the other calls continue
             return failed(call, error, self._offered)
         return asked or unknown(call, (name for name in self._offered if name != call.name))

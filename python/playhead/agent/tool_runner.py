@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from playhead.client.call_results.processing import ProcessedResult
     from playhead.client.hub import Hub
     from playhead.client.hub.catalog import HubTool
+    from playhead.results.responses import StructuredResponse
     from playhead.sdk_internals import ProgressFnT
 
 NEAR_NAMES = 3
@@ -51,6 +52,8 @@ class CallOutcome:
     """For the user; events name them."""
     processed: ProcessedResult | None = None
     """The whole result, if a hub answered."""
+    response: StructuredResponse | None = None
+    """The structured response, if a local tool answered with one; a hub's are in `processed`."""
     error: Exception | None = None
     """The exception, if the tool didn't answer."""
 
@@ -168,6 +171,57 @@ class HubRunner:
                 case _:
                     pass
         return tuple(found)
+
+
+class JoinedRunner:
+    """The tools of several runners, as one. If two offer the same name, the first one's tool is offered."""
+
+    def __init__(self, runners: Iterable[ToolRunner]) -> None:
+        self._runners = tuple(runners)
+        self._homes: dict[str, tuple[ToolRunner, ToolSpec]] = {}
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        homes: dict[str, tuple[ToolRunner, ToolSpec]] = {}
+        for runner in self._runners:
+            for spec in runner.specs():
+                homes.setdefault(spec.name, (runner, spec))
+        self._homes = homes
+        return tuple(spec for _, spec in homes.values())
+
+    def system_prompt(self, offered: Sequence[ToolSpec]) -> str:
+        prompts = [
+            runner.system_prompt([spec for spec in offered if self._runner_of(spec.name) is runner])
+            for runner in self._runners
+            if isinstance(runner, Prompting)
+        ]
+        return "\n\n".join(prompt for prompt in prompts if prompt)
+
+    def approval_request(self, call: ToolCall) -> ApprovalRequest | None:
+        if call.name not in self._homes:
+            return None
+        return approval_request(*self._homes[call.name], call)
+
+    async def call(self, call: ToolCall, *, on_progress: ProgressFnT) -> CallOutcome:
+        runner = self._runner_of(call.name)
+        if runner is None:
+            raise UnknownToolError(f"the tool {call.name!r} is no longer available", name=call.name)
+        return await runner.call(call, on_progress=on_progress)
+
+    def _runner_of(self, name: str) -> ToolRunner | None:
+        home = self._homes.get(name)
+        return None if home is None else home[0]
+
+
+def approval_request(runner: ToolRunner, spec: ToolSpec, call: ToolCall) -> ApprovalRequest | None:
+    """Make the question about a call: the runner's own, or one without a server. None if the runner doesn't
+    know the tool."""
+    from playhead.agent.approvals import ApprovalRequest
+
+    if isinstance(runner, Describing):
+        return runner.approval_request(call)
+    return ApprovalRequest(
+        server="", tool=call.name, description=spec.description, arguments=call.arguments or {}
+    )
 
 
 # --- one result for every call -----------------------------------------------------------------------

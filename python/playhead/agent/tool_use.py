@@ -30,12 +30,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from io import StringIO
-from typing import Any, NoReturn, assert_never
+from typing import Any, assert_never
 
 import regex
 
 from playhead.content.findings import kind_of
 from playhead.limits import DEFAULT_LIMITS
+from playhead.strict_json import parse_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +164,7 @@ def arguments_of(text: str) -> dict[str, Any] | str:
     if not text:
         return {}
     try:
-        found = json.loads(text, strict=False, parse_constant=_refuse)
+        found = parse_json(text, control_characters=True)
         if "\\ud" in text or "\\uD" in text:
             json.dumps(found, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -185,10 +186,6 @@ def _without_fence(text: str) -> str:
     begin = text.find("{")
     label = text[3:begin].strip()
     return text[begin:-3].strip() if begin > 0 and (not label or label.isalnum()) else text
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not valid JSON")
 
 
 def _too_deep() -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+import pytest
 import trio
 
-from playhead.agent.agent import run_turn
-from playhead.agent.conversation import ToolCall
+from playhead.agent.agent import Agent, run_turn
+from playhead.agent.conversation import Message, ToolCall
 from playhead.agent.events import (
     AudioEnd,
     AudioResumed,
@@ -18,15 +19,24 @@ from playhead.agent.events import (
     from_json,
     to_json,
 )
+from playhead.agent.middleware import TurnHandle
 from playhead.agent.tool_runner import CallOutcome
-from playhead.errors import ConnectionLostError, DecodeError, UsageError
+from playhead.errors import ConnectionLostError, DecodeError, TransportError, UsageError
 from playhead.playback import Player
 from playhead.playback.sinks import NullSink
-from playhead.playback.state import ItemEnd, ItemError, ItemResumed, ItemWaiting, PlayerEvent
+from playhead.playback.state import (
+    ItemEnd,
+    ItemError,
+    ItemResumed,
+    ItemWaiting,
+    PlayerEvent,
+    PlayerState,
+    Status,
+)
 from playhead.stream.source import Playable
 from playhead.testing.media import ScriptedMedia, ScriptedReader
 from playhead.testing.model import Pause, ScriptedModel, call, reply
-from tests.loop_kit import Tools, done, echo, results_of, shape, user
+from tests.loop_kit import Tools, assert_requests_whole, done, echo, results_of, shape, user
 from tests.servers.wave import wave_header
 
 
@@ -36,6 +46,7 @@ class Recorder:
     def __init__(self, error: Exception | None = None) -> None:
         self.got: list[tuple[str, list[str]]] = []
         self._error = error
+        self.state = PlayerState()
         self.tell, self._events = trio.open_memory_channel[PlayerEvent](64)
 
     async def play(self, media: Iterable[Playable]) -> None:
@@ -52,7 +63,10 @@ class Recorder:
             raise self._error
 
     def events(self) -> trio.MemoryReceiveChannel[PlayerEvent]:
-        return self._events
+        return self._events.clone()
+
+    def snapshot(self) -> PlayerState:
+        return self.state
 
 
 def song(title: str) -> ScriptedMedia:
@@ -171,3 +185,77 @@ async def test_a_real_player_goes_on_after_the_turn() -> None:
         with trio.fail_after(20):
             await player.wait_finished()
     assert media.closings == 1
+
+
+# --- a turn that is interrupted --------------------------------------------------------------------------
+
+HEARD = "[The turn was interrupted; music: 12.4 s heard]"
+
+
+async def interrupted(agent: Agent, pause: Pause, *, by: str) -> None:
+    """Run a turn up to `pause`, then interrupt it."""
+    async with trio.open_nursery() as nursery:
+
+        async def interrupt() -> None:
+            await pause.reached.wait()
+            agent.abort() if by == "abort" else nursery.cancel_scope.cancel()
+
+        nursery.start_soon(interrupt)
+        await agent.say("go")
+
+
+@pytest.mark.parametrize("by", ["abort", "cancellation"])
+@pytest.mark.parametrize("status", [Status.PLAYING, Status.STOPPED])
+async def test_the_history_of_an_interrupted_turn_says_how_much_was_heard(by: str, status: Status) -> None:
+    player, pause = Recorder(), Pause()
+    player.state = PlayerState(status=status, position_seconds=50.0, heard_seconds=12.4)
+    model = ScriptedModel([reply(call("sing")), reply("It is by", pause), reply("Yes?")])
+    agent = Agent(model, singing(song("A")), player=player)
+    await interrupted(agent, pause, by=by)
+    assert agent.messages[-1] == user(HEARD)
+    assert (await agent.say("hello?")).text == "Yes?"
+    assert model.requests[2].messages[-2:] == (user(HEARD), user("hello?"))
+    assert_requests_whole(model)
+
+
+async def test_an_aborted_turn_returns_the_note_with_its_messages() -> None:
+    player, pause, turn = Recorder(), Pause(), TurnHandle()
+    model = ScriptedModel([reply(call("sing"), pause)])
+    async with trio.open_nursery() as nursery:
+
+        async def abort() -> None:
+            await pause.reached.wait()
+            player.state = PlayerState(status=Status.PLAYING, position_seconds=50.0, heard_seconds=12.44)
+            turn.abort()
+
+        nursery.start_soon(abort)
+        result = await run_turn(model, singing(song("A")), [user("go")], player=player, turn=turn)
+    assert result.messages == turn.messages
+    assert result.messages[-1] == user(HEARD)
+
+
+@pytest.mark.parametrize(
+    ("status", "note"), [(Status.PAUSED, [user(HEARD)]), (Status.IDLE, []), (Status.STOPPED, [])]
+)
+async def test_music_of_an_earlier_turn_counts_only_while_it_plays(
+    status: Status, note: list[Message]
+) -> None:
+    player, pause = Recorder(), Pause()
+    player.state = PlayerState(status=status, position_seconds=50.0, heard_seconds=12.4)
+    agent = Agent(ScriptedModel([reply("Once", pause)]), player=player)
+    await interrupted(agent, pause, by="abort")
+    assert list(agent.messages[2:]) == note
+
+
+async def test_a_turn_that_ends_or_fails_has_no_note() -> None:
+    player = Recorder()
+    player.state = PlayerState(status=Status.PLAYING, position_seconds=50.0, heard_seconds=12.4)
+    agent = Agent(
+        ScriptedModel([reply(call("sing")), reply("ok"), reply(call("sing")), reply(TransportError("cut"))]),
+        singing(song("A")),
+        player=player,
+    )
+    await agent.say("go")
+    with pytest.raises(TransportError):
+        await agent.say("go")
+    assert user(HEARD) not in agent.messages

@@ -23,6 +23,7 @@ from playhead.client.hub import Hub, open_hub
 from playhead.config.servers import ServerConfig
 from playhead.config.tools import ToolConfigs, create_tool_config
 from playhead.limits import Limits
+from playhead.playback.state import PlayerState
 from playhead.testing.model import ScriptedModel, call, reply
 from tests.loop_kit import assert_requests_whole, results_of, shape, tasks, user
 
@@ -151,6 +152,9 @@ async def test_sound_plays_at_once_and_ends_the_turn() -> None:
             send, receive = trio.open_memory_channel[Any](0)
             send.close()
             return receive
+
+        def snapshot(self) -> PlayerState:
+            return PlayerState()
 
     player, events = Player(), list[Event]()
     model = ScriptedModel([reply(call("house__sing"), call("house__sing"), call("house__add", {"a": 1}))])

@@ -26,7 +26,7 @@ from playhead.agent.middleware import (
 )
 from playhead.agent.tool_runner import CallOutcome
 from playhead.errors import ModelError, TransportError
-from playhead.playback.state import PlayerEvent
+from playhead.playback.state import PlayerEvent, PlayerState
 from playhead.stream.source import Playable
 from playhead.testing.media import ScriptedMedia, ScriptedReader
 from playhead.testing.model import ScriptedModel, call, reply
@@ -267,6 +267,9 @@ async def test_a_read_middleware_decides_what_the_player_reads() -> None:
 
         def events(self) -> trio.MemoryReceiveChannel[PlayerEvent]:
             return trio.open_memory_channel[PlayerEvent](0)[1]
+
+        def snapshot(self) -> PlayerState:
+            return PlayerState()
 
     def quieter(api: MiddlewareContext) -> Callable[[ReadNext], ReadNext]:
         def wrap(next: ReadNext) -> ReadNext:

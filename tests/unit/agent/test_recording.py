@@ -303,8 +303,8 @@ def test_events_of_newer_versions_are_counted_and_passed_over(path: Path) -> Non
     assert (tuple(recording), recording.unknown) == (EVENTS[1:2], 1)
 
 
-@pytest.mark.parametrize("at", ['"1"', "null", "true", "1e999", "[]"])
-def test_a_time_that_is_no_number_is_an_error(path: Path, at: str) -> None:
+@pytest.mark.parametrize("at", ['"1"', "null", "true", "[]"])
+def test_a_time_that_is_not_a_number_is_an_error(path: Path, at: str) -> None:
     path.write_text(f'{{"at":{at},"type":"text_delta","round":1,"text":""}}\n')
     with pytest.raises(RecordingError, match="line 1: at: expected seconds"):
         read_recording(path)

@@ -1,6 +1,6 @@
-"""Anthropic's Messages API: the model, and requests in its wire format. anthropic_stream reads the reply.
+"""Anthropic's Messages API: the model, its requests, and the decoder of its streamed replies.
 
-`encode` is pure. The API requires what a neutral conversation doesn't:
+`encode` is pure, and so is the decoder. The API requires of a request what a neutral conversation doesn't:
 
 * user and assistant alternate, so adjacent messages of one role become one message;
 * no content and no text block is empty or blank;
@@ -13,6 +13,10 @@ Calls and results may appear in a request without `tools`, as in the last answer
 used up: the API accepts that since 27 February 2025 (its release notes; `anthropic-sdk-python` 849).
 
 `temperature` is never sent: the API's types no longer have it, and newer models refuse it.
+
+A reply is a list of content blocks, each with its index: started, extended by deltas, and stopped. They are
+stored unchanged for the next request.
+
 Source: the `Message…` and `Raw…Event` types of the official SDK, 2.12.
 """
 
@@ -20,28 +24,44 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 
 from playhead.agent.conversation import (
     AssistantMessage,
     Attachment,
+    CallReady,
+    CallStarted,
     Message,
     ModelRequest,
+    ReplyEnd,
+    ReplyPiece,
+    StopReason,
     Text,
+    TextPiece,
     Thinking,
+    ThinkingPiece,
+    TokenUsage,
     ToolCall,
     ToolMessage,
     ToolResult,
     ToolSpec,
     UserMessage,
 )
-from playhead.agent.models.anthropic_stream import AnthropicDecoder, unreadable
 from playhead.agent.models.attachments import ANTHROPIC, MediaPolicy, fit_media
 from playhead.agent.models.http_model import ProviderSdk, SdkModel
-from playhead.agent.models.json_fields import sendable, text_at, wire_name
+from playhead.agent.models.json_fields import (
+    count_at,
+    mapping_at,
+    parse_arguments,
+    sendable,
+    shortened,
+    text_at,
+    wire_name,
+)
 from playhead.agent.models.tool_schema import object_schema
-from playhead.errors import UsageError
+from playhead.errors import ModelError, UsageError
 
 __all__ = ["MAX_TOKENS", "AnthropicDecoder", "AnthropicModel", "encode"]
 
@@ -202,3 +222,235 @@ def _end_without_space(last: dict[str, Any]) -> None:
     block = last["content"][-1]
     if last["role"] == "assistant" and block["type"] == "text":
         last["content"][-1] = {**block, "text": text_at(block, "text").rstrip()}
+
+
+# --- the reply ----------------------------------------------------------------------------------------------
+
+
+_STOPS: Final[Mapping[str, StopReason]] = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "tool_use": "calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refused",
+    # Only a server's own long-running tools pause a turn; none of them are offered here.
+    "pause_turn": "other",
+}
+
+
+def unreadable(text: str) -> dict[str, Any]:
+    """Wrap arguments that aren't an object, as the API's documentation suggests: it accepts only objects."""
+    return {"INVALID_JSON": text}
+
+
+@dataclass(slots=True)
+class _Block:
+    """One content block while it streams. Its deltas are joined once, when it stops."""
+
+    start: Mapping[str, Any]
+    text: list[str] = field(default_factory=list)
+    thinking: list[str] = field(default_factory=list)
+    signature: list[str] = field(default_factory=list)
+    json: list[str] = field(default_factory=list)
+    citations: list[Any] = field(default_factory=list)
+    raw: dict[str, Any] | None = None
+    """The whole block, once it has stopped."""
+    call: ToolCall | None = None
+
+    @property
+    def type(self) -> str:
+        return text_at(self.start, "type")
+
+    def stop(self) -> None:
+        raw = dict(self.start)
+        for key, deltas in (("text", self.text), ("thinking", self.thinking), ("signature", self.signature)):
+            if deltas:
+                raw[key] = text_at(self.start, key) + "".join(deltas)
+        if self.citations:
+            raw["citations"] = [*(self.start.get("citations") or ()), *self.citations]
+        if self.json or self.type == "tool_use":
+            raw["input"] = self._arguments()
+        self.raw = raw
+
+    def _arguments(self) -> Any:
+        text = "".join(self.json)
+        whole = self.start.get("input")
+        if not text.strip() and isinstance(whole, Mapping):
+            arguments: dict[str, Any] | None
+            arguments, problem = dict(whole), ""
+        else:
+            arguments, problem = parse_arguments(text)
+        if self.type == "tool_use":
+            self.call = ToolCall(
+                id=text_at(self.start, "id"),
+                name=text_at(self.start, "name"),
+                arguments=arguments,
+                arguments_text=text or "{}",
+                problem=problem,
+            )
+        return unreadable(text) if arguments is None else arguments
+
+
+class AnthropicDecoder:
+    """Decodes the events of one reply, in order. `finish` returns the last piece.
+
+    Both raise `ModelError` if the provider reports an error or sends invalid events; the reply is then lost.
+    Unknown events and deltas are ignored, as the API requires.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, _Block] = {}
+        self._ids: set[str] = set()
+        """The ids of calls: two equal ones could not be distinguished, nor sent back."""
+        self._usage: dict[str, int] = {}
+        self._stop = ""
+        self._reason = ""
+        self._over = False
+
+    @property
+    def ended(self) -> bool:
+        """The reply is complete, so the stream may end."""
+        return bool(self._stop)
+
+    @property
+    def complete(self) -> bool:
+        """Nothing relevant can follow."""
+        return self._over
+
+    def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
+        """Take an event, and return the pieces it completes; often none."""
+        match event.get("type"):
+            case "message_start":
+                self._count(mapping_at(mapping_at(event, "message"), "usage"))
+            case "content_block_start":
+                return list(self._started(event))
+            case "content_block_delta":
+                return list(self._grew(event))
+            case "content_block_stop":
+                return list(self._stopped(event))
+            case "message_delta":
+                delta = mapping_at(event, "delta")
+                self._stop = text_at(delta, "stop_reason") or self._stop
+                self._reason = text_at(mapping_at(delta, "stop_details"), "explanation") or self._reason
+                self._count(mapping_at(event, "usage"))
+            case "error":
+                error = mapping_at(event, "error")
+                kind, message = text_at(error, "type") or "error", text_at(error, "message")
+                raise ModelError(
+                    f"anthropic broke off its reply: {shortened(f'{kind}: {message}')}", provider="anthropic"
+                )
+            case "message_stop":
+                self._over = True
+            case _:
+                pass  # a ping, or an addition of a later version
+        return []
+
+    def finish(self) -> list[ReplyPiece]:
+        """Return the end of the reply; call it once, after the last event."""
+        unfinished = [index for index, block in self._blocks.items() if block.raw is None]
+        if unfinished or not self._stop:
+            where = f"in block {unfinished[0]}" if unfinished else "without a stop reason"
+            raise ModelError(
+                f"the reply of anthropic ended {where}: expected content_block_stop and message_delta",
+                provider="anthropic",
+            )
+        blocks = [block for _, block in sorted(self._blocks.items())]
+        message = AssistantMessage(
+            parts=tuple(part for block in blocks if (part := _part(block))),
+            provider="anthropic",
+            raw=tuple(block.raw for block in blocks if block.raw is not None),
+        )
+        reason = self._reason or ("" if self._stop in ("end_turn", "tool_use") else self._stop)
+        stop = _STOPS.get(self._stop, "other")
+        return [ReplyEnd(message=message, stop=stop, usage=self._total(), reason=reason)]
+
+    def _started(self, event: Mapping[str, Any]) -> Iterator[ReplyPiece]:
+        index = _index(event)
+        if index in self._blocks:
+            raise ModelError(f"anthropic started block {index} twice in one reply", provider="anthropic")
+        block = self._blocks[index] = _Block(start=mapping_at(event, "content_block"))
+        if block.type == "tool_use":
+            call_id, name = text_at(block.start, "id"), text_at(block.start, "name")
+            if not call_id or not name:
+                raise ModelError(
+                    f"anthropic sent a call without id or name in block {index}", provider="anthropic"
+                )
+            if call_id in self._ids:
+                raise ModelError(
+                    f"anthropic sent two calls with the id {call_id[:100]!r}", provider="anthropic"
+                )
+            self._ids.add(call_id)
+            yield CallStarted(id=call_id, name=name)
+        elif block.type == "text" and (text := text_at(block.start, "text")):
+            yield TextPiece(text=text)
+        elif block.type == "thinking" and (text := text_at(block.start, "thinking")):
+            yield ThinkingPiece(text=text)
+
+    def _grew(self, event: Mapping[str, Any]) -> Iterator[ReplyPiece]:
+        block, delta = self._open(event), mapping_at(event, "delta")
+        match delta.get("type"):
+            case "text_delta":
+                if text := text_at(delta, "text"):
+                    block.text.append(text)
+                    yield TextPiece(text=text)
+            case "thinking_delta":
+                if text := text_at(delta, "thinking"):
+                    block.thinking.append(text)
+                    yield ThinkingPiece(text=text)
+            case "signature_delta":
+                block.signature.append(text_at(delta, "signature"))
+            case "input_json_delta":
+                block.json.append(text_at(delta, "partial_json"))
+            case "citations_delta":
+                block.citations.append(delta.get("citation"))
+            case _:
+                pass
+
+    def _stopped(self, event: Mapping[str, Any]) -> Iterator[ReplyPiece]:
+        block = self._open(event)
+        block.stop()
+        if block.call is not None:
+            yield CallReady(call=block.call)
+
+    def _open(self, event: Mapping[str, Any]) -> _Block:
+        index = _index(event)
+        block = self._blocks.get(index)
+        if block is None or block.raw is not None:
+            raise ModelError(
+                f"anthropic sent {event.get('type')} for block {index}, which is not open",
+                provider="anthropic",
+            )
+        return block
+
+    def _count(self, usage: Mapping[str, Any]) -> None:
+        for key in (
+            "input_tokens",
+            "cache_creation_input_tokens",
+            "cache_read_input_tokens",
+            "output_tokens",
+        ):
+            # Counts are cumulative; the end need not repeat those of the start.
+            if (count := count_at(usage, key)) is not None:
+                self._usage[key] = count
+
+    def _total(self) -> TokenUsage:
+        counts = dict(self._usage)
+        output = counts.pop("output_tokens", None)
+        return TokenUsage(input_tokens=sum(counts.values()) if counts else None, output_tokens=output)
+
+
+def _index(event: Mapping[str, Any]) -> int:
+    index = count_at(event, "index")
+    if index is None:
+        raise ModelError(f"anthropic sent {event.get('type')} without a block index", provider="anthropic")
+    return index
+
+
+def _part(block: _Block) -> Text | Thinking | ToolCall | None:
+    raw = block.raw or {}
+    if block.type == "text" and text_at(raw, "text"):
+        return Text(text=text_at(raw, "text"))
+    if block.type == "thinking" and text_at(raw, "thinking"):
+        return Thinking(text=text_at(raw, "thinking"))
+    return block.call

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,6 +10,7 @@ from playhead.content.findings import kind_of
 from playhead.errors import LimitError, ModelError
 from playhead.jsonrpc.codec import check_structure
 from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.strict_json import parse_json
 
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _NO_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
@@ -58,7 +57,7 @@ def parse_arguments(text: str) -> tuple[dict[str, Any] | None, str]:
     try:
         # Deeper nesting could be parsed but not written again: it would fail every later request.
         check_structure(text.encode("utf-8", "surrogatepass"), DEFAULT_LIMITS)
-        found = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+        found = parse_json(text)
     except LimitError:
         return None, "the arguments are nested too deeply, or hold too many values"
     except ValueError as error:
@@ -66,17 +65,6 @@ def parse_arguments(text: str) -> tuple[dict[str, Any] | None, str]:
     if not isinstance(found, dict):
         return None, f"the arguments must be a JSON object, not {kind_of(found)}"
     return found, ""
-
-
-def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is not a JSON number")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError(f"{text[:40]} is too large for a number")
-    return number
 
 
 def sendable(value: Any) -> Any:
@@ -103,7 +91,7 @@ def parse_event(data: str, *, provider: str, limits: Limits = DEFAULT_LIMITS) ->
     """
     check_structure(data.encode(), limits)
     try:
-        value = json.loads(data, parse_constant=_refuse)
+        value = parse_json(data)
     except ValueError as error:
         raise ModelError(
             f"expected JSON events in the stream of {provider}, got {shortened(data)!r} ({error}); check that"

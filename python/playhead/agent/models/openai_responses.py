@@ -1,24 +1,39 @@
-"""OpenAI's Responses: the model, and requests in its wire format. openai_responses_stream reads the reply.
+"""OpenAI's Responses: the model, its requests, and the decoder of its streamed replies.
 
-`encode` is pure. Nothing is stored at OpenAI (`store` is false), so each request holds the whole
-conversation: a reply's own items go back unchanged, including its reasoning, which only the encrypted form
-can carry. A reasoning item with neither that nor open text is omitted: the API would look it up in its store
-and refuse the request.
+`encode` is pure, and so is the decoder. Nothing is stored at OpenAI (`store` is false), so each request holds
+the whole conversation: a reply's own items go back unchanged, including its reasoning, which only the
+encrypted form can carry. A reasoning item with neither that nor open text is omitted: the API would look it
+up in its store and refuse the request.
+
+A reply is a list of output items (reasoning, messages, calls), identified by their `output_index`. A call is
+ready at the `done` event of its arguments or of its item, whichever comes first. Items are stored unchanged
+for the next request.
 
 Source: the OpenAPI description behind the `openai` package (types/responses/response_create_params.py).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 
 from playhead.agent.conversation import (
     AssistantMessage,
     Attachment,
+    CallReady,
+    CallStarted,
     Message,
     ModelRequest,
+    ReplyEnd,
+    ReplyPiece,
+    StopReason,
     Text,
+    TextPiece,
+    Thinking,
+    ThinkingPiece,
+    TokenUsage,
     ToolCall,
     ToolMessage,
     ToolResult,
@@ -26,10 +41,19 @@ from playhead.agent.conversation import (
 )
 from playhead.agent.models.attachments import OPENAI_RESPONSES, MediaPolicy, fit_media
 from playhead.agent.models.http_model import SdkModel
-from playhead.agent.models.json_fields import sendable, text_at, wire_name
+from playhead.agent.models.json_fields import (
+    count_at,
+    is_object,
+    mapping_at,
+    parse_arguments,
+    sendable,
+    shortened,
+    text_at,
+    wire_name,
+)
 from playhead.agent.models.openai_chat import OPENAI_SDK, OPENAI_URL, arguments_text, audio, result_text
-from playhead.agent.models.openai_responses_stream import ResponsesDecoder
 from playhead.agent.models.tool_schema import object_schema
+from playhead.errors import ModelError
 
 __all__ = ["OpenAIResponsesModel", "ResponsesDecoder", "encode", "reasons"]
 
@@ -192,3 +216,247 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, Mapping):
         return _without_nulls(value)
     return [_cleaned(item) for item in value] if isinstance(value, list) else value
+
+
+# --- the reply ----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    """One output item so far."""
+
+    written: list[str] = field(default_factory=list)
+    """The text of a message, the thoughts of reasoning, the arguments of a call."""
+    kind: type[Text | Thinking | ToolCall] | None = None
+    call_id: str = ""
+    name: str = ""
+    ready: ToolCall | None = None
+    raw: Mapping[str, Any] | None = None
+
+
+class ResponsesDecoder:
+    """Decodes the events of one reply. No clock, no stream."""
+
+    def __init__(self) -> None:
+        self._items: dict[int, _Item] = {}
+        self._ids: set[str] = set()
+        """The ids of calls: two equal ones could not be distinguished, nor sent back."""
+        self._refusal: list[str] = []
+        self._last: Mapping[str, Any] | None = None
+        """The response, from the event that ended it."""
+
+    @property
+    def ended(self) -> bool:
+        """The event that ends the response has arrived."""
+        return self._last is not None
+
+    @property
+    def complete(self) -> bool:
+        """The same: nothing follows that event."""
+        return self.ended
+
+    def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
+        """Take an event. Raises `ModelError` if it reports a failure or is invalid for its type.
+
+        Unknown types are ignored: the API grows.
+        """
+        match event.get("type"):
+            case "response.output_item.added":
+                return self._add(_index(event), _mapping(event, "item"))
+            case "response.output_item.done":
+                return self._done(_index(event), _mapping(event, "item"))
+            case "response.function_call_arguments.delta":
+                self._item(event).written.append(_string(event, "delta"))
+            case "response.function_call_arguments.done":
+                return self._ready(self._item(event), _string(event, "arguments"))
+            case "response.output_text.delta":
+                return self._write(event, Text)
+            case "response.refusal.delta":
+                self._refusal.append(_string(event, "delta"))
+                return self._write(event, Text)
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                return self._write(event, Thinking)
+            case "response.reasoning_summary_part.added" if self._item(event).written:
+                return self._write({**event, "delta": "\n\n"}, Thinking)
+            case "response.completed" | "response.incomplete":
+                return self._end(_mapping(event, "response"))
+            case "response.failed":
+                raise _failed(_mapping(event, "response").get("error"))
+            case "error":
+                raise _failed(event.get("error") or event)
+            case None if event.get("error"):
+                raise _failed(event["error"])
+            case _:
+                pass
+        return []
+
+    def finish(self) -> list[ReplyPiece]:
+        """End the reply. Raises `ModelError` if the response has not ended."""
+        if self._last is None:
+            raise ModelError(
+                "openai's stream ended without response.completed or another event that ends it",
+                provider="openai-responses",
+            )
+        items = [self._items[index] for index in sorted(self._items)]
+        parts: list[Text | Thinking | ToolCall] = []
+        for item in items:
+            if item.ready is not None:
+                parts.append(item.ready)
+            elif item.kind in (Text, Thinking) and item.written:
+                text = "".join(item.written)
+                parts.append(Text(text=text) if item.kind is Text else Thinking(text=text))
+        message = AssistantMessage(
+            parts=tuple(parts),
+            provider="openai-responses",
+            raw=tuple(raw for item in items if (raw := _raw(item)) is not None),
+        )
+        why = text_at(mapping_at(self._last, "incomplete_details"), "reason")
+        stop = self._stop(message, why)
+        words = "".join(self._refusal) or why if stop in ("refused", "other") else ""
+        return [ReplyEnd(message=message, stop=stop, usage=_usage(self._last), reason=words)]
+
+    # --- items -----------------------------------------------------------------------------------------
+
+    def _item(self, event: Mapping[str, Any]) -> _Item:
+        return self._items.setdefault(_index(event), _Item())
+
+    def _write(self, event: Mapping[str, Any], kind: type[Text | Thinking]) -> list[ReplyPiece]:
+        text = _string(event, "delta")
+        if not text:
+            return []
+        item = self._item(event)
+        item.kind = kind
+        item.written.append(text)
+        return [TextPiece(text=text) if kind is Text else ThinkingPiece(text=text)]
+
+    def _add(self, index: int, raw: Mapping[str, Any]) -> list[ReplyPiece]:
+        item = self._items.setdefault(index, _Item())
+        if raw.get("type") != "function_call" or item.name:
+            return []
+        item.kind = ToolCall
+        item.call_id, item.name = _string(raw, "call_id"), _string(raw, "name")
+        if not item.call_id or not item.name:
+            raise ModelError("openai sent a call without id or name", provider="openai-responses")
+        if item.call_id in self._ids:
+            raise ModelError(
+                f"openai sent two calls with the id {item.call_id[:100]!r}", provider="openai-responses"
+            )
+        self._ids.add(item.call_id)
+        return [CallStarted(id=item.call_id, name=item.name)]
+
+    def _done(self, index: int, raw: Mapping[str, Any]) -> list[ReplyPiece]:
+        pieces = self._add(index, raw)
+        item = self._items[index]
+        item.raw = raw
+        if raw.get("type") == "function_call":
+            whole = raw.get("status") != "incomplete"
+            pieces += self._ready(item, _string(raw, "arguments"), whole=whole)
+        elif raw.get("type") == "message" and not item.written:
+            pieces += self._write({"output_index": index, "delta": _text_of(raw)}, Text)
+        return pieces
+
+    def _ready(self, item: _Item, text: str, *, whole: bool = True) -> list[ReplyPiece]:
+        if item.ready is not None or not item.name:
+            return []
+        arguments, problem = parse_arguments(text)
+        if not whole and not is_object(text):
+            # Even if none of them arrived: that doesn't mean "no arguments".
+            arguments, problem = None, "the reply was cut off before the arguments were complete"
+        item.ready = ToolCall(
+            id=item.call_id, name=item.name, arguments=arguments, arguments_text=text, problem=problem
+        )
+        return [CallReady(call=item.ready)]
+
+    # --- ends ------------------------------------------------------------------------------------------
+
+    def _end(self, response: Mapping[str, Any]) -> list[ReplyPiece]:
+        self._last = response
+        pieces: list[ReplyPiece] = []
+        output = response.get("output")
+        for index, raw in enumerate(output if isinstance(output, list) else []):
+            # Each item normally arrived by itself before; in a reply that was cut off, it is only here.
+            if isinstance(raw, Mapping) and (index not in self._items or self._items[index].raw is None):
+                pieces += self._done(index, raw)
+        for item in self._items.values():
+            if item.kind is ToolCall:
+                pieces += self._ready(item, "".join(item.written), whole=False)
+        return pieces
+
+    def _stop(self, message: AssistantMessage, why: str) -> StopReason:
+        match why:
+            case "max_output_tokens":
+                return "length"
+            case "content_filter":
+                return "refused"
+            case "" if message.calls:
+                return "calls"
+            case "":
+                return "refused" if self._refusal else "end"
+            case _:
+                return "other"
+
+
+def _raw(item: _Item) -> Mapping[str, Any] | None:
+    if item.raw is not None:
+        return item.raw
+    if item.ready is not None:
+        call = item.ready
+        return {
+            "type": "function_call",
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": call.arguments_text,
+        }
+    if item.kind is Text:
+        return {"type": "message", "role": "assistant", "content": "".join(item.written)}
+    return None
+
+
+def _text_of(raw: Mapping[str, Any]) -> str:
+    content = raw.get("content")
+    blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+    return "".join(text_at(block, "text") or text_at(block, "refusal") for block in blocks)
+
+
+def _usage(response: Mapping[str, Any]) -> TokenUsage:
+    usage = mapping_at(response, "usage")
+    return TokenUsage(
+        input_tokens=count_at(usage, "input_tokens"), output_tokens=count_at(usage, "output_tokens")
+    )
+
+
+def _failed(error: Any) -> ModelError:
+    message = error.get("message") if isinstance(error, Mapping) else error
+    code = error.get("code") if isinstance(error, Mapping) else None
+    said = message if isinstance(message, str) and message else json.dumps(error)
+    kind = f" ({code})" if isinstance(code, str) else ""
+    return ModelError(f"openai broke off{kind}: {shortened(said)}", provider="openai-responses")
+
+
+def _index(event: Mapping[str, Any]) -> int:
+    index = event.get("output_index")
+    if not isinstance(index, int):
+        raise _nonsense(event, "output_index", "an integer")
+    return index
+
+
+def _mapping(event: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = event.get(name)
+    if not isinstance(value, Mapping):
+        raise _nonsense(event, name, "an object")
+    return value
+
+
+def _string(event: Mapping[str, Any], name: str) -> str:
+    value = event.get(name)
+    if not isinstance(value, str):
+        raise _nonsense(event, name, "a string")
+    return value
+
+
+def _nonsense(event: Mapping[str, Any], name: str, expected: str) -> ModelError:
+    return ModelError(
+        f"expected {name} of {event.get('type')!r} in openai's stream to be {expected}, got"
+        f" {shortened(json.dumps(event.get(name)))}",
+        provider="openai-responses",
+    )

@@ -1,4 +1,4 @@
-"""The state graph of a check, and a runner for it.
+"""The state graph of a check, and its two runners.
 
 Nodes are coroutines from the state to an update of it; each has one edge, to a node or to a choice. The graph
 has two stages, because the tools of a server are known only after discovery:
@@ -7,7 +7,11 @@ has two stages, because the tools of a server are known only after discovery:
     testing:    test_<tool> ─→ … ─→ test_resources ─→ test_prompts ─→ generate_report ─→ END
                 (quick: generate_report ─→ END)
 
-Every runner of a `Graph` produces the same report: `run_graph` here, `check.langgraph` under LangGraph.
+Both runners of a `Graph` produce the same report: `run_graph` needs no dependency, and `run_under_langgraph`
+runs the same nodes and edges under LangGraph. LangGraph's asynchronous interface needs asyncio, so its
+synchronous `invoke` runs in a worker thread, and each node it calls is run by the trio thread, in a nursery
+of the caller. So nodes are cancelled with the caller, and the thread then ends by itself, because every
+further node is refused.
 """
 
 from __future__ import annotations
@@ -15,11 +19,16 @@ from __future__ import annotations
 import operator
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal, Protocol, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, TypedDict, cast
 
 import trio
 
 from playhead.check.results import Report
+from playhead.concurrency import unwrap_exception_group
+from playhead.extras import require_extra
+
+if TYPE_CHECKING:
+    from langgraph.graph.state import CompiledStateGraph
 
 END: Final = "END"
 
@@ -165,3 +174,95 @@ async def run_graph(graph: Graph, state: State) -> State:
         state = merged(state, await graph.nodes[name](state))
         name = following(graph, name, state)
     return state
+
+
+# --- under LangGraph ----------------------------------------------------------------------------------------
+
+_RESERVED: Final = str.maketrans({":": "%3A", "|": "%7C", "%": "%25"})
+"""Reserved by LangGraph, but allowed in a tool's name."""
+
+
+class _StoppedError(Exception):
+    """A node did not complete, because the check is cancelled."""
+
+
+async def run_under_langgraph(graph: Graph, state: State) -> State:
+    """A `Runner`: run `graph` under LangGraph. Raises `UsageError` if it isn't installed.
+
+    Cancelling cancels the running node, and returns when LangGraph's thread has ended.
+    """
+    require_extra("langgraph", "checks with --graph langgraph")
+    final: dict[str, Any] | None = None
+    with unwrap_exception_group():
+        async with trio.open_nursery() as nursery:
+            compiled = _compiled(graph, _Bridge(nursery))
+            config: Any = {"recursion_limit": len(graph.nodes) + 1}
+
+            def invoke() -> dict[str, Any] | None:
+                try:
+                    return compiled.invoke(state, config)
+                except _StoppedError:
+                    return None  # the node's own error, or the cancellation, is raised by the nursery
+
+            final = await trio.to_thread.run_sync(invoke)
+    assert final is not None, "a stopped node ends the nursery with its own error"
+    return cast("State", final)  # LangGraph returns the keys of its schema
+
+
+class _Step(Protocol):
+    """A node as LangGraph calls it: synchronously, in a thread."""
+
+    def __call__(self, state: State) -> Update: ...
+
+
+class _Bridge:
+    """Run nodes in a nursery for LangGraph's threads."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        self._token = trio.lowlevel.current_trio_token()
+
+    def step(self, node: Node) -> _Step:
+        def call(state: State) -> Update:
+            return trio.from_thread.run(self._run, node, state, trio_token=self._token)
+
+        return call
+
+    async def _run(self, node: Node, state: State) -> Update:
+        # This is a system task, which only the end of the program cancels.
+        update: Update | None = None
+        over = trio.Event()
+
+        async def work() -> None:
+            nonlocal update
+            try:
+                update = await node(state)
+            finally:
+                over.set()
+
+        self._nursery.start_soon(work)
+        await over.wait()
+        if update is None:
+            raise _StoppedError
+        return update
+
+
+def _compiled(graph: Graph, bridge: _Bridge) -> CompiledStateGraph[State, None, State, State]:
+    import langgraph.graph as langgraph
+
+    def name_of(name: str) -> str:
+        return langgraph.END if name == END else name.translate(_RESERVED)
+
+    def chooser(choice: Choice) -> Callable[[State], str]:
+        return lambda state: name_of(choice.choose(state))
+
+    builder = langgraph.StateGraph(State)
+    for name, node in graph.nodes.items():
+        builder.add_node(name_of(name), bridge.step(node))
+    builder.add_edge(langgraph.START, name_of(graph.first))
+    for name, edge in graph.edges.items():
+        if isinstance(edge, str):
+            builder.add_edge(name_of(name), name_of(edge))
+        else:
+            builder.add_conditional_edges(name_of(name), chooser(edge), [name_of(to) for to in edge.targets])
+    return builder.compile()

@@ -101,8 +101,7 @@ async def check_server(
     """Check the server that `target` names (as for `playhead.connect`) and return the report.
 
     `on_test` is called with each finished test and must not block. `on_broken_off` gets the report on the
-    findings so far if the check is cancelled. `runner` runs the state graph:
-    `playhead.check.langgraph.run_under_langgraph` runs it under LangGraph.
+    findings so far if the check is cancelled. `runner` runs the state graph; `check.graph` has two.
 
     Defects of the server are in the report, never raised: an unreachable server has the `mcp_service_status`
     `unavailable`. Raises `ConfigError` for an invalid target. Cancelling stops the server's process, if any,

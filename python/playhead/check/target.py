@@ -14,9 +14,8 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
 from playhead.check.options import CheckOptions
-from playhead.client.connect import connect
+from playhead.client.connector import connect, transport_factory
 from playhead.client.session.session import Session
-from playhead.client.targets import transport_factory
 from playhead.config.servers import ServerConfig, from_command, resolve_target
 from playhead.errors import HttpStatusError, PlayheadError, ServerError, TransportError
 from playhead.limits import DEFAULT_LIMITS, Limits

@@ -159,7 +159,7 @@ def test_valid_arguments_conform_and_invalid_ones_do_not(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HOPELESS)
-def test_a_schema_that_nothing_can_be_made_for_gives_a_remark(name: str) -> None:
+def test_a_schema_without_possible_arguments_is_a_remark(name: str) -> None:
     made = arguments_for(HOPELESS[name])
     assert made.valid == ()
     assert made.invalid == ()
@@ -167,7 +167,7 @@ def test_a_schema_that_nothing_can_be_made_for_gives_a_remark(name: str) -> None
     assert "inputSchema" in made.remarks[0]
 
 
-def test_the_same_seed_gives_the_same_cases_and_another_one_others() -> None:
+def test_cases_are_determined_by_the_seed() -> None:
     schema = USABLE["a search"]
     assert arguments_for(schema, seed=1) == arguments_for(schema, seed=1)
     random_ones = [
@@ -222,7 +222,7 @@ def test_an_example_of_the_schema_or_the_description_is_taken_first() -> None:
     assert made.valid[0].arguments == {"a": "Lisbon", "b": "it"}
 
 
-def test_what_is_cut_is_said() -> None:
+def test_a_cut_is_reported() -> None:
     made = arguments_for(USABLE["wide"])
     assert len([case for case in made.valid if case.kind != "random"]) == MAX_VALID
     assert len(made.invalid) == MAX_INVALID
@@ -273,7 +273,7 @@ schemas: st.SearchStrategy[Any] = st.recursive(
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(schemas)
-def test_any_schema_gives_arguments_that_are_what_they_are_called(schema: Any) -> None:
+def test_generated_arguments_are_valid_or_invalid_as_labelled(schema: Any) -> None:
     made = arguments_for(schema, examples=2)
     assert made.valid or made.remarks
     check(schema, made)
@@ -283,6 +283,6 @@ def test_any_schema_gives_arguments_that_are_what_they_are_called(schema: Any) -
     "pattern",
     [r"^\d{4}-\d\d$", r"^[^a-z]$", r"^(foo|bar)+$", r"a{0}b", r"^\w+@\w+\.com$", r"[\s\S]", r"(?i)^X$"],
 )
-def test_a_pattern_is_found_in_what_is_written_for_it(pattern: str) -> None:
+def test_a_string_generated_for_a_pattern_matches_it(pattern: str) -> None:
     schema = {"type": "string", "pattern": pattern}
     assert conforms(schema, of_pattern(pattern))

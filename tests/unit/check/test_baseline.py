@@ -118,7 +118,7 @@ def test_undecided_and_passed_tests_are_left_alone() -> None:
             assert everything.apply(test) is test
 
 
-def test_what_was_ignored_or_recorded_in_vain_is_a_remark() -> None:
+def test_an_unused_ignore_or_baseline_entry_is_a_remark() -> None:
     baseline = baseline_of(report(failed(SCHEMA), failed(CONTENT)))
     triage = Triage(baseline=baseline, ignored=(IgnoredCheck(check="tools.size", tool="echo"),))
     now = report(triage.apply(failed(SCHEMA)))
@@ -268,7 +268,7 @@ def test_a_tool_that_is_no_longer_listed_is_a_finding() -> None:
     ],
     ids=["the same", "other metadata", "another order and spelling of a number"],
 )
-def test_equal_definitions_are_no_drift(now: dict[str, Any]) -> None:
+def test_equal_definitions_are_not_drift(now: dict[str, Any]) -> None:
     assert drift(DEFINITION, now) == []
 
 

@@ -39,7 +39,7 @@ def left_out(report: Report) -> dict[str, str]:
 # --- time --------------------------------------------------------------------------------------------
 
 
-async def test_a_check_ends_when_its_time_is_over_and_says_what_it_left_out() -> None:
+async def test_a_check_out_of_time_ends_and_lists_the_tests_that_it_skipped() -> None:
     names = [f"tool{number}" for number in range(50)]
     # A busy machine may spend half a second on finding the tools, and threads keep a mock clock from helping.
     options = replace(FULL, timeout_seconds=0.8, total_seconds=2.0)
@@ -90,7 +90,7 @@ async def test_no_more_than_so_many_definitions_are_judged(monkeypatch: pytest.M
     ],
     ids=["keys", "a long key", "wide", "text", "list", "mixed"],
 )
-def test_what_came_is_kept_in_a_bounded_size(value: object) -> None:
+def test_saved_answers_have_a_bounded_size(value: object) -> None:
     assert len(json.dumps(shown(value))) < KEPT_CHARS
 
 
@@ -101,12 +101,12 @@ def test_what_came_is_kept_in_a_bounded_size(value: object) -> None:
         max_leaves=20,
     )
 )
-def test_what_is_small_is_kept_as_it_is(value: object) -> None:
+def test_small_answers_are_saved_unchanged(value: object) -> None:
     assert sent(value) == value
     assert shown(value) == value
 
 
-def test_a_request_is_kept_whole_or_not_at_all() -> None:
+def test_a_request_is_saved_whole_or_not_at_all() -> None:
     assert sent({"text": "a" * 60_000}) == {"text": "a" * 60_000}
     assert sent({"text": ["a" * 60_000] * 2}) == "… (more than 65536 characters, not recorded)"
 
@@ -133,7 +133,7 @@ async def test_a_listing_of_large_pages_is_not_read_for_ever(monkeypatch: pytest
     assert (test.status, test.error) == ("error", "reading stopped after 3 pages with 3 items")
 
 
-async def test_past_a_bound_only_what_went_wrong_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_beyond_the_bound_only_failures_are_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_KEPT_CHARS", 0)
     report = await check_server(of_tools("it", call={"content": 1}), FULL)
     wrong = [test for test in report.tests if test.status == "failed"]
@@ -146,9 +146,8 @@ async def test_past_a_bound_only_what_went_wrong_is_kept(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("runner", ["own", "langgraph"])
-async def test_what_was_found_before_a_check_is_cancelled_is_handed_over(runner: str) -> None:
-    from playhead.check.graph import run_graph
-    from playhead.check.langgraph import run_under_langgraph
+async def test_a_cancelled_check_passes_on_its_findings(runner: str) -> None:
+    from playhead.check.graph import run_graph, run_under_langgraph
 
     parts: list[Report] = []
     options = replace(FULL, timeout_seconds=60.0)
@@ -174,7 +173,7 @@ async def test_what_was_found_before_a_check_is_cancelled_is_handed_over(runner:
     assert "interrupted" in part.remarks[-1]
 
 
-async def test_a_check_that_comes_to_its_end_is_not_broken_off() -> None:
+async def test_a_check_that_completes_is_not_reported_as_interrupted() -> None:
     parts: list[Report] = []
     report = await check_server(of_tools(), QUICK, on_broken_off=parts.append)
     assert not parts

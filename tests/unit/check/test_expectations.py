@@ -100,7 +100,7 @@ def test_the_calls_of_a_tool_keep_their_order() -> None:
         ({"calls": [{"tool": "a", "arguments": {"x": float("nan")}}]}, "x: expected a finite number"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(raw: Any, message: str) -> None:
+def test_an_invalid_entry_is_reported_with_its_place(raw: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read_expectations(raw, where="f")
 
@@ -114,7 +114,7 @@ def test_what_is_wrong_is_named_with_its_place(raw: Any, message: str) -> None:
         ("e.toml", '[[calls]]\ntool = "a"\narguments = { when = 2026-01-01 }', "write a date as a string"),
     ],
 )
-def test_a_file_that_is_none_is_named(tmp_path: Path, name: str, text: str, message: str) -> None:
+def test_an_invalid_file_is_named(tmp_path: Path, name: str, text: str, message: str) -> None:
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(ConfigError, match=message) as caught:

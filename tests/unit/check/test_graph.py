@@ -22,11 +22,11 @@ from playhead.check.graph import (
     merged,
     reporting_graph,
     run_graph,
+    run_under_langgraph,
 )
 from playhead.check.graph import (
     testing_graph as graph_of,
 )
-from playhead.check.langgraph import run_under_langgraph
 from playhead.errors import UsageError
 
 RUNNERS = pytest.mark.parametrize("runner", [run_graph, run_under_langgraph])
@@ -71,7 +71,7 @@ class Recorded:
 
 
 @RUNNERS
-async def test_a_server_that_is_there_is_asked_for_its_tools(runner: Runner) -> None:
+async def test_an_available_server_is_asked_for_its_tools(runner: Runner) -> None:
     steps = Recorded(tools=["add", "echo"])
     state = await runner(discovery_graph(steps), first_state())
     assert steps.made == ["check_mcp_status", "discover_tools"]
@@ -131,7 +131,7 @@ def graph_with(node: Node) -> Graph:
 
 
 @RUNNERS
-async def test_what_a_node_raises_comes_out_as_it_is(runner: Runner) -> None:
+async def test_an_exception_of_a_node_propagates_unchanged(runner: Runner) -> None:
     async def breaks(state: State) -> Update:
         await trio.lowlevel.checkpoint()
         raise UsageError("broken")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import soundfile
 
-from playhead.check.probes.contents import probe_read
+from playhead.check.probes.resources import probe_read
 from playhead.check.probes.tool_judging import judge_result
 from playhead.check.probes.tools import probe_media
 from playhead.check.results import TestDraft
@@ -50,7 +50,7 @@ async def of(data: bytes | str, mime_type: str, *, embedded: bool = False) -> tu
         ("gapless.mp3", "audio/x-unheard-of"),
     ],
 )
-async def test_sound_that_is_what_it_is_called_is_right(file: str, mime_type: str) -> None:
+async def test_audio_that_matches_its_label_passes(file: str, mime_type: str) -> None:
     assert await of((DATA / file).read_bytes(), mime_type) == (set(), set())
 
 
@@ -58,7 +58,7 @@ async def test_sound_that_is_what_it_is_called_is_right(file: str, mime_type: st
     ("file", "mime_type"),
     [("refused.opus", "audio/opus"), ("refused.aac", "audio/aac"), ("refused.m4a", "audio/mp4")],
 )
-async def test_sound_that_nobody_here_decodes_is_not_judged(file: str, mime_type: str) -> None:
+async def test_audio_without_a_decoder_is_not_judged(file: str, mime_type: str) -> None:
     assert await of((DATA / file).read_bytes(), mime_type) == (set(), {"audio.decodes"})
 
 
@@ -116,7 +116,7 @@ async def test_one_flipped_byte_of_audio_with_checksums_is_found(mime_type: str)
 
 
 @pytest.mark.parametrize("subtype", ["PCM_S8", "PCM_16", "PCM_24"])
-async def test_flac_of_other_samples_than_its_md5_says_is_found(subtype: str) -> None:
+async def test_flac_whose_samples_do_not_match_its_md5_is_found(subtype: str) -> None:
     # A STREAMINFO with the MD5 of one piece, and the frames of another one of the same length.
     pieces = []
     for loudness in (0.5, 0.4):

@@ -15,7 +15,7 @@ from mcp.server import Server
 from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
 
-from playhead.check.probes.reads import probe_link
+from playhead.check.probes.resources import probe_link
 from playhead.check.target import SessionTarget
 from tests.servers.pages import PagesServer, parser
 from tests.unit.check.probe_kit import Found, defects, probed, undecided
@@ -47,7 +47,7 @@ async def test_nothing_is_found_of_a_link_that_does_not_say_how_big_it_is() -> N
     assert await behaving("plain", "--no-size") == (set(), [])
 
 
-async def test_a_cap_on_pages_is_found_and_costs_no_byte() -> None:
+async def test_a_page_limit_is_detected_without_losing_bytes() -> None:
     assert await behaving("cap64k") == ({"reads.page-cap"}, [])
 
 
@@ -164,12 +164,12 @@ async def test_a_resource_that_changes_while_it_is_read_is_not_judged_by_its_byt
     assert any("the resource changes" in why for why in open_questions)
 
 
-async def test_a_plain_read_of_the_first_part_only_is_no_defect() -> None:
+async def test_a_plain_read_that_returns_only_the_first_part_is_not_a_defect() -> None:
     server = song(lambda start, end: SONG[start:end], plain=lambda: SONG[:30_000])
     assert await of(server) == (set(), [])
 
 
-async def test_reads_one_after_the_other_are_found(autojump_clock: trio.testing.MockClock) -> None:
+async def test_serialized_reads_are_detected(autojump_clock: trio.testing.MockClock) -> None:
     server = song(lambda start, end: SONG[start:end], seconds=0.3, series=True)
     assert (await of(server))[0] == {"reads.concurrent"}
 
@@ -183,7 +183,7 @@ async def test_a_read_that_is_never_answered_is_found(autojump_clock: trio.testi
 
 
 @pytest.mark.parametrize("link", [{"description": "http://127.0.0.1/song"}, {"_meta": {"x/range": {}}}])
-async def test_a_server_that_gives_the_whole_to_whom_no_range_was_promised_is_right(
+async def test_the_whole_resource_is_a_correct_answer_if_no_range_was_offered(
     link: dict[str, Any],
 ) -> None:
     async def read(_context: object, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:

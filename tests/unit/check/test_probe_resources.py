@@ -79,6 +79,7 @@ DEFECTS: dict[str, tuple[RawServer, str]] = {
         served(answers={"resources/list": Refusal(-32603, "oops")}),
         "resources.list-answered",
     ),
+    "no object": (served(answers={"resources/list": {"resources": [NOTE, 1]}}), "resources.list-shape"),
     "name missing": (served({"uri": "notes://one"}), "resources.list-shape"),
     "negative size": (served({**NOTE, "size": -1}), "resources.list-shape"),
     "twice": (served(NOTE, NOTE), "resources.list-unique"),
@@ -127,7 +128,7 @@ async def test_each_defect_is_found_by_its_name_and_nothing_else(server: RawServ
     assert await of(server) == {expected}
 
 
-async def test_a_uri_that_is_none_is_found() -> None:
+async def test_an_invalid_uri_is_found() -> None:
     assert "resources.list-shape" in await of(served({"uri": "notes://one two", "name": "x"}))
 
 
@@ -150,7 +151,7 @@ async def test_a_listing_that_does_not_page_is_found(listing: Any, expected: str
     assert expected in await of(served(answers={"resources/list": listing}))
 
 
-async def test_a_cursor_that_comes_twice_is_followed_no_further() -> None:
+async def test_a_repeated_cursor_ends_the_listing() -> None:
     again = served(answers={"resources/list": lambda params: {"resources": [NOTE], "nextCursor": "x"}})
     listing = (await probed(again, probe_resources, mode="legacy"))[0]
     assert "new cursor on each page" in (listing.error or "")

@@ -114,7 +114,7 @@ async def test_a_sound_tool_passes_every_test() -> None:
     assert "random arguments: random 1" in titles
 
 
-async def test_each_test_carries_what_to_send_again() -> None:
+async def test_each_test_contains_the_request_that_repeats_it() -> None:
     for test in await probed(echo):
         if test.title.startswith("valid"):
             assert (test.method, test.input) == (

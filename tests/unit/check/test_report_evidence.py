@@ -20,7 +20,7 @@ def asked(method: str | None, params: Json, *, server: str = "home", is_whole: b
 @pytest.mark.parametrize(
     "text", ["it's", '"', "$(reboot)", "`reboot`", "a; b", "a\nb", "\\", "*", "!!", "é", "\u202e", "-x", ""]
 )
-def test_a_shell_reads_back_what_was_sent(text: str) -> None:
+def test_a_shell_parses_the_line_to_the_arguments_that_were_sent(text: str) -> None:
     line = asked(
         "tools/call", {"name": "say", "arguments": {text: [text]}}, server="node 'my server.js' stdio"
     )
@@ -68,7 +68,7 @@ def test_methods_with_a_command_have_a_line(method: str, params: Json, expected:
         ("resources/read", {"uri": ["x"]}),
     ],
 )
-def test_what_no_command_line_can_send_has_none(method: str | None, params: Json) -> None:
+def test_a_request_that_no_command_line_can_send_has_no_line(method: str | None, params: Json) -> None:
     assert asked(method, params) is None
 
 
@@ -97,7 +97,7 @@ def test_a_server_that_a_program_named_has_a_line_where_it_is_an_address() -> No
         ("https://me:sekrit@example.org/mcp?key=sekrit", "https://…@example.org/mcp?key=…"),
     ],
 )
-def test_what_looks_like_a_secret_in_a_command_line_is_left_out(target: str, words: str) -> None:
+def test_likely_secrets_are_left_out_of_a_command_line(target: str, words: str) -> None:
     assert server_words(report(target=target)) == words
 
 

@@ -42,7 +42,7 @@ class Page(HTMLParser):
 
 
 @pytest.mark.parametrize("make", [small, hostile, empty, unavailable, long])
-def test_a_page_has_our_elements_only_and_asks_nobody_for_anything(make: Callable[[], Report]) -> None:
+def test_a_page_has_only_our_elements_and_makes_no_requests(make: Callable[[], Report]) -> None:
     page = Page(to_html(make()))
     assert page.open == []
     assert page.tags.count("script") == page.tags.count("style") == 1
@@ -118,7 +118,7 @@ def test_an_accepted_failure_is_shown_with_the_reason_and_the_page_passes() -> N
     assert '<span class="note">accepted (a SHOULD), should</span>' in text
 
 
-def test_what_passed_is_left_out_of_a_page_that_would_be_too_long_and_nothing_else() -> None:
+def test_only_passed_tests_are_left_out_of_a_page_that_would_be_too_long() -> None:
     text = to_html(long(6_000))
     assert text.count('<li class="row ') == 5_000
     assert text.count('<li class="row failed"') == 60

@@ -62,7 +62,7 @@ def test_each_subject_is_a_suite_and_each_test_a_case(tmp_path: Path) -> None:
     assert found[0].timestamp == "2026-11-22T04:40:00"
 
 
-def test_a_failed_test_says_what_was_expected_came_and_how_to_see_it_again(tmp_path: Path) -> None:
+def test_a_failed_test_shows_expected_and_actual_values_and_how_to_repeat_it(tmp_path: Path) -> None:
     failed = cases(small(), tmp_path)[1]
     assert (failed.classname, failed.name, failed.time) == (
         "tool forecast",
@@ -122,7 +122,9 @@ def test_nothing_is_written_that_the_common_schema_has_not(make: Callable[[], Re
     assert sum(int(suite.get("skipped", "0")) for suite in root) == len(root.findall(".//skipped"))
 
 
-def test_what_a_hostile_server_says_is_text_and_what_xml_forbids_is_shown(tmp_path: Path) -> None:
+def test_text_of_a_hostile_server_is_escaped_and_characters_that_xml_forbids_are_shown(
+    tmp_path: Path,
+) -> None:
     found = cases(hostile(), tmp_path)
     assert len(found) == len(hostile().tests)
     assert found[0].name == "valid arguments: <script>window.pwned = 1</script>"

@@ -89,7 +89,7 @@ def test_the_table_is_one_in_a_terminal_too() -> None:
         (unavailable(), "The server could not be used."),
     ],
 )
-def test_the_whole_is_said_in_one_sentence(made: Report, sentence: str) -> None:
+def test_the_report_sums_up_in_one_sentence(made: Report, sentence: str) -> None:
     assert f"**{sentence}**" in to_markdown(made)
 
 

@@ -172,7 +172,7 @@ def test_the_json_of_a_hostile_server_holds_its_words_unchanged() -> None:
     assert [test["output"] for test in found["detailed_results"]] == [test.output for test in made.tests]
 
 
-def test_numbers_that_json_has_not_are_told_in_words() -> None:
+def test_non_finite_numbers_are_written_as_words() -> None:
     draft = call("t", "odd numbers", {"a": float("nan"), "b": [float("inf")], "c": 10**5000}, None)
     draft.failed(CONTENT, "odd")
     found = json.loads(to_json(report(draft.done())), parse_constant=pytest.fail)
@@ -185,7 +185,7 @@ def test_numbers_that_json_has_not_are_told_in_words() -> None:
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_a_flood_is_cut_with_a_word_that_says_so(suffix: str) -> None:
+def test_a_flood_is_cut_with_a_note(suffix: str) -> None:
     deep: list[object] = []
     for _ in range(5_000):
         deep = [deep]
@@ -226,14 +226,14 @@ def test_credentials_that_a_server_repeats_are_not_in_a_report(suffix: str) -> N
     assert "page=2" in text
 
 
-def test_words_about_credentials_are_no_credentials() -> None:
+def test_words_about_credentials_are_not_taken_for_credentials() -> None:
     draft = call("t", "x", {}, None)
     draft.failed(CONTENT, "401 without a Bearer authentication-scheme; basic understanding is enough")
     assert "Bearer authentication-scheme; basic understanding" in to_markdown(report(draft.done()))
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_a_server_that_could_not_be_used_is_told_with_its_reason(suffix: str) -> None:
+def test_an_unusable_server_is_reported_with_the_reason(suffix: str) -> None:
     assert "the command ended with code 1 before it answered" in FORMATS[suffix](unavailable())
 
 

@@ -18,8 +18,7 @@ import trio
 from mcp.server.mcpserver import MCPServer
 
 from playhead.check import run
-from playhead.check.graph import run_graph
-from playhead.check.langgraph import run_under_langgraph
+from playhead.check.graph import run_graph, run_under_langgraph
 from playhead.check.options import CheckOptions, Expectations, ExpectedCall
 from playhead.check.results import Report, TestResult
 from playhead.check.run import all_kinds, catalogue, check_server
@@ -89,7 +88,7 @@ async def test_a_full_check_calls_every_tool_and_finds_no_fault_in_a_sound_serve
     assert called["greet"] > 3
 
 
-async def test_each_test_is_told_as_it_ends() -> None:
+async def test_each_test_is_reported_when_it_ends() -> None:
     told: list[TestResult] = []
     report = await check_server(small_server(), QUICK, on_test=told.append)
     assert tuple(told) == report.tests
@@ -117,7 +116,7 @@ async def test_a_tool_that_is_expected_and_not_listed_is_a_finding() -> None:
     assert "tools.expected-listed" in failed(list(report.tests))
 
 
-def test_every_check_has_a_name_of_its_own_and_says_where_it_is_written() -> None:
+def test_every_check_has_a_unique_name_and_a_source() -> None:
     assert len(catalogue()) == len(all_kinds())
     for name, kind in catalogue().items():
         assert re.fullmatch(r"[a-z]+\.[a-z0-9]+(-[a-z0-9]+)*", name), "subject.what"
@@ -144,7 +143,7 @@ def test_every_check_has_a_name_of_its_own_and_says_where_it_is_written() -> Non
         ("annotation-of-text", ["tools.annotations"]),
     ],
 )
-async def test_a_quick_check_finds_what_is_planted_and_nothing_else(defect: str, finds: list[str]) -> None:
+async def test_a_quick_check_finds_exactly_the_planted_defects(defect: str, finds: list[str]) -> None:
     report = await check_server(planted(defect), replace(QUICK, timeout_seconds=1.0))
     assert failed(list(report.tests)) == finds
 
@@ -169,7 +168,7 @@ async def test_a_target_that_means_nothing_is_the_callers_fault() -> None:
         await check_server("")
 
 
-async def test_a_server_that_dies_in_the_middle_is_asked_the_rest() -> None:
+async def test_the_remaining_tests_run_after_a_server_dies() -> None:
     report = await check_server(planted("dies-of-a-cancellation"), FULL)
     assert failed(list(report.tests)) == ["tools.cancel-survives"]
     (remark,) = [remark for remark in report.remarks if "lost and replaced" in remark]
@@ -226,7 +225,7 @@ async def test_a_server_that_hangs_in_one_tool_only_is_not_given_up(
         assert (await target.request("tools/call", {"name": "greet", "arguments": {"name": "x"}})).result
 
 
-async def test_a_probe_that_breaks_loses_nothing_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failing_probe_does_not_affect_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     async def breaks(*_: object, **__: object) -> None:
         raise KeyError("a bug")
 

@@ -128,7 +128,7 @@ def test_a_directory_is_found_however_a_server_is_given_it(how: str, tmp_path: P
     assert "1 new entry (notes.db)" in changes(before, footprint(server))[0]
 
 
-def test_only_what_a_server_is_given_is_watched(tmp_path: Path) -> None:
+def test_only_directories_passed_to_a_server_are_watched(tmp_path: Path) -> None:
     code = tmp_path / "code"
     code.mkdir()
     (code / "server.py").write_text("")
@@ -164,7 +164,7 @@ server.run()
 """
 
 
-async def test_a_report_says_what_the_check_left_behind(tmp_path: Path) -> None:
+async def test_a_report_lists_files_that_the_check_left_behind(tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "work").mkdir()
     code = tmp_path / "code" / "notes.py"

@@ -139,7 +139,7 @@ async def test_valid_arguments_stay_valid_and_a_violation_stays_one() -> None:
     assert accepted[0].shortest["arguments"] == {}
 
 
-async def test_a_failure_that_does_not_repeat_is_said_to_be_one_and_not_shrunk() -> None:
+async def test_a_failure_that_does_not_repeat_is_reported_as_such_and_not_shrunk() -> None:
     calls: list[Any] = []
     fails = tool_failing(when=lambda it: len(calls) == 1, calls=calls)
     tests = await probed(fails, replace(QUICKLY, examples=0), inputSchema=SCHEMA)

@@ -93,7 +93,7 @@ def failed(report: Report) -> dict[str, str]:
     }
 
 
-async def test_what_the_client_makes_up_for_is_a_finding() -> None:
+async def test_a_fault_that_the_client_corrects_is_a_finding() -> None:
     with trio.fail_after(60):
         async with quirky_server() as server:
             server.found.set()

@@ -1,8 +1,11 @@
-"""Shared by the probes: send a request, and record it and its answer in the test."""
+"""Shared by the probes: send a request, record it and its answer in the test, and validate content blocks.
+
+The rules for a block are those for results of tools (`content.validation`), also in a prompt and in a read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -11,6 +14,8 @@ import mcp_types as types
 
 from playhead.check.results import CheckKind, Json, TestDraft
 from playhead.check.target import RequestOutcome, Target
+from playhead.content import Finding, validate_tool_response
+from playhead.content.revisions import LATEST, REVISIONS
 from playhead.errors import DeadlineError, PlayheadError, ProtocolError
 
 SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/2025-11-25"
@@ -21,6 +26,7 @@ MESSAGES: Final = CheckKind(
     source=f"{SPECIFICATION}/basic/transports#stdio",
 )
 _SHOWN_CHARS: Final = 300
+_SHOWN_FINDINGS: Final = 5
 _SHOWN_ITEMS: Final = 20
 _SHOWN_KEYS: Final = 50
 _SHOWN_DEPTH: Final = 12
@@ -80,6 +86,24 @@ def said(error: types.ErrorData) -> str:
 
 def error_shown(error: types.ErrorData) -> Json:
     return {"code": error.code, "message": shown(error.message), "data": shown(error.data)}
+
+
+def block_findings(path: str, block: object, revision: str, *, inner: str = "") -> list[Finding]:
+    """Validate a content block, or only what is at `inner` in it, which is then at `path`."""
+    result = {"content": [block], "resultType": "complete"}
+    known = revision if revision in REVISIONS else LATEST
+    place = f"$.content[0]{inner}"
+    return [
+        Finding(path=path + item.path.removeprefix(place), expected=item.expected, came=item.came)
+        for item in validate_tool_response(result, known)
+        if item.path.startswith(place)
+    ]
+
+
+def summarize(findings: Sequence[Finding]) -> str:
+    """Format the first few findings for a message."""
+    more = f"; and {len(findings) - _SHOWN_FINDINGS} more" if len(findings) > _SHOWN_FINDINGS else ""
+    return "; ".join(str(finding) for finding in findings[:_SHOWN_FINDINGS]) + more
 
 
 def sent(params: object) -> Json:

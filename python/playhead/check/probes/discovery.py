@@ -13,9 +13,8 @@ from mcp_types import METHOD_NOT_FOUND
 from pydantic import ValidationError
 
 from playhead.check.options import Expectations
-from playhead.check.probes.asking import SPECIFICATION, ask, said, shown
-from playhead.check.probes.findings import summarize
-from playhead.check.probes.listing import listing_kinds, probe_listing
+from playhead.check.probes.asking import SPECIFICATION, ask, said, shown, summarize
+from playhead.check.probes.listing import listing_kinds, may_have, probe_listing
 from playhead.check.results import CheckKind, TestDraft, TestResult
 from playhead.check.target import Target
 from playhead.content.findings import Finding, Notes, kind_of
@@ -113,7 +112,7 @@ _LISTS: Final = (
 async def probe_discovery(target: Target, found: Callable[[TestResult], None]) -> tuple[types.Tool, ...]:
     """Judge the listing of tools and the capabilities. Return the testable tools, one per name."""
     await _probe_capabilities(target, found)
-    if not _may_have(target, "tools"):
+    if not may_have(target, "tools"):
         return ()
     raw = await probe_listing(
         target,
@@ -139,12 +138,9 @@ async def probe_discovery(target: Target, found: Callable[[TestResult], None]) -
     return tuple(await target.session.learn_tools(tools))
 
 
-def tool_findings(path: str, raw: object) -> list[Finding]:
+def tool_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:
     """Validate one item of `tools/list`, except its schemas and hints, which have their own checks."""
     notes = Notes()
-    if not isinstance(raw, dict):
-        notes.add(path, expected="an object", came=kind_of(raw))
-        return notes.all()
     check_fields(notes, path, raw, _TOOL)
     icons = raw.get("icons")
     for index, icon in enumerate(icons if isinstance(icons, list) else ()):
@@ -190,12 +186,6 @@ def _understood(raw: Mapping[str, Any]) -> types.Tool | None:
         return types.Tool.model_validate(bare, by_name=False)
     except ValidationError:
         return None
-
-
-def _may_have(target: Target, capability: str) -> bool:
-    """True unless undeclared. Empty capabilities prove nothing: without a handshake they are empty."""
-    capabilities = target.session.capabilities
-    return getattr(capabilities, capability) is not None or not capabilities.model_fields_set
 
 
 async def _probe_capabilities(target: Target, found: Callable[[TestResult], None]) -> None:

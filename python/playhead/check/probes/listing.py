@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from mcp_types import INVALID_PARAMS
 
-from playhead.check.probes.asking import SPECIFICATION, ask, error_shown, fault_of, require_answered, said
-from playhead.check.probes.findings import summarize
+from playhead.check.probes.asking import (
+    SPECIFICATION,
+    ask,
+    error_shown,
+    fault_of,
+    require_answered,
+    said,
+    summarize,
+)
 from playhead.check.results import CheckKind, Json, Level, TestDraft, TestResult
 from playhead.check.target import Target
 from playhead.content import Finding
@@ -84,6 +91,16 @@ def listing_kinds(
     )
 
 
+def may_have(target: Target, capability: str) -> bool:
+    """True unless undeclared. Empty capabilities prove nothing: without a handshake they are empty."""
+    capabilities = target.session.capabilities
+    return getattr(capabilities, capability) is not None or not capabilities.model_fields_set
+
+
+JudgeItem = Callable[[str, Mapping[str, object]], list[Finding]]
+"""Validate one item of a listing, which is at the path."""
+
+
 async def probe_listing(
     target: Target,
     found: Callable[[TestResult], None],
@@ -91,7 +108,7 @@ async def probe_listing(
     method: str,
     key: str,
     identity: str,
-    judge: Callable[[str, object], list[Finding]],
+    judge: JudgeItem,
     kinds: ListingKinds,
     optional: bool = False,
 ) -> tuple[dict[str, Any], ...]:
@@ -125,7 +142,7 @@ class _Reading:
         draft: TestDraft,
         key: str,
         identity: str,
-        judge: Callable[[str, object], list[Finding]],
+        judge: JudgeItem,
         kinds: ListingKinds,
     ) -> None:
         self.draft = draft
@@ -213,10 +230,15 @@ class _Reading:
 
     def _item(self, path: str, item: object) -> bool:
         self._listed += 1
-        if len(self._findings) < 100:
+        judged = len(self._findings) >= 100
+        if not isinstance(item, dict):
+            if not judged:
+                self._findings.append(Finding(path=path, expected="an object", came=kind_of(item)))
+            return False
+        if not judged:
             self._findings += self._judge(path, item)
-        name = item.get(self._identity) if isinstance(item, dict) else None
-        if not isinstance(item, dict) or not isinstance(name, str):
+        name = item.get(self._identity)
+        if not isinstance(name, str):
             return False
         if name in self.items:
             self._twice.add(name)

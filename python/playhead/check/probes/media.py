@@ -11,7 +11,7 @@ import hashlib
 import sys
 from array import array
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import trio
 
@@ -31,10 +31,7 @@ from playhead.content.formats import base64_problem
 from playhead.content.image_files import image_problem
 from playhead.errors import DecodeError, UnsupportedFormatError
 from playhead.limits import MIB
-from playhead.stream.source import Reader
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from playhead.stream.source import BytesReader
 
 MOST_PCM_BYTES: Final = 256 * MIB
 """Decoded audio per item, never held: 25 minutes of 44.1 kHz stereo."""
@@ -73,7 +70,6 @@ IMAGE_WHOLE: Final = CheckKind(
 )
 KINDS: Final = (DECODES, WHOLE, TYPE, BASE64, IMAGE_WHOLE)
 
-_OGG_TYPES: Final = ("audio/ogg", "application/ogg")
 _OGG: Final = frozenset({AudioFormat.VORBIS, AudioFormat.OPUS, AudioFormat.OGG_FLAC, AudioFormat.OGG})
 _FAMILIES: Final[tuple[frozenset[AudioFormat], ...]] = (
     _OGG,
@@ -83,20 +79,6 @@ _FAMILIES: Final[tuple[frozenset[AudioFormat], ...]] = (
 )
 """Formats labelled with each other's names, because one is the container of the other."""
 _DECODED: Final = frozenset({AudioFormat.MP3, AudioFormat.FLAC, AudioFormat.WAV, AudioFormat.VORBIS})
-
-
-class _Held(Reader):
-    """Bytes that have arrived already, for a decoder."""
-
-    def __init__(self, data: bytes) -> None:
-        self._rest = memoryview(data)
-
-    def readinto(self, buffer: Buffer, timeout: float | None = None) -> int:
-        with memoryview(buffer).cast("B") as view:
-            count = min(len(view), len(self._rest))
-            view[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count
 
 
 async def probe_audio(
@@ -181,7 +163,7 @@ def _decoded(data: bytes, *, mime_type: str | None, uri: str | None, whole: bool
         return None, f"the checker can't decode {name}"
     frames_bytes = 0
     try:
-        source = DecoderSource(_Held(data))
+        source = DecoderSource(BytesReader(data))
         decoder = open_decoder(source, mime_type=mime_type, uri=uri, size_bytes=len(data))
         try:
             while frames_bytes < MOST_PCM_BYTES and (size := memoryview(decoder.read()).nbytes):

@@ -10,7 +10,7 @@ from playhead._core import decode_base64
 from playhead.check.probes.asking import ask, note, said
 from playhead.check.results import TestDraft
 from playhead.check.target import Target
-from playhead.client.transports.failures import PAST_END, text_of
+from playhead.client.transports.outcomes import PAST_END, text_of
 from playhead.errors import Base64Error, PlayheadError
 from playhead.limits import MIB
 from playhead.stream.strategies import ReadStrategy, ResourceFacts, candidate_strategies

@@ -7,13 +7,12 @@ from typing import Any, Final
 
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
-from playhead.check.probes.asking import SPECIFICATION, ask, require_answered, said
-from playhead.check.probes.findings import block_findings, prompt_findings, summarize
-from playhead.check.probes.listing import listing_kinds, probe_listing
+from playhead.check.probes.asking import SPECIFICATION, ask, block_findings, require_answered, said, summarize
+from playhead.check.probes.listing import listing_kinds, may_have, probe_listing
 from playhead.check.results import CheckKind, TestDraft, TestResult
 from playhead.check.target import RequestOutcome, Target
-from playhead.content import Finding
-from playhead.content.findings import kind_of
+from playhead.content.findings import Finding, Notes, kind_of
+from playhead.content.validation import Field, check_fields
 
 PAGE: Final = f"{SPECIFICATION}/server/prompts"
 MOST_PROMPTS: Final = 20
@@ -57,11 +56,25 @@ CODE: Final = CheckKind(
 )
 KINDS: Final = (*LISTING.all(), ANSWERED, MESSAGES, MISSING, UNKNOWN, CODE)
 
+_PROMPT: Final = (
+    Field(name="name", required=True),
+    Field(name="title"),
+    Field(name="description"),
+    Field(name="arguments", kind="array"),
+    Field(name="icons", kind="array"),
+    Field(name="_meta", kind="object"),
+)
+_ARGUMENT: Final = (
+    Field(name="name", required=True),
+    Field(name="title"),
+    Field(name="description"),
+    Field(name="required", kind="boolean"),
+)
+
 
 async def probe_prompts(target: Target, found: Callable[[TestResult], None]) -> None:
     """List the prompts, get each, and send requests that must be refused. Changes nothing on the server."""
-    capabilities = target.session.capabilities
-    if capabilities.prompts is None and capabilities.model_fields_set:
+    if not may_have(target, "prompts"):
         draft = TestDraft(subject="prompts", title="all")
         draft.skipped(LISTING.answered, "the server declares no prompts")
         found(draft.done())
@@ -72,9 +85,9 @@ async def probe_prompts(target: Target, found: Callable[[TestResult], None]) -> 
         method="prompts/list",
         key="prompts",
         identity="name",
-        judge=prompt_findings,
+        judge=_prompt_findings,
         kinds=LISTING,
-        optional=capabilities.prompts is None,
+        optional=target.session.capabilities.prompts is None,
     )
     for prompt in prompts[:MOST_PROMPTS]:
         await _probe_prompt(target, prompt, found)
@@ -173,6 +186,20 @@ def _judge_refusal(
 
 def _params(name: str, arguments: Mapping[str, str]) -> dict[str, Any]:
     return {"name": name, "arguments": dict(arguments)} if arguments else {"name": name}
+
+
+def _prompt_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:
+    """Validate one item of `prompts/list`."""
+    notes = Notes()
+    check_fields(notes, path, raw, _PROMPT)
+    arguments = raw.get("arguments")
+    for index, argument in enumerate(arguments if isinstance(arguments, list) else ()):
+        place = f"{path}.arguments[{index}]"
+        if isinstance(argument, dict):
+            check_fields(notes, place, argument, _ARGUMENT)
+        else:
+            notes.add(place, expected="an object", came=kind_of(argument))
+    return notes.all()
 
 
 def _message_findings(result: Mapping[str, Any], revision: str) -> list[Finding]:

@@ -15,7 +15,6 @@ from typing import Any, Final
 import trio
 
 from playhead.check.probes.asking import fault_of
-from playhead.check.probes.contents import probe_read
 from playhead.check.probes.media import judge_audio, looks_like_audio
 from playhead.check.probes.pages import MOST_BYTES, Pages, ReadPage, meta_key_of, offered_strategy, place_of
 from playhead.check.results import CheckKind, TestDraft, TestResult
@@ -24,7 +23,6 @@ from playhead.client.call_results.media import ResourceMedia
 from playhead.errors import PlayheadError
 from playhead.limits import KIB, MIB
 from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
-from playhead.stream.strategies import is_url
 
 DOCS: Final = "docs/streaming.md#what-ends-a-stream"
 
@@ -95,32 +93,6 @@ class Reference:
 
     data: bytes
     complete: bool
-
-
-async def probe_link(
-    target: Target,
-    link: Mapping[str, Any],
-    found: Callable[[TestResult], None],
-    *,
-    tool: str | None = None,
-) -> None:
-    """Read the resource of `link` (an unvalidated `resource_link`), in ranges if offered, else as a whole."""
-    uri = link.get("uri")
-    if not isinstance(uri, str):
-        return  # judged with the result
-    subject = f"tool {tool}" if tool is not None else f"resource {uri}"
-    capabilities = target.session.capabilities
-    nothing_to_read = capabilities.resources is None and bool(capabilities.model_fields_set)
-    if uri.startswith("data:") or (nothing_to_read and not is_url(link.get("description"))):
-        return
-    if await probe_ranges(target, link, found, subject=subject, tool=tool):
-        return
-    if is_url(uri):
-        draft = TestDraft(subject=subject, title=f"its link {uri}", tool=tool)
-        draft.skipped(ANSWERED, "the link points to the web, not to this server")
-        found(draft.done())
-        return
-    await probe_read(target, link, found, listed=False, subject=subject, tool=tool)
 
 
 async def probe_ranges(

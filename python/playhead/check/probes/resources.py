@@ -1,33 +1,37 @@
-"""Resources: the listings, reads of listed resources, and refusals of unknown ones."""
+"""Resources: the listings, reads of listed and linked resources, and refusals of unknown ones.
+
+The contents of a read are held against the specification and the listing.
+"""
 
 from __future__ import annotations
 
+import binascii
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import unquote
 
+import trio
 from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
-from mcp_types import INVALID_PARAMS
+from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
-from playhead.check.probes.asking import ask, require_answered, said
-from playhead.check.probes.contents import (
-    ANSWERED,
-    PAGE,
-    RESOURCE_NOT_FOUND,
-    SHAPE,
-    probe_read,
-    shape_findings,
-)
-from playhead.check.probes.contents import KINDS as CONTENTS_KINDS
-from playhead.check.probes.findings import resource_findings, summarize, template_findings
-from playhead.check.probes.listing import listing_kinds, probe_listing
+from playhead._core import decode_base64
+from playhead.check.probes.asking import SPECIFICATION, ask, block_findings, require_answered, said, summarize
+from playhead.check.probes.listing import listing_kinds, may_have, probe_listing
+from playhead.check.probes.media import judge_audio, judge_image, looks_like_audio
+from playhead.check.probes.reads import ANSWERED as RANGE_ANSWERED
 from playhead.check.probes.reads import probe_ranges
 from playhead.check.results import CheckKind, TestDraft, TestResult
 from playhead.check.target import Target
-from playhead.content import Finding
-from playhead.content.formats import quoted
-from playhead.stream.strategies import RANGE_VARIABLES
+from playhead.content.audio import split_mime
+from playhead.content.findings import Finding, Notes, kind_of
+from playhead.content.formats import number, quoted
+from playhead.content.validation import ANNOTATIONS, BLOCKS, Field, check_fields
+from playhead.stream.strategies import RANGE_VARIABLES, is_url
 
+PAGE: Final = f"{SPECIFICATION}/server/resources"
+RESOURCE_NOT_FOUND: Final = -32002
+MOST_CONTENTS: Final = 100
 MOST_READS: Final = 16
 """Resources read from one server; the rest is reported as skipped."""
 MOST_TEMPLATES: Final = 5
@@ -37,6 +41,36 @@ FILLING: Final = "1"
 """The value of template variables: valid as a number, a name or an index."""
 NEWEST: Final = "2026-07-28"
 
+ANSWERED: Final = CheckKind(
+    name="resources.read-answered",
+    title="A read is answered, with contents or an error, in time; a listed resource is not unknown",
+    level="must",
+    source=PAGE,
+)
+SHAPE: Final = CheckKind(
+    name="resources.contents",
+    title="Contents are an array of objects with a URI, and either text or a valid base64 blob",
+    level="must",
+    source=f"{PAGE}#resource-contents",
+)
+URI: Final = CheckKind(
+    name="resources.contents-uri",
+    title="Contents name the resource that was read, or resources below it",
+    level="should",
+    source=f"{PAGE}#resource-contents",
+)
+TYPE: Final = CheckKind(
+    name="resources.mime-type",
+    title="Contents have the announced MIME type",
+    level="should",
+    source=f"{SPECIFICATION}/schema#resource",
+)
+SIZE: Final = CheckKind(
+    name="resources.size",
+    title="The announced size is the number of bytes of the content, before base64",
+    level="must",
+    source=f"{SPECIFICATION}/schema#resource",
+)
 LISTING: Final = listing_kinds("resources.list", what="resources", identity="uri", source=PAGE)
 TEMPLATES: Final = listing_kinds("resources.templates", what="resource templates", identity=None, source=PAGE)
 UNKNOWN: Final = CheckKind(
@@ -52,18 +86,12 @@ CODE: Final = CheckKind(
     level="should",
     source="https://modelcontextprotocol.io/seps/2164-resource-not-found-error",
 )
-KINDS: Final = (*LISTING.all(), *TEMPLATES.all(), *CONTENTS_KINDS, UNKNOWN, CODE)
-
-_VARIABLE: Final = r"(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+(?:\.(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+)*"
-_SPEC: Final = rf"{_VARIABLE}(?::[1-9][0-9]{{0,3}}|\*)?"
-_TEMPLATE: Final = re.compile(rf"(?:[^{{}}]|\{{[+#./;?&=,!@|]?{_SPEC}(?:,{_SPEC})*\}})*")
-"""RFC 6570, section 2."""
+KINDS: Final = (*LISTING.all(), *TEMPLATES.all(), ANSWERED, SHAPE, URI, TYPE, SIZE, UNKNOWN, CODE)
 
 
 async def probe_resources(target: Target, found: Callable[[TestResult], None]) -> None:
     """List the resources and templates, read the listed ones, and request an unknown one."""
-    capabilities = target.session.capabilities
-    if capabilities.resources is None and capabilities.model_fields_set:
+    if not may_have(target, "resources"):
         draft = TestDraft(subject="resources", title="all")
         draft.skipped(LISTING.answered, "the server declares no resources")
         found(draft.done())
@@ -74,9 +102,9 @@ async def probe_resources(target: Target, found: Callable[[TestResult], None]) -
         method="resources/list",
         key="resources",
         identity="uri",
-        judge=resource_findings,
+        judge=_resource_findings,
         kinds=LISTING,
-        optional=capabilities.resources is None,
+        optional=target.session.capabilities.resources is None,
     )
     templates = await probe_listing(
         target,
@@ -139,11 +167,215 @@ async def _probe_unknown(target: Target, found: Callable[[TestResult], None]) ->
     found(draft.done())
 
 
-def _template_findings(path: str, raw: object) -> list[Finding]:
-    findings = template_findings(path, raw)
-    text = raw.get("uriTemplate") if isinstance(raw, dict) else None
-    if isinstance(text, str) and not _TEMPLATE.fullmatch(text):
-        findings.append(
-            Finding(path=f"{path}.uriTemplate", expected="a URI template (RFC 6570)", came=quoted(text))
-        )
+# A link in a tool's result and a listed resource have the same fields.
+_RESOURCE: Final = (
+    *(field for field in BLOCKS["resource_link"] if field.name != "type"),
+    Field(name="annotations", kind="object"),
+    Field(name="_meta", kind="object"),
+)
+_TEMPLATE: Final = (
+    Field(name="uriTemplate", required=True),
+    *(field for field in _RESOURCE if field.name not in ("uri", "size")),
+)
+_VARIABLE: Final = r"(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+(?:\.(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+)*"
+_SPEC: Final = rf"{_VARIABLE}(?::[1-9][0-9]{{0,3}}|\*)?"
+_URI_TEMPLATE: Final = re.compile(rf"(?:[^{{}}]|\{{[+#./;?&=,!@|]?{_SPEC}(?:,{_SPEC})*\}})*")
+"""RFC 6570, section 2."""
+
+
+def _resource_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:
+    """Validate one item of `resources/list`."""
+    notes = Notes()
+    check_fields(notes, path, raw, _RESOURCE)
+    size = raw.get("size")
+    if isinstance(size, int | float) and size < 0:
+        notes.add(f"{path}.size", expected="0 or more", came=number(size))
+    _judge_annotations(notes, path, raw)
+    return notes.all()
+
+
+def _template_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:
+    """Validate one item of `resources/templates/list`."""
+    notes = Notes()
+    check_fields(notes, path, raw, _TEMPLATE)
+    _judge_annotations(notes, path, raw)
+    text = raw.get("uriTemplate")
+    if isinstance(text, str) and not _URI_TEMPLATE.fullmatch(text):
+        notes.add(f"{path}.uriTemplate", expected="a URI template (RFC 6570)", came=quoted(text))
+    return notes.all()
+
+
+def _judge_annotations(notes: Notes, path: str, item: Mapping[str, object]) -> None:
+    annotations = item.get("annotations")
+    if not isinstance(annotations, dict):
+        return
+    check_fields(notes, f"{path}.annotations", annotations, ANNOTATIONS)
+    priority = annotations.get("priority")
+    if isinstance(priority, int | float) and not isinstance(priority, bool) and not 0 <= priority <= 1:
+        notes.add(f"{path}.annotations.priority", expected="a number from 0 to 1", came=number(priority))
+    audience = annotations.get("audience")
+    for index, role in enumerate(audience if isinstance(audience, list) else ()):
+        if role not in ("user", "assistant"):
+            got = quoted(role) if isinstance(role, str) else kind_of(role)
+            notes.add(f"{path}.annotations.audience[{index}]", expected="user or assistant", came=got)
+
+
+# --- one read -----------------------------------------------------------------------------------------------
+
+
+async def probe_link(
+    target: Target,
+    link: Mapping[str, Any],
+    found: Callable[[TestResult], None],
+    *,
+    tool: str | None = None,
+) -> None:
+    """Read the resource of `link` (an unvalidated `resource_link`), in ranges if offered, else as a whole."""
+    uri = link.get("uri")
+    if not isinstance(uri, str):
+        return  # judged with the result
+    subject = f"tool {tool}" if tool is not None else f"resource {uri}"
+    if uri.startswith("data:"):
+        return
+    if not may_have(target, "resources") and not is_url(link.get("description")):
+        return
+    if await probe_ranges(target, link, found, subject=subject, tool=tool):
+        return
+    if is_url(uri):
+        draft = TestDraft(subject=subject, title=f"its link {uri}", tool=tool)
+        draft.skipped(RANGE_ANSWERED, "the link points to the web, not to this server")
+        found(draft.done())
+        return
+    await probe_read(target, link, found, listed=False, subject=subject, tool=tool)
+
+
+async def probe_read(
+    target: Target,
+    item: Mapping[str, Any],
+    found: Callable[[TestResult], None],
+    *,
+    listed: bool,
+    subject: str,
+    tool: str | None = None,
+) -> bool:
+    """Read `item` (from a listing, or an unvalidated link) and judge its contents.
+
+    False if there was no answer in time: further reads are unlikely to get one.
+    """
+    uri: str = item["uri"]
+    draft = TestDraft(subject=subject, title="a plain read", tool=tool, method="resources/read")
+    answer = await ask(target, draft, {"uri": uri})
+    if not require_answered(draft, ANSWERED, answer, target):
+        found(draft.done())
+        return False
+    if answer.error is not None:
+        # -32602 means "not found" since 2026-07-28, but also that reading this one takes more than a URI.
+        if listed and answer.error.code in (METHOD_NOT_FOUND, RESOURCE_NOT_FOUND):
+            draft.checks.clear()
+            draft.failed(ANSWERED, f"expected the contents of a listed resource, got {said(answer.error)}")
+        else:
+            draft.undecided = f"could not be read: {said(answer.error)}"
+    elif answer.result is not None and _judge_shape(draft, answer.result, target.protocol_version):
+        contents: list[Mapping[str, Any]] = answer.result["contents"]
+        _judge_uri(draft, contents, uri)
+        _judge_types(draft, contents, item)
+        await _judge_size(target, draft, contents, item)
+        await _judge_media(draft, contents, item)
+    found(draft.done())
+    return True
+
+
+def shape_findings(result: Mapping[str, Any], revision: str) -> list[Finding]:
+    """Validate the result of a `resources/read`."""
+    contents = result.get("contents")
+    if not isinstance(contents, list):
+        got = kind_of(contents) if "contents" in result else "nothing"
+        return [Finding(path="$.contents", expected="an array", came=got)]
+    findings: list[Finding] = []
+    for index, part in enumerate(contents[:MOST_CONTENTS]):
+        block = {"type": "resource", "resource": part}
+        findings += block_findings(f"$.contents[{index}]", block, revision, inner=".resource")
     return findings
+
+
+def _judge_shape(draft: TestDraft, result: Mapping[str, Any], revision: str) -> bool:
+    findings = shape_findings(result, revision)
+    return draft.require(SHAPE, not findings, summarize(findings))
+
+
+def _judge_uri(draft: TestDraft, contents: list[Mapping[str, Any]], uri: str) -> None:
+    if not contents:
+        return
+    asked = _plain(uri)
+    got = [_plain(part["uri"]) for part in contents]
+    draft.require(
+        URI,
+        asked in got or all(name.startswith(asked) for name in got),
+        f"expected contents of {uri!r}, got those of {contents[0]['uri']!r:.200}",
+    )
+
+
+def _plain(uri: str) -> str:
+    """Normalize a URI for comparison: percent-encoding, case of the scheme, and a trailing slash."""
+    scheme, colon, rest = uri.partition(":")
+    return unquote(f"{scheme.lower()}{colon}{rest}").rstrip("/")
+
+
+def _judge_types(draft: TestDraft, contents: list[Mapping[str, Any]], item: Mapping[str, Any]) -> None:
+    announced = item.get("mimeType")
+    got = [part.get("mimeType") for part in contents if _plain(part["uri"]) == _plain(item["uri"])]
+    named = [name for name in got if isinstance(name, str)]
+    if isinstance(announced, str) and named:
+        expected = split_mime(announced)[0]
+        draft.require(
+            TYPE,
+            all(split_mime(name)[0] == expected for name in named),
+            f"expected {announced!r:.100} as announced, got {named[0]!r:.100}",
+        )
+
+
+async def _judge_size(
+    target: Target, draft: TestDraft, contents: list[Mapping[str, Any]], item: Mapping[str, Any]
+) -> None:
+    size = item.get("size")
+    if isinstance(size, bool) or not isinstance(size, int) or size < 0 or not contents:
+        return
+    got = _sizes(contents)
+    if size in got:
+        draft.passed(SIZE)
+        return
+    # A changing resource may have another size by now: only an unchanged one is wrong.
+    again = await target.request("resources/read", {"uri": item["uri"]})
+    if again.result is None or again.result.get("contents") != contents:
+        draft.skipped(SIZE, "the resource changed during the check: its size can't be judged")
+        return
+    draft.failed(SIZE, f"expected {size} bytes as announced, got {min(got)}")
+
+
+def _sizes(contents: list[Mapping[str, Any]]) -> set[int]:
+    """Return the possible sizes of the raw content: text has neither an encoding nor known line ends."""
+    if all(isinstance(part.get("blob"), str) for part in contents):
+        return {sum(len(decode_base64(part["blob"])) for part in contents)}
+    texts = [str(part.get("text", "")) for part in contents]
+    lines = sum(text.count("\n") - text.count("\r\n") for text in texts)
+    sizes: set[int] = set()
+    for encoding, mark in (("utf-8", 3), ("utf-16-le", 2), ("latin-1", 0)):
+        bare = sum(len(text.encode(encoding, "replace")) for text in texts)
+        width = 2 if encoding == "utf-16-le" else 1
+        sizes |= {bare, bare + mark, bare + lines * width, bare + mark + lines * width}
+    return sizes
+
+
+async def _judge_media(draft: TestDraft, contents: list[Mapping[str, Any]], item: Mapping[str, Any]) -> None:
+    for part in contents[:1]:
+        blob, uri = part.get("blob"), item["uri"]
+        mime_type = part.get("mimeType", item.get("mimeType"))
+        is_image = isinstance(mime_type, str) and mime_type.lower().startswith("image/")
+        is_media = is_image or looks_like_audio({"mimeType": mime_type}, uri)
+        if not isinstance(blob, str) or not blob or not is_media:
+            continue
+        data = await trio.to_thread.run_sync(binascii.a2b_base64, blob)
+        if is_image:
+            await trio.to_thread.run_sync(judge_image, draft, data)
+        else:
+            await judge_audio(draft, data, mime_type=mime_type, uri=uri, whole=len(contents) == 1)

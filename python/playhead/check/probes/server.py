@@ -19,7 +19,7 @@ from typing import Any, Final
 import trio
 from mcp_types import METHOD_NOT_FOUND
 
-from playhead._core import __version__
+from playhead._core import Frame, __version__
 from playhead.check.probes.asking import (
     SPECIFICATION,
     error_shown,
@@ -30,10 +30,10 @@ from playhead.check.probes.asking import (
 )
 from playhead.check.results import CheckKind, TestDraft, TestResult
 from playhead.check.target import RequestOutcome, SessionTarget
-from playhead.client.transports.stdio import ServerProcess, open_server
+from playhead.client.transports.server_process import ServerProcess, open_server
 from playhead.config.servers import ServerConfig
 from playhead.errors import ConnectError, DeadlineError, PlayheadError, TransportError
-from playhead.jsonrpc.codec import answered_id
+from playhead.jsonrpc.codec import answered_plainly
 from playhead.jsonrpc.framing import EndlessLine, Line, LineFramer
 from playhead.limits import DEFAULT_LIMITS, MIB
 
@@ -265,7 +265,7 @@ class _Answers:
         """Wait for the answer to a request. False if the stream ends first."""
         while True:
             while (event := self._framer.next_event()) is not None:
-                if isinstance(event, Line) and answered_id(event.data, event.data) == str(request_id):
+                if isinstance(event, Line) and answered_plainly(Frame(event.data)) == str(request_id):
                     return True
                 if isinstance(event, EndlessLine):
                     return False

@@ -15,7 +15,7 @@ from playhead.check.arguments.generate import arguments_for, distinct_arguments
 from playhead.check.probes import tool_judging as kinds
 from playhead.check.probes.asking import TOO_OFTEN, sent, shown
 from playhead.check.probes.media import looks_like_audio, probe_audio
-from playhead.check.probes.reads import probe_link
+from playhead.check.probes.resources import probe_link
 from playhead.check.probes.tool_calls import METHOD, ToolCalls
 from playhead.check.results import TestDraft, TestResult
 from playhead.check.target import RequestOutcome, Target

@@ -2,10 +2,17 @@
 
 Running `playhead` inside a cloned repository must not run the repository's code, start its servers or send
 it the user's keys. `./mcp.json` and `./playhead-tools.toml` are used only after a person was shown what they
-would do. The decision is stored with the file's path, its content, and the content of every file of the
-directory that it names or that a Python file among these imports, so that a change, such as a `git pull`,
-requires consent again. (An import whose name is computed is not seen.) Files in the user's configuration
-directory, and files named by an option, need no consent.
+would do. The decision is stored with the file's path and with a hash of everything that decides what runs:
+
+* the file itself;
+* every file of the directory that it names, or that a Python file among these imports, in each form that
+  Python loads: `helper.py`, `helper.so`, `helper/__init__.py`;
+* the names of the modules in each directory where a server's Python starts to search (that of a script; the
+  working directory for `-m` and `-c`; PYTHONPATH). A new name there can hide an installed module that a
+  library imports. Data files, namespace packages and `__pycache__` hide nothing and do not count.
+
+A change, such as a `git pull`, requires consent again. An import whose name is computed is not seen. Files in
+the user's configuration directory, and files named by an option, need no consent.
 """
 
 from __future__ import annotations
@@ -16,10 +23,12 @@ import json
 import os
 import re
 import shlex
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +48,14 @@ TOOL_FILES: Final = ("playhead-tools.toml", "playhead-tools.json")
 _STORE: Final = "trust.json"
 _WORDS: Final = re.compile(r"[\s=:,;]+")
 """Separators between a file's name and the rest: `--script=run.py`, `handler.py:summarise`."""
+_SUFFIXES: Final = frozenset({".py", ".pyc", ".so", ".pyd"})
+"""Of a file that Python imports, the last one: `helper.cpython-313-x86_64-linux-gnu.so`."""
+_SEARCHES_CWD: Final = re.compile(r"-\w*[mc]|--module")
+"""Options of Python, and of what starts it, that put the working directory on its search path."""
+_INTERPRETER: Final = re.compile(r"(?:.*/)?(?:python|pypy|(?:py|uv)$)")
+_UNUSED: Final = frozenset({"test"})
+"""Modules of the standard library that no library imports; projects have directories of this name."""
+_FIRST_LINE_BYTES: Final = 256
 
 
 class UntrustedError(ConfigError):
@@ -81,18 +98,27 @@ class ProjectFile:
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """The SHA-256 of the file, of every file of its directory that it names, and of those that Python
-        files among these import, by relative path."""
+        """The SHA-256 of the file and of what else decides what runs (see above), by relative path.
+
+        Under the path of a directory, with a slash at its end: that of the names of its modules.
+        """
         directory = self.path.parent
+        modules = _Modules(directory)
+        named, roots = _named_files(self.values, modules)
+        if self.path.name not in SERVERS_FILES:
+            roots = set()  # a handler's directory is never on playhead's own search path
+        named |= {path for root in roots for path in modules.standard(root)}
         found = {self.path.name: hashlib.sha256(self.data).hexdigest()}
-        by_name = _named_files(self.values, directory)
-        for path in sorted(by_name | _imported_files(by_name, directory)):
+        for path in sorted(named | _imported_files(named, modules)):
             try:
-                with path.open("rb") as named:
-                    digest = hashlib.file_digest(named, "sha256").hexdigest()
+                with path.open("rb") as opened:
+                    digest = hashlib.file_digest(opened, "sha256").hexdigest()
             except OSError as error:
                 raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
             found[str(path.relative_to(directory))] = digest
+        for root in roots:
+            names = "\n".join(sorted(str(path.relative_to(root)) for path in modules.listed(root)))
+            found[f"{root.relative_to(directory)}/"] = hashlib.sha256(os.fsencode(names)).hexdigest()
         return found
 
 
@@ -196,13 +222,104 @@ class Trust:
 # --- what a file names ---------------------------------------------------------------------------------
 
 
-def _named_files(values: object, directory: Path) -> set[Path]:
-    """Return the files below `directory` that a string names, by path or as a Python module."""
+@dataclass(frozen=True)
+class _Modules:
+    """The importable files below `directory`; each of its directories is listed once."""
+
+    directory: Path
+    _listings: dict[Path, dict[str, set[Path]]] = field(default_factory=dict)
+
+    def find(self, base: Path, relative: str) -> set[Path]:
+        """Return the files that `import` of the module at `relative`, such as `pack/inner`, could load."""
+        found: set[Path] = set()
+        for part in relative.split("/"):
+            found |= self._listing(base).get(part, set())
+            base /= part
+        return {path for path in map(Path.resolve, found) if path.is_relative_to(self.directory)}
+
+    def listed(self, base: Path) -> set[Path]:
+        """Return the files in `base` that make a module importable."""
+        return {path for paths in self._listing(base).values() for path in paths}
+
+    def standard(self, base: Path) -> set[Path]:
+        """Return the files of the modules in `base` that hide one of the standard library.
+
+        Libraries import these, so that the imports of the directory's own files don't tell if they are used.
+        """
+        found: set[Path] = set()
+        for name in sys.stdlib_module_names & self._listing(base).keys() - _UNUSED:
+            found |= self.find(base, name)
+            found.update(path for path in (base / name).rglob("*.py") if path.is_file())
+        return {path for path in map(Path.resolve, found) if path.is_relative_to(self.directory)}
+
+    def _listing(self, base: Path) -> dict[str, set[Path]]:
+        if base not in self._listings:
+            self._listings[base] = _importable(base)
+        return self._listings[base]
+
+
+def _importable(directory: Path) -> dict[str, set[Path]]:
+    """Return the modules and regular packages of a directory by name, with the files that make them so."""
+    found: dict[str, set[Path]] = {}
+    try:
+        entries = list(directory.iterdir())
+    except (OSError, ValueError):  # it is not a directory
+        return {}
+    for entry in entries:
+        name = entry.name.partition(".")[0]
+        if not name.isidentifier() or name in ("__init__", "__main__"):
+            continue
+        if entry.suffix in _SUFFIXES and entry.is_file():
+            found.setdefault(name, set()).add(entry)
+        elif entry.name == name:
+            initial = {entry / f"__init__{suffix}" for suffix in all_suffixes()}
+            if present := {path for path in initial if path.is_file()}:
+                found.setdefault(name, set()).update(present)
+    return found
+
+
+def _named_files(values: object, modules: _Modules) -> tuple[set[Path], set[Path]]:
+    """Return the files below the directory that a string names, by path or as a Python module; and the
+    directories in which a Python that is started with these words searches first."""
+    directory = modules.directory
     words = {word for text in strings_in(values) for word in (text, *_WORDS.split(text)) if word}
     bases = {directory, *(path for path in _below(directory, words, directory) if path.is_dir())}
-    modules = {word.replace(".", "/") for word in words if word.replace(".", "").isidentifier()}
-    words |= {f"{module}{suffix}" for module in modules for suffix in (".py", "/__init__.py", "/__main__.py")}
-    return {path for base in bases for path in _below(base, words, directory) if path.is_file()}
+    found = {path for base in bases for path in _below(base, words, directory) if path.is_file()}
+    # `python DIR` runs DIR/__main__.py.
+    found |= {path for base in bases if (path := base / "__main__.py").is_file()}
+    roots = {path.parent for path in found if _is_python(path)}
+    if any(map(_SEARCHES_CWD.match, words)) and any(map(_INTERPRETER.match, words)):
+        cwds = set(_strings_under(values, "cwd"))
+        roots |= {directory, *_below(directory, cwds, directory)}
+    if "PYTHONPATH" in words:
+        roots |= bases
+    for relative in {word.replace(".", "/") for word in words if word.replace(".", "").isidentifier()}:
+        for base in bases:
+            of_module = modules.find(base, relative)
+            if (main := base / relative / "__main__.py").is_file():
+                of_module.add(main.resolve())
+            if of_module:
+                found |= of_module
+                roots.add(base)
+    return found, {root for root in roots if root.is_dir()}
+
+
+def _is_python(path: Path) -> bool:
+    """Tell a Python script by its suffix or its first line."""
+    if path.suffix in (".py", ".pyw"):
+        return True
+    try:
+        with path.open("rb") as opened:
+            first = opened.readline(_FIRST_LINE_BYTES)
+    except OSError:
+        return False
+    return first.startswith(b"#!") and b"python" in first
+
+
+def _strings_under(values: object, key: str) -> Iterator[str]:
+    for entry in _table(values, "mcpServers").values():
+        if isinstance(entry, dict) and isinstance(found := entry.get(key), str):
+            yield found
 
 
 def _below(base: Path, words: set[str], directory: Path) -> Iterator[Path]:
@@ -215,21 +332,22 @@ def _below(base: Path, words: set[str], directory: Path) -> Iterator[Path]:
             continue
 
 
-def _imported_files(named: set[Path], directory: Path) -> set[Path]:
-    """Return the Python files below `directory` that the `named` ones import, directly or not."""
+def _imported_files(named: set[Path], modules: _Modules) -> set[Path]:
+    """Return the files below the directory that the `named` Python files import, directly or not."""
     found: set[Path] = set()
-    left = [path for path in named if path.suffix == ".py"]
+    left = [path for path in named if _is_python(path)]
     while left:
         path = left.pop()
         for relative, above in _imports(path):
             # A package's root is not known: any directory from the file's own up to the project's may be it.
-            roots = [base for base in path.parents if base.is_relative_to(directory)]
-            words = {f"{relative}.py"}
-            words |= {f"{package}/__init__.py" for package in (relative, *map(str, Path(relative).parents))}
+            roots = [base for base in path.parents if base.is_relative_to(modules.directory)]
             for base in roots if not above else roots[above - 1 : above]:
-                new = {it for it in _below(base, words, directory) if it.is_file()} - found - named
+                new = modules.find(base, relative)
+                if above and base != modules.directory:
+                    new |= modules.find(base.parent, base.name)
+                new -= found | named
                 found |= new
-                left += new
+                left += (path for path in new if path.suffix == ".py")
     return found
 
 

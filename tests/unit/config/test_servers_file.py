@@ -142,7 +142,7 @@ def test_a_mistake_is_named_with_its_file_and_key(tmp_path: Path, entry: object,
 @pytest.mark.parametrize(
     ("text", "said"), [("{", "not valid JSON"), ("[]", "expected an object"), ("{}", "mcpServers")]
 )
-def test_a_file_that_is_none_is_named(tmp_path: Path, text: str, said: str) -> None:
+def test_an_invalid_file_is_named(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "mcp.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=said) as caught:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from playhead.config import examples
-from playhead.config.examples import transcript
+from playhead.config.examples import summarise
 from playhead.config.tools import (
     Delivery,
     Layer,
@@ -42,12 +41,11 @@ async def test_a_transcript_is_saved_told_in_a_line_and_given_to_the_model_whole
     [(" \n", "The transcript is empty."), ("Hello", "Transcript of 1 word: Hello")],
 )
 async def test_a_transcript_of_little_is_told_as_it_is(text: str, message: str) -> None:
-    config = create_tool_config("any", "other", response_handler=transcript.summarise)
+    config = create_tool_config("any", "other", response_handler=summarise)
     assert (await run_handler(config, content(text))).message == message
 
 
 @pytest.mark.requirement("CF-25")
 def test_a_dynamic_servers_results_go_to_the_model_unless_a_tool_says_otherwise() -> None:
-    assert examples.TOOL_CONFIGS.server == "evm-mcp-server"
     found = EXAMPLES.resolve("evm-mcp-server", "get_balance")
     assert (found.layer, found.delivery) == (Layer.DYNAMIC, Delivery.MODEL)

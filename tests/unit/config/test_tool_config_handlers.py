@@ -205,7 +205,7 @@ def from_file(folder: Path, reference: str) -> ToolConfig:
 
 
 async def test_a_file_names_a_handler_by_its_module() -> None:
-    config = from_file_reference("playhead.config.examples.transcript", "summarise")
+    config = from_file_reference("playhead.config.examples", "summarise")
     assert (await run_handler(config, CONTENT)).message == "Transcript of 2 words: one two"
 
 

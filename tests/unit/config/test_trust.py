@@ -116,12 +116,110 @@ def test_a_change_of_a_file_that_one_of_them_imports_asks_again(
     assert not is_accepted()
 
 
+def write(path: Path, text: str = "one") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        *("src/helper.so", "src/helper.cpython-399-x86_64-linux-gnu.so", "src/helper.pyd", "src/helper.pyc"),
+        *("src/helper/__init__.py", "src/pack/inner.so", "src/pack/inner/__init__.py", "helper.py"),
+        *("src/email.py", "src/email/__init__.py", "src/anyio.py", "src/anyio.abi3.so"),
+    ],
+)
+def test_a_new_file_that_python_would_load_instead_asks_again(here: Path, added: str) -> None:
+    write(here / "src" / "server.py", "import helper, pack.inner\n")
+    for name in ("helper.py", "pack/__init__.py", "pack/inner.py"):
+        write(here / "src" / name)
+    servers(here, {"command": "python", "args": ["src/server.py"]})
+    accept()
+    assert is_accepted()
+    write(here / added)
+    assert not is_accepted()
+    accept()
+    (here / added).unlink()
+    assert not is_accepted()
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        *("src/server.log", "src/data.json", "src/songs/one.mp3", "src/songs/label.py", "src/build-2.py"),
+        *("src/__pycache__/helper.cpython-311.pyc", "src/pack/other.py", "setup.py", "docs/conf.py"),
+    ],
+)
+def test_a_new_file_that_hides_no_module_does_not_ask_again(here: Path, added: str) -> None:
+    write(here / "src" / "server.py", "import helper, pack\n")
+    write(here / "src" / "helper.py")
+    write(here / "src" / "pack" / "__init__.py")
+    servers(here, {"command": "python", "args": ["src/server.py"]})
+    accept()
+    write(here / added)
+    assert is_accepted()
+
+
+@pytest.mark.parametrize(
+    ("entry", "added", "asks"),
+    [
+        ({"command": "python", "args": ["-m", "pack.server"]}, "anyio.py", True),
+        ({"command": "python", "args": ["-m", "pack.server"]}, "pack/anyio.py", False),
+        ({"command": "/usr/bin/python3", "args": ["-m", "installed"]}, "installed.py", True),
+        ({"command": "python", "args": ["-um", "installed"]}, "anyio.py", True),
+        ({"command": "python", "args": ["-m", "installed"], "cwd": "sub"}, "sub/anyio.py", True),
+        ({"command": "python", "args": ["-c", "import installed"]}, "anyio.py", True),
+        ({"command": "sh", "args": ["-c", "exec uv run -m installed"]}, "anyio.py", True),
+        ({"command": "installed", "env": {"PYTHONPATH": "lib:sub"}}, "lib/anyio.py", True),
+        ({"command": "./run"}, "anyio.py", True),
+        ({"command": "python", "args": ["sub"]}, "sub/anyio.py", True),
+        ({"command": "sh", "args": ["-c", "exec node server.js"]}, "anyio.py", False),
+        ({"command": "node", "args": ["server.js"]}, "anyio.py", False),
+    ],
+)
+def test_new_modules_count_where_a_servers_python_searches(
+    here: Path, entry: object, added: str, asks: bool
+) -> None:
+    for name in ("pack/__init__.py", "pack/server.py", "sub/__main__.py", "lib/own.py", "server.js"):
+        write(here / name)
+    write(here / "run", "#!/usr/bin/env python3\n")
+    servers(here, entry)
+    accept()
+    assert is_accepted()
+    write(here / added)
+    assert is_accepted() is not asks
+
+
+def test_a_file_that_hides_a_standard_module_is_hashed_although_nothing_of_the_directory_imports_it(
+    here: Path,
+) -> None:
+    write(here / "server.py", "import installed\n")
+    write(here / "random.py", "import helper\n")
+    for name in ("helper.py", "email/__init__.py", "email/message.py", "test/__init__.py", "other.py"):
+        write(here / name)
+    servers(here, {"command": "python", "args": ["server.py"]})
+    (file,) = project_files(NAMES)
+    assert {name for name in file.fingerprint if name.endswith(".py")} == {
+        *("server.py", "random.py", "helper.py", "email/__init__.py", "email/message.py"),
+    }
+
+
+def test_new_modules_beside_a_handler_do_not_ask_again(here: Path) -> None:
+    """Playhead loads a handler by its path, without its directory on the search path."""
+    write(here / "handler.py")
+    write(here / "playhead-tools.toml", 'modules = ["handler.py"]\n')
+    (file,) = project_files(("playhead-tools.toml",))
+    before = file.fingerprint
+    write(here / "email.py")
+    assert file.fingerprint == before
+
+
 def test_a_file_that_python_cannot_parse_is_hashed_and_imports_nothing(here: Path) -> None:
     (here / "server.py").write_bytes(b"import helper\n\xff\0(")
     (here / "helper.py").write_text("one")
     servers(here, {"command": "python", "args": ["server.py"]})
     (file,) = project_files(NAMES)
-    assert set(file.fingerprint) == {"mcp.json", "server.py"}
+    assert set(file.fingerprint) == {"mcp.json", "server.py", "./"}
 
 
 def test_an_import_reaches_no_file_outside_the_directory(here: Path) -> None:
@@ -129,7 +227,7 @@ def test_an_import_reaches_no_file_outside_the_directory(here: Path) -> None:
     (here / "server.py").write_text("from .. import outside\nfrom ... import outside\nimport outside\n")
     servers(here, {"command": "python", "args": ["server.py"]})
     (file,) = project_files(NAMES)
-    assert set(file.fingerprint) == {"mcp.json", "server.py"}
+    assert set(file.fingerprint) == {"mcp.json", "server.py", "./"}
 
 
 def test_a_change_of_the_file_itself_asks_again_and_another_directory_is_another_question(

@@ -41,7 +41,7 @@ from playhead.config.outputs.record import (
 from playhead.config.outputs.writer import OutputWriter, ToolFolder, saving
 from playhead.content import UnknownBlock
 from playhead.content.blocks import FileContent, TypedContent
-from playhead.content.formats import decoded_bytes
+from playhead.content.formats import Base64Text, decoded_bytes
 from playhead.errors import LimitError, UsageError
 from playhead.limits import DEFAULT_LIMITS, MIB, Limits
 
@@ -83,7 +83,7 @@ def content_of(content: TypedContent | UnknownBlock, *, limits: Limits = DEFAULT
             assert_never(content)
 
 
-def decoded(text: str, *, limits: Limits) -> bytes:
+def decoded(text: Base64Text, *, limits: Limits) -> bytes:
     """Decode strict base64 after checking its size. Raises like `content_of`."""
     size = decoded_bytes(text)
     if size > limits.block_bytes:
@@ -180,7 +180,7 @@ class OutputStore:
         self,
         tool_id: str,
         arguments: Mapping[str, object] | None,
-        text: str,
+        text: Base64Text,
         *,
         mime_type: str | None = None,
         tags: Iterable[str] = (),

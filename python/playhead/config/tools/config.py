@@ -41,7 +41,7 @@ class ToolContent:
     def text(self) -> str:
         """The text blocks, one per line."""
         return "\n".join(
-            block.content.text for block in self.blocks if isinstance(block.content, TextContent)
+            block.outline.text for block in self.blocks if isinstance(block.outline, TextContent)
         )
 
     @property

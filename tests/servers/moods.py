@@ -61,6 +61,8 @@ class Whole:
 
     at: int = 0
     every: int = 1
+    counted: int = 0
+    """Reads that have reached `at` before the first one, such as those that find the form of the ranges."""
     times: int | None = None
 
 
@@ -330,7 +332,7 @@ class MoodyResource:
         if whole is None or end <= whole.at:
             return False
         self._whole_candidates += 1
-        due = self._whole_candidates % whole.every == 0
+        due = (whole.counted + self._whole_candidates) % whole.every == 0
         if not due or (whole.times is not None and self._wholes >= whole.times):
             return False
         self._wholes += 1

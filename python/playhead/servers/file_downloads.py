@@ -22,7 +22,8 @@ from mcp_types import INVALID_PARAMS
 
 from playhead.errors import UsageError
 from playhead.limits import KIB, MIB
-from playhead.servers.ranged_resource import RESOURCE_NOT_FOUND, RangedResource, ResourceBytes
+from playhead.servers.byte_sources import ResourceBytes
+from playhead.servers.ranged_resource import RESOURCE_NOT_FOUND, RangedResource
 
 __all__ = ["FileDownloads"]
 

@@ -13,24 +13,21 @@ with `FileDownloads`). All of them give the same bytes, by the same rules:
   its first bytes alone would look like the whole.
 
 It runs under asyncio as well as under trio, because servers of the SDK and of FastMCP do. It needs anyio and
-the SDK, and imports nothing else of playhead than its errors.
+the SDK, and imports nothing else of playhead than its errors and limits.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import inspect
 import mimetypes
-import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 from urllib.parse import urlsplit
 
-import anyio.to_thread
 import mcp_types as types
 from mcp.server import Server
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -40,6 +37,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from playhead.errors import UsageError
 from playhead.limits import MIB
+from playhead.servers.byte_sources import ByteSource, ReadCallable, ResourceBytes, source_of
 
 if TYPE_CHECKING:
     from playhead.servers.file_downloads import FileDownloads
@@ -53,9 +51,6 @@ SIZE_KEY: Final = "playhead/size"
 """Keys of `_meta` of each page: the version of the resource and its size, if known."""
 PAGE_BYTES: Final = 8 * MIB
 """More than a client should want at once: the page is four thirds of it in base64, in one message."""
-DIGEST_BYTES: Final = 256 * MIB
-"""A longer file is announced without a digest: to compute it would take longer than a client waits."""
-
 RESOURCE_NOT_FOUND: Final = -32002
 """Of an unknown resource, before revision 2026-07-28."""
 
@@ -63,36 +58,6 @@ _LARGEST: Final = 2**53 - 1  # beyond it JSON numbers are no longer whole in eve
 
 Context = ServerRequestContext[Any, Any]
 _Listing = TypeVar("_Listing", types.ListResourcesResult, types.ListResourceTemplatesResult)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceBytes:
-    """Bytes of a resource, and whatever else a read callable knows of it."""
-
-    data: bytes
-    """The bytes from `start` on: at most `end - start`, fewer if the resource or the page ends before, and
-    none only at or after the end of the resource."""
-    total_bytes: int | None = None
-    """The size of the whole resource."""
-    mime_type: str | None = None
-    etag: str | None = None
-    """The version of the resource: another one, if any byte of it is another."""
-    name: str | None = None
-    """The name of a member of a family, for links and files; else it has the family's."""
-
-
-ReadCallable = Callable[..., Awaitable[bytes | ResourceBytes]]
-"""`async def read(start, end, **variables)`: read the half-open range `[start, end)`.
-
-`variables` are the strings for the other variables of the URI template. The callable raises `MCPError` for a
-refusal; any other exception is the SDK's to handle.
-"""
-
-
-class _Source(Protocol):
-    async def read(self, start: int, end: int, values: Mapping[str, str]) -> ResourceBytes: ...
-
-    async def sha256(self, found: ResourceBytes) -> bytes | None: ...
 
 
 def ranged_resource(
@@ -157,7 +122,7 @@ def ranged_resource(
         variables=variables,
         required=_required(source, variables, uri),
         _parsed=UriTemplate.parse(template),
-        _source=_source_of(source, size_bytes=size_bytes, sha256=sha256),
+        _source=source_of(source, size_bytes=size_bytes, sha256=sha256),
     )
     _Registration.of(_lowlevel(server)).add(resource)
     if files is not None:
@@ -187,7 +152,7 @@ class RangedResource:
     required: frozenset[str]
     """Those without which the callable cannot read."""
     _parsed: UriTemplate = field(repr=False)
-    _source: _Source = field(repr=False)
+    _source: ByteSource = field(repr=False)
 
     def expand(self, **values: str) -> str:
         """The URI of one resource of the family, without a range."""
@@ -446,72 +411,6 @@ class _AuthorizeParams(types.RequestParams):
     """Variables of the template that are not in the URI, as in the `arguments` form."""
 
 
-class _FileSource:
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._digest: tuple[str, bytes] | None = None
-
-    async def read(self, start: int, end: int, values: Mapping[str, str]) -> ResourceBytes:
-        return await anyio.to_thread.run_sync(self._read, start, end)
-
-    async def sha256(self, found: ResourceBytes) -> bytes | None:
-        if found.total_bytes is None or found.total_bytes > DIGEST_BYTES:
-            return None
-        if self._digest is None or self._digest[0] != found.etag:
-            version, digest = await anyio.to_thread.run_sync(self._hash)
-            if version != found.etag:
-                return None  # it has just changed
-            self._digest = version, digest
-        return self._digest[1]
-
-    def _read(self, start: int, end: int) -> ResourceBytes:
-        try:
-            with self._path.open("rb") as file:
-                before = os.fstat(file.fileno())
-                data = os.pread(file.fileno(), end - start, start)
-                after = os.fstat(file.fileno())
-        except OSError as error:
-            raise MCPError(types.INTERNAL_ERROR, f"reading failed: {error.strerror or error}") from error
-        if _version(before) != _version(after):
-            raise MCPError(types.INTERNAL_ERROR, "the file changed while it was read; read it again")
-        return ResourceBytes(data=data, total_bytes=before.st_size, etag=_version(before))
-
-    def _hash(self) -> tuple[str, bytes]:
-        with self._path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").digest()
-            return _version(os.fstat(file.fileno())), digest
-
-
-class _BytesSource:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._digest = hashlib.sha256(data).digest()
-
-    async def read(self, start: int, end: int, values: Mapping[str, str]) -> ResourceBytes:
-        etag = self._digest.hex()[:32]
-        return ResourceBytes(data=self._data[start:end], total_bytes=len(self._data), etag=etag)
-
-    async def sha256(self, found: ResourceBytes) -> bytes | None:
-        return self._digest
-
-
-class _CallableSource:
-    def __init__(self, read: ReadCallable, *, size_bytes: int | None, digest: bytes | None) -> None:
-        self._callable = read
-        self._size_bytes = size_bytes
-        self._digest = digest
-
-    async def read(self, start: int, end: int, values: Mapping[str, str]) -> ResourceBytes:
-        found = await self._callable(start, end, **values)
-        known = found if isinstance(found, ResourceBytes) else ResourceBytes(data=bytes(found))
-        etag = known.etag or (self._digest.hex()[:32] if self._digest is not None else None)
-        size = known.total_bytes if known.total_bytes is not None else self._size_bytes
-        return replace(known, total_bytes=size, etag=etag)
-
-    async def sha256(self, found: ResourceBytes) -> bytes | None:
-        return self._digest
-
-
 def _parse(uri: str) -> tuple[str, frozenset[str]]:
     """The template with `start` and `end`, and the names of its other variables."""
     try:
@@ -543,21 +442,6 @@ def _required(source: object, variables: frozenset[str], uri: str) -> frozenset[
     return frozenset(
         name for name in variables & parameters.keys() if parameters[name].default is inspect.Parameter.empty
     )
-
-
-def _source_of(source: object, *, size_bytes: int | None, sha256: str | None) -> _Source:
-    if isinstance(source, bytes):
-        return _BytesSource(source)
-    if isinstance(source, Path):
-        if not source.is_file():
-            raise UsageError(f"{str(source)!r} is not a file; expected one to read")
-        return _FileSource(source)
-    if not callable(source):
-        raise UsageError(f"expected a Path, bytes or a callable that reads, got {source!r:.80}")
-    if sha256 is not None and re.fullmatch(r"[0-9a-fA-F]{64}", sha256) is None:
-        raise UsageError(f"sha256: expected 64 hexadecimal digits, got {sha256!r:.80}")
-    digest = bytes.fromhex(sha256) if sha256 is not None else None
-    return _CallableSource(cast("ReadCallable", source), size_bytes=size_bytes, digest=digest)
 
 
 def _lowlevel(server: object) -> Server[Any]:
@@ -594,7 +478,3 @@ def _digest(digest: bytes) -> dict[str, str]:
     """The digest as implementations of the draft spell it, and as people compare it."""
     value = base64.urlsafe_b64encode(digest).decode().rstrip("=")
     return {"algorithm": "sha-256", "value": value, "sha-256": digest.hex()}
-
-
-def _version(status: os.stat_result) -> str:
-    return f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'

@@ -418,6 +418,7 @@ def test_importing_it_loads_neither_the_client_nor_trio() -> None:
         "playhead.errors",
         "playhead.limits",
         "playhead.servers",
+        "playhead.servers.byte_sources",
         "playhead.servers.file_downloads",
         "playhead.servers.ranged_resource",
         "False",

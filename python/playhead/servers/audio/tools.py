@@ -27,8 +27,9 @@ from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.servers.audio import DEFAULT_META_KEY
 from playhead.servers.audio.library import Library, media_url
 from playhead.servers.audio.mixer import Mixer
+from playhead.servers.byte_sources import ResourceBytes
 from playhead.servers.file_downloads import FileDownloads
-from playhead.servers.ranged_resource import ResourceBytes, ranged_resource
+from playhead.servers.ranged_resource import ranged_resource
 
 URI: Final = "resource://read_from_http"
 TEMPLATE: Final = URI + "{?url,start,end}"

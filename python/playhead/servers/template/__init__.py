@@ -2,15 +2,12 @@
 
 Read it in this order:
 
-* `tools/` has one file per tool: its definition (a `types.Tool`), and one function that answers. A tool is
-defined
-  in `tools/__init__.py`, and `server.py` lists them all: a new one is a file and a line.
+* `tools/` has one file per tool: its definition (a `types.Tool`), and one function that answers. What they
+  share is in `tools/__init__.py`. `serve.py` lists them all: a new one is a file and a line.
 * `resources.py` and `prompts.py`: what a client can read, and what a person can pick.
-* `server.py` gives all of it to the SDK's `Server`; `codes.py` chooses the error code that the client's
-protocol
-  version expects.
-* `serve.py` puts the server behind HTTP and WebSocket, with the endpoints for operators (`metrics.py`
-counts).
+* `serve.py` gives all of it to the SDK's `Server`, and puts that behind HTTP and WebSocket, with the
+  endpoints for operators (`metrics.py` counts).
+* `codes.py` chooses the error code that the client's protocol version expects.
 * `schema.json` and `openapi.yaml` describe the messages for others; `documents.py` applies them.
 
 This module imports little, so that the command line shows its help at once.

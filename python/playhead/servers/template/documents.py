@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.resources import files
 from itertools import chain, groupby, islice
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, cast
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
@@ -26,6 +26,7 @@ from jsonschema.exceptions import ValidationError
 from playhead.content.findings import Finding, Notes, kind_of, step
 from playhead.content.formats import number, quoted
 from playhead.errors import UsageError
+from playhead.strict_json import STRICT_DECODER
 
 _SPACE: Final = " \t\r\n"
 _TAGS: Final = frozenset({"method", "type", "mode"})
@@ -133,13 +134,6 @@ def _read(name: str) -> str:
     return files("playhead.servers.template").joinpath(name).read_text("utf-8")
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise UsageError(f"expected JSON, got {name}, which JSON does not have")
-
-
-_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
-
-
 def _values(text: str, at: int) -> Iterator[tuple[int, object]]:
     """Each value and its offset."""
     while at < len(text):
@@ -161,11 +155,11 @@ def _items(text: str, at: int) -> Iterator[tuple[int, object]]:
 
 def _value(text: str, at: int) -> tuple[object, int]:
     try:
-        return _DECODER.raw_decode(text, at)
+        return STRICT_DECODER.raw_decode(text, at)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise UsageError(f"{where}: expected JSON ({error.msg})") from None
-    except ValueError as error:  # an integer of more digits than Python reads
+    except ValueError as error:  # a number that is not JSON, or too large
         line = text.count("\n", 0, at) + 1
         raise UsageError(f"line {line}: expected JSON that can be read ({error})") from None
 

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import pty
 import shlex
-import struct
-import termios
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,13 +13,11 @@ import trio
 
 from tests.e2e.command import (
     AUDIO_SERVER,
-    HANG_SECONDS,
     Outcome,
-    environment,
     playhead,
     playhead_process,
 )
-from tests.e2e.forked import Forked
+from tests.e2e.typist import Typist, at_keyboard
 from tests.servers.household import HOUSEHOLD_COMMAND
 from tests.servers.scripted_http import Answer, Answering, sse
 from tests.servers.shared import SharedServers
@@ -80,6 +72,11 @@ def calls(*wanted: tuple[str, Json], text: str = "") -> Answer:
     return answer
 
 
+def tagged(name: str, arguments: Json) -> str:
+    """A call as a model without function calling writes it."""
+    return f"<tool_use><name>{name}</name><arguments>{json.dumps(arguments)}</arguments></tool_use>"
+
+
 class Stuck:
     """A reply that begins with `text` and never ends. `left`: the client went away."""
 
@@ -127,71 +124,6 @@ async def chat_process(*words: str | Path, cwd: Path) -> Outcome:
     return await trio.to_thread.run_sync(partial(playhead_process, "chat", "--trust", *words, cwd=cwd))
 
 
-class Typist:
-    """A person at a terminal of 80 columns."""
-
-    def __init__(self, master: int, process: Forked) -> None:
-        self._master = master
-        self._process = process
-        self._read = b""
-        self._seen = 0
-
-    @property
-    def screen(self) -> str:
-        """All that was printed so far."""
-        return self._read.decode("utf-8", "replace")
-
-    def press(self, keys: str) -> None:
-        os.write(self._master, keys.encode())
-
-    def type(self, line: str) -> None:
-        self.press(line + "\n")
-
-    async def see(self, text: str) -> str:
-        """Wait until `text` is printed after what was seen before; what came until then."""
-        wanted = text.encode()
-        with trio.move_on_after(HANG_SECONDS) as scope:
-            while (at := self._read.find(wanted, self._seen)) < 0:
-                assert await self._more(), f"{text!r} never came; the screen: {self.screen}"
-            came = self._read[self._seen : at]
-            self._seen = at + len(wanted)
-            return came.decode("utf-8", "replace")
-        assert not scope.cancelled_caught, f"{text!r} did not come; the screen: {self.screen}"
-        raise AssertionError
-
-    async def end(self) -> int:
-        """Wait for the process to end; its exit code."""
-        with trio.fail_after(HANG_SECONDS):
-            while await self._more():
-                pass
-            code = await trio.to_thread.run_sync(self._process.wait)
-        assert "Traceback" not in self.screen, self.screen
-        assert "internal error" not in self.screen, self.screen
-        return code
-
-    async def _more(self) -> bool:
-        await trio.lowlevel.wait_readable(self._master)
-        try:
-            data = os.read(self._master, 65_536)
-        except OSError:  # EIO: nobody has the other end open any more
-            return False
-        self._read += data
-        return bool(data)
-
-
-@asynccontextmanager
-async def typing(*words: str | Path, cwd: Path) -> AsyncIterator[Typist]:
-    """`playhead chat` at a terminal. Killed if it still runs at the end."""
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    try:
-        command = ["chat", "--trust", *map(str, words)]
-        process = Forked(command, environment=environment(), cwd=cwd, terminal=slave)
-        os.close(slave)
-        try:
-            yield Typist(master, process)
-        finally:
-            process.kill()
-            process.wait(HANG_SECONDS)
-    finally:
-        os.close(master)
+def typing(*words: str | Path, cwd: Path) -> AbstractAsyncContextManager[Typist]:
+    """`playhead chat` at a terminal."""
+    return at_keyboard("chat", "--trust", *words, cwd=cwd)

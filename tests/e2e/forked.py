@@ -26,6 +26,9 @@ from typing import Self
 REPOSITORY = Path(__file__).parents[2]
 IMPORTED = (
     "playhead.cli.app",
+    "playhead.cli.chat",
+    "playhead.cli.check",
+    "playhead.cli.tools",
     "playhead.client",
     "playhead.client.hub",
     "playhead.playback",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
 import trio
 
-from tests.e2e.chat_kit import Stuck, calls, model_words, says, servers_file, typing
+from tests.e2e.chat_kit import Stuck, calls, model_words, says, servers_file, tagged, typing
 from tests.servers.scripted_http import Answering, scripted_http
 from tests.servers.shared import SharedServers
 
@@ -46,6 +48,109 @@ async def test_music_plays_while_one_goes_on_typing(tmp_path: Path, shared: Shar
     assert roles == ["user", "assistant", "tool", "user"], "the conversation goes on"
 
 
+@pytest.mark.parametrize("provider", ["openai", "prompt"])
+async def test_the_model_controls_the_music_and_is_silent_after_it(
+    provider: str, tmp_path: Path, shared: SharedServers
+) -> None:
+    servers_file(tmp_path, shared)
+    wanted: list[tuple[str, dict[str, Any]]] = [
+        PLAY,
+        ("pause", {}),
+        ("seek", {"seconds": 30}),
+        ("resume", {}),
+        ("set_volume", {"volume": 30}),
+        ("stop", {}),
+    ]
+    if provider == "openai":
+        script = [calls(each) for each in wanted]
+    else:
+        script = [says(tagged(*each)) for each in wanted]
+    async with (
+        scripted_http(*script) as (url, asked),
+        typing(*model_words(url, provider=provider), "--sink", "null", cwd=tmp_path) as person,
+    ):
+        await person.see("tools; /help")
+        await person.see("> ")
+        person.type("play something calm")
+        await person.see("♪ First Light")
+        await person.see("> ")
+        for said, done, command, state in (
+            ("wait", "✓ pause", "/pause", "paused ·"),
+            ("to half a minute", "✓ seek", "/pause", "paused · 0:30"),
+            ("go on", "✓ resume", "/volume", "volume 100"),
+            ("quieter", "✓ set_volume", "/volume", "volume 30"),
+            ("enough", "✓ stop", "/resume", "stopped ·"),
+        ):
+            person.type(said)
+            await person.see(done)
+            await person.see("> ")
+            person.type(command)
+            await person.see(state)
+            await person.see("> ")
+        person.type("/quit")
+        assert await person.end() == 0
+    assert len(asked) == 6, "no request follows an action"
+
+
+async def test_a_time_is_sought(tmp_path: Path, shared: SharedServers) -> None:
+    servers_file(tmp_path, shared)
+    async with (
+        scripted_http(calls(PLAY)) as (url, _),
+        typing(*model_words(url), "--sink", "null", cwd=tmp_path) as person,
+    ):
+        await person.see("> ")
+        person.type("play something calm")
+        await person.see("♪ First Light")
+        await person.see("> ")
+        person.type("/pause")
+        await person.see("paused ·")
+        for typed, shown in (
+            ("30", "paused · 0:30 · First Light"),
+            ("+10", "paused · 0:40"),
+            ("-15.5", "paused · 0:24"),
+            ("1:05", "paused · 1:05"),
+            ("0:00:07", "paused · 0:07"),
+            ("half", "expected a time such as 90, 1:30, +10 or -10, got 'half'"),
+            ("", "got ''"),
+        ):
+            person.type(f"/seek {typed}")
+            await person.see(shown)
+        person.type("/quit")
+        assert await person.end() == 0
+
+
+async def test_the_queue_is_listed_and_its_pieces_are_chosen(tmp_path: Path, shared: SharedServers) -> None:
+    servers_file(tmp_path, shared)
+    async with (
+        scripted_http(calls(PLAY, PLAY)) as (url, _),
+        typing(*model_words(url), "--sink", "null", cwd=tmp_path) as person,
+    ):
+        await person.see("> ")
+        person.type("/queue")
+        await person.see("the queue is empty")
+        person.type("/queue 1")
+        await person.see("expected items in the queue, got '1'")
+        person.type("play it twice")
+        await person.see("♪ First Light")
+        await person.see("♪ First Light")
+        await person.see("> ")
+        person.type("/queue")
+        await person.see("→ 1  First Light")
+        await person.see("  2  First Light")
+        person.type("/queue 2")
+        await person.see(" · First Light")
+        person.type("/queue")
+        await person.see("→ 2  First Light")
+        person.type("/previous")
+        await person.see(" · First Light")
+        person.type("/queue")
+        await person.see("→ 1  First Light")
+        person.type("/queue 3")
+        await person.see("expected a number from 1 to 2, got '3'")
+        person.type("/quit")
+        assert await person.end() == 0
+
+
 async def test_the_commands_tell_of_tools_and_servers_and_begin_anew(
     tmp_path: Path, shared: SharedServers
 ) -> None:
@@ -58,6 +163,7 @@ async def test_the_commands_tell_of_tools_and_servers_and_begin_anew(
         await person.see("> ")
         person.type("/tools")
         await person.see("music__set_volume")
+        await person.see("play_from_queue")
         person.type("/servers")
         await person.see("home: connected (4 tools)")
         await person.see("dead: failed")

@@ -7,8 +7,10 @@ import os
 import shlex
 import signal
 import sys
+import wave
 from pathlib import Path
 
+import miniaudio
 import pytest
 
 from playhead.cli.app import run
@@ -100,6 +102,54 @@ def test_play_of_a_local_file() -> None:
     assert done.json["position_seconds"] > 1
 
 
+def test_play_writes_bare_samples_to_stdout_and_nothing_else(tmp_path: Path) -> None:
+    done = playhead_process("play", DATA / "gapless.mp3", "--sink", "pcm:-")
+    assert done.code == 0, done.stderr
+    assert done.stdout == miniaudio.mp3_read_file_s16(str(DATA / "gapless.mp3")).samples.tobytes()
+    saved = tmp_path / "x.pcm"
+    assert playhead("play", DATA / "gapless.mp3", "--sink", f"pcm:{saved}", "--json").code == 0
+    assert saved.read_bytes() == done.stdout
+
+
+def test_play_starts_at_a_time_and_converts(tmp_path: Path) -> None:
+    whole, tail, narrow = (tmp_path / name for name in ("whole.pcm", "tail.pcm", "narrow.pcm"))
+    song = DATA / "gapless.mp3"
+    assert playhead("play", song, "--sink", f"pcm:{whole}").code == 0
+    assert playhead("play", song, "--sink", f"pcm:{tail}", "--start", "0:01").code == 0
+    size, rest = whole.stat().st_size, tail.read_bytes()
+    assert len(rest) == size - 44_100 * 4
+    fade_bytes = 441 * 4  # 10 ms
+    assert whole.read_bytes().endswith(rest[fade_bytes:])
+    done = playhead("play", song, "--sink", f"pcm:{narrow}", "--rate", "16000", "--channels", "1")
+    assert (done.code, narrow.stat().st_size) == (0, size * 16_000 // 44_100 // 2)
+
+
+def test_a_start_that_cannot_be_is_an_error(tmp_path: Path) -> None:
+    (page := tmp_path / "page.mp3").write_text("<html>not music</html>")
+    done = playhead("play", page, "--sink", "null", "--start", "3")
+    assert done.code == 1
+    assert "is over" not in done.stderr, "the reason is that it is not music"
+    done = playhead("play", DATA / "chord.wav", "--sink", "null", "--start", "soon")
+    assert (done.code, "--start: expected a time such as 90 or 1:30" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(("sink", "frame_bytes"), [("frames", {1920}), ("frames+opus", None)])
+def test_play_writes_frames_after_their_lengths(
+    sink: str, frame_bytes: set[int] | None, tmp_path: Path
+) -> None:
+    music, saved = tmp_path / "short.wav", tmp_path / "x.frames"
+    with wave.open(str(music), "wb") as made:
+        made.setparams((1, 2, 16000, 4000, "NONE", ""))
+        made.writeframes(bytes(8000))
+    assert playhead("play", music, "--sink", f"{sink}:{saved}", "--json").code == 0
+    data, sizes = saved.read_bytes(), []
+    while data:
+        sizes.append(int.from_bytes(data[:4], "big"))
+        data = data[4 + sizes[-1] :]
+    assert len(sizes) == 5, "0.25 s in frames of 60 ms"
+    assert frame_bytes is None or {*sizes} == frame_bytes
+
+
 def test_a_server_by_its_name_in_the_servers_file(tmp_path: Path) -> None:
     words = shlex.split(AUDIO_SERVER)
     (tmp_path / "mcp.json").write_text(
@@ -134,7 +184,13 @@ def test_the_library_of_the_demo_is_the_shipped_one() -> None:
         (["read", AUDIO_SERVER, "musicPlayer", "query=first", "-o", "/nonexistent/x"], "/nonexistent/x"),
         (["read", AUDIO_SERVER, "musicPlayer", "-o", "/"], "directory"),
         (["read", AUDIO_SERVER, "musicPlayer", "--json"], "-o FILE"),
-        (["play", AUDIO_SERVER, "musicPlayer", "--sink", "radio"], "device, null or wave:FILE"),
+        (
+            ["play", AUDIO_SERVER, "musicPlayer", "--sink", "radio"],
+            "device, null, wave:FILE, pcm:FILE, frames:FILE or frames+opus:FILE",
+        ),
+        (["play", "x.mp3", "--sink", "pcm:-", "--json"], "needs stdout, which has the object of --json"),
+        (["call", AUDIO_SERVER, "musicPlayer", "--sink", "pcm:-"], "needs stdout, which has the result"),
+        (["play", AUDIO_SERVER, "musicPlayer", "--sink", "frames:/nonexistent/x"], "/nonexistent/x"),
         (
             ["play", AUDIO_SERVER, "musicPlayer", "query=first", "--sink", "wave:/nonexistent/x.wav"],
             "/nonexistent/x.wav",

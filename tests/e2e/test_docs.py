@@ -115,6 +115,14 @@ def test_the_documentation_has_pages_and_programs_to_run() -> None:
     assert len(programs()) > 20
 
 
+def test_the_own_sink_has_20_lines() -> None:
+    """That it passes the sinks' laws is its program."""
+    (code,) = (code for name, code in programs() if name.startswith("own-sink"))
+    sink, _, _ = code.partition("\n\n\nasync def main")
+    lines = sink[sink.index("class ") :].splitlines()
+    assert len([line for line in lines if line]) <= 20
+
+
 def shown(name: str, value: float) -> str:
     """A limit the way the table writes it."""
     if name.endswith("_seconds"):

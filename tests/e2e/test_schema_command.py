@@ -64,7 +64,7 @@ def test_stdin_is_read_where_the_file_is_a_dash(value: object, code: int) -> Non
         (b"hello", "said.json: line 1, column 1: expected JSON"),
         (b"", "said.json: expected at least one message, got none"),
         (b'{"a": "\xff"}', "said.json: byte 7: expected UTF-8"),
-        (b'{"a": Infinity}', "said.json: expected JSON, got Infinity"),
+        (b'{"a": Infinity}', "line 1: expected JSON that can be read (Infinity is not a JSON number)"),
     ],
     ids=["missing", "prose", "empty", "not UTF-8", "infinite"],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from playhead.config import servers
+from playhead.config import auth, servers
 from playhead.config.servers import load_servers
 
 PAGE = (Path(__file__).parents[2] / "docs" / "servers-file.md").read_text("utf-8")
@@ -19,10 +19,10 @@ MODELS = (
     servers._Entry,
     servers._Tls,
     servers._Playhead,
-    servers._Type,
-    servers._Bearer,
-    servers._ClientCredentials,
-    servers._OAuth,
+    auth._Type,
+    auth._Bearer,
+    auth._ClientCredentials,
+    auth._OAuth,
 )
 """The keys that the reader accepts, table by table."""
 

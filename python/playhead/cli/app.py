@@ -4,52 +4,109 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
-from playhead import _core
-from playhead.cli import chat, check, explain, outputs, servers, streams, tools, trust
-from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, INVOKED, Invocation, fail, stdout_left
-from playhead.cli.terminal import Terminal
+from playhead.cli import quick_imports
 from playhead.errors import PlayheadError
+
+if TYPE_CHECKING:
+    from playhead.cli.runner import Invocation
+
+_COMMANDS: Final = {
+    "demo": ("streams", "Ask the example server for music and play it while it arrives."),
+    "tools": ("tools", "List a server's tools."),
+    "call": ("tools", "Call a tool, show its result and play its audio."),
+    "chat": ("chat", "Chat with a model that can call your servers' tools."),
+    "play": ("streams", "Play a resource while it is still arriving, or a local file."),
+    "read": ("streams", "Read a resource in byte ranges and save it."),
+    "explain": (
+        "explain",
+        "Show the effective configuration of a tool, or the form of a resource's ranges, and why.",
+    ),
+    "check": ("check", "Test a server and report its defects."),
+    "outputs": ("outputs", "List the saved results of tools, newest first."),
+    "trust": ("trust", "Accept a directory's mcp.json and playhead-tools.toml."),
+}
+_SERVE: Final = {
+    "audio": ("servers", "Serve music over MCP: musicPlayer, set_volume, and ranged reads of linked audio."),
+    "template": ("servers", "Serve an example of every MCP feature: four tools, resources and prompts."),
+}
+_SCHEMA: Final = {
+    "validate": ("servers", "Validate messages against the template server's schema."),
+    "show": ("servers", "Print one of the documents."),
+}
+_MODULES: Final = {name: module for name, (module, _) in (_COMMANDS | _SERVE | _SCHEMA).items()}
+"""Each command is a function of the same name in a module of playhead.cli, which is imported when the command
+runs: importing all of them takes longer than the start of any. The summary is the first paragraph of the
+function's docstring."""
+
+
+class _LazyGroup(TyperGroup):
+    """A group that knows names and summaries, and imports the one command that is resolved."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        if name in _MODULES:
+            command = self.commands[name] = load_command(name)
+        return name, command, rest
+
+    def invoke(self, ctx: Any) -> object:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            from playhead.cli.parameters import unusable_value
+
+            error.message = unusable_value(error)
+            raise
+
+
+def load_command(name: str) -> Any:
+    """Import the command `name` and return it with its options, as typer's command object."""
+    with quick_imports():
+        function = getattr(import_module(f"playhead.cli.{_MODULES[name]}"), name)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    alone.command(name)(function)
+    return typer.main.get_command(alone)
+
+
+def _add_commands(group: typer.Typer, commands: Mapping[str, tuple[str, str]]) -> None:
+    for name, (_, summary) in commands.items():
+        group.command(name, help=summary)(lambda: None)
+
 
 app = typer.Typer(
     name="playhead",
+    cls=_LazyGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
-serve_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Run one of the example servers.")
+serve_app = typer.Typer(
+    cls=_LazyGroup, no_args_is_help=True, rich_markup_mode=None, help="Run one of the example servers."
+)
 app.add_typer(serve_app, name="serve")
 schema_app = typer.Typer(
+    cls=_LazyGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Show the template server's schemas, or validate messages.",
 )
 app.add_typer(schema_app, name="schema")
-
-app.command("demo")(streams.demo)
-app.command("tools")(tools.tools)
-app.command("call")(tools.call)
-app.command("chat")(chat.chat)
-app.command("play")(streams.play)
-app.command("read")(streams.read)
-app.command("explain")(explain.explain)
-app.command("check")(check.check)
-app.command("outputs")(outputs.outputs)
-app.command("trust")(trust.trust)
-serve_app.command("audio")(servers.audio)
-serve_app.command("template")(servers.template)
-schema_app.command("validate")(servers.validate)
-schema_app.command("show")(servers.show)
+_add_commands(app, _COMMANDS)
+_add_commands(serve_app, _SERVE)
+_add_commands(schema_app, _SCHEMA)
 
 
 def _version(value: bool) -> None:
     if value:
+        from playhead import _core
+
         typer.echo(f"playhead {_core.__version__}")
         raise typer.Exit
 
@@ -65,10 +122,14 @@ def root(
 
     SERVER is a name from an mcpServers file, a URL, or a command line in quotes.
     """
+    from playhead.cli.runner import INVOKED
+
     INVOKED.set(_invocation(context))
 
 
 def _invocation(context: typer.Context) -> Invocation:
+    from playhead.cli.runner import Invocation
+
     name = context.invoked_subcommand
     command = context.command.commands.get(name) if isinstance(context.command, TyperGroup) and name else None
     if command is None:
@@ -84,19 +145,27 @@ def run(arguments: Sequence[str]) -> int:
     try:
         app(list(arguments), prog_name="playhead")
     except SystemExit as exit:
-        return exit.code if isinstance(exit.code, int) else EXIT_DONE
-    except BrokenPipeError:
-        return stdout_left()
-    except (PlayheadError, OSError) as error:
-        if isinstance(error, OSError):  # from the help or the report: commands handle their own
-            error.filename = error.filename or "stdout"
-        return fail(error, Terminal(json_output="--json" in arguments), {})
+        return exit.code if isinstance(exit.code, int) else 0
     except Exception as error:  # the outermost frame: a bug must not print a traceback
-        if "PLAYHEAD_TRACEBACK" in os.environ:
+        if "PLAYHEAD_TRACEBACK" in os.environ and not isinstance(error, PlayheadError | OSError):
             raise
-        Terminal(json_output=False).fail(
-            f"internal error, please report it: {type(error).__name__}: {error}"
-            " (set PLAYHEAD_TRACEBACK=1 for a traceback)"
-        )
-        return EXIT_FAILED
-    return EXIT_DONE
+        return _report(error, json_output="--json" in arguments)
+    return 0
+
+
+def _report(error: Exception, *, json_output: bool) -> int:
+    """Report an error that no command handled, and return the exit code."""
+    from playhead.cli.runner import EXIT_FAILED, fail, stdout_left
+    from playhead.cli.terminal import Terminal
+
+    if isinstance(error, BrokenPipeError):
+        return stdout_left()
+    if isinstance(error, OSError):  # from the help or the report: commands handle their own
+        error.filename = error.filename or "stdout"
+    if isinstance(error, PlayheadError | OSError):
+        return fail(error, Terminal(json_output=json_output), {})
+    Terminal(json_output=False).fail(
+        f"internal error, please report it: {type(error).__name__}: {error}"
+        " (set PLAYHEAD_TRACEBACK=1 for a traceback)"
+    )
+    return EXIT_FAILED

@@ -93,7 +93,7 @@ def chat(
 ) -> None:
     """Chat with a model that can call your servers' tools.
 
-    Music keeps playing while you type. API keys are read from
+    Music keeps playing while you type, and the model can control it. API keys are read from
     OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or GOOGLE_API_KEY.
     With --json, audio is played only if --sink is given.
     """
@@ -227,6 +227,7 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
     """Run the conversation or the single turn; return the exit code. Raises what ends a single turn."""
     from playhead.agent.agent import Agent
     from playhead.agent.approvals import Approvals
+    from playhead.agent.playback_tools import PLAYER_TOOL_NAMES, player_tools
     from playhead.agent.recording import Recorder
     from playhead.cli.chat_questions import Questions, how_to_allow
     from playhead.cli.chat_terminal import TerminalChat, TerminalLines
@@ -276,7 +277,8 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
         def new_agent() -> Agent:
             return Agent(
                 model,
-                hub,
+                # A single turn begins in silence and ends with its music: nothing to control.
+                hub if player is None or setup.message is not None else [player_tools(player), hub],
                 system=setup.system,
                 approvals=Approvals(
                     policy,
@@ -293,7 +295,8 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
         conversation = TerminalChat(
             new_agent, hub=hub, player=player, terminal=terminal, view=view, lines=lines
         )
-        terminal.say(f"{escape_line(model.name)}, {len(hub.tools)} tools; /help lists the commands")
+        count = len(hub.tools) + len(PLAYER_TOOL_NAMES)
+        terminal.say(f"{escape_line(model.name)}, {count} tools; /help lists the commands")
         await conversation.run(questions)
     return EXIT_DONE
 
@@ -337,12 +340,14 @@ async def _opened_hub(
     questions: Questions | None,
 ) -> AsyncIterator[Hub]:
     """Connect to the servers; one that fails is reported, and the others are used."""
+    from playhead.agent.playback_tools import PLAYER, PLAYER_TOOL_NAMES
     from playhead.cli.targets import show_url
     from playhead.client.hub import open_hub
     from playhead.client.hub.server import ServerStatus
 
     if servers is None and setup.servers is None:
-        terminal.say("no servers file (./mcp.json, or --config FILE): the model has no tools", style="yellow")
+        tools = "no tools" if setup.message is not None else "only the player's tools"
+        terminal.say(f"no servers file (./mcp.json, or --config FILE): the model has {tools}", style="yellow")
     async with open_hub(
         servers or {},
         names=setup.servers,
@@ -358,10 +363,13 @@ async def _opened_hub(
         for name, reason in found.failed.items():
             terminal.say(f"{escape_line(name)} failed to list its tools: {reason}", style="yellow")
         report["servers"] = {name: str(state.status) for name, state in hub.states.items()}
+        names = [(tool.server, tool.tool.name) for tool in hub.tools]
+        if setup.message is None:
+            names += [(PLAYER, name) for name in PLAYER_TOOL_NAMES]
         for rule in setup.allow:
-            if not any(rule.fits(tool.server, tool.tool.name) for tool in hub.tools):
+            if not any(rule.fits(server, tool) for server, tool in names):
                 unused = escape_line(f"--allow {rule.server}/{rule.tool}")
-                terminal.say(f"{unused} fits none of the {len(hub.tools)} tools", style="yellow")
+                terminal.say(f"{unused} fits none of the {len(names)} tools", style="yellow")
         yield hub
 
 

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from playhead.agent.playback_tools import player_tools
 from playhead.cli.chat_view import ChatView, resumed_text, show_outcome, waiting_text
-from playhead.cli.progress import clock
+from playhead.cli.progress import clock, seconds_of
 from playhead.cli.runner import first_leaf
 from playhead.cli.terminal import Terminal, escape_line
 from playhead.errors import PlayheadError, UsageError
@@ -79,12 +80,20 @@ class SlashCommands:
         self._hub = hub
         self._player = player
         self._terminal = terminal
+        self._local = player_tools(player).specs()
         self.known: Mapping[str, SlashCommand] = MappingProxyType(
             {
                 "stop": SlashCommand(help="stop the music and clear the queue", run=self._stop),
                 "pause": SlashCommand(help="pause the music", run=self._pause),
                 "resume": SlashCommand(help="resume it", run=self._resume),
                 "next": SlashCommand(help="skip to the next piece", run=self._next),
+                "previous": SlashCommand(help="go back to the previous piece", run=self._previous),
+                "seek": SlashCommand(
+                    help="go to a time (90, 1:30) or by seconds (+10, -10)", run=self._seek, argument="TIME"
+                ),
+                "queue": SlashCommand(
+                    help="list the queue, or play its Nth piece", run=self._queue, argument="N"
+                ),
                 "volume": SlashCommand(
                     help="show the volume, or set it (0 to 100)", run=self._volume, argument="N"
                 ),
@@ -122,22 +131,63 @@ class SlashCommands:
         await self._player.next()
         self._show_player()
 
+    async def _previous(self, _argument: str) -> None:
+        await self._player.previous()
+        self._show_player()
+
+    async def _seek(self, argument: str) -> None:
+        sign = argument[:1] if argument[:1] in ("+", "-") else ""
+        seconds = seconds_of(argument.removeprefix(sign))
+        if seconds is None:
+            self._refuse("a time such as 90, 1:30, +10 or -10", argument)
+            return
+        try:
+            if sign:
+                await self._player.seek_by(-seconds if sign == "-" else seconds)
+            else:
+                await self._player.seek(seconds)
+        except PlayheadError as error:
+            self._terminal.say(str(error), style="red")
+            return
+        self._show_player()
+
+    async def _queue(self, argument: str) -> None:
+        titles = self._player.queue_titles()
+        if argument:
+            number = int(argument) if argument.isascii() and argument.isdigit() else 0
+            if not 0 < number <= len(titles):
+                self._refuse(
+                    f"a number from 1 to {len(titles)}" if titles else "items in the queue", argument
+                )
+                return
+            await self._player.jump(number - 1)
+            self._show_player()
+            return
+        current = self._player.snapshot().index
+        first = max(0, (current or 0) - _LISTED)
+        for index in range(first, min(len(titles), first + 2 * _LISTED)):
+            self._terminal.line(f"{'→' if index == current else ' '} {index + 1}  {titles[index]}")
+        if len(titles) > 2 * _LISTED:
+            self._terminal.say(f"({len(titles)} in all)")
+        if not titles:
+            self._terminal.say("the queue is empty")
+
     async def _volume(self, argument: str) -> None:
         if argument:
             try:
                 self._player.set_volume(int(argument))
             except (ValueError, UsageError):
-                said = f"expected a volume from 0 to 100, got {escape_line(argument)!r}"
-                self._terminal.say(said, style="red")
+                self._refuse("a volume from 0 to 100", argument)
                 return
         self._terminal.say(f"volume {self._player.snapshot().volume}")
 
     async def _tools(self, _argument: str) -> None:
-        for tool in self._hub.tools:
-            first = (tool.description or "").strip().partition("\n")[0]
-            self._terminal.line(f"{tool.model_name}  {first}".rstrip())
-        if not self._hub.tools:
-            self._terminal.say("no tools; see /servers")
+        tools = [(tool.model_name, tool.description or "") for tool in self._hub.tools]
+        for name, description in (*tools, *((spec.name, spec.description) for spec in self._local)):
+            first = description.strip().partition("\n")[0]
+            self._terminal.line(f"{name}  {first}".rstrip())
+        if not tools:
+            self._terminal.say("no tools of servers; see /servers")
 
     async def _servers(self, _argument: str) -> None:
         for state in self._hub.states.values():
@@ -156,12 +206,17 @@ class SlashCommands:
         self._terminal.line("//text      send a message that begins with a slash")
         self._terminal.line("Ctrl-C      end the model's turn; twice to leave. Ctrl-D: leave")
 
+    def _refuse(self, expected: str, got: str) -> None:
+        self._terminal.say(f"expected {expected}, got {escape_line(got)!r}", style="red")
+
     def _show_player(self) -> None:
         now = self._player.snapshot()
         title = f" · {escape_line(now.title)}" if now.title else ""
         self._terminal.say(f"{now.status} · {clock(now.position_seconds)}{title}")
 
 
+_LISTED: Final = 10
+"""Titles before and after the current one in `/queue`."""
 _PROMPT: Final = "> "
 _WAITING: Final = 16
 """Messages that may be typed while a turn runs."""

@@ -315,14 +315,12 @@ def _load_plan(text: str | None, depth: Depth) -> LoadPlan | None:
 
 
 def _runner(graph: GraphRunner) -> Runner:
-    if graph is GraphRunner.LANGGRAPH:
-        require_extra("langgraph", "checks with --graph langgraph")
-        from playhead.check.langgraph import run_under_langgraph
+    from playhead.check.graph import run_graph, run_under_langgraph
 
-        return run_under_langgraph
-    from playhead.check.graph import run_graph
-
-    return run_graph
+    if graph is GraphRunner.OWN:
+        return run_graph
+    require_extra("langgraph", "checks with --graph langgraph")
+    return run_under_langgraph
 
 
 def _named(server: str) -> str:

@@ -1,20 +1,27 @@
-"""Plays media to their end with the live line: what `demo`, `call` and `play` share."""
+"""Plays media to their end, with keys and a progress bar at a terminal: for `demo`, `call` and `play`."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 import trio
 
+from playhead.cli.player_keys import player_keys
 from playhead.cli.progress import clock, human_bytes, live_line, player_report, stream_report, warn_of_size
 from playhead.cli.runner import Report
 from playhead.cli.terminal import Terminal, escape_line
+from playhead.errors import SeekError
 from playhead.stream.source import Playable, PlayableWrapper, Reader
 
 if TYPE_CHECKING:
-    from playhead.playback import PlayerEvent, PlayerState, Sink
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.text import Text
+
+    from playhead.playback import Player, PlayerEvent, PlayerState, Sink
     from playhead.stream.options import StreamOptions, StreamStatistics
 
 
@@ -30,6 +37,11 @@ class WatchedMedia(PlayableWrapper):
         """Of the stream, if it is read as one and was opened."""
         return None if self._reader is None else self._reader.statistics()
 
+    @property
+    def buffered_bytes(self) -> int:
+        """Read and not yet decoded."""
+        return 0 if self._reader is None else self._reader.buffered_bytes
+
     @asynccontextmanager
     async def open(self, options: StreamOptions | None = None) -> AsyncIterator[Reader]:
         async with self.inner.open(options or self._options) as self._reader:
@@ -37,22 +49,52 @@ class WatchedMedia(PlayableWrapper):
 
 
 async def listen(
-    media: Playable, sink: Sink, terminal: Terminal, report: Report, *, options: StreamOptions | None = None
-) -> None:
-    """Play `media` into `sink` to its end; the report is filled even when it fails or is interrupted."""
+    media: Playable,
+    sink: Sink,
+    terminal: Terminal,
+    report: Report,
+    *,
+    options: StreamOptions | None = None,
+    start_seconds: float = 0.0,
+    rate_hz: int | None = None,
+    channels: int | None = None,
+) -> bool:
+    """Play `media` into `sink` to its end; the report is filled even when it fails or is interrupted.
+
+    At a terminal, keys control it. Returns False if one of them moved or ended it. Raises `SeekError` if it
+    can't start at `start_seconds`.
+    """
     from playhead.playback import Player
 
     watched = WatchedMedia(media, options=options)
-    async with Player(sink) as player:
+    player = Player(sink, rate_hz=rate_hz, channels=channels)
+    async with player, player_keys(player, terminal) as keys:
         try:
-            async with live_line(terminal, lambda: _line(player.snapshot(), watched)):
-                await player.play(watched)
+            view = partial(_view, player, [watched])
+            async with live_line(terminal, view):
+                await _play_from(player, watched, start_seconds)
                 await player.wait_finished()
         finally:
             if (seen := watched.statistics()) is not None:
                 report |= stream_report(seen)
                 warn_of_size(seen, terminal)
             report |= player_report(player.snapshot())
+    return keys.is_untouched
+
+
+async def _play_from(player: Player, media: Playable, start_seconds: float) -> None:
+    """Play `media` from this time on, without a sound before it."""
+    if not start_seconds:
+        await player.play(media)
+        return
+    player.hold("seek")
+    await player.play(media)
+    try:
+        await player.seek(start_seconds)
+    except SeekError:
+        if player.snapshot().format is not None:  # else it failed, and `wait_finished` says why
+            raise
+    player.release("seek")
 
 
 async def listen_to_all(
@@ -60,26 +102,23 @@ async def listen_to_all(
 ) -> None:
     """Play several one after another; each is told before its first sound, and what failed when it did.
 
-    `report["player"]` says what became of each, and the files of a `WaveSink`: from the second on it chooses
-    their names. Raises the first failure once all are over.
+    `report["player"]` says what became of each, and the files of a `WaveSink` or `PcmSink`: from the second
+    on it chooses their names. Raises the first failure once all are over.
     """
-    from playhead.playback import Player, PlayerState, WaveSink
+    from playhead.playback import PcmSink, Player, PlayerState, WaveSink
 
     watched = [WatchedMedia(each, options=options) for each in media]
     heard: list[Report] = [_about(each) | player_report(PlayerState()) for each in media]
     files: list[str] = []
     report["player"] = {"items": heard, "files": files}
-    async with trio.open_nursery() as nursery, Player(sink) as player:
+    async with (
+        trio.open_nursery() as nursery,
+        Player(sink) as player,
+        player_keys(player, terminal),
+    ):
         nursery.start_soon(_tell, player.events(), heard, terminal)
-
-        def line() -> str:
-            now = player.snapshot()
-            index = now.index or 0
-            of_all = f" ({index + 1} of {len(watched)})" if len(watched) > 1 else ""
-            return _line(now, watched[index]) + of_all
-
         try:
-            async with live_line(terminal, line):
+            async with live_line(terminal, partial(_view, player, watched)):
                 await player.play(watched)
                 await player.wait_finished()
         finally:
@@ -87,7 +126,7 @@ async def listen_to_all(
                 if (seen := each.statistics()) is not None:
                     about |= stream_report(seen)
                     warn_of_size(seen, terminal)
-            if isinstance(sink, WaveSink):
+            if isinstance(sink, WaveSink | PcmSink):
                 files += map(str, sink.paths)
             if len(files) > 1:
                 terminal.say(f"written to {', '.join(files)}", whole=True)
@@ -135,15 +174,60 @@ async def _tell(
                 assert_never(event)
 
 
-def _line(now: PlayerState, watched: WatchedMedia) -> str:
-    line = "" if now.status == "playing" else f"{now.status}: "
-    line += clock(now.position_seconds)
-    if now.duration_seconds is not None:
-        line += f"/{clock(now.duration_seconds)}"
-    if (seen := watched.statistics()) is not None:
-        rate = seen.bandwidth_bytes_per_second
-        line += f" · {now.buffered_seconds:.1f} s buffered"
-        line += (f" · {human_bytes(rate)}/s" if rate else "") + f" · {seen.in_flight} in flight"
-        line += f" · {human_bytes(seen.bytes)}"
-    # What a narrow terminal cuts off is known already: the title comes last.
-    return f"{line} · {now.title}" if now.title else line
+def _view(player: Player, watched: Sequence[WatchedMedia]) -> PlayerView:
+    now = player.snapshot()
+    index = now.index or 0
+    of_all = f" ({index + 1} of {len(watched)})" if len(watched) > 1 else ""
+    media = watched[index]
+    return PlayerView(now=now, stream=media.statistics(), buffered_bytes=media.buffered_bytes, of_all=of_all)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayerView:
+    """The current item in three lines: its title; position, progress bar and duration; buffers, rates and
+    volume, the most important first, since a narrow terminal cuts off the rest."""
+
+    now: PlayerState
+    stream: StreamStatistics | None = None
+    buffered_bytes: int = 0
+    """Read and not yet decoded."""
+    of_all: str = ""
+    """Such as ` (1 of 2)`."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        now = self.now
+        yield _cut(f"{now.title or 'audio'}{self.of_all}", "bold")
+        position = ("" if now.position_is_exact else "~") + clock(now.position_seconds)
+        if now.duration_seconds is None:
+            yield _cut(position, "")
+        else:
+            row = Table.grid(expand=True, padding=(0, 1, 0, 0), pad_edge=False)
+            row.add_column(no_wrap=True)
+            row.add_column(ratio=1)
+            row.add_column(no_wrap=True)
+            bar = ProgressBar(total=now.duration_seconds or 1.0, completed=now.position_seconds)
+            row.add_row(position, bar, clock(now.duration_seconds))
+            yield row
+        yield _cut(" · ".join(self._details()), "dim")
+
+    def _details(self) -> Iterator[str]:
+        now, stream, rate = self.now, self.stream, self.now.stream_bytes_per_second
+        yield str(now.status)
+        ahead_seconds = now.buffered_seconds + (self.buffered_bytes / rate if rate else 0.0)
+        yield f"{ahead_seconds:.1f} s buffered"
+        if rate is not None:
+            yield f"{rate * 8 / 1000:.0f} kbit/s"
+        yield f"volume {now.volume}"
+        if stream is not None:
+            if stream.bandwidth_bytes_per_second:
+                yield f"{human_bytes(stream.bandwidth_bytes_per_second)}/s"
+            yield human_bytes(stream.bytes)
+
+
+def _cut(text: str, style: str) -> Text:
+    from rich.text import Text
+
+    return Text(escape_line(text), style=style, no_wrap=True, overflow="ellipsis")

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, assert_never
 
 import trio
 import typer
 
 from playhead.errors import NoDeviceError, UsageError
 from playhead.stream.saving import is_device
+from playhead.strict_json import parse_json
 
 if TYPE_CHECKING:
     from playhead.check.arguments.shapes import Shape
     from playhead.playback import Sink
 
+_LEAST_LIKENESS: Final = 0.5
+"""Of a value to the one that was meant: `shall` is nearest to `should`."""
 _SERVER = typer.Argument(
     metavar="SERVER",
     help="A name from the servers file, an http(s):// or ws(s):// URL, or a command line in quotes.",
@@ -85,8 +87,18 @@ ArgsJson = Annotated[
     str | None, typer.Option("--args", metavar="JSON", help="All arguments of the tool, as a JSON object.")
 ]
 SinkName = Annotated[
-    str | None, typer.Option("--sink", metavar="device|null|wave:FILE", help="Where to play.")
+    str | None,
+    typer.Option(
+        "--sink",
+        metavar="SINK",
+        help="Where to play: device, null, wave:FILE, pcm:FILE (bare 16-bit samples; pcm:- is stdout), or"
+        " frames:FILE and frames+opus:FILE (frames of 60 ms in real time).",
+    ),
 ]
+
+
+_SinkKind = Literal["device", "null", "wave", "pcm", "frames", "frames+opus"]
+_RESULT: Final = "the result of this command"
 
 
 def _strategies(incomplete: str) -> list[str]:
@@ -160,25 +172,9 @@ def _split(pairs: Sequence[str] | None, *, option: str) -> dict[str, str]:
 
 def _json_or_text(text: str) -> Any:
     try:
-        return _from_json(text)
+        return parse_json(text)
     except (ValueError, RecursionError):
         return text
-
-
-def _from_json(text: str) -> Any:
-    """Parse JSON alone: Python reads NaN and Infinity too, and both would be sent as null."""
-    return json.loads(text, parse_constant=_not_json, parse_float=_finite)
-
-
-def _not_json(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):
-        raise ValueError(f"{text} is out of range")
-    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +297,7 @@ def parse_arguments(pairs: Sequence[str] | None, whole: str | None) -> GivenArgu
     if pairs:
         raise UsageError("expected key=value arguments or --args, got both")
     try:
-        value = _from_json(whole)
+        value = parse_json(whole)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--args: expected a JSON object, got {whole!r} ({error})") from error
     if not isinstance(value, dict):
@@ -309,22 +305,84 @@ def parse_arguments(pairs: Sequence[str] | None, whole: str | None) -> GivenArgu
     return GivenArguments(values=value)
 
 
-def make_sink(text: str | None, *, real_time: bool) -> Sink:
+def unusable_value(error: typer.BadParameter) -> str:
+    """Describe a value that an option or argument doesn't accept, and the values that it does."""
+    from pydantic import ValidationError
+
+    if not isinstance(error.__cause__, ValidationError):
+        return error.message
+    fault = error.__cause__.errors(include_url=False)[0]
+    text, bounds = str(fault["input"]), fault.get("ctx", {})
+    # Typer's private attribute: without it, its own words are shown.
+    choices = getattr(getattr(error.param, "type_descriptor", None), "choices", None)
+    if choices:
+        names = [str(choice) for choice in choices]
+        near = get_close_matches(text.lower(), names, n=1, cutoff=_LEAST_LIKENESS)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return f"expected {', '.join(names[:-1])} or {names[-1]}, got {text!r}{hint}"
+    match fault["type"]:
+        case "int_parsing" | "int_from_float":
+            expected = "expected an integer"
+        case "float_parsing":
+            expected = "expected a number"
+        case "greater_than_equal":
+            expected = f"expected at least {bounds['ge']}"
+        case "less_than_equal":
+            expected = f"expected at most {bounds['le']}"
+        case _:
+            expected = fault["msg"].removeprefix("Value error, ")
+    return f"{expected}, got {text!r}"
+
+
+def make_sink(text: str | None, *, real_time: bool, stdout_has: str = _RESULT) -> Sink:
     """Make the sink that `--sink` names, by default the audio device.
 
-    Raises `UsageError` for an unknown name. A missing device is reported when it is opened (`NoDeviceError`).
+    Raises as `check_sink`. A missing device is reported when it is opened (`NoDeviceError`).
     """
-    from playhead.playback import DeviceSink, NullSink, WaveSink
+    name, path = check_sink(text, stdout_has=stdout_has)
+    from playhead.playback import DeviceSink, FrameCodec, FrameFileSink, NullSink, PcmSink, WaveSink
 
-    match (text or "device").partition(":"):
-        case ("device", "", _):
+    match name:
+        case "device":
             return DeviceSink()
-        case ("null", "", _):
+        case "null":
             return NullSink(real_time=real_time)
-        case ("wave", ":", path) if path:
-            return WaveSink(file_to_write(Path(path), option="--sink wave"))
+        case "wave":
+            return WaveSink(path)
+        case "pcm":
+            return PcmSink(path)
+        case "frames":
+            return FrameFileSink(path)
+        case "frames+opus":
+            return FrameFileSink(path, codec=FrameCodec.OPUS)
         case _:
-            raise UsageError(f"--sink: expected device, null or wave:FILE, got {text!r}")
+            assert_never(name)
+
+
+def check_sink(text: str | None, *, stdout_has: str = _RESULT) -> tuple[_SinkKind, Path]:
+    """Return which sink `--sink` names, and its file, if any, without importing the sink.
+
+    `stdout_has` is what the command prints to stdout, empty if nothing. Raises `UsageError` for an unknown
+    name, a file that cannot be written, or `pcm:-` if stdout is not free or a terminal.
+    """
+    match (text or "device").partition(":"):
+        case (("device" | "null") as name, "", _):
+            return name, Path()
+        case ("pcm", ":", "-"):
+            if stdout_has:
+                raise UsageError(f"--sink pcm:- needs stdout, which has {stdout_has}; use --sink pcm:FILE")
+            if sys.stdout.isatty():
+                raise UsageError(
+                    "--sink pcm:-: samples are not printed on a terminal; pipe them, or use pcm:FILE"
+                )
+            return "pcm", Path("-")
+        case (("wave" | "pcm" | "frames" | "frames+opus") as name, ":", path) if path:
+            return name, file_to_write(Path(path), option=f"--sink {name}")
+        case _:
+            raise UsageError(
+                "--sink: expected device, null, wave:FILE, pcm:FILE, frames:FILE or frames+opus:FILE, "
+                f"got {text!r}"
+            )
 
 
 def file_to_write(path: Path, *, option: str) -> Path:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, assert_never
 
 import trio
-from rich.live import Live
-from rich.text import Text
 
 from playhead.cli.terminal import Terminal, escape_line
 
 if TYPE_CHECKING:
+    from rich.console import ConsoleRenderable
+
     from playhead.playback import PlayerState
     from playhead.stream.options import StreamEvent, StreamStatistics
 
@@ -23,17 +24,26 @@ _REDRAW_SECONDS: Final = 0.1
 
 
 @asynccontextmanager
-async def live_line(terminal: Terminal, line: Callable[[], str]) -> AsyncIterator[None]:
-    """Redraw `line()` while the body runs, if stderr is a terminal and the output is not `--json`."""
+async def live_line(terminal: Terminal, line: Callable[[], str | ConsoleRenderable]) -> AsyncIterator[None]:
+    """Redraw `line()` while the body runs, if stderr is a terminal and the output is not `--json`.
+
+    A string is escaped and cut to the terminal's width; anything else draws itself.
+    """
     if not terminal.is_live:
         yield
         return
+    from rich.live import Live
+    from rich.text import Text
+
     with Live(console=terminal.err, auto_refresh=False, transient=True) as live:
         async with trio.open_nursery() as nursery:
 
             async def draw() -> None:
                 while True:
-                    live.update(Text(escape_line(line()), no_wrap=True, overflow="ellipsis"), refresh=True)
+                    now = line()
+                    if isinstance(now, str):
+                        now = Text(escape_line(now), no_wrap=True, overflow="ellipsis")
+                    live.update(now, refresh=True)
                     await trio.sleep(_REDRAW_SECONDS)
 
             nursery.start_soon(draw)
@@ -87,6 +97,17 @@ def clock(seconds: float) -> str:
     return f"{minutes}:{rest:02d}"
 
 
+_CLOCK: Final = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d*)?)", re.ASCII)
+
+
+def seconds_of(text: str) -> float | None:
+    """Parse `90`, `1:30`, `1:02:03` or `7.5` as seconds; None for anything else."""
+    found = _CLOCK.fullmatch(text)
+    if found is None:
+        return None
+    return sum(float(part) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True) if part)
+
+
 def milliseconds(seconds: float | None) -> float | None:
     """Convert seconds to milliseconds with one decimal, for the report."""
     return None if seconds is None else round(seconds * 1000, 1)
@@ -98,6 +119,8 @@ def stream_report(seen: StreamStatistics) -> dict[str, object]:
         "bytes": seen.bytes,
         "requests": seen.requests,
         "pages": seen.pages,
+        "reads": {"direct": seen.paths.direct, "session": seen.paths.session},
+        "fallback": seen.paths.fallback,
         "retries": seen.retries,
         "hedges": seen.hedges,
         "in_flight_max": seen.in_flight_max,

@@ -22,7 +22,7 @@ from typing import Final, NoReturn, TypeVar
 import trio
 import typer
 
-from playhead.cli.terminal import Terminal, give_up
+from playhead.cli.terminal import Terminal, give_up, mode_restorer
 from playhead.errors import (
     BlockedAddressError,
     ConnectError,
@@ -114,6 +114,7 @@ async def _supervise(command: Command, terminal: Terminal, report: Report, secon
     interrupted: signal.Signals | None = None
     failure: PlayheadError | OSError | None = None
 
+    restore = mode_restorer(0)
     with trio.open_signal_receiver(*_ending_signals()) as signals:
         async with trio.open_nursery() as nursery:
 
@@ -121,6 +122,7 @@ async def _supervise(command: Command, terminal: Terminal, report: Report, secon
                 nonlocal interrupted
                 async for number in signals:
                     if interrupted is not None:
+                        restore()
                         os._exit(128 + number)
                     interrupted = signal.Signals(number)
                     scope.cancel()

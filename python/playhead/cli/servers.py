@@ -12,6 +12,7 @@ import trio
 import typer
 
 from playhead.cli import parameters as p
+from playhead.cli import quick_imports
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, Report, run_command
 from playhead.cli.terminal import Terminal
 from playhead.errors import UsageError
@@ -136,7 +137,9 @@ def template(
 def _serve(module: str, options: AudioServerOptions | TemplateServerOptions) -> None:
     async def command(_terminal: Terminal, _report: Report) -> int:
         require_extra("serve", "the example servers")
-        await import_module(module).serve(options)
+        with quick_imports():
+            serve = import_module(module).serve
+        await serve(options)
         return EXIT_DONE
 
     run_command(command, json_output=False)

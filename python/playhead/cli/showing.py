@@ -122,7 +122,7 @@ class Showing:
         self.terminal.show_markdown(text.text)
 
     def _show_reference(self, what: str, item: PlayAudio | KeepReference) -> None:
-        content = None if item.block is None else item.block.content
+        content = None if item.block is None else item.block.outline
         match content:
             case ResourceLink() | FileContent():
                 what = "link"

@@ -7,6 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, cast, get_type_hints
 
@@ -15,8 +16,16 @@ import typer
 
 from playhead.cli import parameters as p
 from playhead.cli.listening import listen
-from playhead.cli.parameters import file_to_write, has_device, make_sink
-from playhead.cli.progress import clock, human_bytes, live_line, stream_report, waiting_lines, warn_of_size
+from playhead.cli.parameters import check_sink, file_to_write, has_device, make_sink
+from playhead.cli.progress import (
+    clock,
+    human_bytes,
+    live_line,
+    seconds_of,
+    stream_report,
+    waiting_lines,
+    warn_of_size,
+)
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, Report, run_command
 from playhead.cli.targets import connected, find_media, find_server, options_for, server_name, stream_options
 from playhead.cli.terminal import Terminal, escape_line, naming_stdout
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
     from playhead.stream.reader import RangeStream
 
 TOOL = "musicPlayer"
+PLAYBACK = ("playhead.playback",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +109,32 @@ def play(
     real_time: Annotated[
         bool, typer.Option("--real-time", help="With --sink null: play at the speed of a speaker.")
     ] = False,
+    start: Annotated[
+        str | None, typer.Option("--start", metavar="TIME", help="Start at this time, e.g. 90 or 1:30.")
+    ] = None,
+    rate: Annotated[
+        int | None,
+        typer.Option("--rate", min=1, max=768_000, metavar="HZ", help="Convert to this sample rate."),
+    ] = None,
+    channels: Annotated[
+        int | None,
+        typer.Option("--channels", min=1, max=32, metavar="N", help="Convert to this number of channels."),
+    ] = None,
 ) -> None:
-    """Play a resource while it is still arriving, or a local file."""
+    """Play a resource while it is still arriving, or a local file.
+
+    At a terminal, keys control the player: space pauses, left and right seek
+    by 5 s, up and down change the volume, n and p go to the next and the
+    previous item, q quits.
+    """
     given = flags.stream_options()
     tool_arguments = p.parse_arguments(flags.pairs, flags.arguments)
-    speaker = make_sink(sink, real_time=real_time)
+    stdout_has = "the object of --json" if flags.json_output else ""
+    check_sink(sink, stdout_has=stdout_has)
+    start_seconds = 0.0 if start is None else seconds_of(start)
+    if start_seconds is None:
+        raise UsageError(f"--start: expected a time such as 90 or 1:30, got {start!r}")
+    playing = partial(listen, start_seconds=start_seconds, rate_hz=rate, channels=channels)
     if what is None and not Path(server).is_file():
         problem = "is a directory" if Path(server).exists() else "no such file"
         raise UsageError(
@@ -117,16 +148,18 @@ def play(
             if what is None:
                 from playhead.playback import FileMedia
 
-                await listen(FileMedia(Path(server)), speaker, terminal, report)
+                speaker = make_sink(sink, real_time=real_time, stdout_has=stdout_has)
+                await playing(FileMedia(Path(server)), speaker, terminal, report)
             else:
                 target = await find_server(server, terminal, config=flags.config, trusted=flags.trusted)
-                async with connected(target, timeout=flags.timeout) as session:
+                async with connected(target, timeout=flags.timeout, modules=PLAYBACK) as session:
                     media = await find_media(
                         session, what, tool_arguments, playable=True, timeout=flags.timeout
                     )
                     waiting = waiting_lines(terminal, server_name(session))
                     options = options_for(session, given, profile="play", on_event=waiting)
-                    await listen(media, speaker, terminal, report, options=options)
+                    speaker = make_sink(sink, real_time=real_time, stdout_has=stdout_has)
+                    await playing(media, speaker, terminal, report, options=options)
         finally:
             report["total_ms"] = round((trio.current_time() - started) * 1000, 1)
         heard = report.get("position_seconds", 0.0)
@@ -220,11 +253,14 @@ def demo(
     deadline: p.Deadline = None,
     json_output: p.Json = False,
 ) -> None:
-    """Ask the example server for music and play it while it arrives."""
+    """Ask the example server for music and play it while it arrives.
+
+    At a terminal it takes the keys of `playhead play`.
+    """
     given = stream_options(patience=patience)
 
     async def command(terminal: Terminal, report: Report) -> int:
-        from playhead.client import connect
+        from playhead.config.servers import from_command
 
         require_extra("serve", "the example servers")
         chosen = sink
@@ -235,18 +271,19 @@ def demo(
             )
             chosen = "null"
         speaker = make_sink(chosen, real_time=real_time)
-        server = (sys.executable, "-m", "playhead", "serve", "audio", "--mixer", "memory")
+        server = from_command((sys.executable, "-m", "playhead", "serve", "audio", "--mixer", "memory"))
         started = trio.current_time()
-        async with connect(server) as session:
+        async with connected(server, modules=PLAYBACK) as session:
             terminal.say(f"connected to {server_name(session)} (MCP {session.protocol_version}) over stdio")
             media = await find_media(session, TOOL, p.GivenArguments(values={"query": query}), playable=True)
             size = f", {human_bytes(media.size_bytes)}" if media.size_bytes else ""
             terminal.say(f"{TOOL} answered with a link: {escape_line(media.title)} ({media.mime_type}{size})")
             waiting = waiting_lines(terminal, server_name(session))
             options = options_for(session, given, profile="play", on_event=waiting)
-            await listen(media, speaker, terminal, report, options=options)
+            whole = await listen(media, speaker, terminal, report, options=options)
         report["total_ms"] = round((trio.current_time() - started) * 1000, 1)
-        same = await _compare_with_local_decode(media.title, speaker, report)
+        report["pcm_sha256"] = report["local_pcm_sha256"] = report["same_as_local_decode"] = None
+        same = await _compare_with_local_decode(media.title, speaker, report) if whole else None
         if not json_output:
             _summarise(terminal, report)
         return EXIT_FAILED if same is False else EXIT_DONE
@@ -259,7 +296,6 @@ async def _compare_with_local_decode(title: str, speaker: Sink, report: Report) 
     from playhead.playback import FileMedia, NullSink, Player
     from playhead.servers.audio.library import Library
 
-    report["pcm_sha256"] = report["local_pcm_sha256"] = report["same_as_local_decode"] = None
     if not isinstance(speaker, NullSink) or speaker.report is None:
         return None
     track = Library.scan().find(title)
@@ -287,7 +323,7 @@ def _summarise(terminal: Terminal, report: Report) -> None:
         case False:
             verdict = "NOT the same as a local decode"
         case _:
-            verdict = "not compared (only the null sink computes a hash)"
+            verdict = "not compared (the null sink computes a hash of what is played to its end)"
     rows = {
         "time to first audio": f"{report['first_audio_ms']} ms",
         "music": f"{clock(heard)}, in {report['total_ms']} ms",

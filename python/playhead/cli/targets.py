@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from playhead.cli import quick_imports
 from playhead.cli.parameters import GivenArguments, parse_pairs, parse_size
 from playhead.cli.terminal import Terminal, escape_line
 from playhead.cli.trust import with_consent
@@ -54,11 +56,28 @@ async def find_server(server: str, terminal: Terminal, *, config: Path | None, t
     return found
 
 
-def connected(server: ServerConfig, *, timeout: float | None) -> AbstractAsyncContextManager[Session]:
-    """Call `playhead.connect`. `--timeout` also bounds the handshake, which a server can stall."""
-    from playhead.client import connect
+@asynccontextmanager
+async def connected(
+    server: ServerConfig,
+    *,
+    timeout: float | None = None,  # noqa: ASYNC109 - as in Session.call_tool
+    modules: Sequence[str] = (),
+) -> AsyncIterator[Session]:
+    """Call `playhead.connect`. `--timeout` also bounds the handshake, which a server can stall.
 
-    return connect(server, limits=limits_for(timeout), show_url=show_url)
+    A server that is a command starts first. The client, and the `modules` that the session is for, are
+    imported while it starts: each takes about as long as the other.
+    """
+    from playhead.client.transports.server_process import started_early
+
+    async with started_early(server) as target:
+        with quick_imports():
+            from playhead.client import connect
+
+            for module in modules:
+                import_module(module)
+        async with connect(target, limits=limits_for(timeout), show_url=show_url) as session:
+            yield session
 
 
 def limits_for(timeout: float | None) -> Limits:
@@ -226,7 +245,8 @@ async def find_media(
 def _kind(block: Block) -> str:
     from playhead.content import UnknownBlock
 
-    return block.content.kind or "no block" if isinstance(block.content, UnknownBlock) else block.content.type
+    outline = block.outline
+    return outline.kind or "no block" if isinstance(outline, UnknownBlock) else outline.type
 
 
 def raise_tool_error(tool: str, result: CallResult) -> None:

@@ -12,34 +12,64 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import termios
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from playhead.escaping import escape, escape_line
 from playhead.redaction import redacted_values
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
+    from rich.console import Console
     from rich.markdown import Markdown
+    from rich.text import Text
 
 
 T = TypeVar("T")
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Leave it to the caller. Rich would raise SystemExit, which trio would wrap in exception groups."""
-        raise  # the BrokenPipeError that rich is handling
+def _console(**options: Any) -> Console:
+    # Rich is imported by the first output: a server has none, and a player none before its audio.
+    from rich.console import Console
+
+    class PipeConsole(Console):
+        def on_broken_pipe(self) -> None:
+            """Leave it to the caller. Rich would raise SystemExit, which trio would wrap in exception
+            groups."""
+            raise  # the BrokenPipeError that rich is handling
+
+    return PipeConsole(highlight=False, **options)
+
+
+def _text(*parts: str | tuple[str, str], style: str = "") -> Text:
+    from rich.text import Text
+
+    return Text.assemble(*parts, style=style)
 
 
 def give_up(stream: TextIO) -> None:
     """Discard the unwritten data of `stream`: Python would retry at exit and print a traceback."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def mode_restorer(fd: int) -> Callable[[], None]:
+    """Return a function that gives the terminal behind `fd` its present mode back. It does nothing without a
+    terminal, and in its background, where the kernel would stop the process."""
+    try:
+        before = termios.tcgetattr(fd)
+    except termios.error:
+        return lambda: None
+
+    def restore() -> None:
+        with suppress(OSError, termios.error):  # closed meanwhile
+            if os.tcgetpgrp(fd) == os.getpgrp():
+                # Not TCSADRAIN: it waits for whoever reads the terminal's output.
+                termios.tcsetattr(fd, termios.TCSANOW, before)
+
+    return restore
 
 
 @contextmanager
@@ -66,9 +96,15 @@ class Terminal:
 
     def __init__(self, *, json_output: bool) -> None:
         self.json_output = json_output
-        self.out = _Console(highlight=False, soft_wrap=True)
-        self.err = _Console(stderr=True, highlight=False)
         self._secrets: set[str] = set()
+
+    @cached_property
+    def out(self) -> Console:
+        return _console(soft_wrap=True)
+
+    @cached_property
+    def err(self) -> Console:
+        return _console(stderr=True)
 
     def hide(self, secrets: Iterable[str]) -> None:
         """Leave `secrets` out of everything printed from now on, except the result itself."""
@@ -81,25 +117,23 @@ class Terminal:
     @property
     def is_live(self) -> bool:
         """True if a live progress line can be drawn: only on a terminal, never with `--json`."""
-        return self.err.is_terminal and not self.json_output
+        return not self.json_output and self.err.is_terminal
 
     def say(self, text: str, *, style: str = "", whole: bool = False) -> None:
         """Print a remark on stderr; silent with `--json`. `whole` prints one long line, to be copied."""
         if not self.json_output:
             with _telling():
-                self.err.print(Text(escape(self.redacted(text)), style=style), soft_wrap=whole)
+                self.err.print(_text(escape(self.redacted(text)), style=style), soft_wrap=whole)
 
     def show(self, text: str) -> None:
         """Print a part of the result on stdout; silent with `--json`, which prints one object at the end."""
         if not self.json_output:
             with naming_stdout():
-                self.out.print(Text(escape(text)))
+                self.out.print(_text(escape(text)))
 
     def show_markdown(self, text: str) -> None:
         """Print text that may be Markdown: rendered on a terminal, plain elsewhere."""
-        from playhead.cli.terminal import rendered
-
-        markdown = rendered(text) if self.out.is_terminal and not self.json_output else None
+        markdown = rendered(text) if not self.json_output and self.out.is_terminal else None
         if markdown is None:
             self.show(text)
             return
@@ -125,44 +159,42 @@ class Terminal:
         if not self.json_output:
             with _telling():
                 self.err.print(
-                    Text(escape_line(self.redacted(text)), style=style), no_wrap=True, overflow="ellipsis"
+                    _text(escape_line(self.redacted(text)), style=style), no_wrap=True, overflow="ellipsis"
                 )
 
     def prompt(self, text: str, *, style: str = "") -> None:
         """Print a remark on stderr without a newline."""
         if not self.json_output:
             with _telling():
-                self.err.print(Text(escape(self.redacted(text)), style=style), end="", soft_wrap=True)
+                self.err.print(_text(escape(self.redacted(text)), style=style), end="", soft_wrap=True)
                 self.err.file.flush()
 
     def show_rows(self, rows: Iterable[tuple[str, str]]) -> None:
         """Print the result in two columns; wide names are folded, never truncated."""
         if not self.json_output:
+            from rich.table import Table
+
             table = Table(box=None, show_header=False, pad_edge=False)
             table.add_column(overflow="fold")
             table.add_column(overflow="fold")
             for name, text in rows:
-                table.add_row(Text(escape_line(name)), Text(escape(self.redacted(text))))
+                table.add_row(_text(escape_line(name)), _text(escape(self.redacted(text))))
             with self.out.capture() as captured:
                 self.out.print(table, soft_wrap=False)
             lines = [line.rstrip() for line in captured.get().splitlines()]  # rich pads to the column width
             if lines:
                 with naming_stdout():
-                    self.out.print(Text("\n".join(lines)))
+                    self.out.print(_text("\n".join(lines)))
 
     def warn(self, text: str) -> None:
         """Print a warning about a successful result on stderr, with `--json` too."""
         with _telling():
-            self.err.print(
-                Text.assemble(("warning: ", "yellow"), escape(self.redacted(text))), soft_wrap=True
-            )
+            self.err.print(_text(("warning: ", "yellow"), escape(self.redacted(text))), soft_wrap=True)
 
     def fail(self, text: str) -> None:
         """Print an error on stderr."""
         with _telling():
-            self.err.print(
-                Text.assemble(("error: ", "bold red"), escape(self.redacted(text))), soft_wrap=True
-            )
+            self.err.print(_text(("error: ", "bold red"), escape(self.redacted(text))), soft_wrap=True)
 
     def print_json(self, value: dict[str, Any]) -> None:
         """Print the one JSON object of `--json`, in ASCII, so that it can't contain terminal controls."""
@@ -222,4 +254,4 @@ def _make_safe(tokens: Iterable[Token]) -> None:
         _make_safe(token.children or ())
 
 
-__all__ = ["Terminal", "escape", "escape_line", "give_up", "naming_stdout"]
+__all__ = ["Terminal", "escape", "escape_line", "give_up", "mode_restorer", "naming_stdout"]

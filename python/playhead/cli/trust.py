@@ -30,7 +30,7 @@ def trust(
 
     Show what the files do and store that you accept them. A change to them, or
     to a script, module or program of the directory that they name, needs a new
-    consent. Files named by --config or --tool-config need none.
+    consent; so does a new Python module beside a script. Files named by --config or --tool-config need none.
     """
 
     async def command(terminal: Terminal, report: Report) -> int:

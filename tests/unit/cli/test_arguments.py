@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from playhead.cli.app import run
 from playhead.cli.parameters import GivenArguments, parse_arguments, parse_pairs
 from playhead.errors import UsageError
 
@@ -121,7 +122,7 @@ def test_args_are_sent_as_they_are() -> None:
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_a_number_that_json_cannot_carry_is_refused(number: str) -> None:
     """It would be sent as null."""
-    with pytest.raises(UsageError, match=r"--args: expected a JSON object, .*(not JSON|out of range)"):
+    with pytest.raises(UsageError, match=r"--args: expected a JSON object, .*(not a JSON number|too large)"):
         parse_arguments(None, f'{{"it": {number}}}')
 
 
@@ -134,3 +135,23 @@ def test_nothing_given_is_false_and_needs_no_schema() -> None:
 
 def test_without_a_schema_a_value_is_json_if_it_parses() -> None:
     assert parse_pairs(["a=1", "b=x", "c=[1]", "d="], option="--arg") == {"a": 1, "b": "x", "c": [1], "d": ""}
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("check --level shall x", "'--level': expected must or should, got 'shall'; did you mean should?"),
+        ("check x fulll", "'DEPTH': expected quick or full, got 'fulll'; did you mean full?"),
+        ("check x 9", "'DEPTH': expected quick or full, got '9'"),
+        ("schema show x", "'DOCUMENT': expected messages or openapi, got 'x'"),
+        ("check --seed 1.5 x", "'--seed': expected an integer, got '1.5'"),
+        ("read --timeout x a b", "'--timeout': expected a number, got 'x'"),
+        ("read --timeout -1 a b", "'--timeout': expected at least 0.001, got '-1'"),
+        ("serve audio --port 65536", "'--port': expected at most 65535, got '65536'"),
+    ],
+)
+def test_a_value_that_an_option_does_not_accept_is_named_with_those_that_it_does(
+    command: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(command.split()) == 2
+    assert capsys.readouterr().err.endswith(f"Error: Invalid value for {message}\n")

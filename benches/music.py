@@ -14,9 +14,10 @@ BIT_RATE_KBIT = 192
 SHIPPED = Path(playhead.__file__).parent / "servers" / "audio" / "music" / "first-light.mp3"
 
 
-def encoded_music(bit_rate_kbit: int = BIT_RATE_KBIT, *, times: int = 1) -> Path:
-    """The shipped piece, `times` over, encoded again at a constant bit rate; made once, cached in target/."""
-    path = CACHE / f"music-{bit_rate_kbit}-{times}.mp3"
+def encoded_music(bit_rate_kbit: int = BIT_RATE_KBIT, *, times: int = 1, seconds: int | None = None) -> Path:
+    """The shipped piece, `times` over or its first `seconds`, encoded again at a constant bit rate; made
+    once, cached in target/."""
+    path = CACHE / f"music-{bit_rate_kbit}-{times if seconds is None else f'{seconds}s'}.mp3"
     if not path.exists():
         sound = miniaudio.mp3_read_file_s16(str(SHIPPED))
         encoder = lameenc.Encoder()
@@ -25,7 +26,10 @@ def encoded_music(bit_rate_kbit: int = BIT_RATE_KBIT, *, times: int = 1) -> Path
         encoder.set_in_sample_rate(sound.sample_rate)
         encoder.set_channels(sound.nchannels)
         encoder.set_quality(5)
-        data = encoder.encode(sound.samples.tobytes() * times) + encoder.flush()
+        pcm = sound.samples.tobytes() * times
+        if seconds is not None:
+            pcm = pcm[: seconds * sound.sample_rate * sound.nchannels * sound.sample_width]
+        data = encoder.encode(pcm) + encoder.flush()
         CACHE.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".part")
         unfinished.write_bytes(data)

@@ -34,14 +34,15 @@ test: test-rust test-loom $(STAMP)
 	$(PYTEST) -m "not slow"
 
 test-all: test-rust test-loom $(STAMP)
+	cargo test --locked --quiet --test frame_scan -- --ignored
 	$(PYTEST)
 
 test-rust:
 	cargo test --locked --workspace --quiet
 
-# Every interleaving of the pipe's threads; in a target directory of its own, because its flags rebuild all.
+# Every interleaving of the threads of the pipe and the playout; in a target directory of its own, because its flags rebuild all.
 test-loom:
-	RUSTFLAGS="--cfg loom" cargo test --locked --quiet --release --target-dir target/loom --test loom_pipe
+	RUSTFLAGS="--cfg loom" cargo test --locked --quiet --release --target-dir target/loom --test loom_pipe --test loom_playout
 
 # The official MCP conformance suite: a Node package, pinned with the Node that it needs.
 SUITE := build/conformance
@@ -92,10 +93,12 @@ gateways: $(STAMP)
 bench: $(STAMP)
 	cargo bench --locked
 	$(BIN)/python -m benches.run
+	$(BIN)/python -m benches.byte_path
 
 bench-smoke: $(STAMP)
 	cargo bench --locked -- --test
 	$(BIN)/python -m benches.run --smoke
+	$(BIN)/python -m benches.byte_path --smoke
 
 # Resolve the newest versions that pyproject.toml allows, for every supported Python and platform.
 lock: $(BIN)/maturin

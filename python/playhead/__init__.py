@@ -12,7 +12,6 @@ if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and {"playhead", "-mplayhe
     del sys.path[0]
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 from playhead import errors
@@ -60,6 +59,8 @@ def __getattr__(name: str) -> object:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     if name == "__version__":
+        from importlib.metadata import version
+
         return version("playhead")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

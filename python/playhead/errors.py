@@ -347,6 +347,13 @@ class DecodeError(PlaybackError):
     """The decoder failed on damaged bytes."""
 
 
+class SeekError(PlaybackError):
+    """The audio cannot continue at another time; it plays on where it was.
+
+    The source hands out its bytes only once or only as a whole, or the decoder has no way to find the place.
+    """
+
+
 class NoDeviceError(PlaybackError):
     """No sound device is available."""
 

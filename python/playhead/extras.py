@@ -10,6 +10,7 @@ from playhead.errors import UsageError
 EXTRAS: Final = {
     "cli": ("typer", "rich", "markdown_it"),
     "serve": ("starlette", "prometheus_client"),
+    "formats": ("av",),
     "check": ("rich", "jinja2", "markupsafe"),
     "langgraph": ("langgraph",),
 }
@@ -24,6 +25,11 @@ def require_extra(extra: str, user: str) -> None:
     for module in EXTRAS[extra]:
         if not _is_installed(module):
             raise UsageError(f"{user} need {module}, which is not installed: pip install 'playhead[{extra}]'")
+
+
+def has_extra(extra: str) -> bool:
+    """Return whether every module of `extra` is installed."""
+    return all(_is_installed(module) for module in EXTRAS[extra])
 
 
 def _is_installed(module: str) -> bool:

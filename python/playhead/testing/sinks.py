@@ -16,8 +16,8 @@ from itertools import cycle, islice
 import trio
 
 from playhead.errors import DecodeError
-from playhead.playback.formats import PcmFormat
-from playhead.playback.pcm_buffer import PcmBuffer
+from playhead.playback.formats import PcmFormat, SampleFormat
+from playhead.playback.pcm_buffer import PcmBuffer, PcmSequence
 from playhead.playback.sinks import Sink
 
 MakeSink = Callable[[], Sink]
@@ -30,6 +30,7 @@ _FORMATS = (
     PcmFormat(rate_hz=8000, channels=1),
     _STEREO,
     PcmFormat(rate_hz=48000, channels=6),
+    PcmFormat(rate_hz=48000, channels=2, sample=SampleFormat.F32),
 )
 
 
@@ -84,12 +85,56 @@ async def plays_one_feed_after_another(make_sink: MakeSink) -> None:
         assert buffer.frames == frames
 
 
+async def plays_each_of_a_sequence_in_its_own_format(make_sink: MakeSink) -> None:
+    buffers = [
+        buffer_of(tone(format, frames=frames), format)
+        for format in (*_FORMATS, _FORMATS[-1])
+        for frames in (700, 900)
+    ]
+    await _play(make_sink(), *buffers)
+    assert [buffer.frames for buffer in buffers] == [700, 900] * (len(_FORMATS) + 1)
+    assert all(buffer.ended for buffer in buffers)
+
+
+async def goes_on_with_a_buffer_that_arrives_late_and_is_done_with_the_one_before(
+    make_sink: MakeSink,
+) -> None:
+    for format in _FORMATS:
+        first = buffer_of(tone(_STEREO, frames=1000))
+        second = buffer_of(tone(format, frames=1000), format)
+        buffers = _Asked(first)
+        with _patience():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(make_sink().play, buffers)
+                await buffers.asked_again.wait()
+                assert first.ended, "asked for the next buffer before it took the last frame"
+                buffers.append(second)
+                buffers.end()
+        assert second.frames == 1000
+
+
+async def plays_what_follows_a_seek(make_sink: MakeSink) -> None:
+    buffer = open_buffer()
+    buffer.write(tone(_STEREO, frames=2000))
+    buffer.set_paused(True)
+    buffer.release()
+    with _patience():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(make_sink().play, PcmSequence(buffer))
+            await _play(make_sink(), buffer_of(tone(_STEREO, frames=1000)))
+            assert buffer.seek(90_000)
+            buffer.write(tone(_STEREO, frames=500))
+            buffer.finish()
+            buffer.set_paused(False)
+    assert (buffer.frames, buffer.position_frames) == (500, 90_500)
+
+
 async def takes_nothing_before_the_gate_opens(make_sink: MakeSink) -> None:
     buffer = open_buffer()
     buffer.pipe.write(0, tone(_STEREO, frames=1000))
     with _patience():
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(make_sink().play, buffer)
+            nursery.start_soon(make_sink().play, PcmSequence(buffer))
             await _play(make_sink(), buffer_of(tone(_STEREO, frames=1000)))
             assert buffer.frames == 0
             buffer.finish()
@@ -101,7 +146,7 @@ async def holds_the_playhead_while_paused(make_sink: MakeSink) -> None:
     buffer.set_paused(True)
     with _patience():
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(make_sink().play, buffer)
+            nursery.start_soon(make_sink().play, PcmSequence(buffer))
             await _play(make_sink(), buffer_of(tone(_STEREO, frames=1000)))
             assert buffer.frames == 0
             buffer.set_paused(False)
@@ -115,7 +160,7 @@ async def goes_on_after_running_dry(make_sink: MakeSink) -> None:
     buffer.release()
     with _patience():
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(make_sink().play, buffer)
+            nursery.start_soon(make_sink().play, PcmSequence(buffer))
             await _play(make_sink(), buffer_of(piece))
             assert not buffer.ended
             buffer.pipe.write(len(piece), piece)
@@ -140,7 +185,7 @@ async def is_silent_and_done_once_stopped(make_sink: MakeSink) -> None:
             buffer.release()
         with _patience():
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(make_sink().play, buffer)
+                nursery.start_soon(make_sink().play, PcmSequence(buffer))
                 await _play(make_sink(), buffer_of(tone(_STEREO, frames=1000)))
                 buffer.close()
                 nursery.cancel_scope.cancel()
@@ -154,7 +199,7 @@ async def is_done_when_only_cancelled(make_sink: MakeSink) -> None:
     buffer.release()
     with _patience():
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(make_sink().play, buffer)
+            nursery.start_soon(make_sink().play, PcmSequence(buffer))
             await _play(make_sink(), buffer_of(tone(_STEREO, frames=1000)))
             nursery.cancel_scope.cancel()
 
@@ -169,6 +214,9 @@ SINK_LAWS: tuple[SinkLaw, ...] = (
     plays_every_frame_and_returns,
     plays_nothing_and_returns,
     plays_one_feed_after_another,
+    plays_each_of_a_sequence_in_its_own_format,
+    goes_on_with_a_buffer_that_arrives_late_and_is_done_with_the_one_before,
+    plays_what_follows_a_seek,
     takes_nothing_before_the_gate_opens,
     holds_the_playhead_while_paused,
     goes_on_after_running_dry,
@@ -179,9 +227,23 @@ SINK_LAWS: tuple[SinkLaw, ...] = (
 )
 
 
-async def _play(sink: Sink, buffer: PcmBuffer) -> None:
+class _Asked(PcmSequence):
+    """An open sequence that reports when it is asked for a second buffer."""
+
+    def __init__(self, first: PcmBuffer) -> None:
+        self.asked_again = trio.Event()
+        self._asks = 0
+        super().__init__(first, on_next=self._ask, is_open=True)
+
+    def _ask(self) -> None:
+        self._asks += 1
+        if self._asks == 2:
+            self.asked_again.set()
+
+
+async def _play(sink: Sink, *buffers: PcmBuffer) -> None:
     with _patience():
-        await sink.play(buffer)
+        await sink.play(PcmSequence(*buffers))
 
 
 def _patience() -> AbstractContextManager[trio.CancelScope]:

@@ -20,7 +20,12 @@ from playhead.extras import EXTRAS
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "python" / "playhead"
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-MAY_USE = {"cli": {"cli"}, "servers": {"serve"}, "check": {"check", "langgraph"}}
+MAY_USE = {
+    "cli": {"cli"},
+    "servers": {"serve"},
+    "check": {"check", "langgraph"},
+    "playback": {"formats"},
+}
 """The extras that a package may import from; all others import what is always installed."""
 
 

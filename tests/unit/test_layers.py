@@ -12,7 +12,7 @@ PACKAGE = REPOSITORY / "python" / "playhead"
 CORE = REPOSITORY / "rust" / "core"
 
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"errors", "extras", "limits", "escaping", "redaction", "concurrency", "_core"}),
+    frozenset({"errors", "extras", "limits", "escaping", "redaction", "concurrency", "strict_json", "_core"}),
     frozenset({"net_guard", "content", "jsonrpc", "sdk_internals"}),
     frozenset({"results"}),
     frozenset({"stream", "config"}),

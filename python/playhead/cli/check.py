@@ -455,7 +455,7 @@ def _repeat(report: Report, test: TestResult) -> str:
 
 def _accepted(report: Report) -> Iterator[str]:
     """One line per accepted finding, however many tests show it."""
-    from playhead.check.report.rows import ACCEPTED_BECAUSE
+    from playhead.check.report.evidence import ACCEPTED_BECAUSE
 
     found: dict[tuple[str, str], Check] = {}
     for test in report.tests:
@@ -474,7 +474,7 @@ def _accepted(report: Report) -> Iterator[str]:
 def _load_lines(report: Report) -> Iterator[str]:
     if not report.load:
         return
-    from playhead.check.report.rows import LOAD_COLUMNS, load_words
+    from playhead.check.report.evidence import LOAD_COLUMNS, load_words
 
     columns = (*LOAD_COLUMNS, "Failed")
     yield f"{f'Load, {report.load[0].clients} clients':<24}" + "".join(f"{it:>11}" for it in columns)

@@ -14,9 +14,16 @@ from typing import Any, Final
 
 import trio
 
-from playhead.check.probes.asking import fault_of
+from playhead.check.probes.asking import (
+    MOST_BYTES,
+    Pages,
+    ReadPage,
+    fault_of,
+    meta_key_of,
+    offered_strategy,
+    place_of,
+)
 from playhead.check.probes.media import judge_audio, looks_like_audio
-from playhead.check.probes.pages import MOST_BYTES, Pages, ReadPage, meta_key_of, offered_strategy, place_of
 from playhead.check.results import CheckKind, TestDraft, TestResult
 from playhead.check.target import Target
 from playhead.client.call_results.media import ResourceMedia

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from playhead.check.report.json import to_json
-from playhead.check.report.junit import to_junit
+from playhead.check.report.for_programs import to_json, to_junit
 from playhead.check.results import Report
 from playhead.errors import SavingError, UsageError
 from playhead.extras import require_extra

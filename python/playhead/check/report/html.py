@@ -23,25 +23,23 @@ from markupsafe import Markup
 from markupsafe import escape as escape_html
 
 from playhead.check.report.evidence import (
-    Allowance,
-    bounded,
-    command,
-    json_text,
-    lacks_a_secret,
-    message,
-    plain,
-    server_words,
-)
-from playhead.check.report.rows import (
     ACCEPTED_BECAUSE,
     LOAD_COLUMNS,
     OUTCOMES,
     STATUS_OUTCOME,
+    Allowance,
     Outcome,
+    bounded,
     by_outcome,
+    command,
     counted,
     counts,
+    json_text,
+    lacks_a_secret,
     load_words,
+    message,
+    plain,
+    server_words,
     started,
     verdict_of,
     verdict_sentence,

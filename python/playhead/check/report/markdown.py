@@ -13,23 +13,21 @@ from typing import Final
 from rich.cells import cell_len
 
 from playhead.check.report.evidence import (
-    Allowance,
-    bounded,
-    command,
-    json_text,
-    message,
-    plain,
-    server_words,
-)
-from playhead.check.report.rows import (
     ACCEPTED_BECAUSE,
     LOAD_COLUMNS,
     STATUS_OUTCOME,
+    Allowance,
     Outcome,
+    bounded,
     by_outcome,
+    command,
     counted,
     counts,
+    json_text,
     load_words,
+    message,
+    plain,
+    server_words,
     started,
     verdict_sentence,
 )

@@ -1,0 +1,256 @@
+"""The reports for programs: JSON, one object; and JUnit XML for continuous integration.
+
+JUnit's format has no owner: this is the schema of Jenkins' xUnit plugin (junit-10.xsd), which other readers
+accept, too, with one test suite per subject and one test case per test. An undecided test is reported as
+skipped, with its reason: CI systems fail a build for an `error`, and an undecided test proves nothing. An
+accepted failure must not fail the build either, and is reported as skipped, too. An `error` means that the
+server could not be tested at all. Characters that XML 1.0 can't represent, not even as a reference (section
+2.2), are among the hidden characters that `plain` and `json_text` escape.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+from xml.etree import ElementTree as ET
+
+from playhead.check.report.evidence import (
+    Allowance,
+    acceptance,
+    bounded,
+    command,
+    cut,
+    json_text,
+    message,
+    plain,
+    server_words,
+    verdict_sentence,
+)
+from playhead.check.results import Check, Json, LoadFigures, Report, TestResult
+
+_JSON_VALUE_CHARS: Final = 65_536
+"""Of one input or output. A page of audio is 100 KiB of base64, which nobody reads."""
+_JSON_REPORT_CHARS: Final = 32 * 1024 * 1024
+_JSON_MESSAGE_CHARS: Final = 4_000
+_JUNIT_VALUE_CHARS: Final = 8_000
+_JUNIT_REPORT_CHARS: Final = 8 * 1024 * 1024
+_LINE_CHARS: Final = 500
+"""Of an attribute, which CI systems show in a list."""
+
+
+def to_json(report: Report) -> str:
+    """Format the report as a JSON object with the keys of `REPORT_KEYS`, and more.
+
+    Long values are truncated and marked. Terminal controls are escaped, so that the output can be printed.
+    """
+    allowance = Allowance(left=_JSON_REPORT_CHARS)
+    found: dict[str, Json] = {
+        "mcp_service_status": report.mcp_service_status,
+        "passed": report.passed,
+        "interrupted": report.interrupted,
+        "timed_out": report.timed_out,
+        "total_tools_discovered": len(report.tools),
+        "tests_conducted": len(report.tests),
+        "successful_tests": report.count("success"),
+        "failed_tests": report.count("failed"),
+        "accepted_tests": report.count("accepted"),
+        "undecided_tests": report.count("error"),
+        "skipped_tests": report.count("skipped"),
+        "checks": _counts(report),
+        "server": server_words(report),
+        "server_name": _optional(report.server_name),
+        "server_version": _optional(report.server_version),
+        "protocol_version": _optional(report.protocol_version),
+        "depth": report.depth,
+        "seed": report.seed,
+        "started_at": report.started_at,
+        "seconds": round(report.seconds, 3),
+        "tools": bounded(report.tools, allowance, chars=_JSON_REPORT_CHARS // 4).value,
+        "load": [_load(figures) for figures in report.load],
+        "remarks": [_text(remark) for remark in report.remarks],
+        "detailed_results": [_test(report, test, allowance) for test in report.tests],
+    }
+    return json_text(found) + "\n"
+
+
+def _test(report: Report, test: TestResult, allowance: Allowance) -> Json:
+    sent = bounded(test.input, allowance, chars=_JSON_VALUE_CHARS)
+    got = bounded(test.output, allowance, chars=_JSON_VALUE_CHARS)
+    found: dict[str, Json] = {
+        "type": "test_result",
+        "subject": _text(test.subject),
+        "title": _text(test.title),
+        "tool": _optional(test.tool),
+        "method": _optional(test.method),
+        "input": sent.value,
+        "output": got.value,
+        "status": test.status,
+    }
+    if test.shortest is not None:
+        found["shortest_input"] = bounded(test.shortest, allowance, chars=_JSON_VALUE_CHARS).value
+    if test.error is not None:
+        found["error"] = _text(test.error)
+    if test.status in ("failed", "accepted", "error") and (line := command(report, test, sent)) is not None:
+        found["command"] = line
+    found["latency_ms"] = None if test.latency_ms is None else round(test.latency_ms, 3)
+    if test.samples:
+        found["samples"] = [
+            {"mime_type": sample.mime_type, "size_bytes": sample.size_bytes} for sample in test.samples
+        ]
+    found["checks"] = [_check(check) for check in test.checks]
+    return found
+
+
+def _load(figures: LoadFigures) -> Json:
+    return {
+        "subject": _text(figures.subject),
+        "method": figures.method,
+        "clients": figures.clients,
+        "requests": figures.requests,
+        "failures": figures.failures,
+        "first_failure": _optional(figures.first_failure),
+        "seconds": round(figures.seconds, 3),
+        "p50_ms": None if figures.p50_ms is None else round(figures.p50_ms, 3),
+        "p95_ms": None if figures.p95_ms is None else round(figures.p95_ms, 3),
+        "requests_per_second": round(figures.requests_per_second, 1),
+        "bytes_per_second": round(figures.bytes_per_second),
+    }
+
+
+def _counts(report: Report) -> Json:
+    verdicts = [check.verdict for test in report.tests for check in test.checks]
+    return {verdict: verdicts.count(verdict) for verdict in ("passed", "failed", "accepted", "skipped")}
+
+
+def _check(check: Check) -> Json:
+    found: dict[str, Json] = {
+        "name": check.kind.name,
+        "title": check.kind.title,
+        "level": check.kind.level,
+        "verdict": check.verdict,
+    }
+    if check.accepted is not None:
+        found["accepted"] = check.accepted
+    if check.message:
+        found["message"] = _text(check.message)
+    return found | {"source": check.kind.source}
+
+
+def _text(text: str) -> str:
+    return cut(text, _JSON_MESSAGE_CHARS)
+
+
+def _optional(text: str | None) -> str | None:
+    return None if text is None else _text(text)
+
+
+def to_junit(report: Report) -> str:
+    """Format the report as JUnit XML."""
+    allowance = Allowance(left=_JUNIT_REPORT_CHARS)
+    root = ET.Element(
+        "testsuites", name=_line(f"playhead check {server_words(report)}"), time=_seconds(report.seconds)
+    )
+    unusable = report.mcp_service_status != "available" and report.count("failed") == 0
+    root.set("tests", str(len(report.tests) + unusable))
+    root.set("failures", str(report.count("failed")))
+    root.set("errors", str(int(unusable)))
+    if unusable or not report.tests:
+        suite = _suite(root, report, "server", (), errors=int(unusable))
+        if unusable:
+            case = ET.SubElement(
+                suite, "testcase", name="the server can be tested", classname="server", time="0"
+            )
+            reason = " ".join(report.remarks) or verdict_sentence(report)
+            ET.SubElement(case, "error", type=report.mcp_service_status, message=_line(reason))
+    for subject, tests in _by_subject(report.tests).items():
+        suite = _suite(root, report, subject, tests)
+        for test in tests:
+            _case(suite, report, test, allowance)
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+def _suite(
+    root: ET.Element, report: Report, subject: str, tests: Sequence[TestResult], *, errors: int = 0
+) -> ET.Element:
+    suite = ET.SubElement(root, "testsuite", name=_line(subject), tests=str(len(tests) + errors))
+    suite.set("failures", str(sum(test.status == "failed" for test in tests)))
+    suite.set("errors", str(errors))
+    suite.set("skipped", str(sum(test.status in ("skipped", "error") for test in tests)))
+    suite.set("time", _seconds(sum(test.latency_ms or 0 for test in tests) / 1000))
+    suite.set("timestamp", re.sub(r"(?:\.\d+)?(?:Z|\+00:00)$", "", report.started_at))
+    properties = ET.SubElement(suite, "properties")
+    for name, value in (
+        ("server", server_words(report)),
+        ("server_name", report.server_name),
+        ("server_version", report.server_version),
+        ("protocol_version", report.protocol_version),
+        ("depth", report.depth),
+        ("seed", str(report.seed)),
+    ):
+        if value is not None:
+            ET.SubElement(properties, "property", name=name, value=_line(value))
+    return suite
+
+
+def _case(suite: ET.Element, report: Report, test: TestResult, allowance: Allowance) -> None:
+    case = ET.SubElement(
+        suite,
+        "testcase",
+        name=_line(test.title),
+        classname=_line(test.subject),
+        time=_seconds((test.latency_ms or 0) / 1000),
+    )
+    reason = test.error or ""
+    match test.status:
+        case "success":
+            return
+        case "failed":
+            failed = [check for check in test.checks if check.verdict == "failed"]
+            kind = failed[0].kind.name if failed else "failed"
+            more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+            failure = ET.SubElement(case, "failure", type=kind, message=_line(reason + more))
+            failure.text = _explanation(report, test, failed, allowance)
+        case "accepted":
+            why = acceptance(test)
+            ET.SubElement(case, "skipped", type="accepted", message=_line(f"accepted, {why}: {reason}"))
+        case "error":
+            ET.SubElement(case, "skipped", type="undecided", message=_line(f"undecided: {reason}"))
+        case "skipped":
+            ET.SubElement(case, "skipped", type="skipped", message=_line(reason))
+
+
+def _explanation(report: Report, test: TestResult, failed: Sequence[Check], allowance: Allowance) -> str:
+    sent = bounded(test.input, allowance, chars=_JUNIT_VALUE_CHARS)
+    got = bounded(test.output, allowance, chars=_JUNIT_VALUE_CHARS)
+    parts = [
+        f"{check.kind.name} ({check.kind.level})\nexpected: {check.kind.title}\n"
+        f"found: {plain(check.message)}\nsource: {check.kind.source}"
+        for check in failed
+    ]
+    request = message(test, sent)
+    if request is not None:
+        parts.append(f"sent: {json_text(request, indent=None)}")
+    if test.output is not None:
+        parts.append(f"received: {json_text(got.value, indent=None)}")
+    line = command(report, test, sent)
+    if line is not None:
+        parts.append(f"repeat: {line}")
+    return "\n\n".join(parts)
+
+
+def _by_subject(tests: Sequence[TestResult]) -> dict[str, list[TestResult]]:
+    found: dict[str, list[TestResult]] = {}
+    for test in tests:
+        found.setdefault(test.subject, []).append(test)
+    return found
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.3f}"
+
+
+def _line(text: str) -> str:
+    """Format a string for an attribute: one line, truncated."""
+    return " ".join(plain(text, _LINE_CHARS).split())

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
         create_text_content,
         create_tool_response,
         dump,
+        tool_response_from_http,
     )
-    from playhead.content.http import tool_response_from_http
     from playhead.content.revisions import LATEST, REVISIONS, downgrade, downgrade_raw
     from playhead.content.validation import validate_tool_response
 
@@ -60,9 +60,9 @@ _NAMES: Final = {
         "create_text_content",
         "create_tool_response",
         "dump",
+        "tool_response_from_http",
     ),
     "revisions": ("LATEST", "REVISIONS", "downgrade", "downgrade_raw"),
-    "http": ("tool_response_from_http",),
     "validation": ("validate_tool_response",),
 }
 _HOMES: Final = {name: f"playhead.content.{home}" for home, names in _NAMES.items() for name in names}

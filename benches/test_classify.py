@@ -22,9 +22,9 @@ from benches.board import Board, Comparison
 from playhead.content import Block, parse_blocks
 from playhead.limits import DEFAULT_LIMITS
 from playhead.results.classify import classify
+from playhead.results.model_text import text_for_model
 from playhead.results.plan import Plan
 from playhead.results.responses import action_response, audio_response
-from playhead.results.routing import text_for_model
 
 PAYLOAD_BYTES = 20 * 1024
 SMALL_BYTES = 300

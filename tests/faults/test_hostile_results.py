@@ -14,6 +14,7 @@ from playhead.content import parse_block, parse_blocks
 from playhead.errors import LimitError
 from playhead.limits import DEFAULT_LIMITS
 from playhead.results.classify import classify
+from playhead.results.model_text import ModelText, text_for_model
 from playhead.results.plan import (
     DEFAULT_POLICY,
     KeepReference,
@@ -25,7 +26,6 @@ from playhead.results.plan import (
     SendText,
 )
 from playhead.results.responses import ErrorResponse
-from playhead.results.routing import ModelText, text_for_model
 
 UNTRUSTED = Policy(trust_structured=False)
 IMITATION = (

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from playhead.content import ABSENT, parse_block
 from playhead.results.classify import classify
+from playhead.results.model_text import text_for_model
 from playhead.results.plan import Policy, Stopper
 from playhead.results.responses import action_response, audio_response, content_response, error_response
-from playhead.results.routing import text_for_model
 
 WINDOW = 40
 """A stretch of payload this long in the text is a leak; shorter ones may be words or parts of a format."""

@@ -43,7 +43,6 @@ SINGLE_IMPORTERS = {
     "client.transports.http": "one of three transports",
     "client.transports.websocket*": "one of three transports; its wire format has no I/O",
     "playback.item": "one playing, in a task of its own; `player` is what callers see of the queue",
-    "results.parts": "reads one block; `classify` decides about all of them",
     "servers.audio.*": "the tools and the resource of the example server",
     "servers.template.*": "each part of the example server can be copied by itself",
     "stream.in_flight": "reads of all streams of a process; `driver` is the task of one stream",

@@ -38,7 +38,7 @@ from playhead.agent.conversation import Status
 from playhead.content.findings import kind_of
 from playhead.errors import RecordingError
 from playhead.limits import Limits
-from playhead.results.inline_data import without_inline_data
+from playhead.results.model_text import without_inline_data
 from playhead.strict_json import parse_json
 
 if TYPE_CHECKING:

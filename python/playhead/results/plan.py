@@ -34,7 +34,7 @@ class SendText(_Disposition):
     """Text for the model, and for the user as well if `to_user`."""
 
     text: str
-    """As received, so it may contain base64; `routing.text_for_model` makes the text for the model."""
+    """As received, so it may contain base64; `text_for_model` makes the text for the model."""
     to_user: bool
     is_error: bool
     uri: str | None = None

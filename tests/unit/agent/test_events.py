@@ -32,7 +32,7 @@ from playhead.agent.events import (
     to_json,
 )
 from playhead.errors import RecordingError
-from playhead.results.inline_data import without_inline_data
+from playhead.results.model_text import without_inline_data
 
 BEGIN = ToolCallBegin(
     round=1, tool=ToolRef(id="a", name="home__play", arguments={"title": "Für Elise"}, status="invoking")

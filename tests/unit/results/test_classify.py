@@ -15,6 +15,7 @@ from mcp_types import ImageContent, ResourceLink
 from playhead.content import ABSENT, Block, TypedContent, parse_block
 from playhead.limits import DEFAULT_LIMITS
 from playhead.results.classify import STRUCTURED_INDEX, classify
+from playhead.results.model_text import text_for_model
 from playhead.results.plan import (
     DEFAULT_STOPPERS,
     KeepReference,
@@ -36,7 +37,6 @@ from playhead.results.responses import (
     content_response,
     error_response,
 )
-from playhead.results.routing import text_for_model
 
 WAV = base64.b64encode(b"RIFF\x24\x00\x00\x00WAVEfmt " + bytes(40)).decode()
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(8)).decode()

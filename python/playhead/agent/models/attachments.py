@@ -2,7 +2,7 @@
 
 Attachments are never cut: half an image is useless. One that a provider would refuse is replaced by a short
 line, since it would also fail every later request of the conversation. Text is shortened before it gets here
-(`results.routing`, with a handle to the whole). Nothing here does I/O.
+(`results.model_text`, with a handle to the whole). Nothing here does I/O.
 """
 
 from __future__ import annotations

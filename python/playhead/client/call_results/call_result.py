@@ -36,6 +36,7 @@ from playhead.errors import PlayheadError
 from playhead.jsonrpc import codec
 from playhead.limits import KIB, Limits
 from playhead.results.classify import classify
+from playhead.results.model_text import ModelText, text_for_model
 from playhead.results.plan import (
     KeepReference,
     Part,
@@ -49,7 +50,6 @@ from playhead.results.plan import (
     TurnDecision,
 )
 from playhead.results.responses import ErrorResponse, ResponseRegistry
-from playhead.results.routing import ModelText, text_for_model
 from playhead.stream.options import StreamOptions
 
 PAGE_BYTES: Final = 4 * KIB

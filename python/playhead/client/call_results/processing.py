@@ -22,6 +22,7 @@ from playhead.config.outputs import Content, OutputStore, SavedOutput, content_o
 from playhead.config.tools import Delivery, Resolution, ToolConfig, ToolContent, ToolResponse, run_handler
 from playhead.errors import ConfigError, HandlerError, PlayheadError, SavingError
 from playhead.limits import Limits
+from playhead.results.model_text import text_for_model
 from playhead.results.plan import (
     Disposition,
     KeepReference,
@@ -33,7 +34,6 @@ from playhead.results.plan import (
     ShowImage,
     TurnDecision,
 )
-from playhead.results.routing import text_for_model
 from playhead.stream.source import Playable
 
 DELIVERED: Final = "delivered to the user"

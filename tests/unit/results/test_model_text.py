@@ -11,9 +11,8 @@ import pytest
 from playhead.content import parse_block
 from playhead.errors import UsageError
 from playhead.results.classify import classify
-from playhead.results.inline_data import without_inline_data
+from playhead.results.model_text import text_for_model, without_inline_data
 from playhead.results.responses import action_response, audio_response, error_response
-from playhead.results.routing import text_for_model
 
 WAV = base64.b64encode(b"RIFF\x24\x00\x00\x00WAVEfmt " + bytes(1500)).decode()
 NOISE = base64.b64encode(random.Random(1).randbytes(1500)).decode()

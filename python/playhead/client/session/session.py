@@ -45,6 +45,7 @@ from playhead.client.session.requests import (
     read_request,
 )
 from playhead.client.session.response_tap import Arrivals
+from playhead.client.session.shared_reads import SharedReads
 from playhead.client.session.streams import (
     FormExplanation,
     ServerForms,
@@ -105,7 +106,7 @@ class Session:
         self.name = name
         """The server in messages: its name in the servers file, and its address."""
         self._requests = 0
-        self._forms = ServerForms()
+        self._forms = ServerForms(reads=SharedReads(supervisor.start_soon))
         self._caller = ToolCaller(
             server=self,
             send=self._request,

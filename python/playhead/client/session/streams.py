@@ -7,8 +7,9 @@ and end rules, and from public addresses only.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,6 +30,7 @@ from playhead.client.session.downloads import (
     own_origin,
 )
 from playhead.client.session.response_tap import Arrivals
+from playhead.client.session.shared_reads import SharedReads
 from playhead.config.servers import ServerConfig
 from playhead.errors import HttpStatusError, PlayheadError, ServerError, StreamBrokenError
 from playhead.limits import Limits
@@ -46,6 +48,7 @@ from playhead.stream.strategies import (
     NotOffered,
     PollStrategy,
     RangeStrategy,
+    ReadStrategy,
     RequestStrategy,
     ResourceFacts,
     ResourceRequest,
@@ -166,8 +169,9 @@ class FormExplanation:
 
 @dataclass(slots=True)
 class ServerForms:
-    """Knowledge about the forms of one server, for the life of its session."""
+    """Knowledge about the forms of one server, for the life of its session, and its reads in flight."""
 
+    reads: SharedReads
     templates: Templates = field(default_factory=Templates)
     worked: dict[str, str] = field(default_factory=dict)
     """The form that delivered, by the reason of the template's match, or by the directory of the URIs."""
@@ -378,8 +382,10 @@ class StreamForms:
                 authorize = partial(self._authorize, strategy.uri)
                 self._file_reader = await self._origin_reader(authorize, origins)
                 return self._file_reader
-            case _:
+            case ToolStrategy():
                 return partial(self._read, strategy)
+            case _:
+                return partial(self._shared_read, strategy, _identity(strategy))
 
     async def _send(self, request: ResourceRequest | ToolRequest) -> Mapping[str, Any]:
         return await self._send_range(
@@ -389,6 +395,20 @@ class StreamForms:
     async def _read(self, strategy: RequestStrategy, start: int, end: int) -> Page:
         result = await self._send(strategy.request(start, end))
         return strategy.page(result, start=start, limits=self._limits, server=self._server.name)
+
+    async def _shared_read(self, strategy: ReadStrategy, resource: Hashable, start: int, end: int) -> Page:
+        async def send(arrivals: Arrivals) -> Page:
+            result = await self._send_range(
+                strategy.request(start, end),
+                silent_seconds=self._options.timeout,
+                arrivals=arrivals,
+                paths=self.paths,
+            )
+            return strategy.page(result, start=start, limits=self._limits, server=self._server.name)
+
+        return await self._known.reads.read(
+            resource, start, end, stream=self, arrivals=self.arrivals, send=send
+        )
 
     async def _authorize(self, uri: str) -> Download:
         result = await self._server.request(AUTHORIZE_METHOD, {"uri": uri}, timeout=self._options.timeout)
@@ -461,6 +481,14 @@ class OnceReader:
             " name it in range_tool",
             offset=start,
         )
+
+
+def _identity(strategy: ReadStrategy) -> Hashable:
+    """Return the part that all reads of a resource in one form have in common."""
+    request = strategy.request(0, 1)
+    return strategy.name, json.dumps(
+        [request.uri, request.arguments, request.meta, request.more], default=str
+    )
 
 
 def chunk_bytes_max(capabilities: ServerCapabilities) -> int | None:

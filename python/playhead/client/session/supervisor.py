@@ -66,6 +66,10 @@ class Supervisor:
         self.reconnects = 0
         self.fault_log = FaultLog()
 
+    def start_soon(self, task: Callable[..., Awaitable[None]], *given: object) -> None:
+        """Run a task for as long as the session lives."""
+        self._nursery.start_soon(task, *given)
+
     async def connect(self) -> Connection:
         """Make the first connection. Raises `ConnectError`.
 

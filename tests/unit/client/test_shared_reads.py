@@ -1,0 +1,302 @@
+"""Streams of one session share the reads in flight of one resource."""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from mcp_types import JSONRPCRequest
+from trio.testing import wait_all_tasks_blocked
+
+from playhead.client import Session, connect
+from playhead.client.session.response_tap import Arrivals
+from playhead.client.session.shared_reads import SharedReads
+from playhead.errors import ClosedError, ServerError
+from playhead.stream.answer import Page
+from playhead.stream.options import StreamOptions
+from tests.unit.raw_server import RawServer
+
+DATA = random.Random(17).randbytes(200_000)
+PARAMS = StreamOptions(strategy="params")
+
+
+# --- by itself ----------------------------------------------------------------------------------------------
+
+
+class HeldReads:
+    """Counts the reads that are sent, and answers them when the test says so."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, int]] = []
+        self.cancelled = 0
+        self.may_answer = trio.Event()
+        self.error: ServerError | None = None
+        self.too_long = 0
+
+    def of(self, start: int, end: int) -> Callable[[Arrivals], Awaitable[Page]]:
+        async def send(arrivals: Arrivals) -> Page:
+            self.sent.append((start, end))
+            try:
+                await self.may_answer.wait()
+            except trio.Cancelled:
+                self.cancelled += 1
+                raise
+            if self.error is not None:
+                raise self.error
+            return Page(blobs=(base64.b64encode(DATA[start : end + self.too_long]).decode(),))
+
+        return send
+
+
+class Readers:
+    """Streams that read through one `SharedReads`."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        self.held = HeldReads()
+        self.shared = SharedReads(nursery.start_soon)
+        self.pages: dict[int, Page | BaseException] = {}
+
+    def start(
+        self, number: int, start: int, end: int, *, stream: object = None, resource: str = "x"
+    ) -> trio.CancelScope:
+        scope = trio.CancelScope()
+        self._nursery.start_soon(self._read, scope, number, start, end, stream or object(), resource)
+        return scope
+
+    async def _read(
+        self, scope: trio.CancelScope, number: int, start: int, end: int, stream: object, resource: str
+    ) -> None:
+        with scope:
+            try:
+                self.pages[number] = await self.shared.read(
+                    resource, start, end, stream=stream, arrivals=Arrivals(), send=self.held.of(start, end)
+                )
+            except (ServerError, ClosedError) as error:
+                self.pages[number] = error
+
+    def bytes_of(self, number: int) -> bytes:
+        page = self.pages[number]
+        assert isinstance(page, Page)
+        return b"".join(blob if isinstance(blob, bytes) else base64.b64decode(blob) for blob in page.blobs)
+
+
+@asynccontextmanager
+async def readers() -> AsyncIterator[Readers]:
+    async with trio.open_nursery() as nursery:
+        yield Readers(nursery)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_range_in_flight_is_read_once() -> None:
+    async with readers() as them:
+        for number in range(5):
+            them.start(number, 1000, 9000)
+        await wait_all_tasks_blocked()
+        assert them.held.sent == [(1000, 9000)]
+        them.held.may_answer.set()
+        await wait_all_tasks_blocked()
+        assert [them.bytes_of(number) for number in range(5)] == [DATA[1000:9000]] * 5
+
+
+async def test_a_read_that_is_over_is_not_shared() -> None:
+    async with readers() as them:
+        them.held.may_answer.set()
+        them.start(1, 0, 10)
+        await wait_all_tasks_blocked()
+        them.start(2, 0, 10)
+        await wait_all_tasks_blocked()
+        assert them.held.sent == [(0, 10), (0, 10)]
+
+
+async def test_other_resources_and_other_offsets_are_read() -> None:
+    async with readers() as them:
+        them.start(1, 0, 10)
+        them.start(2, 0, 10, resource="y")
+        them.start(3, 5, 10)
+        await wait_all_tasks_blocked()
+        assert len(them.held.sent) == 3
+
+
+@pytest.mark.parametrize("end", [1001, 1002, 1003, 5000, 8999])
+async def test_a_shorter_range_is_cut_from_a_longer_one(end: int) -> None:
+    async with readers() as them:
+        them.start(1, 1000, 9000)
+        await wait_all_tasks_blocked()
+        them.start(2, 1000, end)
+        await wait_all_tasks_blocked()
+        them.held.may_answer.set()
+        await wait_all_tasks_blocked()
+        assert them.held.sent == [(1000, 9000)]
+        assert them.bytes_of(2) == DATA[1000:end]
+
+
+async def test_a_longer_range_is_read_by_itself() -> None:
+    async with readers() as them:
+        them.start(1, 0, 100)
+        await wait_all_tasks_blocked()
+        them.start(2, 0, 101)
+        await wait_all_tasks_blocked()
+        assert them.held.sent == [(0, 100), (0, 101)]
+
+
+async def test_an_answer_of_another_length_is_given_as_it_is() -> None:
+    async with readers() as them:
+        them.held.too_long = 7
+        them.start(1, 0, 100)
+        await wait_all_tasks_blocked()
+        them.start(2, 0, 50)
+        await wait_all_tasks_blocked()
+        them.held.may_answer.set()
+        await wait_all_tasks_blocked()
+        assert them.bytes_of(1) == them.bytes_of(2) == DATA[:107], "its length is evidence for each reader"
+
+
+async def test_a_second_read_of_one_stream_is_sent() -> None:
+    async with readers() as them:
+        stream = object()
+        them.start(1, 0, 10, stream=stream)
+        await wait_all_tasks_blocked()
+        them.start(2, 0, 10, stream=stream)
+        await wait_all_tasks_blocked()
+        assert them.held.sent == [(0, 10), (0, 10)], "a hedge that waits for the late read is none"
+
+
+async def test_a_cancelled_reader_does_not_cancel_the_read_of_the_others() -> None:
+    async with readers() as them:
+        first = them.start(1, 0, 10)
+        await wait_all_tasks_blocked()
+        them.start(2, 0, 10)
+        await wait_all_tasks_blocked()
+        first.cancel()
+        await wait_all_tasks_blocked()
+        assert them.held.cancelled == 0
+        them.held.may_answer.set()
+        await wait_all_tasks_blocked()
+        assert them.bytes_of(2) == DATA[:10]
+        assert 1 not in them.pages
+
+
+async def test_the_read_is_cancelled_with_its_last_reader() -> None:
+    async with readers() as them:
+        scopes = [them.start(number, 0, 10) for number in range(3)]
+        await wait_all_tasks_blocked()
+        for scope in scopes:
+            scope.cancel()
+        await wait_all_tasks_blocked()
+        assert them.held.cancelled == 1
+        them.start(4, 0, 10)
+        await wait_all_tasks_blocked()
+        assert len(them.held.sent) == 2, "the cancelled read is not waited for"
+
+
+async def test_an_error_reaches_every_reader() -> None:
+    async with readers() as them:
+        them.held.error = ServerError("no", code=-32603)
+        them.start(1, 0, 10)
+        them.start(2, 0, 10)
+        them.held.may_answer.set()
+        await wait_all_tasks_blocked()
+        assert them.pages == {1: them.held.error, 2: them.held.error}
+
+
+async def test_readers_get_an_error_when_the_session_ends_first() -> None:
+    async with trio.open_nursery() as session:
+        them = Readers(session)
+        async with trio.open_nursery() as nursery:
+            them._nursery = nursery
+            them.start(1, 0, 10)
+            await wait_all_tasks_blocked()
+            session.cancel_scope.cancel()
+    assert not them.pages or isinstance(them.pages[1], ClosedError)
+
+
+async def test_the_bytes_of_a_shared_answer_are_noticed_by_every_stream() -> None:
+    async with trio.open_nursery() as nursery:
+        shared = SharedReads(nursery.start_soon)
+        may_answer = trio.Event()
+        ours, others = Arrivals(), Arrivals()
+
+        async def send(arrivals: Arrivals) -> Page:
+            arrivals.note(12.5)
+            await may_answer.wait()
+            return Page(blobs=())
+
+        for arrivals in (ours, others):
+
+            async def read(arrivals: Arrivals = arrivals) -> None:
+                await shared.read("x", 0, 10, stream=arrivals, arrivals=arrivals, send=send)
+
+            nursery.start_soon(read)
+        await wait_all_tasks_blocked()
+        assert (ours.last_received(), others.last_received()) == (12.5, 12.5)
+        may_answer.set()
+
+
+# --- in a session -------------------------------------------------------------------------------------------
+
+
+class HeldServer(RawServer):
+    """Serves `DATA` by `offset` and `length`, once the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__({"resources/read": self.read}, capabilities={"resources": {}})
+        self.reads: list[tuple[int, int]] = []
+        self.may_answer = trio.Event()
+
+    async def _answer(self, request: JSONRPCRequest, write_stream: Any) -> None:
+        if request.method == "resources/read":
+            params = request.params or {}
+            self.reads.append((params["offset"], params["length"]))
+            await self.may_answer.wait()
+        await super()._answer(request, write_stream)
+
+    def read(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        part = DATA[params["offset"] : params["offset"] + params["length"]]
+        return {"contents": [{"uri": params["uri"], "blob": base64.b64encode(part).decode()}]}
+
+
+async def whole(session: Session, uri: str, found: list[bytes]) -> None:
+    async with session.media(uri).open(PARAMS) as stream:
+        found.append(await stream.read_all())
+
+
+async def test_streams_of_one_resource_share_their_first_reads() -> None:
+    server, found = HeldServer(), list[bytes]()
+    async with connect(server, mode="legacy") as session, trio.open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(whole, session, "x:piece", found)
+        await wait_all_tasks_blocked()
+        assert len(server.reads) == len(set(server.reads)) == 3, "the first burst of one stream"
+        server.may_answer.set()
+    assert found == [DATA] * 4
+
+
+async def test_a_stream_that_is_closed_takes_no_page_from_another() -> None:
+    server, found = HeldServer(), list[bytes]()
+    async with connect(server, mode="legacy") as session, trio.open_nursery() as nursery:
+        async with session.media("x:piece").open(PARAMS):
+            await wait_all_tasks_blocked()
+            nursery.start_soon(whole, session, "x:piece", found)
+            await wait_all_tasks_blocked()
+        await wait_all_tasks_blocked()
+        reads = len(server.reads)
+        server.may_answer.set()
+    assert reads == 3, "the second stream waits for the reads of the first"
+    assert found == [DATA]
+
+
+async def test_streams_of_other_resources_share_nothing() -> None:
+    server, found = HeldServer(), list[bytes]()
+    async with connect(server, mode="legacy") as session, trio.open_nursery() as nursery:
+        nursery.start_soon(whole, session, "x:one", found)
+        nursery.start_soon(whole, session, "x:two", found)
+        await wait_all_tasks_blocked()
+        assert len(server.reads) == 6
+        server.may_answer.set()
+    assert found == [DATA] * 2

@@ -29,8 +29,8 @@ _COMMANDS: Final = {
         "Show the effective configuration of a tool, or the form of a resource's ranges, and why.",
     ),
     "check": ("check", "Test a server and report its defects."),
-    "outputs": ("outputs", "List the saved results of tools, newest first."),
-    "trust": ("trust", "Accept a directory's mcp.json and playhead-tools.toml."),
+    "outputs": ("stored", "List the saved results of tools, newest first."),
+    "trust": ("stored", "Accept a directory's mcp.json and playhead-tools.toml."),
 }
 _SERVE: Final = {
     "audio": ("servers", "Serve music over MCP: musicPlayer, set_volume, and ranged reads of linked audio."),

@@ -20,10 +20,9 @@ import trio
 import typer
 
 from playhead.cli import parameters as p
-from playhead.cli.progress import clock, live_line
 from playhead.cli.runner import EXIT_DONE, Report, run_command
-from playhead.cli.terminal import Terminal, escape_line
-from playhead.cli.trust import with_consent
+from playhead.cli.stored import with_consent
+from playhead.cli.terminal import Terminal, clock, escape_line, live_line
 from playhead.errors import UsageError
 
 if TYPE_CHECKING:

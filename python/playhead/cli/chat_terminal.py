@@ -25,9 +25,8 @@ import trio
 
 from playhead.agent.playback_tools import player_tools
 from playhead.cli.chat_view import ChatView, resumed_text, show_outcome, waiting_text
-from playhead.cli.progress import clock, seconds_of
 from playhead.cli.runner import first_leaf
-from playhead.cli.terminal import Terminal, escape_line
+from playhead.cli.terminal import Terminal, clock, escape_line, seconds_of
 from playhead.errors import PlayheadError, UsageError
 
 if TYPE_CHECKING:

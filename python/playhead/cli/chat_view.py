@@ -32,9 +32,8 @@ from playhead.agent.events import (
     ToolRef,
     Usage,
 )
-from playhead.cli.progress import first_line, human_bytes
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, Report
-from playhead.cli.terminal import Terminal, escape_line
+from playhead.cli.terminal import Terminal, escape_line, first_line, human_bytes
 from playhead.errors import ToolFailedError
 
 if TYPE_CHECKING:

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from playhead.cli import parameters as p
-from playhead.cli.progress import live_line
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, EXIT_NO_CONNECTION, run_command
 from playhead.cli.runner import Report as Fields
 from playhead.cli.targets import find_server
-from playhead.cli.terminal import Terminal, escape_line
+from playhead.cli.terminal import Terminal, escape_line, live_line
 from playhead.errors import UsageError
 from playhead.extras import require_extra
 from playhead.redaction import redacted_url

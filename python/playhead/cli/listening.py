@@ -1,8 +1,11 @@
-"""Plays media to their end, with keys and a progress bar at a terminal: for `demo`, `call` and `play`."""
+"""Play media to their end, with keys and a progress bar at a terminal: for `demo`, `call` and `play`.
+
+What they and `read` report of a stream is here too: on stderr while it waits, and under the keys of `--json`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,9 +14,8 @@ from typing import TYPE_CHECKING, assert_never
 import trio
 
 from playhead.cli.player_keys import player_keys
-from playhead.cli.progress import clock, human_bytes, live_line, player_report, stream_report, warn_of_size
 from playhead.cli.runner import Report
-from playhead.cli.terminal import Terminal, escape_line
+from playhead.cli.terminal import Terminal, clock, escape_line, first_line, human_bytes, live_line
 from playhead.errors import SeekError
 from playhead.stream.source import Playable, PlayableWrapper, Reader
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from playhead.playback import Player, PlayerEvent, PlayerState, Sink
-    from playhead.stream.options import StreamOptions, StreamStatistics
+    from playhead.stream.options import StreamEvent, StreamOptions, StreamStatistics
 
 
 class WatchedMedia(PlayableWrapper):
@@ -231,3 +233,67 @@ def _cut(text: str, style: str) -> Text:
     from rich.text import Text
 
     return Text(escape_line(text), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def waiting_lines(terminal: Terminal, server: str) -> Callable[[StreamEvent], None]:
+    """Return an `on_event` that prints one line on stderr when a stream starts or stops waiting."""
+    from playhead.stream.options import StreamResumed, StreamWaiting
+
+    def say(event: StreamEvent) -> None:
+        match event:
+            case StreamWaiting():
+                why = "" if event.last_error is None else f": {first_line(str(event.last_error))}"
+                terminal.say(
+                    f"waiting for {escape_line(server)}, no data for {event.seconds:.0f} s{why};"
+                    f" giving up after {event.patience_seconds:g} s (--patience)",
+                    style="yellow",
+                    whole=True,
+                )
+            case StreamResumed():
+                terminal.say(
+                    f"{escape_line(server)} is back after {event.seconds:.0f} s", style="green", whole=True
+                )
+            case _:
+                assert_never(event)
+
+    return say
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    """Convert seconds to milliseconds with one decimal, for the report."""
+    return None if seconds is None else round(seconds * 1000, 1)
+
+
+def stream_report(seen: StreamStatistics) -> dict[str, object]:
+    """Summarize a stream: bytes, requests, how it ended."""
+    return {
+        "bytes": seen.bytes,
+        "requests": seen.requests,
+        "pages": seen.pages,
+        "reads": {"direct": seen.paths.direct, "session": seen.paths.session},
+        "fallback": seen.paths.fallback,
+        "retries": seen.retries,
+        "hedges": seen.hedges,
+        "in_flight_max": seen.in_flight_max,
+        "first_byte_ms": _milliseconds(seen.first_byte_seconds),
+        "strategy": seen.strategy,
+        "strategy_reason": seen.strategy_reason,
+        "ended_by": seen.ended_by,
+        "size_was_wrong": seen.size_was_wrong,
+    }
+
+
+def warn_of_size(seen: StreamStatistics, terminal: Terminal) -> None:
+    """Warn if the announced size was wrong."""
+    if seen.size_was_wrong:
+        true = "" if seen.end_bytes is None else f", the resource has {seen.end_bytes}"
+        terminal.warn(f"the announced size of {seen.size_bytes} bytes is wrong{true}")
+
+
+def player_report(state: PlayerState) -> dict[str, object]:
+    """Summarize the playback: time of the first audio, position, underruns."""
+    return {
+        "first_audio_ms": _milliseconds(state.first_audio_seconds),
+        "underruns": state.underruns,
+        "position_seconds": round(state.position_seconds, 3),
+    }

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Final, Literal, assert_never
 import trio
 from mcp_types import AudioContent, ImageContent, ResourceLink, TextContent
 
-from playhead.cli.progress import human_bytes
-from playhead.cli.terminal import Terminal, escape_line
+from playhead.cli.terminal import Terminal, escape_line, human_bytes
 from playhead.client import TeeMedia
 from playhead.client.call_results.tee import NotSaved, Saved
 from playhead.content import UnknownBlock

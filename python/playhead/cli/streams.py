@@ -15,20 +15,19 @@ import trio
 import typer
 
 from playhead.cli import parameters as p
-from playhead.cli.listening import listen
+from playhead.cli.listening import listen, stream_report, waiting_lines, warn_of_size
 from playhead.cli.parameters import check_sink, file_to_write, has_device, make_sink
-from playhead.cli.progress import (
-    clock,
-    human_bytes,
-    live_line,
-    seconds_of,
-    stream_report,
-    waiting_lines,
-    warn_of_size,
-)
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, Report, run_command
 from playhead.cli.targets import connected, find_media, find_server, options_for, server_name, stream_options
-from playhead.cli.terminal import Terminal, escape_line, naming_stdout
+from playhead.cli.terminal import (
+    Terminal,
+    clock,
+    escape_line,
+    human_bytes,
+    live_line,
+    naming_stdout,
+    seconds_of,
+)
 from playhead.errors import UsageError
 from playhead.extras import require_extra
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from playhead.cli.listening import PlayerView
-from playhead.cli.progress import seconds_of
+from playhead.cli.terminal import seconds_of
 from playhead.playback.state import PlayerState, Status
 
 NOW = PlayerState(

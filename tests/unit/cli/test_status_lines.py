@@ -10,7 +10,7 @@ import trio.testing
 
 from playhead.agent.events import AudioResumed, AudioWaiting
 from playhead.cli.chat_view import ChatView, show_waiting
-from playhead.cli.progress import stream_report, waiting_lines, warn_of_size
+from playhead.cli.listening import stream_report, waiting_lines, warn_of_size
 from playhead.cli.terminal import Terminal
 from playhead.errors import ConnectionLostError, PlayheadError
 from playhead.playback import NullSink, Player

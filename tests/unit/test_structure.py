@@ -44,6 +44,7 @@ SINGLE_IMPORTERS = {
     "client.transports.websocket*": "one of three transports; its wire format has no I/O",
     "playback.item": "one playing, in a task of its own; `player` is what callers see of the queue",
     "servers.audio.*": "the tools and the resource of the example server",
+    "servers.file_downloads": "a public interface: any server can offer its resource as a file",
     "servers.template.*": "each part of the example server can be copied by itself",
     "stream.in_flight": "reads of all streams of a process; `driver` is the task of one stream",
     "stream.driver": "the task of a stream; `reader` is what callers see of it",

@@ -21,8 +21,7 @@ from mcp.shared.uri_template import UriTemplate
 
 from playhead.errors import UsageError
 from playhead.servers.audio import DEFAULT_META_KEY, AudioServerOptions
-from playhead.servers.audio.audio_server import open_audio_server, serve
-from playhead.servers.audio.tools import TEMPLATE, URI
+from playhead.servers.audio.audio_server import TEMPLATE, URI, open_audio_server, serve
 from playhead.servers.ranged_resource import PAGE_BYTES
 from tests.servers.raw_origin import RawOrigin, answer, bounds, ignores_ranges, raw_origin, says_nothing
 from tests.servers.raw_websocket import as_transport

@@ -19,7 +19,7 @@ from mcp.shared.uri_template import UriTemplate
 from mcp_types import INVALID_PARAMS
 
 from playhead.limits import MIB
-from playhead.servers.template.codes import resource_not_found
+from playhead.servers.template.middleware import resource_not_found
 
 _DATA: Final = "playhead.servers.template"
 _WORD: Final = re.compile(r"[a-z0-9]+")
@@ -166,7 +166,7 @@ class Resources:
         """Answer the params of a `resources/read`, as received.
 
         Raises:
-            MCPError: the code for an unknown resource (`codes.py`); -32602 for an invalid range.
+            MCPError: the code for an unknown resource (`middleware.py`); -32602 for an invalid range.
         """
         uri = str(params.get("uri", ""))
         if uri.startswith("pages://"):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from playhead.agent.agent import Agent
     from playhead.agent.conversation import Model
     from playhead.agent.events import Event
-    from playhead.cli.chat_questions import Questions
+    from playhead.cli.chat_view import Questions
     from playhead.client.hub import Hub
     from playhead.config.servers import ServerConfig
     from playhead.config.tools import ApprovalPolicy, ApprovalRule, ToolConfigSources
@@ -108,7 +108,7 @@ def chat(
         )
     if prompt_template is not None and provider != "prompt":
         raise UsageError("--prompt-template needs --provider prompt; other providers have function calling")
-    from playhead.cli.chat_questions import allowed_rules
+    from playhead.cli.chat_view import allowed_rules
     from playhead.cli.parameters import make_sink
 
     allowed = allowed_rules(allow)
@@ -228,9 +228,8 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
     from playhead.agent.approvals import Approvals
     from playhead.agent.playback_tools import PLAYER_TOOL_NAMES, player_tools
     from playhead.agent.recording import Recorder
-    from playhead.cli.chat_questions import Questions, how_to_allow
     from playhead.cli.chat_terminal import TerminalChat, TerminalLines
-    from playhead.cli.chat_view import ChatView, TurnSummary
+    from playhead.cli.chat_view import ChatView, Questions, TurnSummary, how_to_allow
     from playhead.config.servers import default_servers, load_servers
     from playhead.config.tools import default_approval_policy, default_sources
     from playhead.config.tools.files import user_tool_file

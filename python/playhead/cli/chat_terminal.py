@@ -31,7 +31,7 @@ from playhead.errors import PlayheadError, UsageError
 
 if TYPE_CHECKING:
     from playhead.agent.agent import Agent
-    from playhead.cli.chat_questions import Questions
+    from playhead.cli.chat_view import Questions
     from playhead.client.hub import Hub
     from playhead.playback import Player
 

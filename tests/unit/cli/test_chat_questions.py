@@ -10,7 +10,7 @@ import trio
 
 from playhead.agent.approvals import ApprovalRequest
 from playhead.cli.chat import is_loopback, is_readable
-from playhead.cli.chat_questions import Questions
+from playhead.cli.chat_view import Questions
 from playhead.cli.terminal import Terminal
 from playhead.client.session.elicitation import Question, Reply, with_defaults
 

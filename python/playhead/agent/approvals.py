@@ -19,7 +19,7 @@ from typing import Any, Literal, assert_never, get_args
 import trio
 
 from playhead.client.hub.catalog import HubTool
-from playhead.config.tools.approvals import Action, ApprovalPolicy, ApprovalRule
+from playhead.config.tools.config import Action, ApprovalPolicy, ApprovalRule
 from playhead.errors import UsageError
 
 __all__ = [

@@ -1,8 +1,9 @@
-"""Per-tool configuration: handling of results, its sources, and their precedence."""
+"""Per-tool configuration: handling of results, its sources and their precedence, and approval of calls."""
 
-from playhead.config.tools.approvals import ApprovalPolicy, ApprovalRule
 from playhead.config.tools.config import (
     KEEP,
+    ApprovalPolicy,
+    ApprovalRule,
     HandlerReference,
     Kind,
     ResponseHandler,

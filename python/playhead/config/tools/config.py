@@ -1,7 +1,8 @@
-"""The configuration of a tool: one frozen value, from Python, a file or the caller.
+"""The configuration of tools: frozen values, from Python, a file or the caller, and the approval of calls.
 
 A tool is identified by its server's name and its own, written `server__tool`. Both names may contain `__`, so
-an id is compared with the known pairs and never split.
+an id is compared with the known pairs and never split. Approval rules match the two names separately, and
+nothing else. A server's annotations can make the default stricter, and change no rule.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypedDict, Unpack, get_args
+from typing import Any, Final, Literal, TypedDict, Unpack, get_args
 
 from mcp_types import TextContent
 
-from playhead.config.tools.approvals import fits
 from playhead.content import Block
 from playhead.errors import ConfigError, UsageError
 from playhead.results.plan import Decision, Stopper
@@ -280,6 +281,15 @@ def create_dynamic_config(
     )
 
 
+def fits(name: str, pattern: str) -> bool:
+    """Match `name` against `pattern`, in which `*` matches any characters and `?` one; case matters.
+
+    There are no character classes, so a server called `my[x]` needs no escaping. fnmatch's expression doesn't
+    backtrack past a star, so long names are cheap.
+    """
+    return fnmatchcase(name, pattern.replace("[", "[[]"))
+
+
 def _match(text: str, pattern: str, kind: Kind) -> bool:
     return text == pattern or (kind is Kind.PATTERN and fits(text, pattern))
 
@@ -353,3 +363,80 @@ def not_json(value: object, where: str = "", depth: int = 0) -> str | None:
         case _:
             return f"{where}: expected a value that JSON can represent, got a {type(value).__name__}"
     return next((problem for problem in found if problem is not None), None)
+
+
+Action = Literal["allow", "ask", "deny"]
+ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
+"""From most permissive to strictest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRule:
+    """The action for the tools that match."""
+
+    action: Action
+    server: str = "*"
+    """A pattern for the server's name."""
+    tool: str = "*"
+    """A pattern for the tool's own name."""
+
+    def __post_init__(self) -> None:
+        _check_action(self.action, "approval rule: action")
+        _check_pattern(self.server, "approval rule: server")
+        _check_pattern(self.tool, "approval rule: tool")
+
+    def fits(self, server: str, tool: str) -> bool:
+        return fits(server, self.server) and fits(tool, self.tool)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalPolicy:
+    """Rules in order; the first that matches decides. Raises `ConfigError` for an invalid `default`."""
+
+    rules: tuple[ApprovalRule, ...] = ()
+    default: Action = "allow"
+    """For a tool that no rule fits. The servers are the user's own choice, so their tools run; one that says
+    itself that it destroys (`destructiveHint: true`) is asked about all the same."""
+
+    also: tuple[ApprovalPolicy, ...] = ()
+    """Policies that can make a decision stricter."""
+
+    approved: tuple[ApprovalRule, ...] = ()
+    """Tools that run without asking, whatever the rest says, unless it denies them: for one program run
+    (`--allow`). Raises `ConfigError` for another action than `allow`."""
+
+    def __post_init__(self) -> None:
+        _check_action(self.default, "approval policy: default")
+        if wrong := [rule.action for rule in self.approved if rule.action != "allow"]:
+            raise ConfigError(f"approval policy: approved: expected rules that allow, got {wrong[0]!r}")
+
+    def tightened(self, other: ApprovalPolicy) -> ApprovalPolicy:
+        """This policy combined with `other`: for each tool the stricter decision applies."""
+        return replace(self, also=(*self.also, other))
+
+    def action(self, server: str, tool: str, *, destructive: bool) -> Action:
+        """The action for a tool. `destructive`: it has an explicit `destructiveHint: true`.
+
+        The hint turns a default of `allow` into `ask`. It changes nothing where a rule fits: the rule is the
+        user's. (The protocol's default for an absent hint is true too; only the explicit one counts.)
+        """
+        found = self._strictest(server, tool, destructive=destructive)
+        is_approved = any(rule.fits(server, tool) for rule in self.approved)
+        return "allow" if found == "ask" and is_approved else found
+
+    def _strictest(self, server: str, tool: str, *, destructive: bool) -> Action:
+        ours = next((rule.action for rule in self.rules if rule.fits(server, tool)), None)
+        if ours is None:
+            ours = "ask" if destructive and self.default == "allow" else self.default
+        theirs = (other.action(server, tool, destructive=destructive) for other in self.also)
+        return max(ours, *theirs, key=ACTIONS.index) if self.also else ours
+
+
+def _check_action(action: object, where: str) -> None:
+    if action not in ACTIONS:
+        raise ConfigError(f"{where}: expected one of {', '.join(ACTIONS)}, got {action!r}")
+
+
+def _check_pattern(pattern: object, where: str) -> None:
+    if not isinstance(pattern, str) or not pattern:
+        raise ConfigError(f"{where}: expected a name or a pattern like '*', got {pattern!r}")

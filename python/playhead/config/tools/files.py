@@ -9,9 +9,13 @@
     [dynamic]
     servers = ["evm-mcp-server"]
 
-    [[approvals.rules]]                     # see approvals.py
+    [approvals]
+    default = "ask"                         # if no rule matches; default: "allow"
+
+    [[approvals.rules]]                     # the first rule that matches decides
     server = "files"
-    action = "ask"
+    tool = "delete*"
+    action = "deny"
 
 Strings are taken literally, unlike in the servers file, because a prompt may contain `${...}` and `~`.
 """
@@ -29,10 +33,12 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, Field
 
 from playhead.config.document import Table, place, read_document, validate
-from playhead.config.tools.approvals import ApprovalPolicy, ApprovalsTable
 from playhead.config.tools.config import (
     SEPARATOR,
     WILDCARDS,
+    Action,
+    ApprovalPolicy,
+    ApprovalRule,
     HandlerReference,
     ToolConfig,
     create_dynamic_config,
@@ -147,6 +153,38 @@ class _Dynamic(Table):
     save_output: bool | None = None
     send_result_to_ai: bool | None = None
     metadata: _Metadata = Field(default_factory=dict)
+
+
+class _Rule(Table):
+    action: Action
+    server: str | None = None
+    tool: str | None = None
+
+
+class ApprovalsTable(Table):
+    """The `approvals` table of a configuration file."""
+
+    default: Action | None = None
+    rules: tuple[_Rule, ...] = ()
+
+    def policy(self, path: Path) -> ApprovalPolicy:
+        """The policy that the table of the file at `path` describes. Raises `ConfigError`."""
+        for index, rule in enumerate(self.rules):
+            where = place(path, ("approvals", "rules", index))
+            if rule.server is None and rule.tool is None:
+                # Most likely a mistake, and one that would allow everything.
+                raise ConfigError(
+                    f"{where}: expected `server` or `tool` (or both); for every tool, use server = '*'"
+                )
+            if "" in (rule.server, rule.tool):
+                raise ConfigError(f"{where}: `server` and `tool` cannot be empty; '*' fits every name")
+        return ApprovalPolicy(
+            rules=tuple(
+                ApprovalRule(action=rule.action, server=rule.server or "*", tool=rule.tool or "*")
+                for rule in self.rules
+            ),
+            default=self.default or "allow",
+        )
 
 
 class _File(Table):

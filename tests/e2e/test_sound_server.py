@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 import shutil
+import signal
 import subprocess
 import wave
 from array import array
 from collections.abc import Awaitable, Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import trio
 
+from playhead.errors import NoDeviceError
 from playhead.playback import DeviceSink, FileMedia, Player
+from playhead.playback.sinks import device
 
 pytestmark = [
     pytest.mark.slow("records in real time"),
@@ -37,9 +41,24 @@ SERVER = [
 ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    address: str
+    process: subprocess.Popen[bytes]
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """It answers nobody: what hangs in it goes on afterwards."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
+
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a sound server of our own."""
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A sound server of our own."""
     folder = tmp_path_factory.mktemp("pulse")
     socket = folder / "native"
     environment = {"HOME": str(folder), "XDG_RUNTIME_DIR": str(folder), "PATH": "/usr/bin:/bin"}
@@ -50,7 +69,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     try:
         while not socket.exists():
             assert process.poll() is None, "PulseAudio did not start"
-        yield f"unix:{socket}"
+        yield Server(address=f"unix:{socket}", process=process)
     finally:
         process.terminate()
         process.wait()
@@ -91,12 +110,14 @@ A defect of ours is in each of them."""
 
 
 @pytest.fixture
-def attempts(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Iterator[Recording]]:
-    monkeypatch.setenv("PULSE_SERVER", server)
+def attempts(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Iterator[Recording]]:
+    monkeypatch.setenv("PULSE_SERVER", server.address)
 
     def recordings() -> Generator[Recording]:
         for attempt in range(ATTEMPTS):
-            recording = Recording(server, tmp_path / f"recording-{attempt}.raw")
+            recording = Recording(server.address, tmp_path / f"recording-{attempt}.raw")
             try:
                 while not recording.samples():
                     assert recording.process.poll() is None, "parec does not record"
@@ -217,6 +238,45 @@ async def test_what_is_ducked_held_and_stopped_is_heard_without_a_click(
     own = max(abs(after - before) for before, after in pairwise(source))
     most = own + 12_000 // int(0.01 * RATE) + 1
     assert await best(largest_step, attempts, enough=most) <= most
+
+
+@pytest.fixture
+def piece(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileMedia:
+    monkeypatch.setenv("PULSE_SERVER", server.address)
+    monkeypatch.setattr(device, "LOST_SECONDS", 3.0)  # the server's null sink is silent for its first two
+    return write_wave(tmp_path / "piece.wav", noise(5 * RATE))
+
+
+async def play_first_frames(player: Player, piece: FileMedia) -> None:
+    await player.play(piece)
+    while not player.snapshot().frames:  # noqa: ASYNC110 - it is no event
+        await trio.sleep(0.01)
+
+
+async def test_a_server_that_hangs_before_a_play_is_an_error_of_it(server: Server, piece: FileMedia) -> None:
+    with server.stopped(), trio.fail_after(10):
+        async with Player(DeviceSink()) as player:
+            await player.play(piece)
+            with pytest.raises(NoDeviceError, match="did not open within 3 s"):
+                await player.wait_finished()
+
+
+async def test_a_server_that_hangs_during_a_play_is_an_error_of_it(server: Server, piece: FileMedia) -> None:
+    with trio.fail_after(20):
+        async with Player(DeviceSink()) as player:
+            await play_first_frames(player, piece)
+            with server.stopped(), pytest.raises(NoDeviceError, match="stopped by itself"):
+                await player.wait_finished()
+
+
+async def test_a_server_that_hangs_at_a_stop_holds_no_program_up(server: Server, piece: FileMedia) -> None:
+    async def play() -> None:
+        async with Player(DeviceSink()) as player:
+            await play_first_frames(player, piece)
+            hangs.enter_context(server.stopped())
+
+    with trio.fail_after(10), ExitStack() as hangs, pytest.warns(RuntimeWarning, match="close within 3 s"):
+        await play()
 
 
 async def best(

@@ -9,7 +9,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, assert_never
 
-import trio
 import typer
 
 from playhead.errors import NoDeviceError, UsageError
@@ -396,13 +395,12 @@ def file_to_write(path: Path, *, option: str) -> Path:
 
 
 async def has_device() -> bool:
-    """Check that an audio device can be opened. Silent, and in a thread: a probe can take a second."""
+    """Check that an audio device can be opened. Silent; it can take a second."""
     from playhead.playback.formats import PcmFormat
-    from playhead.playback.sinks.device import open_device
+    from playhead.playback.sinks.device import Device, opened
 
     try:
-        device = await trio.to_thread.run_sync(open_device, PcmFormat(rate_hz=44_100, channels=2))
+        async with opened(Device(PcmFormat(rate_hz=44_100, channels=2))):
+            return True
     except NoDeviceError:
         return False
-    await trio.to_thread.run_sync(device.close)
-    return True

@@ -677,13 +677,13 @@ async def test_a_device_goes_on_by_itself_with_an_item_of_the_same_format_and_is
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opened: list[int] = []
-    open_device = null_sink._open_null_device
+    null_device = null_sink._null_device
 
     def count(format: PcmFormat) -> Device:
         opened.append(format.rate_hz)
-        return open_device(format)
+        return null_device(format)
 
-    monkeypatch.setattr(null_sink, "_open_null_device", count)
+    monkeypatch.setattr(null_sink, "_null_device", count)
     sink = Kept()
     async with Player(sink) as player:
         events = player.events()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import sys
 import threading
 import wave
+import weakref
 from array import array
 from functools import partial
 from pathlib import Path
@@ -18,8 +20,10 @@ import pytest
 import soundfile
 import trio
 import trio.lowlevel
+import trio.testing
 
 from playhead._core import Dither
+from playhead.concurrency import JOIN_SECONDS
 from playhead.errors import ClosedError, DecodeError, NoDeviceError, UsageError
 from playhead.playback.conversion import little_endian
 from playhead.playback.formats import PcmFormat, SampleFormat
@@ -35,7 +39,13 @@ from playhead.playback.sinks import (
 )
 from playhead.playback.sinks import device as device_sink
 from playhead.playback.sinks import wave as wave_sink
-from playhead.playback.sinks.device import Device, play_through_device, user_data_offset
+from playhead.playback.sinks.device import (
+    LOST_SECONDS,
+    Device,
+    SilentStderr,
+    play_through_device,
+    user_data_offset,
+)
 from playhead.stream.source import Demand
 from playhead.testing.sinks import SINK_LAWS, MakeSink, SinkLaw, buffer_of, law_name, open_buffer, tone
 
@@ -123,7 +133,7 @@ async def test_a_device_that_stops_by_itself_is_an_error_and_no_silence_for_ever
     reports: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device_sink, "LOST_SECONDS", 60.0 if reports else 0.5)
-    opened: list[Device] = []
+    made: list[Device] = []
     heard = trio.Event()
     buffer = PcmBuffer(
         STEREO,
@@ -133,9 +143,9 @@ async def test_a_device_that_stops_by_itself_is_an_error_and_no_silence_for_ever
     buffer.write(tone(STEREO, frames=10))
     buffer.release()
 
-    def open_device(format: PcmFormat) -> Device:
-        opened.append(null_device(format))
-        return opened[0]
+    def make_device(format: PcmFormat) -> Device:
+        made.append(null_device(format))
+        return made[0]
 
     lib = miniaudio.lib
 
@@ -154,13 +164,13 @@ async def test_a_device_that_stops_by_itself_is_an_error_and_no_silence_for_ever
 
     async def unplug() -> None:
         await heard.wait()
-        await trio.to_thread.run_sync(lib.ma_device_stop, opened[0]._device)
+        await trio.to_thread.run_sync(lib.ma_device_stop, made[0]._device)
 
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(unplug)
             with pytest.raises(NoDeviceError, match="stopped by itself"):
-                await play_through_device(PcmSequence(buffer), open_device)
+                await play_through_device(PcmSequence(buffer), make_device)
 
 
 async def test_a_device_that_does_not_start_is_an_error_of_the_device() -> None:
@@ -168,15 +178,189 @@ async def test_a_device_that_does_not_start_is_an_error_of_the_device() -> None:
         def start(self, buffer: PcmBuffer) -> None:
             raise miniaudio.MiniaudioError("failed to start audio device", -1)
 
-    def open_device(format: PcmFormat) -> Device:
-        return Stuck(format, buffer_ms=20, backends=[miniaudio.Backend.NULL])
-
+    make_device = partial(Stuck, buffer_ms=20, backends=[miniaudio.Backend.NULL])
     with pytest.raises(NoDeviceError, match="did not start"):
-        await play_through_device(PcmSequence(buffer_of(tone(STEREO, frames=100))), open_device)
+        await play_through_device(PcmSequence(buffer_of(tone(STEREO, frames=100))), make_device)
+
+
+class Hangs:
+    """A miniaudio whose function `name` does not return until `release` is set."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._token = trio.lowlevel.current_trio_token()
+        self._lib = miniaudio.lib
+        self.called = trio.Event()
+        self.release = threading.Event()
+        self.closed = trio.Event()
+        """A context was freed."""
+
+    def __getattr__(self, name: str) -> object:
+        work = getattr(self._lib, name)
+
+        def call(*arguments: object) -> object:
+            if name == self._name and not self.release.is_set():
+                self._token.run_sync_soon(self.called.set)
+                self.release.wait()
+            result = work(*arguments)
+            if name == "ma_context_uninit":
+                self._token.run_sync_soon(self.closed.set)
+            return result
+
+        return call if name.startswith(("ma_device_", "ma_context_")) and callable(work) else work
+
+
+@pytest.mark.parametrize("name", ["ma_device_stop", "ma_device_uninit", "ma_context_uninit"])
+async def test_a_device_that_does_not_close_is_left_behind_with_a_warning_and_the_next_one_plays(
+    name: str, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs = Hangs(name)
+    monkeypatch.setattr(miniaudio, "lib", hangs)
+    mono = PcmFormat(rate_hz=8000, channels=1)
+    first, second = buffer_of(tone(STEREO, frames=100)), buffer_of(tone(mono, frames=100), mono)
+    devices: list[Device] = []
+
+    def make_device(format: PcmFormat) -> Device:
+        devices.append(null_device(format))
+        return devices[-1]
+
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def play() -> None:
+            with pytest.warns(RuntimeWarning, match="did not close within 5 s") as warned:
+                await play_through_device(PcmSequence(first, second), make_device)
+            assert len(warned) == 1
+
+        await hangs.called.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert second.frames == 0
+        left_behind = weakref.ref(devices[0])
+        hangs._name = "nothing else"
+        mock_clock.jump(LOST_SECONDS)
+    assert (first.frames, second.frames) == (100, 100)
+    assert devices[1].callback.user_data == 0
+    del devices[:]
+    gc.collect()
+    device = left_behind()
+    assert device is not None, "memory that miniaudio uses was freed"
+    assert bool(device.callback.user_data) is name.startswith("ma_device_")
+    hangs.closed = trio.Event()
+    hangs.release.set()
+    await hangs.closed.wait()
+
+
+@pytest.mark.parametrize(
+    ("name", "verb"), [("ma_context_init", "open"), ("ma_device_init", "open"), ("ma_device_start", "start")]
+)
+async def test_a_device_whose_start_does_not_return_is_an_error_and_is_closed_if_it_ever_does(
+    name: str, verb: str, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs = Hangs(name)
+    monkeypatch.setattr(miniaudio, "lib", hangs)
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def play() -> None:
+                with pytest.raises(NoDeviceError, match=f"did not {verb} within 5 s.*use another sink"):
+                    await play_through_device(PcmSequence(buffer_of(b"")), null_device)
+                scope.cancel()
+
+            await hangs.called.wait()
+            await trio.testing.wait_all_tasks_blocked()
+            mock_clock.jump(LOST_SECONDS)
+            await trio.testing.wait_all_tasks_blocked()
+            mock_clock.jump(JOIN_SECONDS)
+            await trio.sleep_forever()
+    assert not hangs.closed.is_set()
+    hangs.release.set()
+    await hangs.closed.wait()
+
+
+async def test_a_cancellation_waits_for_no_device_that_hangs(
+    mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs = Hangs("ma_device_init")
+    monkeypatch.setattr(miniaudio, "lib", hangs)
+    async with trio.open_nursery() as nursery:
+        scope = trio.CancelScope()
+
+        @nursery.start_soon
+        async def play() -> None:
+            with scope:
+                await play_through_device(PcmSequence(open_buffer()), null_device)
+
+        await hangs.called.wait()
+        scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        mock_clock.jump(JOIN_SECONDS)
+    hangs.release.set()
+    await hangs.closed.wait()
+
+
+async def test_standard_error_is_back_once_a_device_that_hangs_is_given_up(
+    mock_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    hangs = Hangs("ma_context_init")
+    monkeypatch.setattr(miniaudio, "lib", hangs)
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def play() -> None:
+            with pytest.raises(NoDeviceError, match="did not open"):
+                await DeviceSink().play(PcmSequence(buffer_of(b"")))
+            nursery.cancel_scope.cancel()
+
+        await hangs.called.wait()
+        os.write(2, b"complaints about cards\n")
+        mock_clock.jump(LOST_SECONDS)
+        await trio.testing.wait_all_tasks_blocked()
+        mock_clock.jump(JOIN_SECONDS)
+        await trio.sleep_forever()
+    os.write(2, b"standard error works again\n")
+    assert capfd.readouterr().err == "standard error works again\n"
+    hangs.release.set()
+    await hangs.closed.wait()
+
+
+EXITS = """
+import ctypes, miniaudio, trio, warnings
+from playhead.playback.formats import PcmFormat
+from playhead.playback.sinks import device
+
+class Hangs:
+    def __getattr__(self, name):
+        if name == "ma_device_uninit":
+            return lambda opened: ctypes.CDLL(None).pause()
+        return getattr(lib, name)
+
+async def main():
+    format = PcmFormat(rate_hz=8000, channels=1)
+    async with device.opened(device.Device(format, backends=[miniaudio.Backend.NULL])):
+        pass
+
+lib, miniaudio.lib = miniaudio.lib, Hangs()
+device.LOST_SECONDS = 0.1
+trio.run(main)
+print("done")
+"""
+
+
+async def test_a_program_ends_though_a_device_of_it_never_closed() -> None:
+    with trio.fail_after(20):
+        ended = await trio.run_process(
+            [sys.executable, "-c", EXITS], capture_stdout=True, capture_stderr=True
+        )
+    assert ended.stdout == b"done\n"
+    assert b"RuntimeWarning: the sound device did not close within 0.1 s" in ended.stderr
 
 
 async def test_a_device_plays_one_buffer_and_is_freed_after_its_callbacks() -> None:
     device = null_device(STEREO)
+    device.open()
     assert device.callback.user_data
     buffer = open_buffer()
     device.start(buffer)
@@ -215,13 +399,23 @@ def test_a_device_frees_its_context_once_opened_or_not(monkeypatch: pytest.Monke
     monkeypatch.setattr(miniaudio, "lib", Watched())
     refuse = False
     device = null_device(STEREO)
+    device.open()
     device.close()
     device.close()
     assert len(freed) == 1
     refuse = True
+    device = null_device(STEREO)
     with pytest.raises(miniaudio.MiniaudioError):
-        null_device(STEREO)
+        device.open()
+    device.close()
     assert len(freed) == 2
+
+
+def test_a_device_that_was_closed_is_not_opened_any_more() -> None:
+    device = null_device(STEREO)
+    device.close()
+    with pytest.raises(ClosedError, match="make another one"):
+        device.open()
 
 
 async def test_audio_that_runs_dry_is_one_underrun_and_no_crumb_of_it_is_played() -> None:
@@ -411,8 +605,9 @@ def test_a_program_without_standard_error_can_play(monkeypatch: pytest.MonkeyPat
     closed = os.dup(2)
     os.close(closed)
     monkeypatch.setattr(device_sink, "_STDERR", closed)
-    monkeypatch.setattr(device_sink, "Device", lambda format, *, buffer_ms, backends: null_device(format))
-    device_sink.open_device(STEREO).close()
+    for _ in range(2):
+        with SilentStderr():
+            pass
 
 
 def test_a_device_buffer_outside_20_to_60_ms_is_refused() -> None:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+import warnings
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,7 @@ import miniaudio
 import trio
 
 from playhead._core import DeviceCallback
-from playhead.concurrency import run_thread
+from playhead.concurrency import JOIN_SECONDS
 from playhead.errors import ClosedError, NoDeviceError, UsageError
 from playhead.playback.decoder import MINIAUDIO_SAMPLES
 from playhead.playback.formats import PcmFormat
@@ -36,65 +37,108 @@ _STDERR_LOCK = threading.Lock()
 """File descriptor 2 belongs to the process, so its borrowers take turns: otherwise one would restore what the
 other had put there."""
 LOST_SECONDS = 5.0
-"""A device that has not called for this long is lost; detection takes one to two of these. Starting a device,
-or switching to another one, takes a second or two."""
+"""A device that has not called for this long is lost; detection takes one to two of these. So is one that
+does not open, start or close in this time. Starting a device, or switching to another one, takes a second or
+two."""
 _REMEDY = "check its connection and play again, or use another sink"
+REAL_BACKENDS = tuple(
+    backend
+    for backend in miniaudio.Backend
+    if backend not in (miniaudio.Backend.NULL, miniaudio.Backend.CUSTOM)
+)
 
 
 class Device:
     """A playback device whose callbacks run in Rust.
 
+    Its methods block, and never return if its sound server hangs, so they are for threads that may be
+    abandoned: see `opened`. They take turns; a `close` waits for the call before it. Each of them holds the
+    device, its context and its callback until it returns, so nothing that miniaudio may still use is freed.
+
     It frees its context, which miniaudio's own class never does. Under PulseAudio each context is a
     connection of its own: left open, the 65th device of a program finds the server full.
     """
 
-    def __init__(self, format: PcmFormat, *, buffer_ms: int, backends: Sequence[miniaudio.Backend]) -> None:
-        """Open the device in `format`, with periods of `buffer_ms`, on the first working backend.
+    def __init__(
+        self,
+        format: PcmFormat,
+        *,
+        buffer_ms: int = BUFFER_MS,
+        backends: Sequence[miniaudio.Backend] = REAL_BACKENDS,
+    ) -> None:
+        """A device for `format`, with periods of `buffer_ms`, on the first of `backends` that works.
 
-        Raises `MiniaudioError` if there is none, and `NoDeviceError` if this miniaudio cannot be used.
+        Raises `NoDeviceError` if this miniaudio cannot be used.
         """
-        ffi, lib = miniaudio.ffi, miniaudio.lib
-        offset = user_data_offset(ffi)
-        self._context = _make_context(backends)
-        self._device = ffi.new("ma_device *")
-        self._delay_seconds = HELD_PERIODS * buffer_ms / 1000
+        self.format = format
         self.held_seconds = (HELD_PERIODS + 1) * buffer_ms / 1000
         """The most audio that it holds after a callback."""
-        self.callback = DeviceCallback(frame_bytes=format.frame_bytes, user_data_offset=offset)
+        self.silence = SilentStderr() if backends is REAL_BACKENDS else None
+        """Opening runs under it: ALSA writes some 25 lines for each missing card."""
+        self.callback = DeviceCallback(
+            frame_bytes=format.frame_bytes, user_data_offset=user_data_offset(miniaudio.ffi)
+        )
+        self._buffer_ms = buffer_ms
+        self._backends = backends
+        self._context: Any = None
+        self._device: Any = None
+        self._is_closed = False
+        self._turn = threading.Lock()
+
+    @property
+    def is_busy(self) -> bool:
+        """A call has not returned."""
+        return self._turn.locked()
+
+    def open(self) -> None:
+        """Open it, once. Raises `MiniaudioError` if no backend works, and `ClosedError` after `close`."""
+        with self._turn:
+            if self._is_closed:
+                raise ClosedError("expected a device to open, got one that was closed; make another one")
+            with self.silence or nullcontext():
+                self._open()
+
+    def _open(self) -> None:
+        ffi, lib = miniaudio.ffi, miniaudio.lib
+        self._context = _make_context(self._backends)
         config = lib.ma_device_config_init(lib.ma_device_type_playback)
-        config.sampleRate = format.rate_hz
-        config.playback.channels = format.channels
-        config.playback.format = MINIAUDIO_SAMPLES[format.sample].value
-        config.periodSizeInMilliseconds = buffer_ms
+        config.sampleRate = self.format.rate_hz
+        config.playback.channels = self.format.channels
+        config.playback.format = MINIAUDIO_SAMPLES[self.format.sample].value
+        config.periodSizeInMilliseconds = self._buffer_ms
         # miniaudio's own stop callback would read `pUserData` as a Python object.
         config.dataCallback = ffi.cast(_DATA_CALLBACK, self.callback.data_callback)
         config.stopCallback = ffi.cast(_STOP_CALLBACK, self.callback.stop_callback)
         config.pUserData = ffi.cast("void *", self.callback.user_data)
-        result = lib.ma_device_init(self._context, ffi.addressof(config), self._device)
+        device = ffi.new("ma_device *")
+        result = lib.ma_device_init(self._context, ffi.addressof(config), device)
         if result != lib.MA_SUCCESS:
-            self._device = None  # nothing to uninitialise
-            self.close()
             raise miniaudio.MiniaudioError("failed to init device", result)
+        self._device = device
 
     def start(self, buffer: PcmBuffer) -> None:
         """Start to play `buffer`, once. Raises `MiniaudioError` if the device does not start."""
-        buffer.set_delay(self._delay_seconds)
-        self.callback.play(buffer.playout)
-        result = miniaudio.lib.ma_device_start(self._device)
-        if result != miniaudio.lib.MA_SUCCESS:
-            raise miniaudio.MiniaudioError("failed to start audio device", result)
+        with self._turn:
+            buffer.set_delay(HELD_PERIODS * self._buffer_ms / 1000)
+            self.callback.play(buffer.playout)
+            result = miniaudio.lib.ma_device_start(self._device)
+            if result != miniaudio.lib.MA_SUCCESS:
+                raise miniaudio.MiniaudioError("failed to start audio device", result)
 
     def close(self) -> None:
         """Stop, and wait for the running callback. Idempotent."""
-        device, self._device = self._device, None
-        if device is not None:
-            # Freed before its thread has stopped, the two would wait for each other.
-            miniaudio.lib.ma_device_stop(device)
-            miniaudio.lib.ma_device_uninit(device)
-        self.callback.free()
-        context, self._context = self._context, None
-        if context is not None:
-            miniaudio.lib.ma_context_uninit(context)
+        with self._turn:
+            self._is_closed = True
+            lib = miniaudio.lib
+            if self._device is not None:
+                # Freed before its thread has stopped, the two would wait for each other.
+                lib.ma_device_stop(self._device)
+                lib.ma_device_uninit(self._device)
+                self._device = None
+            self.callback.free()
+            if self._context is not None:
+                lib.ma_context_uninit(self._context)
+                self._context = None
 
 
 def _make_context(backends: Sequence[miniaudio.Backend]) -> Any:
@@ -143,58 +187,100 @@ def user_data_offset(ffi: Any) -> int:
     return int(device["pUserData"].offset)
 
 
-OpenDevice = Callable[[PcmFormat], Device]
+MakeDevice = Callable[[PcmFormat], Device]
 
 
-async def play_through_device(buffers: AsyncIterator[PcmBuffer], open_device: OpenDevice) -> None:
-    """Play `buffers` on the devices that `open_device` returns (in a thread, while the start gate still
-    waits): one for all consecutive buffers of one format.
+async def play_through_device(buffers: AsyncIterator[PcmBuffer], make_device: MakeDevice) -> None:
+    """Play `buffers` on the devices that `make_device` returns, opened while the start gate still waits: one
+    for all consecutive buffers of one format.
 
-    Raises `NoDeviceError` if a device does not start or stops by itself, and what `open_device` raises.
-    Cancelled: the device is closed.
+    Raises `NoDeviceError` if a device does not open, does not start or stops by itself. Cancelled: the device
+    is closed.
     """
     buffer = await anext(buffers, None)
     while buffer is not None:
-        buffer = await _play_one_format(buffer, buffers, open_device)
+        buffer = await _play_one_format(buffer, buffers, make_device(buffer.format))
 
 
 async def _play_one_format(
-    buffer: PcmBuffer, buffers: AsyncIterator[PcmBuffer], open_device: OpenDevice
+    buffer: PcmBuffer, buffers: AsyncIterator[PcmBuffer], device: Device
 ) -> PcmBuffer | None:
     """Play `buffer` and those that follow in its format. Returns the first one in another format, if any."""
-
-    def open_unless_closed() -> Device:
-        device = open_device(buffer.format)
-        if buffer.closed:
-            device.close()
-            raise ClosedError("the player stopped while the device was opening")
-        return device
-
-    device = await run_thread(open_unless_closed, wake=buffer.close)
-    in_thread = partial(trio.to_thread.run_sync, limiter=trio.CapacityLimiter(1))  # never queued
-    try:
-        await buffer.wait_ready()
+    async with opened(device):
         try:
-            await in_thread(device.start, buffer)
+            await buffer.wait_ready()
+            try:
+                await _in_time(partial(device.start, buffer), "start")
+            except miniaudio.MiniaudioError as error:
+                raise NoDeviceError(f"the sound device did not start ({error}): {_REMEDY}") from error
+            while True:
+                await _wait_over(buffer, device.callback)
+                following = await anext(buffers, None)
+                if following is None or following.format != buffer.format:
+                    return following
+                buffer.link(following)  # unless the player did, in time for no gap
+                following.settle()
+                buffer = following
+        except trio.Cancelled:
+            if buffer.fades_out and buffer.closed:
+                with trio.CancelScope(shield=True):
+                    await trio.sleep(device.held_seconds)  # a device that is closed drops what it holds
+            raise
+
+
+@asynccontextmanager
+async def opened(device: Device) -> AsyncIterator[None]:
+    """Open `device`, and close it at the end. Either takes `LOST_SECONDS` at most; then its thread is
+    abandoned, and closes the device if its call ever returns.
+
+    Raises `NoDeviceError` if it does not open. Warns with a `RuntimeWarning` if a device that played does not
+    close: it costs a thread and memory, and what follows may play.
+    """
+    is_lost = False
+    try:
+        try:
+            await _in_time(device.open, "open")
         except miniaudio.MiniaudioError as error:
-            raise NoDeviceError(f"the sound device did not start ({error}): {_REMEDY}") from error
-        while True:
-            await _wait_over(buffer, device.callback)
-            following = await anext(buffers, None)
-            if following is None or following.format != buffer.format:
-                return following
-            buffer.link(following)  # unless the player did, in time for no gap
-            following.settle()
-            buffer = following
-    except trio.Cancelled:
-        if buffer.fades_out and buffer.closed:
-            with trio.CancelScope(shield=True):
-                await trio.sleep(device.held_seconds)  # a device that is closed drops what it holds
+            raise NoDeviceError(
+                f"no audio device could be opened (miniaudio: {error.args[0]}); connect one, or use another "
+                "sink"
+            ) from error
+        finally:
+            if device.silence is not None:
+                device.silence.end()
+        yield
+    except NoDeviceError:
+        is_lost = True
         raise
     finally:
-        # Stopping waits for the device's thread, up to a period: never in this thread.
-        with trio.CancelScope(shield=True):
-            await in_thread(device.close)
+        # Closing waits for the device's thread, up to a period, and for the call before it.
+        is_lost = is_lost or device.is_busy
+        limit = JOIN_SECONDS if device.is_busy else LOST_SECONDS
+        with trio.CancelScope(shield=True), trio.move_on_after(limit) as scope:
+            await _in_thread(device.close)
+        if scope.cancelled_caught and not is_lost:
+            warnings.warn(
+                f"the sound device did not close within {LOST_SECONDS:g} s (its sound server may hang): "
+                "its thread is left behind",
+                RuntimeWarning,
+                stacklevel=1,
+            )
+
+
+async def _in_time(work: Callable[[], None], verb: str) -> None:
+    """Run a call of a device in a thread. Raises `NoDeviceError` if it does not return."""
+    with trio.move_on_after(LOST_SECONDS) as scope:
+        await _in_thread(work)
+    if scope.cancelled_caught:
+        raise NoDeviceError(
+            f"the sound device did not {verb} within {LOST_SECONDS:g} s (its sound server may hang): "
+            f"{_REMEDY}"
+        )
+
+
+async def _in_thread(work: Callable[[], None]) -> None:
+    """Run `work` in a thread that counts against no limit, and is abandoned by a cancellation."""
+    await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=trio.CapacityLimiter(1))
 
 
 async def _wait_over(buffer: PcmBuffer, callback: DeviceCallback) -> None:
@@ -238,42 +324,39 @@ class DeviceSink:
 
     async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
         """See `Sink.play`. Raises `NoDeviceError` if no sound device can be opened."""
-        await play_through_device(buffers, partial(open_device, buffer_ms=self._buffer_ms))
+        await play_through_device(buffers, partial(Device, buffer_ms=self._buffer_ms))
 
 
-def open_device(format: PcmFormat, *, buffer_ms: int = BUFFER_MS) -> Device:
-    """Open the default device at `format` (it resamples if it must). Blocks: for a thread.
+class SilentStderr:
+    """Send standard error nowhere, from entering it until `end`, which any thread may call: the one that
+    entered it may hang."""
 
-    Raises `NoDeviceError` if there is none, and keeps standard error clean: ALSA writes some 25 lines for
-    each missing card.
-    """
-    real = [
-        backend
-        for backend in miniaudio.Backend
-        if backend not in (miniaudio.Backend.NULL, miniaudio.Backend.CUSTOM)
-    ]
-    try:
-        with _silent_stderr():
-            return Device(format, buffer_ms=buffer_ms, backends=real)
-    except miniaudio.MiniaudioError as error:
-        raise NoDeviceError(
-            f"no audio device could be opened (miniaudio: {error.args[0]}); connect one, or use another sink"
-        ) from error
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: int | None = None
+        self._is_over = False
 
+    def __enter__(self) -> None:
+        _STDERR_LOCK.acquire()
+        with self._lock:
+            if not self._is_over:
+                with suppress(OSError):  # closed, as in some services: nothing to silence
+                    self._kept = os.dup(_STDERR)
+                    nowhere = os.open(os.devnull, os.O_WRONLY)
+                    os.dup2(nowhere, _STDERR)
+                    os.close(nowhere)
+            if self._kept is None:
+                _STDERR_LOCK.release()
 
-@contextmanager
-def _silent_stderr() -> Iterator[None]:
-    with _STDERR_LOCK:
-        try:
-            kept = os.dup(_STDERR)
-        except OSError:  # closed, as in some services: nothing to silence
-            yield
-            return
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        try:
-            os.dup2(nowhere, _STDERR)
-            yield
-        finally:
+    def end(self) -> None:
+        """Restore it. Idempotent."""
+        with self._lock:
+            self._is_over = True
+            kept, self._kept = self._kept, None
+        if kept is not None:
             os.dup2(kept, _STDERR)
-            os.close(nowhere)
             os.close(kept)
+            _STDERR_LOCK.release()
+
+    def __exit__(self, *error: object) -> None:
+        self.end()

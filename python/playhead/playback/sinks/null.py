@@ -104,7 +104,7 @@ class NullSink:
         """See `Sink.play`. Raises only the error that broke the stream."""
         async with aclosing(self._reported(buffers)) as reported:
             if self._real_time:
-                await play_through_device(reported, _open_null_device)
+                await play_through_device(reported, _null_device)
             else:
                 async for buffer in reported:
                     await run_thread(partial(_drain, buffer), wake=buffer.close)
@@ -120,7 +120,7 @@ class NullSink:
                 self._taken.conclude()
 
 
-def _open_null_device(format: PcmFormat) -> Device:
+def _null_device(format: PcmFormat) -> Device:
     return Device(format, buffer_ms=BUFFER_MS, backends=[miniaudio.Backend.NULL])
 
 

@@ -28,6 +28,7 @@ import httpcore2
 import httpx2
 import trio
 
+from playhead.concurrency import close_if_cancelled
 from playhead.errors import BlockedAddressError, UsageError
 from playhead.limits import DEFAULT_LIMITS, MIB, Limits
 from playhead.redaction import redacted_url
@@ -305,7 +306,8 @@ class _BulkStream(httpcore2.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> httpcore2.AsyncNetworkStream:
-        return _BulkStream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
+        stream = await self._inner.start_tls(ssl_context, server_hostname, timeout)
+        return await close_if_cancelled(_BulkStream(stream))
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)
@@ -322,7 +324,8 @@ class _AnyAddressBackend(httpcore2.TrioBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        return _BulkStream(await super().connect_tcp(host, port, timeout, local_address, socket_options))
+        stream = await super().connect_tcp(host, port, timeout, local_address, socket_options)
+        return await close_if_cancelled(_BulkStream(stream))
 
 
 class _GuardedBackend(httpcore2.AsyncNetworkBackend):

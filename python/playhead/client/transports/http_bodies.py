@@ -18,6 +18,7 @@ import httpx2
 import trio
 
 from playhead._core import MessageBuffer
+from playhead.concurrency import close_if_cancelled
 from playhead.errors import ConnectionLostError, LimitError, PlayheadError
 from playhead.jsonrpc.framing import EventValues
 from playhead.limits import KIB, Limits
@@ -57,7 +58,8 @@ class WideBackend(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        return WideStream(await self._network.connect_tcp(host, port, timeout, local_address, socket_options))
+        stream = await self._network.connect_tcp(host, port, timeout, local_address, socket_options)
+        return await close_if_cancelled(WideStream(stream))
 
     async def connect_unix_socket(
         self,
@@ -65,7 +67,8 @@ class WideBackend(httpcore2.AsyncNetworkBackend):
         timeout: float | None = None,  # noqa: ASYNC109 (httpcore2's interface)
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        return WideStream(await self._network.connect_unix_socket(path, timeout, socket_options))
+        stream = await self._network.connect_unix_socket(path, timeout, socket_options)
+        return await close_if_cancelled(WideStream(stream))
 
     async def sleep(self, seconds: float) -> None:
         await self._network.sleep(seconds)
@@ -119,7 +122,7 @@ class WideStream(httpcore2.AsyncNetworkStream):
     ) -> httpcore2.AsyncNetworkStream:
         # A TLS record is 16 KiB, so nothing is read at once; and the reason of a refused certificate arrives
         # between the head and the body.
-        return await self._stream.start_tls(ssl_context, server_hostname, timeout)
+        return await close_if_cancelled(await self._stream.start_tls(ssl_context, server_hostname, timeout))
 
     def get_extra_info(self, info: str) -> Any:
         if info == "is_readable" and self._readable is not None:

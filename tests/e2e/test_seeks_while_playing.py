@@ -1,4 +1,4 @@
-"""A thousand seeks while playing from a real server over stdio: no wrong sample, nothing left behind."""
+"""A thousand seeks while playing from a real server: no wrong sample, nothing left behind."""
 
 from __future__ import annotations
 
@@ -21,20 +21,23 @@ GROWTH_BYTES = 16 << 20
 """The allocator's noise after the first hundred; one ring of a leaked stream is 4 MiB."""
 
 
-@pytest.mark.slow("a thousand seeks through a server process, for each format")
+@pytest.mark.slow("a thousand seeks through a server process, for each transport and format")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("kind", "mime_type"), [("flac", "audio/flac"), ("vorbis", "audio/ogg"), ("wav", "audio/wav")]
 )
-async def test_a_thousand_seeks_give_no_wrong_sample(kind: str, mime_type: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_a_thousand_seeks_give_no_wrong_sample(
+    transport: str, kind: str, mime_type: str, tmp_path: Path
+) -> None:
     (tmp_path / "music").write_bytes(encoded(kind))
     pcm, draw, sink = decoded(encoded(kind)), random.Random(8), SteppedSink()
     process, resident, threads = psutil.Process(), 0, 0
     async with (
         behind_link(
             Link(latency_seconds=0.0),
-            "stdio",
-            pages_command("stdio", "--file", tmp_path / "music", "--mime", mime_type),
+            transport,
+            pages_command(transport, "--file", tmp_path / "music", "--mime", mime_type),
         ) as target,
         connect(target) as session,
         Player(sink) as player,

@@ -89,10 +89,10 @@ async def carry(
     bucket: TokenBucket,
     source: trio.abc.ReceiveStream,
     sink: trio.abc.SendStream,
-) -> None:
+) -> bool:
     """Carry bytes from `source` to `sink` until `source` ends, which is passed on once all have arrived.
 
-    A peer that breaks either end stops the transfer; this is the link's normal end, not an error.
+    Returns False if a peer broke one end, which stops the transfer; this is an end of a link, not an error.
     """
     send, receive = trio.open_memory_channel[tuple[float, bytes | bytearray]](QUEUED_QUANTA)
 
@@ -113,12 +113,15 @@ async def carry(
                 await trio.sleep_until(left)
                 await send.send((left + link.latency_seconds, chunk))
 
+    whole = False
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(deliver)
             await depart()
+        whole = True
     except* (trio.BrokenResourceError, trio.ClosedResourceError):
         pass  # one end is gone: bytes in transit are lost
+    return whole
 
 
 @asynccontextmanager
@@ -130,8 +133,13 @@ async def slow_tcp(link: Link, *, host: str, port: int) -> AsyncIterator[int]:
             server = await trio.open_tcp_stream(host, port)
         except OSError:
             return  # the client sees its connection close, as with a dead server
+
+        async def carry_up() -> None:
+            if not await carry(link, link.up, client, server):
+                pumps.cancel_scope.cancel()  # a reset connection ends both ways, or the server would wait
+
         async with server, trio.open_nursery() as pumps:
-            pumps.start_soon(carry, link, link.up, client, server)
+            pumps.start_soon(carry_up)
             await carry(link, link.down, server, client)
             pumps.cancel_scope.cancel()
 

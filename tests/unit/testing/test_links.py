@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 import trio
@@ -107,6 +108,27 @@ async def test_a_tcp_proxy_carries_both_ways_and_passes_the_end_on() -> None:
                     got += chunk
         nursery.cancel_scope.cancel()
     assert got == b"played back"
+
+
+async def test_a_connection_that_its_client_resets_is_closed_on_the_servers_side_too() -> None:
+    over = trio.Event()
+
+    async def serve(stream: trio.SocketStream) -> None:
+        await stream.send_all(b"hello")
+        with suppress(trio.BrokenResourceError):
+            await stream.receive_some()
+        over.set()
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(trio.serve_tcp, serve, 0)
+        port = listeners[0].socket.getsockname()[1]
+        async with slow_tcp(Link(), host="127.0.0.1", port=port) as proxy_port:
+            client = await trio.open_tcp_stream("127.0.0.1", proxy_port)
+            assert await client.receive_some(1) == b"h"
+            await client.aclose()  # with bytes unread, which the kernel makes a reset
+            with trio.fail_after(5):
+                await over.wait()
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_command_behind_a_link_reads_and_writes_as_before_and_gives_its_status() -> None:

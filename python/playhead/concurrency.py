@@ -202,12 +202,17 @@ class Watched:
     """One request under a deadline."""
 
     def __init__(
-        self, *, silent_seconds: float, total_seconds: float, last_received: Callable[[], float]
+        self,
+        *,
+        silent_seconds: float,
+        total_seconds: float,
+        last_received: Callable[[], float],
+        since: float | None = None,
     ) -> None:
         self._silent_seconds = silent_seconds
         self._total_seconds = total_seconds
         self._last_received = last_received
-        self._started = trio.current_time()
+        self._started = trio.current_time() if since is None else since
         self.scope = trio.CancelScope()
         self.spent_seconds: float | None = None
         """The allowance that ran out; None while none has."""
@@ -236,15 +241,24 @@ class Deadlines:
 
     @contextmanager
     def within(
-        self, *, silent_seconds: float, total_seconds: float, last_received: Callable[[], float]
+        self,
+        *,
+        silent_seconds: float,
+        total_seconds: float,
+        last_received: Callable[[], float],
+        since: float | None = None,
     ) -> Iterator[Watched]:
         """Cancel the body once nothing was received for `silent_seconds`, or after `total_seconds`.
 
-        `last_received` returns the time of the last byte on trio's clock (0.0: none yet). A body that was
-        cancelled is left without an exception, and the yielded `spent_seconds` is the allowance that ran out.
+        Both run from `since` (default: now). `last_received` returns the time of the last byte on the clock
+        (0.0: none yet). A body that was cancelled is left without an exception, and the yielded
+        `spent_seconds` is the allowance that ran out.
         """
         watched = Watched(
-            silent_seconds=silent_seconds, total_seconds=total_seconds, last_received=last_received
+            silent_seconds=silent_seconds,
+            total_seconds=total_seconds,
+            last_received=last_received,
+            since=since,
         )
         self._watched.add(watched)
         if watched.due() < self._wakes_at:

@@ -1,18 +1,24 @@
-"""Direct reads over HTTP: what is plain is taken, and everything else is left to httpx2 and the SDK."""
+"""Direct requests over HTTP: what is plain is taken, and everything else is left to httpx2 and the SDK.
+
+A read that is left to them is sent again. A call is not, if the server may have run it.
+"""
 
 from __future__ import annotations
 
 import base64
 import gzip
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
 
+import httpx2
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from playhead.client import connect
+from playhead.client import Question, Reply, connect
 from playhead.client.session.connection import FIRST_DIRECT_ID, Connection
+from playhead.client.transports.http_direct import HttpDirect
 from playhead.client.transports.outcomes import Declined
 from playhead.errors import PlayheadError
 from playhead.limits import Limits
@@ -219,3 +225,346 @@ async def test_a_silent_read_is_cancelled_by_a_notification_in_the_old_revisions
         while "notifications/cancelled" not in origin.methods:
             await wait_all_tasks_blocked(0.01)
     assert (server.direct_reads > 0, server.session_reads) == (True, 0)
+
+
+# --- calls -------------------------------------------------------------------------------------------------
+
+TEXT = {"content": [{"type": "text", "text": "done"}]}
+TIMEOUT_SECONDS = 0.3
+
+
+def event(exchange: Exchange, **members: object) -> str:
+    """A chunk of a body with one event."""
+    data = f"data: {json.dumps({'jsonrpc': '2.0', **members})}\n\n"
+    return f"{len(data):x}\r\n{data}\r\n"
+
+
+async def start_events(exchange: Exchange, headers: str = "") -> None:
+    head = f"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n{headers}\r\n"
+    await exchange.raw(head.encode())
+
+
+async def done(exchange: Exchange) -> None:
+    await exchange.result(TEXT)
+
+
+async def done_in_events(exchange: Exchange) -> None:
+    await start_events(exchange)
+    progress = {"progressToken": exchange.message["params"]["_meta"]["progressToken"], "progress": 1}
+    await exchange.raw(event(exchange, method="notifications/progress", params=progress).encode())
+    await exchange.raw((event(exchange, id=exchange.message["id"], result=TEXT) + "0\r\n\r\n").encode())
+
+
+async def broken_events(exchange: Exchange) -> None:
+    await start_events(exchange)
+    await exchange.raw(event(exchange, method="notifications/message", params={"level": "info"}).encode())
+    await exchange.hang_up()
+
+
+async def ended_events(exchange: Exchange) -> None:
+    await start_events(exchange)
+    await exchange.raw(b"0\r\n\r\n")
+
+
+async def silent_events(exchange: Exchange) -> None:
+    await start_events(exchange)
+    await trio.sleep_forever()
+
+
+async def created(exchange: Exchange) -> None:
+    answer = {"jsonrpc": "2.0", "id": exchange.message["id"], "result": TEXT}
+    await exchange.json(answer, status=201)
+
+
+async def bad_request(exchange: Exchange) -> None:
+    await exchange.error(-32602, "expected a song", status=400)
+
+
+async def nameless_error(exchange: Exchange) -> None:
+    await exchange.json({"jsonrpc": "2.0", "id": None, "error": {"code": -1, "message": "no"}}, status=400)
+
+
+async def not_found(exchange: Exchange) -> None:
+    await exchange.body(b"", status=404)
+
+
+async def busy(exchange: Exchange) -> None:
+    await exchange.body(b"later", status=503, kind="text/plain", headers="retry-after: 7\r\n")
+
+
+async def a_page(exchange: Exchange) -> None:
+    await exchange.body(b"<html>", kind="text/html")
+
+
+async def nowhere(exchange: Exchange) -> None:
+    await exchange.body(b"", status=307)
+
+
+ONCE = [
+    done, done_in_events, broken_events, ended_events, silent_events, created, bad_request, nameless_error,
+    not_found, busy, a_page, nowhere, unauthorized, forbidden, accepted, gzipped, another_id, cut_off,
+    too_long, no_json, refused, silent,
+]  # fmt: skip
+
+
+class CallServer:
+    """Answers calls with `manner`, and remembers their ids."""
+
+    def __init__(self, manner: Answer) -> None:
+        self._manner = manner
+        self.calls: list[int] = []
+        self.cancelled: list[int] = []
+        self.seen: list[dict[str, str]] = []
+
+    async def __call__(self, exchange: Exchange) -> None:
+        match exchange.method:
+            case "tools/call":
+                self.calls.append(exchange.message["id"])
+                self.seen.append(exchange.headers)
+                await self._manner(exchange)
+            case _:
+                await exchange.error(-32601, "no such method")
+
+
+# The SDK leaves its reader of event streams to the garbage collector.
+events_are_left_open = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore:Async generator:ResourceWarning"
+)
+
+
+async def declined_at_once(*_arguments: object, **_more: object) -> Declined:
+    return Declined(reason="for a test")
+
+
+async def outcome_of_call(server: CallServer, *, session_id: str | None) -> tuple[object, ...]:
+    limits = Limits(message_bytes=400_000)
+    async with (
+        raw_http(server, session=session_id) as origin,
+        connect(origin.url, limits=limits, mode="legacy") as session,
+    ):
+        reports: list[float] = []
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            assert (total, message) == (None, None)
+            reports.append(progress)
+
+        place = origin.url.removesuffix("/mcp")
+        try:
+            result = await session.call_tool("sing", timeout=TIMEOUT_SECONDS, on_progress=on_progress)
+        except PlayheadError as error:
+            said = str(error).replace(place, "http://there")
+            return type(error), "".join(letter for letter in said if not letter.isdigit())
+        return result.text, tuple(reports)
+
+
+@events_are_left_open
+@pytest.mark.parametrize("session_id", [None, "s"])
+@pytest.mark.parametrize("manner", ONCE)
+async def test_a_call_has_the_same_outcome_on_both_ways_and_is_sent_once(
+    manner: Answer, session_id: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    direct, in_session = CallServer(manner), CallServer(manner)
+    found = await outcome_of_call(direct, session_id=session_id)
+    monkeypatch.setattr(HttpDirect, "send", declined_at_once)
+    assert found == await outcome_of_call(in_session, session_id=session_id)
+    assert [number > FIRST_DIRECT_ID for number in direct.calls] == [True]
+    assert [number > FIRST_DIRECT_ID for number in in_session.calls] == [False]
+    sent_before = {"content-length", "host"}
+    assert {**direct.seen[0], **dict.fromkeys(sent_before)} == {
+        **in_session.seen[0],
+        **dict.fromkeys(sent_before),
+    }
+
+
+@events_are_left_open
+async def test_a_server_of_event_streams_gets_its_next_calls_through_the_session() -> None:
+    server = CallServer(done_in_events)
+    async with raw_http(server) as origin, connect(origin.url, mode="legacy") as session:
+        for _ in range(3):
+            assert (await session.call_tool("sing")).text == "done"
+    assert [number > FIRST_DIRECT_ID for number in server.calls] == [True, False, False]
+
+
+@events_are_left_open
+async def test_a_question_in_the_middle_of_a_direct_call_is_answered() -> None:
+    answered = trio.Event()
+
+    async def ask(exchange: Exchange) -> None:
+        await start_events(exchange)
+        params = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
+        await exchange.raw(event(exchange, id=77, method="elicitation/create", params=params).encode())
+        await answered.wait()
+        await exchange.raw((event(exchange, id=exchange.message["id"], result=TEXT) + "0\r\n\r\n").encode())
+
+    server = CallServer(ask)
+
+    async def greet(exchange: Exchange) -> bool:
+        if exchange.message.get("id") == 77 and "result" in exchange.message:
+            answered.set()
+            await exchange.body(b"", status=202)
+            return True
+        return await origin.handshake(exchange)
+
+    async def accept(_question: Question) -> Reply:
+        return Reply(action="accept", content={})
+
+    async with raw_http(server) as origin:
+        origin.greet = greet
+        async with connect(origin.url, mode="legacy", on_elicitation=accept) as session:
+            assert (await session.call_tool("sing")).text == "done"
+    assert len(server.calls) == 1
+
+
+@events_are_left_open
+async def test_a_direct_call_waits_for_the_stream_of_the_server_that_may_ask_questions() -> None:
+    order: list[str] = []
+
+    async def call(exchange: Exchange) -> None:
+        order.append("call")
+        await done(exchange)
+
+    server = CallServer(call)
+
+    async def greet(exchange: Exchange) -> bool:
+        if exchange.verb == "GET":
+            await wait_all_tasks_blocked(0.05)
+            order.append("stream")
+            await start_events(exchange)
+            await trio.sleep_forever()
+        return await origin.handshake(exchange)
+
+    async def nobody(_question: Question) -> Reply:
+        return Reply(action="decline")
+
+    async with raw_http(server, session="s") as origin:
+        origin.greet = greet
+        async with connect(origin.url, mode="legacy", on_elicitation=nobody) as session:
+            await session.call_tool("sing")
+    assert (order, server.calls[0] > FIRST_DIRECT_ID) == (["stream", "call"], True)
+
+
+@events_are_left_open
+@pytest.mark.parametrize("manner", [silent, silent_events])
+async def test_a_cancelled_call_is_cancelled_with_the_id_that_it_has_on_the_wire(manner: Answer) -> None:
+    server, told = CallServer(manner), trio.Event()
+
+    async def greet(exchange: Exchange) -> bool:
+        if exchange.method == "notifications/cancelled":
+            server.cancelled.append(exchange.message["params"]["requestId"])
+            told.set()
+        return await origin.handshake(exchange)
+
+    async with raw_http(server) as origin:
+        origin.greet = greet
+        async with connect(origin.url, mode="legacy") as session:
+            with trio.move_on_after(0.2):
+                await session.call_tool("sing")
+            with trio.fail_after(5):
+                await told.wait()
+    assert server.cancelled == server.calls
+
+
+@events_are_left_open
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_a_call_that_is_cancelled_anywhere_is_sent_once_and_cancelled_on_the_wire(mode: str) -> None:
+    told = trio.Event()
+
+    async def until_left(exchange: Exchange) -> None:
+        with suppress(trio.BrokenResourceError):
+            await start_events(exchange)
+            await exchange.stream.receive_some(1)
+        if mode != "legacy":  # closing the connection is the cancellation
+            server.cancelled.append(exchange.message["id"])
+            told.set()
+
+    async def greet(exchange: Exchange) -> bool:
+        if exchange.method == "notifications/cancelled":
+            server.cancelled.append(exchange.message["params"]["requestId"])
+            told.set()
+        return await origin.handshake(exchange)
+
+    server = CallServer(until_left)
+    for checkpoints in range(50):
+        async with raw_http(server) as origin:
+            origin.greet = greet
+            server.calls.clear()
+            server.cancelled.clear()
+            told = trio.Event()
+            async with connect(origin.url, mode=mode) as session:
+                with pytest.raises(PlayheadError):
+                    await session.read_resource("x:nothing")  # an answer that shows the endpoint
+                with trio.CancelScope() as scope:
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(session.call_tool, "sing")
+                        for _ in range(checkpoints):
+                            await trio.lowlevel.checkpoint()
+                        scope.cancel()
+                await wait_all_tasks_blocked(0.01)
+                assert [number > FIRST_DIRECT_ID for number in server.calls] in ([], [True])
+                if server.calls:
+                    with trio.fail_after(5):
+                        await told.wait()
+                    assert server.cancelled == server.calls
+    assert len(server.calls) == 1
+
+
+class Renewed(httpx2.Auth):
+    """A token that is renewed when the server refuses it."""
+
+    def __init__(self, scheme: str) -> None:
+        self._scheme = scheme
+        self._number = 1
+
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+        request.headers["authorization"] = f"{self._scheme} {self._number}"
+        response = yield request
+        if response.status_code == 401:
+            self._number += 1
+            request.headers["authorization"] = f"{self._scheme} {self._number}"
+            yield request
+
+
+async def test_credentials_that_expired_are_renewed_for_a_direct_call() -> None:
+    valid = "Bearer 1"
+    runs: list[int] = []
+
+    async def serve(exchange: Exchange) -> None:
+        if exchange.headers["authorization"] != valid:
+            await exchange.body(b"", status=401)
+        elif exchange.method == "tools/call":
+            runs.append(exchange.message["id"])
+            await done(exchange)
+        else:
+            await exchange.error(-32601, "no such method")
+
+    async with raw_http(serve) as origin, connect(origin.url, auth=Renewed("Bearer")) as session:
+        for number in (1, 1, 2, 2):
+            valid = f"Bearer {number}"
+            assert (await session.call_tool("sing")).text == "done"
+    assert [number > FIRST_DIRECT_ID for number in runs] == [True, True, False, True]
+
+
+async def test_credentials_of_one_request_are_not_used_for_another() -> None:
+    server = CallServer(done)
+    async with raw_http(server) as origin, connect(origin.url, auth=Renewed("Signature")) as session:
+        for _ in range(2):
+            assert (await session.call_tool("sing")).text == "done"
+    assert all(number < FIRST_DIRECT_ID for number in server.calls)
+
+
+async def test_a_call_to_an_endpoint_that_redirects_runs_once() -> None:
+    runs: list[str] = []
+
+    async def serve(exchange: Exchange) -> None:
+        if exchange.method != "tools/call":
+            await exchange.error(-32601, "no such method")
+        elif exchange.message["id"] > FIRST_DIRECT_ID or not runs:
+            runs.append("sent on")
+            await redirected(exchange)
+        else:
+            runs.append("run")
+            await done(exchange)
+
+    async with raw_http(serve) as origin, connect(origin.url) as session:
+        assert (await session.call_tool("sing")).text == "done"
+    assert runs == ["sent on", "run"]

@@ -47,6 +47,7 @@ from playhead.client.session.response_tap import (
     declare_files,
 )
 from playhead.client.transports.outcomes import (
+    BegunAnswer,
     Declined,
     DirectRequests,
     PendingRequest,
@@ -179,7 +180,8 @@ class Connection:
         direct = self._direct
         async with nullcontext() if on_progress is None else reporting(on_progress) as reports:
             report = None if reports is None else reports.send
-            if method == "tools/call" and direct is not None and direct.carries_calls:
+            result: dict[str, Any] | Declined = Declined(reason="not a tool call")
+            if method == "tools/call" and direct is not None:
                 params = request.model_dump(by_alias=True, mode="json", exclude_none=True)["params"]
                 result = await self._send_directly(
                     direct,
@@ -190,14 +192,14 @@ class Connection:
                     arrivals=arrivals,
                     report=report,
                 )
-                assert not isinstance(result, Declined)
-            else:
+            if isinstance(result, Declined):
                 result = await self._send_in_session(
                     request,
                     silent_seconds=silent_seconds,
                     total_seconds=total_seconds,
                     arrivals=arrivals,
                     report=report,
+                    begun=result.begun,
                 )
         return codec.plain(result, but_main=True)
 
@@ -265,7 +267,7 @@ class Connection:
         message = JSONRPCRequest(jsonrpc="2.0", id=self._next_id, method=method, params=stamped_params)
         pending = PendingRequest(method, request_id=message.id, report=report)
         with (
-            self._tap.tracked(pending),
+            self._tap.tracked(pending, message.id),
             self._watching(
                 pending, arrivals, silent_seconds=silent_seconds, total_seconds=total_seconds
             ) as watched,
@@ -290,13 +292,19 @@ class Connection:
         total_seconds: float,
         arrivals: Arrivals | None,
         report: Callable[[ProgressReport], None] | None,
+        begun: BegunAnswer | None = None,
     ) -> dict[str, Any]:
+        """Send `request` through the SDK's session; with `begun`, read the answer to it there."""
         method: str = request.method
         made_up: MCPError | None = None
-        with self._tap.pending(method) as pending:
+        with self._tap.pending(method) as pending, self._reading_on(pending, begun):
             pending.report = report
             with self._watching(
-                pending, arrivals, silent_seconds=silent_seconds, total_seconds=total_seconds
+                pending,
+                arrivals,
+                silent_seconds=silent_seconds,
+                total_seconds=total_seconds,
+                since=None if begun is None else begun.sent_at,
             ) as watched:
                 try:
                     await self.session.send_request(
@@ -306,6 +314,9 @@ class Connection:
                     )
                 except MCPError as error:
                     made_up = error
+                finally:
+                    if begun is not None:
+                        await begun.abandon()
             if pending.result is None and pending.failure is None and pending.answer_error is None:
                 if made_up is not None:
                     raise from_sdk(
@@ -316,6 +327,15 @@ class Connection:
             return self._outcome(pending)
 
     @contextmanager
+    def _reading_on(self, pending: PendingRequest, begun: BegunAnswer | None) -> Iterator[None]:
+        if begun is None:
+            yield
+            return
+        pending.begun, pending.touched = begun, trio.current_time()
+        with self._tap.tracked(pending, begun.request_id):
+            yield
+
+    @contextmanager
     def _watching(
         self,
         pending: PendingRequest,
@@ -323,6 +343,7 @@ class Connection:
         *,
         silent_seconds: float,
         total_seconds: float,
+        since: float | None = None,
     ) -> Iterator[Watched]:
         """Hold `pending` to its deadline, and let `arrivals` see the bytes of its answer."""
 
@@ -335,7 +356,10 @@ class Connection:
         with (
             nullcontext() if arrivals is None else arrivals.watching(last_received),
             self.deadlines.within(
-                silent_seconds=silent_seconds, total_seconds=total_seconds, last_received=last_activity
+                silent_seconds=silent_seconds,
+                total_seconds=total_seconds,
+                last_received=last_activity,
+                since=since,
             ) as watched,
         ):
             yield watched

@@ -30,7 +30,7 @@ from mcp_types import (
     RequestId,
 )
 
-from playhead.client.transports.outcomes import PendingRequest
+from playhead.client.transports.outcomes import BegunAnswer, PendingRequest
 from playhead.errors import ConnectionLostError, LimitError, PlayheadError
 from playhead.jsonrpc.faults import PastRequests, ProtocolFaults
 from playhead.limits import Limits
@@ -124,6 +124,10 @@ class ResponseTap:
         self._limits = limits
         self._on_notification = on_notification
         self._pending: dict[RequestId, PendingRequest] = {}
+        self._direct: dict[RequestId, PendingRequest] = {}
+        """Those that are sent past the session."""
+        self._begun: dict[RequestId, BegunAnswer] = {}
+        """Until the transport takes them, whoever still waits: without it, the request would be sent."""
         self._past = PastRequests()
         self.handshake: dict[str, Any] | None = None
         """The raw result of the handshake; None before it, or without one."""
@@ -145,14 +149,13 @@ class ResponseTap:
             self._forget(pending)
 
     @contextmanager
-    def tracked(self, pending: PendingRequest) -> Iterator[None]:
-        """Track a request that is sent past the session, for what ends all requests of the connection."""
-        assert pending.request_id is not None
-        self._pending[pending.request_id] = pending
+    def tracked(self, pending: PendingRequest, request_id: RequestId) -> Iterator[None]:
+        """Track what is sent past the session as `request_id`, for its progress and the connection's end."""
+        self._pending[request_id] = self._direct[request_id] = pending
         try:
             yield
         finally:
-            del self._pending[pending.request_id]
+            del self._pending[request_id], self._direct[request_id]
 
     def note_type(self, pending: PendingRequest, answer: JSONRPCResponse | JSONRPCError) -> None:
         """Count the answer to `pending` if its id has another type: "7" for 7."""
@@ -185,6 +188,8 @@ class ResponseTap:
                 pending.answered = pending.taken = False
             pending.request_id = request.id
             self._pending[request.id] = pending
+            if pending.begun is not None:
+                self._begun[request.id], pending.begun = pending.begun, None
         if isinstance(request, JSONRPCRequest):
             self._past.sent(str(request.id))
 
@@ -204,6 +209,8 @@ class ResponseTap:
         if isinstance(message, JSONRPCRequest):
             self._note_asked()
         if isinstance(message, JSONRPCNotification):
+            if message.method == "notifications/progress":
+                self._on_progress(message.params or {})
             self._on_notification(message.method)
         if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
             return item
@@ -238,6 +245,17 @@ class ResponseTap:
         else:
             pending.result = message.result
         return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=message.id, result=dict(STAND_IN)))
+
+    def _on_progress(self, about: dict[str, Any]) -> None:
+        """Report the progress of a request that was sent past the session, which does not know its token."""
+        token = about.get("progressToken")
+        pending = self._direct.get(coerce_request_id(token)) if isinstance(token, int | str) else None
+        if pending is not None:
+            pending.notified(about)
+
+    def begun(self, request_id: RequestId, *, keep: bool = False) -> BegunAnswer | None:
+        """The answer that has arrived already to `request_id`, not to be sent; once, unless `keep`."""
+        return self._begun.get(request_id) if keep else self._begun.pop(request_id, None)
 
     def takes(self, request_id: RequestId) -> bool:
         """True if the SDK is not to see the result of `request_id`."""

@@ -41,6 +41,7 @@ from playhead.client.transports.http_errors import (
     parse_answer,
     place_of,
 )
+from playhead.client.transports.outcomes import BegunAnswer
 from playhead.concurrency import unwrap_exception_group
 from playhead.errors import (
     AccessDeniedError,
@@ -73,6 +74,7 @@ class Observer(Protocol):
     def fail(self, request_id: RequestId, error: PlayheadError) -> None: ...
     def takes(self, request_id: RequestId) -> bool: ...
     def take(self, answer: JSONRPCResponse) -> JSONRPCMessage: ...
+    def begun(self, request_id: RequestId, *, keep: bool = False) -> BegunAnswer | None: ...
 
 
 class NullObserver:
@@ -86,6 +88,9 @@ class NullObserver:
 
     def take(self, answer: JSONRPCResponse) -> JSONRPCMessage:
         return answer
+
+    def begun(self, request_id: RequestId, *, keep: bool = False) -> BegunAnswer | None:
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +195,7 @@ class FailureIsolatingClient(httpx2.AsyncClient):
         self._query = query
         self._direct = direct
         if direct is not None:
-            direct.bind(self, cancel=self._cancel_direct)
+            direct.bind(self, cancel=self._cancel_direct, before_call=self._own_stream_tried)
         self._due: dict[RequestId, AnswerDue] = {}
         self._wait_for_stream = options.wait_for_stream
         self._stream_open: trio.Event | None = None
@@ -203,16 +208,17 @@ class FailureIsolatingClient(httpx2.AsyncClient):
         if call.method == "notifications/cancelled":
             # The SDK awaits notifications in its write loop: a server slow to accept this one would delay
             # every request after it.
-            self._nursery.start_soon(self._cancel, request, how, call.cancels)
+            if call.cancels is not None and (begun := self._observer.begun(call.cancels, keep=True)):
+                await begun.abandon()  # which cancels it with the id that it has on the wire
+                return httpx2.Response(202, request=request)
+            self._nursery.start_soon(self._cancel, self._as_sent(request, call), how, call.cancels)
             return httpx2.Response(202, request=request)
         if call.request_id is None and request.method != "GET":
             request.extensions = {**request.extensions, "timeout": _bounded(COURTESY_SECONDS * 5)}
         if request.method == "DELETE":
             request.extensions = {**request.extensions, "timeout": _bounded(COURTESY_SECONDS)}
-        if call.method == "tools/call" and self._stream_open is not None:
-            with trio.move_on_after(STREAM_SECONDS):
-                await self._stream_open.wait()
-            self._stream_open.set()
+        if call.method == "tools/call":
+            await self._own_stream_tried()
         try:
             if call.request_id is not None:
                 return await self._answered(request, how, call, call.request_id)
@@ -228,21 +234,31 @@ class FailureIsolatingClient(httpx2.AsyncClient):
                 self._stream_open.set()
         return response
 
+    async def _own_stream_tried(self) -> None:
+        """Wait, before a call, until the server's own stream is open or refused (`wait_for_stream`)."""
+        if self._stream_open is not None:
+            with trio.move_on_after(STREAM_SECONDS):
+                await self._stream_open.wait()
+            self._stream_open.set()
+
     async def _answered(
         self, request: httpx2.Request, how: dict[str, Any], call: PostedMessage, request_id: RequestId
     ) -> httpx2.Response:
-        due = self._due[request_id] = AnswerDue()
+        begun = self._observer.begun(request_id)
+        due = self._due[request_id] = AnswerDue(sent_as=request_id if begun is None else begun.request_id)
         response: httpx2.Response | None = None
         try:
             with due.scope:
-                arriving = await super().send(request, **how)
+                arriving = await super().send(request, **how) if begun is None else begun.take()
+                if arriving is None:
+                    raise ConnectionLostError(f"{call.method} was cancelled before its answer was complete")
                 self._observer.touch(request_id)
                 if call.method == "initialize" and "mcp-session-id" in arriving.headers:
                     # The SDK requests the server's own stream next, and only in a session.
                     self._stream_open = trio.Event() if self._wait_for_stream else None
                 response = await self._answer(arriving, call, request_id, due)
                 if self._direct is not None:
-                    self._direct.learn(arriving, is_read=call.method == "resources/read")
+                    self._direct.learn(arriving, method=call.method)
         finally:
             if due.body is None:
                 self._forget(request_id)
@@ -279,6 +295,16 @@ class FailureIsolatingClient(httpx2.AsyncClient):
         due.scope.cancel()
         if due.body is not None:
             await due.body.abandon()
+
+    def _as_sent(self, request: httpx2.Request, call: PostedMessage) -> httpx2.Request:
+        """The cancellation with the id that its request has on the wire."""
+        due = self._due.get(call.cancels) if call.cancels is not None else None
+        if due is None or due.sent_as == call.cancels:
+            return request
+        headers = [pair for pair in request.headers.raw if pair[0].lower() != b"content-length"]
+        content = codec.encode(codec.cancellation(due.sent_as))
+        assert isinstance(content, bytes)
+        return self.build_request("POST", request.url, headers=headers, content=content)
 
     def _cancel_direct(self, request: httpx2.Request) -> None:
         """Send the cancellation of a direct request in the background."""
@@ -371,6 +397,8 @@ class FailureIsolatingClient(httpx2.AsyncClient):
 class AnswerDue:
     """An answer that is not complete yet."""
 
+    sent_as: RequestId
+    """The id on the wire: another one for an answer to a direct request."""
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     """Around the request until there is a response for the SDK."""
     body: WatchedBody | None = None

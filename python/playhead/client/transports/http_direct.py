@@ -6,15 +6,19 @@ headers are those of the last request that they sent and that was answered with 
 plain 200 with JSON is left to them (`Declined`). They then authorise again, or find out that the session is
 lost, and the next direct request has the new headers.
 
+A read that was declined is sent again. A call is not, unless the server has refused to run it (a redirect, or
+credentials that the client can renew): its answer goes to the session as it arrives (`BegunAnswer`).
+
 The pool is httpx2's own, an attribute that it does not document: until it lends its connections. Without it,
 or with credentials that may be different for each request, everything is declined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import httpcore2
@@ -26,7 +30,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from playhead.client.transports.http_bodies import gather
 from playhead.client.transports.http_errors import connection_error, parse_answer
-from playhead.client.transports.outcomes import Declined, PendingRequest
+from playhead.client.transports.outcomes import BegunAnswer, Declined, PendingRequest
 from playhead.errors import PlayheadError, UsageError
 from playhead.jsonrpc import codec
 from playhead.limits import Limits
@@ -36,6 +40,8 @@ _OF_ONE_REQUEST: Final = frozenset(
     {b"content-length", b"transfer-encoding", b"mcp-method", b"mcp-name", VERSION_HEADER.encode()}
 )
 """Headers that are not taken over from an earlier request, as those that begin with `mcp-param-`."""
+_CONSTANT_CREDENTIALS: Final = (b"basic ", b"bearer ")
+"""Schemes whose header is the same for each request; digests and signatures are of one request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +57,6 @@ class Endpoint:
 class HttpDirect:
     """The direct requests of one HTTP transport, which binds it and lets it learn from its answers."""
 
-    carries_calls: Final = False
-
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._client: httpx2.AsyncClient
@@ -61,8 +65,8 @@ class HttpDirect:
             reason="no answer of the server has shown yet how it answers"
         )
         self._session_id: str | None = None
-        self._reads_are_json = True
-        """Until a read was answered with an event stream; other methods say nothing about reads."""
+        self._streamed: set[str] = set()
+        """Methods whose last answer was an event stream; other methods say nothing about them."""
         self._timeout = {
             "connect": limits.connect_seconds,
             "write": limits.page_seconds,
@@ -70,29 +74,44 @@ class HttpDirect:
             "pool": None,
         }
 
-    def bind(self, client: httpx2.AsyncClient, *, cancel: Callable[[httpx2.Request], None]) -> None:
-        """Use the connections of `client`. `cancel` sends a notification in the background."""
+    def bind(
+        self,
+        client: httpx2.AsyncClient,
+        *,
+        cancel: Callable[[httpx2.Request], None],
+        before_call: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Use the connections of `client`.
+
+        `cancel` sends a notification in the background; `before_call` is awaited before each tool call.
+        """
         self._client = client
         self._cancel = cancel
+        self._before_call = before_call
 
     def close(self) -> None:
         """Decline what is still sent, and cancel nothing on the wire any more: the connections are closed."""
         self._endpoint = Declined(reason="the connection was closed")
         self._cancel = lambda _request: None
 
-    def learn(self, response: httpx2.Response, *, is_read: bool) -> None:
-        """Take over the headers of a request of the session's that was answered with `response`."""
+    def learn(self, response: httpx2.Response, *, method: str) -> None:
+        """Take over the headers of a `method` of the session's that was answered with `response`."""
         request = response.request
         if (session_id := response.headers.get(MCP_SESSION_ID)) is not None:
             self._session_id = session_id
         url = request.url
         pool = getattr(self._client._transport_for_url(url), "_pool", None)
         is_json = _is_json(response.headers.get("content-type", ""))
-        self._reads_are_json = is_json if is_read else self._reads_are_json
-        if response.history:
+        if is_json:
+            self._streamed.discard(method)
+        else:
+            self._streamed.add(method)
+        if any(earlier.is_redirect for earlier in response.history):
             self._endpoint = Declined(reason="the endpoint redirects")
-        elif not (is_json and self._reads_are_json):
-            self._endpoint = Declined(reason="the server answers with event streams")
+        elif not is_json:
+            self._endpoint = _STREAMS
+        elif not _is_constant(request):
+            self._endpoint = Declined(reason="the credentials may be different for each request")
         elif not isinstance(pool, httpcore2.AsyncConnectionPool):
             self._endpoint = Declined(reason="the HTTP library lends no connections")
         else:
@@ -122,9 +141,13 @@ class HttpDirect:
         self, request: JSONRPCRequest, *, headers: Mapping[str, str], pending: PendingRequest
     ) -> JSONRPCResponse | JSONRPCError | Declined:
         """See `DirectRequests`."""
+        if request.method == "tools/call":
+            await self._before_call()
         endpoint = self._endpoint
         if isinstance(endpoint, Declined):
             return endpoint
+        if request.method in self._streamed:
+            return _STREAMS
         body = codec.encode(request)
         if isinstance(body, UsageError):
             return codec.error_answer(request.id, body)
@@ -140,7 +163,7 @@ class HttpDirect:
             extensions={"timeout": self._timeout},
         )
         try:
-            return await self._answer(endpoint, post, request, pending)
+            return await self._answer(endpoint, post, request, headers, pending)
         except trio.Cancelled:
             self._cancel_on_the_wire(endpoint, request.id, headers)
             raise
@@ -155,19 +178,38 @@ class HttpDirect:
         endpoint: Endpoint,
         post: httpcore2.Request,
         request: JSONRPCRequest,
+        headers: Mapping[str, str],
         pending: PendingRequest,
     ) -> JSONRPCResponse | JSONRPCError | Declined:
         def touched() -> None:
             pending.touched = trio.current_time()
 
+        sent_at = trio.current_time()
         response = await endpoint.pool.handle_async_request(post)
+        is_left_open = False
         try:
             touched()
             if any(name.lower() == b"set-cookie" for name, _value in response.headers):
                 self._take_cookies(endpoint, response)
             told = {name.lower(): value.decode("latin-1") for name, value in response.headers}
-            if (reason := _not_plain(response.status, told)) is not None:
-                return Declined(reason=reason)
+            is_call = request.method == "tools/call"
+            if (reason := _not_plain(response.status, told, is_call=is_call)) is not None:
+                if not is_call or self._was_refused(response.status, told):
+                    return Declined(reason=reason)
+                begun = BegunAnswer(
+                    request_id=request.id,
+                    response=httpx2.Response(
+                        response.status,
+                        headers=response.headers,
+                        stream=_ArrivingBody(response),
+                        extensions=response.extensions,
+                        request=httpx2.Request("POST", endpoint.url, headers=post.headers),
+                    ),
+                    sent_at=sent_at,
+                    cancel=partial(self._cancel_on_the_wire, endpoint, request.id, headers),
+                )
+                is_left_open = True
+                return Declined(reason=reason, begun=begun)
             stream = response.aiter_stream()
             async with aclosing(stream):
                 content = await gather(
@@ -177,8 +219,15 @@ class HttpDirect:
                     touched=touched,
                 )
         finally:
-            await response.aclose()
+            if not is_left_open:
+                await response.aclose()
         return parse_answer(content, request.id, self._limits, url=endpoint.url)
+
+    def _was_refused(self, status: int, headers: Mapping[bytes, str]) -> bool:
+        """True if the server has not run the request, and the client may do better with the next."""
+        if status in (401, 403):
+            return not isinstance(self._client.auth, httpx2.BasicAuth | None)
+        return 300 <= status < 400 and b"location" in headers
 
     def _take_cookies(self, endpoint: Endpoint, response: httpcore2.Response) -> None:
         """Leave cookies to the client: the next request of the session's shows what it makes of them."""
@@ -202,6 +251,24 @@ class HttpDirect:
         )
 
 
+class _ArrivingBody(httpx2.AsyncByteStream):
+    """The body of a response of httpcore2's, with the errors of httpx2."""
+
+    def __init__(self, response: httpcore2.Response) -> None:
+        self._response = response
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._response.aiter_stream():
+                yield chunk
+        except _TRANSPORT_ERRORS as error:
+            kind: type[httpx2.TransportError] = getattr(httpx2, type(error).__name__, httpx2.ReadError)
+            raise kind(str(error)) from error
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
 _TRANSPORT_ERRORS: Final = (
     httpcore2.TimeoutException,
     httpcore2.NetworkError,
@@ -211,16 +278,31 @@ _TRANSPORT_ERRORS: Final = (
 )
 
 
+_STREAMS: Final = Declined(reason="the server answers with event streams")
+
+
+def _is_constant(request: httpx2.Request) -> bool:
+    """True if the credentials in `request` serve for other requests too."""
+    return all(
+        value.lower().startswith(_CONSTANT_CREDENTIALS)
+        for name, value in request.headers.raw
+        if name.lower() == b"authorization"
+    )
+
+
 def _is_json(content_type: str) -> bool:
     return content_type.partition(";")[0].strip().lower() == "application/json"
 
 
-def _not_plain(status: int, headers: Mapping[bytes, str]) -> str | None:
-    """Why an answer is left to httpx2 and the SDK; None if it is a plain one."""
-    if status != 200:
+def _not_plain(status: int, headers: Mapping[bytes, str], *, is_call: bool) -> str | None:
+    """Why an answer is left to httpx2 and the SDK; None if it is a plain one.
+
+    They take a call's JSON as it is, whatever its status below 300 and its encoding.
+    """
+    if status != 200 and not (is_call and 200 < status < 300):
         return f"HTTP {status}"
     if not _is_json(kind := headers.get(b"content-type", "")):
         return f"the content type {kind[:80]!r}"
-    if headers.get(b"content-encoding", "identity").lower() != "identity":
+    if headers.get(b"content-encoding", "identity").lower() != "identity" and not is_call:
         return "an encoded body"
     return None

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import httpx2
 import trio
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -63,6 +64,8 @@ class PendingRequest:
     failure: PlayheadError | None = None
     report: Callable[[ProgressReport], None] | None = None
     """Receives the reports of its progress."""
+    begun: BegunAnswer | None = None
+    """Its answer, if it was sent already."""
 
     async def progressed(self, progress: float, total: float | None, message: str | None) -> None:
         """Take a report, which shows that the server is at work on the request."""
@@ -70,21 +73,62 @@ class PendingRequest:
         if self.report is not None:
             self.report((progress, total, message))
 
+    def notified(self, about: Mapping[str, Any]) -> None:
+        """Take the parameters of a `notifications/progress`; invalid ones are ignored."""
+        progress, total, text = about.get("progress"), about.get("total"), about.get("message")
+        if not isinstance(progress, int | float) or isinstance(progress, bool):
+            return
+        self.touched = trio.current_time()
+        if self.report is not None:
+            self.report(
+                (
+                    float(progress),
+                    float(total) if isinstance(total, int | float) else None,
+                    text if isinstance(text, str) else None,
+                )
+            )
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class BegunAnswer:
+    """The answer to a direct request that only the session can read: an event stream, or an HTTP error.
+
+    The session sends its own request for it, which does not reach the wire: it is answered with this.
+    """
+
+    request_id: RequestId
+    """The id on the wire."""
+    response: httpx2.Response
+    sent_at: float
+    """On trio's clock."""
+    cancel: Callable[[], None]
+    """Cancels the request on the wire, in the background."""
+    _is_settled: bool = False
+
+    def take(self) -> httpx2.Response | None:
+        """The response for the session, which closes it; None if it was abandoned before."""
+        taken, self._is_settled = None if self._is_settled else self.response, True
+        return taken
+
+    async def abandon(self) -> None:
+        """Cancel the request, unless the session has the response. Idempotent."""
+        if self.take() is not None:
+            self.cancel()
+            with trio.CancelScope(shield=True):
+                await self.response.aclose()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declined:
     """A transport has left a request to the SDK's session."""
 
     reason: str
+    begun: BegunAnswer | None = None
+    """The answer so far, if the request must not be sent again."""
 
 
 class DirectRequests(Protocol):
     """Requests on a transport's connection that do not pass through the SDK's session."""
-
-    @property
-    def carries_calls(self) -> bool:
-        """False if a request may be declined after it was sent: it is then sent twice, as only a read may."""
-        ...
 
     async def send(
         self, request: JSONRPCRequest, *, headers: Mapping[str, str], pending: PendingRequest
@@ -94,6 +138,8 @@ class DirectRequests(Protocol):
         `headers` are for HTTP. An error of the transport's own is a `JSONRPCError` whose `data` is a
         `PlayheadError`; it is set as `pending.failure` if only this request is lost. Each byte of the answer
         sets `pending.touched`, if the transport can tell. Cancelled: the request is cancelled on the wire.
+        A read may be declined after it was sent; a call that the server may have run is declined with its
+        answer (`Declined.begun`).
         """
         ...
 

@@ -152,8 +152,6 @@ class PumpedTransport:
         """Protocol faults received so far."""
         return self._inbox.faults()
 
-    carries_calls: Final = True
-
     async def send(
         self, request: types.JSONRPCRequest, *, headers: Mapping[str, str], pending: PendingRequest
     ) -> types.JSONRPCResponse | types.JSONRPCError:
@@ -206,22 +204,16 @@ class PumpedTransport:
         waiting.answered.set()
         return True
 
-    async def _is_direct_progress(self, message: types.JSONRPCMessage) -> bool:
+    def _is_direct_progress(self, message: types.JSONRPCMessage) -> bool:
         """Report `message` to the task that waits for the answer; False if it is not about its request."""
         if not isinstance(message, types.JSONRPCNotification) or message.method != "notifications/progress":
             return False
         about = message.params or {}
-        token, progress = about.get("progressToken"), about.get("progress")
+        token = about.get("progressToken")
         waiting = self._waiting.get(str(token)) if isinstance(token, int | str) else None
         if waiting is None:
             return False
-        if isinstance(progress, int | float) and not isinstance(progress, bool):
-            total, text = about.get("total"), about.get("message")
-            await waiting.pending.progressed(
-                float(progress),
-                float(total) if isinstance(total, int | float) else None,
-                text if isinstance(text, str) else None,
-            )
+        waiting.pending.notified(about)
         return True
 
     async def __aenter__(self) -> SessionStreams:
@@ -253,7 +245,7 @@ class PumpedTransport:
         try:
             while (message := self._inbox.next_message()) is not None:
                 self._note_activity()
-                if not self._is_direct(message) and not await self._is_direct_progress(message):
+                if not self._is_direct(message) and not self._is_direct_progress(message):
                     await self._deliver.send(SessionMessage(message))
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._listening = False

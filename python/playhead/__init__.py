@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from playhead.client import CallResult, Session, connect
     from playhead.client.hub import Hub, open_hub
     from playhead.config.servers import ServerConfig
+    from playhead.portals import asyncio_portal, blocking_portal
     from playhead.stream.options import StreamOptions
     from playhead.stream.reader import RangeStream, open_stream
 
@@ -35,6 +36,8 @@ __all__ = [
     "Session",
     "StreamOptions",
     "__version__",
+    "asyncio_portal",
+    "blocking_portal",
     "connect",
     "errors",
     "open_hub",
@@ -48,6 +51,8 @@ _HOMES: Final = {
     "ServerConfig": "playhead.config.servers",
     "Session": "playhead.client",
     "StreamOptions": "playhead.stream.options",
+    "asyncio_portal": "playhead.portals",
+    "blocking_portal": "playhead.portals",
     "connect": "playhead.client",
     "open_hub": "playhead.client.hub",
     "open_stream": "playhead.stream.reader",

@@ -1,5 +1,5 @@
 """Helpers for trio: exception groups unwrapped, a broadcast that drops the oldest, contexts used once,
-resources handed over under cancellation, deadlines from the last byte."""
+resources handed over under cancellation, deadlines from the last byte, and which event loop runs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
 import trio
+from sniffio import AsyncLibraryNotFoundError, current_async_library
 
-from playhead.errors import ClosedError
+from playhead.errors import ClosedError, UsageError
 
 T = TypeVar("T")
 
@@ -115,6 +116,25 @@ class SingleUse(Generic[T]):
         # Cancelled, KeyboardInterrupt and groups with one of them are not `Exception`: a person is waiting.
         self.quick = error is not None and not isinstance(error, Exception)
         return await self._manager.__aexit__(kind, error, trace)
+
+
+def running_library() -> str | None:
+    """Return the name of the event loop's library that runs in this thread ("trio", "asyncio"), or None."""
+    try:
+        return current_async_library()
+    except AsyncLibraryNotFoundError:
+        return None
+
+
+def require_trio(what: str) -> None:
+    """Raise `UsageError` in the thread of an event loop that is not trio's; `what` is the name called."""
+    library = running_library()
+    if library not in (None, "trio"):
+        raise UsageError(
+            f"{what}: expected trio, got a running {library} loop; from asyncio use "
+            "`async with playhead.asyncio_portal() as portal`, from plain threads "
+            "`with playhead.blocking_portal() as portal`"
+        )
 
 
 JOIN_SECONDS = 0.05

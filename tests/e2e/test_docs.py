@@ -123,6 +123,11 @@ def test_the_own_sink_has_20_lines() -> None:
     assert len([line for line in lines if line]) <= 20
 
 
+def test_the_script_for_a_plain_thread_has_eight_lines() -> None:
+    (code,) = (code for name, code in programs() if name.startswith("asyncio") and "blocking_portal" in code)
+    assert len([line for line in code.splitlines() if line]) == 8
+
+
 def shown(name: str, value: float) -> str:
     """A limit the way the table writes it."""
     if name.endswith("_seconds"):

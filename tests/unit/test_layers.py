@@ -12,12 +12,24 @@ PACKAGE = REPOSITORY / "python" / "playhead"
 CORE = REPOSITORY / "rust" / "core"
 
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"errors", "extras", "limits", "escaping", "redaction", "concurrency", "strict_json", "_core"}),
+    frozenset(
+        {
+            "errors",
+            "extras",
+            "limits",
+            "escaping",
+            "redaction",
+            "concurrency",
+            "strict_json",
+            "trio_thread",
+            "_core",
+        }
+    ),
     frozenset({"net_guard", "content", "jsonrpc", "sdk_internals"}),
     frozenset({"results"}),
     frozenset({"stream", "config"}),
     frozenset({"playback", "client"}),
-    frozenset({"agent", "servers"}),
+    frozenset({"agent", "servers", "portals"}),
     frozenset({"check"}),
     frozenset({"cli"}),
 )
@@ -31,6 +43,7 @@ SAME_LAYER = frozenset(
         ("limits", "errors"),
         ("errors", "limits"),
         ("concurrency", "errors"),
+        ("trio_thread", "errors"),
         ("extras", "errors"),
     }
 )

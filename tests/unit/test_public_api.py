@@ -24,6 +24,7 @@ PUBLIC = (
     "playhead.net_guard",
     "playhead.playback",
     "playhead.playback.sinks",
+    "playhead.portals",
     "playhead.results.responses",
     "playhead.servers.file_downloads",
     "playhead.servers.ranged_resource",

@@ -39,7 +39,7 @@ from playhead.agent.middleware import (
 from playhead.agent.prompt_mode import PromptModel
 from playhead.agent.tool_runner import HubRunner, JoinedRunner, ToolRunner
 from playhead.client.hub import Hub
-from playhead.concurrency import unwrap_exception_group
+from playhead.concurrency import require_trio, unwrap_exception_group
 from playhead.errors import BusyError, PlayheadError, UsageError
 from playhead.stream.source import Playable
 
@@ -102,6 +102,7 @@ async def run_turn(
     saw begin are reported as cancelled before the `error`, unless `on_event` itself raised or the turn was
     cancelled.
     """
+    require_trio("Agent")
     turn = TurnHandle() if turn is None else turn
     if not messages:
         raise UsageError("messages: expected at least the user's message, got none")

@@ -33,7 +33,7 @@ from playhead.client.transports.http_direct import HttpDirect
 from playhead.client.transports.http_errors import place_of
 from playhead.client.transports.server_process import ServerProcess, StartedServer
 from playhead.client.transports.stdio import StdioTransport, stdio_transport
-from playhead.concurrency import unwrap_exception_group
+from playhead.concurrency import require_trio, unwrap_exception_group
 from playhead.config.auth import ClientCredentials, OAuthLogin
 from playhead.config.servers import ServerConfig, from_command, is_websocket, resolve_target
 from playhead.errors import ConfigError
@@ -85,6 +85,7 @@ async def connect(
     raised as it is, not in a group. Leaving ends the server's process, if any, and everything in flight;
     cancelling does the same at once.
     """
+    require_trio("connect")
     resolved: StartedServer | ServerConfig | Server[Any] | MCPServer
     if isinstance(target, str):
         resolved = resolve_target(target, config)

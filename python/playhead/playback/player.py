@@ -10,7 +10,7 @@ from typing import Self
 
 import trio
 
-from playhead.concurrency import Broadcast
+from playhead.concurrency import Broadcast, require_trio
 from playhead.errors import ClosedError, SeekError, UsageError
 from playhead.playback.controller import STOP_FADE_SECONDS, USER, PlaybackController
 from playhead.playback.conversion import check_rate_and_channels
@@ -103,6 +103,7 @@ class Player:
         self._entered = False
 
     async def __aenter__(self) -> Self:
+        require_trio("Player")
         if self._entered:
             raise UsageError(
                 "expected a new player, got one that was opened before: create another `Player(...)`"

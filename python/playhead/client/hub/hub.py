@@ -33,7 +33,7 @@ from playhead.client.hub.server import (
 )
 from playhead.client.oauth import ShowUrl
 from playhead.client.session.elicitation import OnElicitation
-from playhead.concurrency import Broadcast, unwrap_exception_group
+from playhead.concurrency import Broadcast, require_trio, unwrap_exception_group
 from playhead.config.outputs import OutputStore, default_output_folder
 from playhead.config.servers import ServerConfig, find_servers
 from playhead.config.tools import (
@@ -85,6 +85,7 @@ async def open_hub(
     ends neither by itself nor on SIGTERM). Cancelling ends their processes at once. An error raised inside is
     raised as it is, not in a group.
     """
+    require_trio("open_hub")
     targets: Mapping[str, HubTarget]
     if isinstance(servers, Mapping):
         targets = servers

@@ -1,0 +1,769 @@
+"""trio from asyncio and from plain threads: results, errors, cancellation, contexts, iteration."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import traceback
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NoReturn, assert_type
+
+import pytest
+import trio
+from mcp.server.mcpserver import MCPServer
+
+import playhead
+from playhead.agent import Agent
+from playhead.errors import BusyError, ClosedError, UsageError
+from playhead.playback import NullSink, Player
+from playhead.portals import AsyncioPortal, BlockingPortal
+from playhead.testing.model import ScriptedModel, reply
+
+PLACE: ContextVar[str] = ContextVar("PLACE", default="nowhere")
+
+
+async def add(first: int, *, second: int) -> int:
+    await trio.lowlevel.checkpoint()
+    return first + second
+
+
+async def fail() -> NoReturn:
+    await trio.lowlevel.checkpoint()
+    raise LookupError("in trio")
+
+
+async def turns() -> None:
+    """Let everything that is ready in the asyncio loop run."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+class Gate:
+    """A trio function that is held up, even when cancelled, until the test opens the gate."""
+
+    def __init__(self, portal: AsyncioPortal, error: Exception | None = None) -> None:
+        self._portal = portal
+        self._open = trio.Event()
+        self._error = error
+        self.reached = asyncio.Event()
+        self.ended = False
+        self._loop = asyncio.get_running_loop()
+
+    async def __call__(self) -> None:
+        self._loop.call_soon_threadsafe(self.reached.set)
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._open.wait()
+            self.ended = True
+            if self._error is not None:
+                raise self._error
+
+    async def open(self) -> None:
+        await self._portal.call(self._open.set)
+
+
+class Context:
+    """A context manager that notes who enters and leaves it, and how."""
+
+    def __init__(self, name: str, log: list[str], error: Exception | None = None) -> None:
+        self.name = name
+        self.tasks: list[trio.lowlevel.Task] = []
+        self._log = log
+        self._error = error
+
+    async def __aenter__(self) -> str:
+        self.tasks.append(trio.lowlevel.current_task())
+        self._log.append(f"enter {self.name}")
+        return self.name
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> bool | None:
+        self.tasks.append(trio.lowlevel.current_task())
+        self._log.append(f"leave {self.name}: {type(error).__name__}")
+        if self._error is not None:
+            raise self._error
+        return isinstance(error, KeyError)
+
+
+# --- calls -------------------------------------------------------------------------------------------------
+
+
+def test_a_call_from_asyncio_returns_the_result_of_an_async_or_plain_function() -> None:
+    async def main() -> None:
+        async with playhead.asyncio_portal() as portal:
+            assert await portal.call(add, 1, second=2) == 3
+            assert await portal.call(threading.get_ident) != threading.get_ident()
+
+    asyncio.run(main())
+
+
+def test_a_call_from_a_thread_returns_the_result_of_an_async_or_plain_function() -> None:
+    with playhead.blocking_portal() as portal:
+        assert portal.call(add, 1, second=2) == 3
+        assert portal.call(threading.get_ident) != threading.get_ident()
+
+
+def test_an_error_arrives_with_the_traceback_of_both_sides() -> None:
+    async def asks_in_asyncio(portal: AsyncioPortal) -> None:
+        await portal.call(fail)
+
+    def asks_in_a_thread(portal: BlockingPortal) -> None:
+        portal.call(fail)
+
+    async def main() -> None:
+        async with playhead.asyncio_portal() as portal:
+            with pytest.raises(LookupError, match="in trio") as caught:
+                await asks_in_asyncio(portal)
+            frames = [frame.name for frame in traceback.extract_tb(caught.tb)]
+            assert frames.index("asks_in_asyncio") < frames.index("fail")
+
+    asyncio.run(main())
+    with playhead.blocking_portal() as portal:
+        with pytest.raises(LookupError, match="in trio") as caught:
+            asks_in_a_thread(portal)
+        frames = [frame.name for frame in traceback.extract_tb(caught.tb)]
+        assert frames.index("asks_in_a_thread") < frames.index("fail")
+
+
+def test_even_an_exit_is_the_callers_and_the_portal_goes_on() -> None:
+    async def leave() -> NoReturn:
+        raise SystemExit(3)
+
+    with playhead.blocking_portal() as portal:
+        with pytest.raises(SystemExit):
+            portal.call(leave)
+        assert portal.call(add, 1, second=1) == 2
+
+
+def test_calls_contexts_and_iterations_see_the_callers_context_variables() -> None:
+    async def place() -> str:
+        return PLACE.get()
+
+    @asynccontextmanager
+    async def here() -> AsyncIterator[str]:
+        yield PLACE.get()
+
+    async def places() -> AsyncIterator[str]:
+        yield PLACE.get()
+
+    async def main() -> None:
+        async with playhead.asyncio_portal() as portal:
+            PLACE.set("asyncio")
+            assert await portal.call(place) == "asyncio"
+            assert await portal.enter(here()) == "asyncio"
+            assert [item async for item in portal.iterate(places())] == ["asyncio"]
+
+    asyncio.run(main())
+    with playhead.blocking_portal() as portal:
+        token = PLACE.set("thread")
+        assert portal.call(place) == portal.enter(here()) == "thread"
+        assert [*portal.iterate(places())] == ["thread"]
+        PLACE.reset(token)
+
+
+def test_a_cancelled_task_cancels_the_call_and_waits_for_it_however_often_it_is_cancelled() -> None:
+    async def main() -> None:
+        async with playhead.asyncio_portal() as portal:
+            gate = Gate(portal)
+            task = asyncio.create_task(portal.call(gate))
+            await gate.reached.wait()
+            for _ in range(3):
+                task.cancel()
+                await turns()
+                assert not task.done()
+            await gate.open()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert gate.ended
+
+    asyncio.run(main())
+
+
+def test_an_error_while_a_cancelled_call_ends_replaces_the_cancellation() -> None:
+    async def main() -> None:
+        async with playhead.asyncio_portal() as portal:
+            gate = Gate(portal, error=OSError("disk full"))
+            task = asyncio.create_task(portal.call(gate))
+            await gate.reached.wait()
+            task.cancel()
+            await gate.open()
+            with pytest.raises(OSError, match="disk full"):
+                await task
+
+    asyncio.run(main())
+
+
+def test_the_calls_of_other_tasks_end_with_the_portal_and_later_ones_are_refused() -> None:
+    async def main() -> None:
+        async with playhead.asyncio_portal() as portal:
+            gate = Gate(portal)
+            task = asyncio.create_task(portal.call(gate))
+            await gate.reached.wait()
+            await gate.open()
+        with pytest.raises(ClosedError, match="the portal was left"):
+            await task
+        assert gate.ended
+        with pytest.raises(ClosedError, match="the portal was left"):
+            await portal.call(add, 1, second=1)
+        with pytest.raises(ClosedError, match="the portal was left"):
+            await portal.enter(Context("late", []))
+        with pytest.raises(ClosedError, match="the portal was left"):
+            portal.iterate(numbers([]))
+
+    asyncio.run(main())
+
+
+def test_the_calls_of_other_threads_end_with_the_portal() -> None:
+    reached = threading.Event()
+    errors: list[BaseException] = []
+
+    async def wait() -> None:
+        reached.set()
+        await trio.sleep_forever()
+
+    def ask(portal: BlockingPortal) -> None:
+        try:
+            portal.call(wait)
+        except ClosedError as error:
+            errors.append(error)
+
+    with playhead.blocking_portal() as portal:
+        thread = threading.Thread(target=ask, args=(portal,))
+        thread.start()
+        reached.wait()
+    thread.join()
+    assert len(errors) == 1
+    with pytest.raises(ClosedError, match="the portal was left"):
+        portal.call(add, 1, second=1)
+
+
+def test_a_call_never_blocks_the_asyncio_thread_even_while_trio_is_busy() -> None:
+    async def main() -> None:
+        async with playhead.asyncio_portal() as portal:
+            busy, free = asyncio.Event(), threading.Event()
+            loop = asyncio.get_running_loop()
+
+            def hold_trio() -> None:
+                loop.call_soon_threadsafe(busy.set)
+                assert free.wait(60)
+
+            holding = asyncio.create_task(portal.call(hold_trio))
+            await busy.wait()
+            log: list[str] = []
+            tasks = [
+                asyncio.create_task(portal.call(add, 1, second=1)),
+                asyncio.create_task(portal.enter(Context("a", log))),
+                asyncio.create_task(anext(portal.iterate(numbers([])))),
+            ]
+            await turns()  # with a blocked loop, the next line is never reached
+            assert not any(task.done() for task in tasks)
+            free.set()
+            assert [await task for task in tasks] == [2, "a", 0]
+            await holding
+
+    asyncio.run(main())
+
+
+def test_a_call_from_the_portals_own_thread_is_refused_instead_of_waiting_for_itself() -> None:
+    with playhead.blocking_portal() as portal, pytest.raises(UsageError, match="from another thread"):
+        portal.call(lambda: portal.call(add, 1, second=1))
+
+
+if TYPE_CHECKING:
+
+    async def typed(portal: AsyncioPortal, blocking: BlockingPortal) -> None:
+        """The signatures that type checkers see."""
+        assert_type(await portal.call(add, 1, second=2), int)
+        assert_type(await portal.call(threading.get_ident), int)
+        assert_type(await portal.enter(Context("a", [])), str)
+        assert_type(await anext(portal.iterate(numbers([]))), int)
+        assert_type(blocking.call(add, 1, second=2), int)
+        assert_type(blocking.call(threading.get_ident), int)
+        assert_type(blocking.enter(Context("a", [])), str)
+        assert_type(next(blocking.iterate(numbers([]))), int)
+        await portal.call(add, "1", second=2)  # type: ignore[arg-type]
+        await portal.call(add, 1)  # type: ignore[call-overload]
+        blocking.call(add, 1, third=2)  # type: ignore[call-arg]
+
+
+# --- contexts ----------------------------------------------------------------------------------------------
+
+
+def test_contexts_are_left_in_reverse_each_in_the_task_that_entered_it() -> None:
+    async def main(log: list[str]) -> list[Context]:
+        contexts = [Context("a", log), Context("b", log)]
+        async with playhead.asyncio_portal() as portal:
+            for context in contexts:
+                assert await portal.enter(context) == context.name
+        return contexts
+
+    for run in (lambda log: asyncio.run(main(log)), enter_in_a_thread):
+        log: list[str] = []
+        for context in run(log):
+            assert context.tasks[0] is context.tasks[1]
+        assert log == ["enter a", "enter b", "leave b: NoneType", "leave a: NoneType"]
+
+
+def enter_in_a_thread(log: list[str]) -> list[Context]:
+    contexts = [Context("a", log), Context("b", log)]
+    with playhead.blocking_portal() as portal:
+        for context in contexts:
+            assert portal.enter(context) == context.name
+    return contexts
+
+
+def test_the_blocks_error_reaches_the_contexts_which_may_replace_or_suppress_it() -> None:
+    async def main(raised: Exception, second: Exception | None, log: list[str]) -> None:
+        async with playhead.asyncio_portal() as portal:
+            await portal.enter(Context("a", log))
+            await portal.enter(Context("b", log, second))
+            raise raised
+
+    log: list[str] = []
+    with pytest.raises(ValueError, match="mine"):
+        asyncio.run(main(ValueError("mine"), None, log))
+    assert log[2:] == ["leave b: ValueError", "leave a: ValueError"]
+    log.clear()
+    with pytest.raises(OSError, match="leaving") as caught:
+        asyncio.run(main(ValueError("mine"), OSError("leaving"), log))
+    assert log[2:] == ["leave b: ValueError", "leave a: OSError"]
+    assert isinstance(caught.value.__context__, ValueError)
+    log.clear()
+    asyncio.run(main(KeyError("suppressed"), None, log))
+    assert log[2:] == ["leave b: KeyError", "leave a: NoneType"]
+
+
+def test_a_thread_gets_the_errors_of_leaving_too() -> None:
+    log: list[str] = []
+
+    def fails_to_leave() -> None:
+        with playhead.blocking_portal() as portal:
+            portal.enter(Context("a", log))
+            portal.enter(Context("b", log, OSError("leaving")))
+
+    with pytest.raises(OSError, match="leaving"):
+        fails_to_leave()
+    assert log[2:] == ["leave b: NoneType", "leave a: OSError"]
+    log.clear()
+    with playhead.blocking_portal() as portal:
+        portal.enter(Context("a", log))
+        raise KeyError("suppressed")
+    assert log == ["enter a", "leave a: KeyError"]
+
+
+def test_what_fails_to_enter_is_not_left() -> None:
+    class Failing(Context):
+        async def __aenter__(self) -> str:
+            await super().__aenter__()
+            raise LookupError("cannot open")
+
+    log: list[str] = []
+
+    async def main() -> None:
+        async with playhead.asyncio_portal() as portal:
+            with pytest.raises(LookupError, match="cannot open"):
+                await portal.enter(Failing("a", log))
+
+    asyncio.run(main())
+    with playhead.blocking_portal() as portal, pytest.raises(LookupError, match="cannot open"):
+        portal.enter(Failing("b", log))
+    assert log == ["enter a", "enter b"]
+
+
+def test_a_cancelled_block_cancels_its_contexts_in_trio() -> None:
+    log: list[str] = []
+
+    async def main() -> None:
+        entered = asyncio.Event()
+
+        async def block() -> None:
+            async with playhead.asyncio_portal() as portal:
+                await portal.enter(Context("a", log))
+                entered.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(block())
+        await entered.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert log == ["enter a", "leave a: Cancelled"]
+
+
+def test_a_context_that_fails_by_itself_cancels_the_block_and_raises_its_error() -> None:
+    async def background() -> None:
+        raise OSError("the connection is lost")
+
+    @asynccontextmanager
+    async def connection() -> AsyncIterator[trio.Nursery]:
+        async with trio.open_nursery() as nursery:
+            yield nursery
+
+    log: list[str] = []
+
+    async def block() -> None:
+        async with playhead.asyncio_portal() as portal:
+            await portal.enter(Context("outer", log))
+            nursery = await portal.enter(connection())
+            await portal.enter(Context("inner", log))
+            await portal.call(nursery.start_soon, background)
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        with pytest.raises(BaseExceptionGroup) as caught:  # what trio's nursery raises
+            await block()
+        assert caught.group_contains(OSError, match="the connection is lost")
+        assert task.cancelling() == 0
+        await asyncio.sleep(0)  # not cancelled any more
+
+    asyncio.run(main())
+    assert log[2:] == ["leave inner: Cancelled", "leave outer: ExceptionGroup"]
+
+
+def test_a_context_whose_time_is_over_ends_the_block_without_an_error() -> None:
+    @asynccontextmanager
+    async def limited() -> AsyncIterator[None]:
+        with trio.move_on_after(0.01):
+            yield
+
+    async def main() -> str:
+        async with playhead.asyncio_portal() as portal:
+            await portal.enter(limited())
+            await asyncio.Event().wait()
+        await asyncio.sleep(0)
+        return "goes on"
+
+    assert asyncio.run(main()) == "goes on"
+
+
+def test_a_thread_gets_the_error_of_a_context_that_failed_by_itself_at_the_end() -> None:
+    @asynccontextmanager
+    async def connection() -> AsyncIterator[trio.Nursery]:
+        async with trio.open_nursery() as nursery:
+            yield nursery
+
+    with pytest.raises(BaseExceptionGroup) as caught, playhead.blocking_portal() as portal:
+        portal.call(portal.enter(connection()).start_soon, fail)
+    assert caught.group_contains(LookupError)
+
+
+# --- iteration ---------------------------------------------------------------------------------------------
+
+
+async def numbers(made: list[int], log: list[object] | None = None) -> AsyncGenerator[int, None]:
+    try:
+        for number in range(100):
+            made.append(number)
+            if log is not None:
+                log.append(trio.lowlevel.current_task())
+            yield number
+    finally:
+        if log is not None:
+            log.append("closed")
+
+
+def test_nothing_runs_ahead_of_the_caller_and_one_task_iterates() -> None:
+    made: list[int] = []
+    log: list[object] = []
+
+    async def main() -> None:
+        async with playhead.asyncio_portal() as portal:
+            items = portal.iterate(numbers(made, log))
+            for expected in range(3):
+                assert await anext(items) == expected
+                await portal.call(trio.testing.wait_all_tasks_blocked)
+                assert made == list(range(expected + 1))
+            await items.aclose()
+            assert log[-1] == "closed"
+            with pytest.raises(StopAsyncIteration):
+                await anext(items)
+
+    asyncio.run(main())
+    assert len({*log[:3]}) == 1
+    made.clear()
+    log.clear()
+    with playhead.blocking_portal() as portal:
+        items = portal.iterate(numbers(made, log))
+        assert (next(items), next(items), made) == (0, 1, [0, 1])
+        items.close()
+        assert log[-1] == "closed"
+        assert [*items] == []
+    assert len({*log[:2]}) == 1
+
+
+def test_an_iteration_ends_and_fails_as_the_iterator_does() -> None:
+    async def two() -> AsyncIterator[int]:
+        yield 1
+        yield 2
+
+    async def failing() -> AsyncIterator[int]:
+        yield 1
+        raise LookupError("in trio")
+
+    async def main() -> None:
+        async with playhead.asyncio_portal() as portal:
+            assert [item async for item in portal.iterate(two())] == [1, 2]
+            items = portal.iterate(failing())
+            assert await anext(items) == 1
+            with pytest.raises(LookupError, match="in trio"):
+                await anext(items)
+            with pytest.raises(StopAsyncIteration):
+                await anext(items)
+
+    asyncio.run(main())
+    with playhead.blocking_portal() as portal:
+        assert [*portal.iterate(two())] == [1, 2]
+        with pytest.raises(LookupError, match="in trio"):
+            assert [*portal.iterate(failing())]
+
+
+def test_an_iteration_that_is_broken_off_is_closed_with_the_portal() -> None:
+    log: list[object] = []
+
+    async def main() -> None:
+        async with playhead.asyncio_portal() as portal:
+            async for _ in portal.iterate(numbers([], log)):
+                break
+
+    asyncio.run(main())
+    assert log[-1] == "closed"
+    log.clear()
+    with playhead.blocking_portal() as portal:
+        for _ in portal.iterate(numbers([], log)):
+            break
+    assert log[-1] == "closed"
+
+
+def test_a_cancelled_wait_loses_no_item_of_a_channel() -> None:
+    async def main() -> None:
+        async with playhead.asyncio_portal() as portal:
+            send, receive = trio.open_memory_channel[int](0)
+            items = portal.iterate(receive)
+            got: list[int] = []
+            for number in range(50):
+                waiting = asyncio.create_task(anext(items))
+                await asyncio.sleep(0)
+                sending = asyncio.create_task(portal.call(send.send, number))
+                for _ in range(number % 7):
+                    await asyncio.sleep(0)
+                waiting.cancel()
+                try:
+                    got.append(await waiting)
+                except asyncio.CancelledError:
+                    got.append(await anext(items))
+                await sending
+            assert got == list(range(50))
+            await portal.call(send.aclose)
+            assert [item async for item in items] == []
+
+    asyncio.run(main())
+
+
+def test_a_second_task_in_one_iteration_is_told() -> None:
+    async def main() -> None:
+        async with playhead.asyncio_portal() as portal:
+            send, receive = trio.open_memory_channel[int](0)
+            items = portal.iterate(receive)
+            waiting = asyncio.create_task(anext(items))
+            await asyncio.sleep(0)
+            with pytest.raises(BusyError, match="one task or thread"):
+                await anext(items)
+            await portal.call(send.send, 1)
+            assert await waiting == 1
+            send.close()
+
+    asyncio.run(main())
+
+
+def test_an_iteration_of_another_task_ends_with_the_portal() -> None:
+    async def main() -> None:
+        async with playhead.asyncio_portal() as portal:
+            send, receive = trio.open_memory_channel[int](0)
+            waiting = asyncio.create_task(anext(portal.iterate(receive)))
+            await turns()
+        with pytest.raises(ClosedError, match="the portal was left"):
+            await waiting
+        send.close()
+
+    asyncio.run(main())
+
+
+# --- cancelled at every await ------------------------------------------------------------------------------
+
+
+class CancelAt:
+    """Awaits `coroutine` and cancels the task right before its n-th wait."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, object], wait: int) -> None:
+        self._coroutine = coroutine
+        self._wait = wait
+        self.waits = 0
+
+    def __await__(self) -> Generator[Any, None, None]:
+        thrown: BaseException | None = None
+        while True:
+            try:
+                step = self._coroutine.send(None) if thrown is None else self._coroutine.throw(thrown)
+            except StopIteration:
+                return
+            self.waits += 1
+            if self.waits == self._wait:
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+            thrown = None
+            try:
+                yield step
+            except BaseException as error:  # noqa: BLE001 - thrown into the coroutine
+                thrown = error
+
+
+class Busy:
+    """A server in this process that counts the requests it works on, and trio tasks by their context."""
+
+    def __init__(self) -> None:
+        self.server = MCPServer("busy")
+        self.requests = 0
+        self.contexts = 0
+        self.server.tool()(self.think)
+
+    async def think(self) -> str:
+        self.requests += 1
+        try:
+            for _ in range(5):
+                await trio.lowlevel.checkpoint()
+        finally:
+            self.requests -= 1
+        return "so be it"
+
+    @asynccontextmanager
+    async def context(self) -> AsyncIterator[None]:
+        self.contexts += 1
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trio.sleep_forever)
+                await trio.lowlevel.checkpoint()
+                yield
+                nursery.cancel_scope.cancel()
+        finally:
+            self.contexts -= 1
+
+
+async def use_everything(busy: Busy) -> None:
+    made: list[int] = []
+    async with playhead.asyncio_portal() as portal:
+        session = await portal.enter(playhead.connect(busy.server))
+        await portal.enter(busy.context())
+        assert (await portal.call(session.call_tool, "think")).text == "so be it"
+        async for number in portal.iterate(numbers(made)):
+            if number == 2:
+                break
+        other = asyncio.create_task(portal.call(trio.sleep_forever))
+        try:
+            await asyncio.sleep(0)
+        finally:
+            other.cancel()
+        with suppress(asyncio.CancelledError):
+            await other
+
+
+def test_cancelled_at_every_await_it_leaves_no_task_thread_or_request() -> None:
+    threads = set(threading.enumerate())
+
+    async def main(wait: int) -> int:
+        busy = Busy()
+        run = CancelAt(use_everything(busy), wait)
+        try:
+            await run
+        except asyncio.CancelledError:
+            assert run.waits >= wait > 0
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            assert task.cancelling(), "not the test's other task, which is about to end"
+        assert (busy.requests, busy.contexts) == (0, 0)
+        return run.waits
+
+    waits = asyncio.run(main(0))
+    assert waits >= 10
+    for wait in range(1, waits + 1):
+        asyncio.run(main(wait))
+        assert {*threading.enumerate()} == threads
+
+
+# --- the wrong loop ----------------------------------------------------------------------------------------
+
+
+def opened() -> list[Callable[[], AbstractAsyncContextManager[object]]]:
+    return [
+        lambda: playhead.connect(MCPServer("here")),
+        lambda: playhead.open_hub({}),
+        lambda: Player(NullSink()),
+    ]
+
+
+@pytest.mark.parametrize("make", opened())
+def test_entering_under_asyncio_names_both_bridges(
+    make: Callable[[], AbstractAsyncContextManager[object]],
+) -> None:
+    async def main() -> None:
+        async with make():
+            pass
+
+    with pytest.raises(UsageError, match=r"asyncio loop.*asyncio_portal\(\).*blocking_portal\(\)"):
+        asyncio.run(main())
+
+
+def test_an_agent_under_asyncio_names_both_bridges() -> None:
+    async def main() -> None:
+        await Agent(ScriptedModel([reply("hello")])).say("hello")
+
+    with pytest.raises(UsageError, match=r"asyncio loop.*asyncio_portal\(\).*blocking_portal\(\)"):
+        asyncio.run(main())
+
+
+def test_a_portal_in_the_wrong_place_names_the_right_one() -> None:
+    async def in_asyncio() -> None:
+        with playhead.blocking_portal():
+            pass
+
+    async def in_trio() -> None:
+        with pytest.raises(UsageError, match="trio needs no portal"):
+            async with playhead.asyncio_portal():
+                pass
+        with playhead.blocking_portal():
+            pass
+
+    async def nowhere() -> None:
+        async with playhead.asyncio_portal():
+            pass
+
+    with pytest.raises(UsageError, match=r"use `playhead.asyncio_portal\(\)`"):
+        asyncio.run(in_asyncio())
+    with pytest.raises(UsageError, match="got trio's; use no portal"):
+        trio.run(in_trio)
+    with pytest.raises(UsageError, match="got none"):
+        nowhere().send(None)
+
+
+def test_in_guest_mode_no_portal_is_needed() -> None:
+    async def main() -> str:
+        async with playhead.connect(Busy().server) as session:
+            return (await session.call_tool("think")).text
+
+    async def host() -> str:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[str] = loop.create_future()
+        trio.lowlevel.start_guest_run(
+            main,
+            run_sync_soon_threadsafe=loop.call_soon_threadsafe,
+            done_callback=lambda outcome: done.set_result(outcome.unwrap()),
+        )
+        return await done
+
+    assert asyncio.run(host()) == "so be it"

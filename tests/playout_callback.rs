@@ -727,3 +727,109 @@ fn a_playout_that_is_over_is_followed_later_too_even_if_it_was_closed() {
     output.call(&mut out, SOON);
     assert_eq!((next.frames(), output.is_over()), (5, false));
 }
+
+/// A playout with an audible `samples` and its end.
+fn whole(samples: &[i16], fade_frames: u32) -> Arc<TestPlayout> {
+    let (pipe, playout) = playout(fade_frames);
+    write(&pipe, samples);
+    pipe.close();
+    playout.release();
+    playout
+}
+
+#[test]
+fn what_is_mixed_in_is_added_across_two_playouts_of_an_output_and_after_the_last_one() {
+    let (first, second) = (whole(&[10; 15], 0), whole(&[20; 15], 0));
+    let (said, more) = (whole(&[1; 30], 0), whole(&[2; 20], 0));
+    let output = Output::default();
+    output.play(Arc::clone(&first));
+    first.follow_with(Arc::clone(&second));
+    said.follow_with(Arc::clone(&more));
+    let mut out = [0; 20];
+    let mut heard = Vec::new();
+    for call in 0..7 {
+        if call == 1 {
+            assert!(first.mix(Some(Arc::clone(&said))));
+        }
+        let counted = allocation_counter::measure(|| {
+            output.call(&mut out, SOON);
+        });
+        assert_eq!(counted.count_total, 0);
+        heard.extend(samples_of(&out));
+    }
+    let exact = [
+        [10; 10].as_slice(),
+        &[11; 5],
+        &[21; 15],
+        &[1; 10],
+        &[2; 20],
+        &[0; 10],
+    ];
+    assert_eq!(heard, exact.concat());
+    assert_eq!((said.phase(), more.phase()), (Phase::Ended, Phase::Ended));
+    assert_eq!((first.frames(), said.frames()), (15, 30));
+}
+
+#[test]
+fn what_is_mixed_in_is_heard_over_a_pause_and_waits_for_nothing_of_the_other() {
+    let said = whole(&[100; 10], 0);
+    let (_, silent) = playout(0);
+    silent.mix(Some(Arc::clone(&said)));
+    assert_eq!(filled(&silent, 4), [100; 4], "before any music");
+    let music = whole(&[i16::MAX; 40], 0);
+    music.mix(Some(Arc::clone(&said)));
+    music.set_paused(true);
+    assert_eq!(filled(&music, 4), [100; 4]);
+    music.set_paused(false);
+    assert_eq!(filled(&music, 4), [i16::MAX; 4], "clipped");
+    assert_eq!((music.frames(), said.frames()), (4, 10));
+    assert_eq!(said.phase(), Phase::Ended);
+}
+
+#[test]
+fn a_fill_gives_nothing_of_it_beyond_the_last_frame_where_the_next_playout_goes_on() {
+    let (music, said) = (whole(&[10; 6], 0), whole(&[1; 30], 0));
+    music.mix(Some(Arc::clone(&said)));
+    assert_eq!(filled(&music, 4), [11; 4]);
+    assert_eq!(filled(&music, 4), [11; 2]);
+    assert_eq!(filled(&music, 4), []);
+    assert_eq!(filled(&said, 4), [1; 4]);
+    assert_eq!(said.frames(), 10);
+}
+
+#[test]
+fn a_playout_that_closes_fades_it_out_and_holds_it_at_the_very_sample() {
+    let (music, said) = (whole(&[0; 400], 4), whole(&[8000; 400], 4));
+    let output = Output::default();
+    output.play(Arc::clone(&music));
+    music.mix(Some(Arc::clone(&said)));
+    let mut out = [0; 16];
+    output.call(&mut out, SOON);
+    music.stop(2);
+    output.call(&mut out, SOON);
+    assert_eq!(samples_of(&out), [6000, 4000, 2000, 0, 0, 0, 0, 0]);
+    output.call(&mut out, SOON);
+    assert_eq!((samples_of(&out), said.frames()), (vec![0; 8], 12));
+    assert_eq!(filled(&said, 6), [2000, 4000, 6000, 8000, 8000, 8000]);
+}
+
+#[test]
+fn a_callback_waits_for_no_lock_of_what_is_mixed_in_and_another_format_is_refused() {
+    let (music, said) = (whole(&[10; 8], 0), whole(&[1; 8], 0));
+    assert!(music.mix(Some(Arc::clone(&said))));
+    let heard = music.with_all_locks(|| filled(&music, 4));
+    assert_eq!(heard, [10; 4], "without it");
+    assert_eq!(filled(&music, 4), [11; 4]);
+    let pipe = Arc::new(Pipe::new(1 << 13, 0, 1 << 12, NoWake).unwrap());
+    let settings = PlayoutSettings {
+        sample: Sample::F32,
+        frame_bytes: NonZeroU32::new(4).unwrap(),
+        rate_hz: NonZeroU32::new(1000).unwrap(),
+        gain: 1.0,
+        fade_frames: 0,
+        seek_fade_frames: 0,
+        spare_bytes: 0,
+    };
+    assert!(!music.mix(Some(Arc::new(Playout::new(pipe, settings)))));
+    assert!(music.mix(None));
+}

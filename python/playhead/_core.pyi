@@ -469,6 +469,12 @@ class Playout:
         """Let a device play `next`, of the same format, after the last frame of this one, in the same period.
         Returns False if another one follows already."""
 
+    def mix(self, over: Playout | None, /) -> bool:
+        """Add the audio of `over` to what `fill` and a device's callbacks give, clipped at full scale, until
+        it is replaced; `None` adds nothing. A playout that follows this one goes on with it. A closed playout
+        fades it out and takes no more of it; `take` takes none. Returns False if `over` has another
+        format."""
+
     def stop(self, *, fade_frames: int) -> None:
         """Fade out over `fade_frames` and close, in a callback; close immediately if none plays it. The phase
         changes then: call `close` after that, or if no callback comes."""

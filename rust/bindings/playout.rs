@@ -188,6 +188,11 @@ impl PyPlayout {
         self.playout.follow_with(Arc::clone(&next.playout))
     }
 
+    #[pyo3(signature = (over, /))]
+    fn mix(&self, over: Option<&Self>) -> bool {
+        self.playout.mix(over.map(|over| Arc::clone(&over.playout)))
+    }
+
     #[pyo3(signature = (*, fade_frames))]
     fn stop(&self, fade_frames: u32) {
         self.playout.stop(fade_frames);

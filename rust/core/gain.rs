@@ -1,4 +1,4 @@
-//! Volume: samples scaled in place, for an audio callback.
+//! Volume and mixing: samples scaled and summed in place, for an audio callback.
 //!
 //! 16 bits: fixed point with 16 bits after the point: the compiler vectorises it on every machine, and a gain of one
 //! leaves every sample unchanged.
@@ -77,6 +77,26 @@ fn scaled(sample: [u8; 2], gain: i32) -> [u8; 2] {
     (((product + (ONE / 2)) >> 16) as i16).to_ne_bytes()
 }
 
+/// Adds the samples of `other` to those of `pcm`, as many as both have. A sum beyond full scale is clipped.
+pub fn add(pcm: &mut [u8], other: &[u8], sample: Sample) {
+    match sample {
+        Sample::S16 => {
+            let (samples, (others, _)) = (pcm.as_chunks_mut::<2>().0, other.as_chunks::<2>());
+            for (sample, other) in samples.iter_mut().zip(others) {
+                let sum = i16::from_ne_bytes(*sample).saturating_add(i16::from_ne_bytes(*other));
+                *sample = sum.to_ne_bytes();
+            }
+        }
+        Sample::F32 => {
+            let (samples, (others, _)) = (pcm.as_chunks_mut::<4>().0, other.as_chunks::<4>());
+            for (sample, other) in samples.iter_mut().zip(others) {
+                let sum = f32::from_ne_bytes(*sample) + f32::from_ne_bytes(*other);
+                *sample = sum.clamp(-1.0, 1.0).to_ne_bytes();
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +162,28 @@ mod tests {
         assert_eq!(after(&[0.5; 4], 1.0, 0.0), [0.375, 0.25, 0.125, 0.0]);
         assert_eq!(after(&[0.5, 0.5], 0.5, 0.5), [0.25, 0.25]);
         assert_eq!(after(&[0.5], f64::NAN, f64::NAN), [0.0]);
+    }
+
+    #[test]
+    fn a_sum_is_exact_and_clipped_at_full_scale() {
+        let sum = |ones: &[i16], others: &[i16]| -> Vec<i16> {
+            let [mut pcm, other] = [ones, others].map(|samples| {
+                let bytes = samples.iter().flat_map(|s| s.to_ne_bytes());
+                bytes.collect::<Vec<u8>>()
+            });
+            add(&mut pcm, &other, Sample::S16);
+            pcm.chunks(2)
+                .map(|pair| i16::from_ne_bytes([pair[0], pair[1]]))
+                .collect()
+        };
+        assert_eq!(
+            sum(&[1, -5, i16::MAX, i16::MIN, 7], &[2, 3, 1, -1]),
+            [3, -2, i16::MAX, i16::MIN, 7]
+        );
+        let mut float = [0.25f32, 0.75, -0.75].map(f32::to_ne_bytes).concat();
+        let other = [0.5f32, 0.75, -0.75].map(f32::to_ne_bytes).concat();
+        add(&mut float, &other, Sample::F32);
+        assert_eq!(float, [0.75f32, 1.0, -1.0].map(f32::to_ne_bytes).concat());
     }
 
     #[test]

@@ -19,6 +19,9 @@
 //! A seek ([`Playout::seek`]) leaves a mark in the pipe, see `cut.rs`: the sink fades the audio before it out, skips the
 //! rest up to the mark, and fades in what follows. Neither side waits for the other.
 //!
+//! Audio of another playout may be mixed in ([`Playout::mix`]): an announcement over music. It is the same as playing it,
+//! so its own fades, seeks and counts apply. A playout that is closed holds what is mixed into it, as a pause would.
+//!
 //! A device calls [`Output::call`] from a thread with real-time priority. Everything below that call
 //! takes no lock, allocates nothing and does not panic: the phase and the settings are atomics, a change of
 //! phase is one compare-and-swap by the table, and the state of the ramps belongs to the one caller. The lints
@@ -36,6 +39,7 @@
 mod cut;
 mod heard;
 mod level;
+mod mix;
 mod output;
 
 use std::num::NonZeroU32;
@@ -50,6 +54,7 @@ pub use self::output::Output;
 use self::cut::{Cut, Cuts, Pending};
 use self::heard::Heard;
 use self::level::{Fade, Level};
+use self::mix::Mixed;
 use crate::error::Error;
 use crate::gain::Sample;
 use crate::pipe::{Outcome, Pipe, State, Wake};
@@ -155,8 +160,15 @@ impl Phase {
 pub struct Filled {
     /// Bytes of audio; the rest of the period is silence.
     pub audio_bytes: usize,
-    /// The phase changed.
+    /// The phase changed, or that of what is mixed in.
     pub moved: bool,
+}
+
+impl Filled {
+    const NOTHING: Self = Self {
+        audio_bytes: 0,
+        moved: false,
+    };
 }
 
 /// The format of a playout, and its volume.
@@ -212,6 +224,7 @@ pub struct Playout<W, E> {
     /// The sink has taken the last frame, in whatever phase it is now.
     complete: Flag,
     followed: Flag,
+    over: Mixed<W, E>,
     gate: Mutex<()>,
     gate_opened: Condvar,
 }
@@ -241,6 +254,7 @@ impl<W: Wake, E> Playout<W, E> {
             withdrawn: Flag::new(false),
             complete: Flag::new(false),
             followed: Flag::new(false),
+            over: Mixed::default(),
             gate: Mutex::new(()),
             gate_opened: Condvar::new(),
         }
@@ -306,9 +320,26 @@ impl<W: Wake, E> Playout<W, E> {
 
     // --- the sink --------------------------------------------------------------------------------------
 
-    /// Fills `out` with audio, and the rest with silence, at the time `now`. For one callback at a time: takes
-    /// no lock, allocates nothing, never blocks. No audio while it is held back or paused.
+    /// Fills `out` with audio, and the rest with silence, at the time `now`, and adds what is mixed in. For one callback
+    /// at a time: waits for no lock, allocates nothing, never blocks. No audio of its own while it is held back or
+    /// paused, and none that is mixed in after its last frame.
     pub fn fill(&self, out: &mut [u8], now: Duration) -> Filled {
+        let own = self.fill_alone(out, now, false);
+        let mixed_bytes = match self.phase() {
+            Phase::Ended => own.audio_bytes, // what follows it goes on there
+            _ => out.len(),
+        };
+        let mixed = out
+            .get_mut(..mixed_bytes)
+            .map_or(Filled::NOTHING, |out| self.add_mixed(out, now));
+        Filled {
+            audio_bytes: own.audio_bytes.max(mixed.audio_bytes),
+            moved: own.moved || mixed.moved,
+        }
+    }
+
+    /// The same without what is mixed in. `held`: as if it was paused.
+    fn fill_alone(&self, out: &mut [u8], now: Duration, held: bool) -> Filled {
         let mut moved = false;
         if self.phase() == Phase::Dry
             && (self.writer_waits.load(Ordering::Acquire) || self.pipe.state() != State::Open)
@@ -338,7 +369,7 @@ impl<W: Wake, E> Playout<W, E> {
                 }
             }
             let phase = self.phase();
-            let fade = self.fade();
+            let fade = self.fade(held);
             if !phase.is_audible() {
                 break;
             }
@@ -616,14 +647,14 @@ impl<W: Wake, E> Playout<W, E> {
     }
 
     /// The fade that a callback applies now.
-    fn fade(&self) -> Fade {
+    fn fade(&self, held: bool) -> Fade {
         let PlayoutSettings {
             fade_frames,
             seek_fade_frames,
             ..
         } = self.settings;
         match self.stop_frames.load(Ordering::Acquire) {
-            PLAYS if self.paused() => Fade::Out {
+            PLAYS if held || self.paused() => Fade::Out {
                 frames: fade_frames,
             },
             PLAYS if self.was_cut.load(Relaxed) => Fade::In {
@@ -715,6 +746,6 @@ impl<W: Wake, E> Playout<W, E> {
     #[doc(hidden)]
     pub fn with_all_locks<R>(&self, work: impl FnOnce() -> R) -> R {
         let _gate = lock(&self.gate);
-        self.pipe.with_lock(work)
+        self.over.with_lock(|| self.pipe.with_lock(work))
     }
 }

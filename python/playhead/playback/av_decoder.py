@@ -25,9 +25,8 @@ from playhead.content.audio import AudioFormat
 from playhead.errors import DecodeError, SeekError, UnsupportedFormatError
 from playhead.playback.decoder_source import DecoderSource
 from playhead.playback.formats import ByteRate, PcmFormat, SampleFormat
-from playhead.playback.locators import look_for_page, page_at
+from playhead.playback.locators import CONTINUED, LAST, OggPage, look_for_page, page_at
 from playhead.playback.mpeg_locator import AAC_RUN_UP, ADTS_BYTES, AdtsLocator, adts_frame
-from playhead.playback.ogg_pages import CONTINUED, LAST, OggPage
 from playhead.playback.seek_index import SeekPoint, search
 
 if TYPE_CHECKING:

@@ -17,7 +17,9 @@ from playhead.playback.state import ItemPhase, PlayerEvent, Repeat
 from playhead.stream.source import Playable
 
 USER = "user"
-"""The reason of `Player.pause`."""
+"""The reason of `Player.pause`, and the duck of `Player.duck`."""
+ANNOUNCEMENT = "announcement"
+"""The duck of `Player.announce`."""
 STOP_FADE_SECONDS = 0.03
 """Long enough not to click, and short beside the 100 ms that a stop may take."""
 STOP_SECONDS = 0.08
@@ -113,7 +115,7 @@ class PlaybackController:
         self.holds: frozenset[str] = frozenset()
         """The reasons for which every item is held."""
         self._gain = gain
-        self._duck = 1.0
+        self._ducks: dict[str, float] = {}
         self._output_latency_seconds = output_latency_seconds
         self._stop_on_error = stop_on_error
         self._rate_hz = rate_hz
@@ -137,15 +139,20 @@ class PlaybackController:
         for item in self._items():
             item.set_gain(gain)
 
-    def set_duck(self, gain: float, *, ramp_seconds: float) -> None:
+    def set_duck(self, by: str, gain: float, *, ramp_seconds: float) -> None:
+        """Set the gain that `by` asks for; the lowest one counts."""
         if not (0.0 <= gain <= 1.0 and 0.0 <= ramp_seconds < math.inf):
             raise UsageError(
                 "duck: expected a gain from 0.0 to 1.0 and 0.0 or more seconds, got a gain of "
                 f"{gain} and {ramp_seconds} seconds"
             )
-        self._duck = gain
+        self._ducks[by] = gain
         for item in self._items():
-            item.set_duck(gain, ramp_seconds=ramp_seconds)
+            item.set_duck(self._duck, ramp_seconds=ramp_seconds)
+
+    @property
+    def _duck(self) -> float:
+        return min(self._ducks.values(), default=1.0)
 
     def set_holds(self, holds: frozenset[str]) -> None:
         self.holds = holds

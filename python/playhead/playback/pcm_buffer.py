@@ -97,6 +97,11 @@ class PcmBuffer:
             spare_bytes=_SPARE_FRAMES * format.frame_bytes,
         )
         self._output_latency_seconds = output_latency_seconds
+        self._mixed: PcmBuffer | None = None
+        self._below: PcmBuffer | None = None
+        """The buffer that this one is mixed into."""
+        self.device_seconds = 0.0
+        """See `set_delay`."""
         self.set_delay(0.0)
         self.failure: Exception | None = None
         """The error that broke the stream: the audio before it is played, then `take` raises it."""
@@ -119,8 +124,9 @@ class PcmBuffer:
         await self._ready.wait()
 
     async def wait_change(self) -> None:
-        """Wait until the phase changes, or a pause begins or ends: for a sink that `fill` gave less than it
-        had room for. A change that is about to be reported may have been seen already: look again."""
+        """Wait until the phase changes, or that of what is mixed in, or a pause begins or ends: for a sink
+        that `fill` gave less than it had room for. A change that is about to be reported may have been seen
+        already: look again."""
         await self._changed.wait()
 
     def fill(self, out: Buffer) -> int:
@@ -155,7 +161,10 @@ class PcmBuffer:
 
     def set_delay(self, seconds: float) -> None:
         """Tell how much audio the sink holds after a `fill`, for `heard_seconds`."""
+        self.device_seconds = seconds
         self.playout.set_delay(seconds + self._output_latency_seconds)
+        if self._mixed is not None:
+            self._mixed.set_delay(seconds)
 
     # --- the decoder ---------------------------------------------------------------------------------
 
@@ -218,6 +227,11 @@ class PcmBuffer:
     def closed(self) -> bool:
         """The player stopped."""
         return self.phase is BufferPhase.CLOSED
+
+    @property
+    def over(self) -> bool:
+        """The sink takes no more of it."""
+        return self.phase in (BufferPhase.ENDED, BufferPhase.CLOSED)
 
     @property
     def ended(self) -> bool:
@@ -298,6 +312,19 @@ class PcmBuffer:
         for another format, and if another buffer follows already."""
         return following.format == self.format and self.playout.follow_with(following.playout)
 
+    def mix(self, over: PcmBuffer | None) -> None:
+        """Add the audio of `over`, of the same format, to what a device and `fill` get, until it is replaced.
+
+        The sink starts if either is ready. Once this buffer is closed, `over` is held with a fade.
+        """
+        self._mixed = over
+        if over is not None:
+            over._below = self
+            over.set_delay(self.device_seconds)
+        is_mixed = self.playout.mix(None if over is None else over.playout)
+        assert is_mixed, "expected a buffer of the same format"
+        self.settle()
+
     def withdraw(self) -> None:
         """Close it before its turn: a device skips it."""
         self.playout.withdraw()
@@ -313,9 +340,16 @@ class PcmBuffer:
         return self.playout.buffered_bytes / self.format.bytes_per_second
 
     def settle(self) -> None:
-        """Act on the current phase, in the trio thread. A sink calls it when its device reports a change."""
+        """Act on the current phase, in the trio thread. A sink calls it when its device reports a change.
+        That of what is mixed in, too: a device reports for both."""
+        for buffer in (self, self._mixed, self._below):
+            if buffer is not None:
+                buffer._settle_alone()
+
+    def _settle_alone(self) -> None:
         phase = self.phase
-        if phase is not BufferPhase.FILLING:
+        is_filling = self._mixed is None or self._mixed.phase is BufferPhase.FILLING
+        if phase is not BufferPhase.FILLING or not is_filling:
             self._ready.set()
         if phase is BufferPhase.CLOSED:
             self.playout.close()  # a fade that has ended in a callback wakes nobody

@@ -12,14 +12,15 @@ import trio
 
 from playhead.concurrency import Broadcast, require_trio
 from playhead.errors import ClosedError, SeekError, UsageError
-from playhead.playback.controller import STOP_FADE_SECONDS, USER, PlaybackController
+from playhead.playback.controller import ANNOUNCEMENT, STOP_FADE_SECONDS, USER, PlaybackController
 from playhead.playback.conversion import check_rate_and_channels
 from playhead.playback.pcm_buffer import BufferPhase
 from playhead.playback.queue import as_items
-from playhead.playback.sinks import Sink
+from playhead.playback.sinks import MixingSink, Sink
 from playhead.playback.state import ItemPhase, PlayerEvent, PlayerState, Repeat, StateChange, Status
 from playhead.stream.source import Playable
 
+_NOT_OPEN = "expected an open player: use it inside `async with Player(...)`"
 EVENT_CAPACITY = 64
 """Events that a listener may fall behind. An item has about six."""
 
@@ -86,8 +87,10 @@ class Player:
         check_rate_and_channels(rate_hz, channels)
         self._events = Broadcast[PlayerEvent](EVENT_CAPACITY)
         self._volume = volume
+        self._mixing = sink if isinstance(sink, MixingSink) else MixingSink(sink)
+        self._announcing = trio.Lock()
         self._controller = PlaybackController(
-            sink,
+            self._mixing,
             gain=gain_of(volume),
             output_latency_seconds=output_latency_seconds,
             stop_on_error=stop_on_error,
@@ -306,12 +309,48 @@ class Player:
         The defaults are -26 dB, below which music does not mask speech, in less time than a syllable. Raises
         `UsageError` for another gain, and for a negative time.
         """
-        self._controller.set_duck(gain, ramp_seconds=attack_seconds)
+        self._controller.set_duck(USER, gain, ramp_seconds=attack_seconds)
 
     def unduck(self, *, release_seconds: float = 0.3) -> None:
         """Raise the audio to its volume again, in `release_seconds`. Raises `UsageError` for a negative
         time."""
-        self._controller.set_duck(1.0, ramp_seconds=release_seconds)
+        self._controller.set_duck(USER, 1.0, ramp_seconds=release_seconds)
+
+    @asynccontextmanager
+    async def announce(
+        self,
+        media: Playable | Iterable[Playable],
+        *,
+        gain: float = 0.05,
+        attack_seconds: float = 0.05,
+        release_seconds: float = 0.3,
+    ) -> AsyncIterator[Player]:
+        """Play `media` over the audio, on the same sink: duck it, say this, and raise it again.
+
+            async with player.announce(FileMedia("dinner.mp3")):
+                pass  # leaving the block waits for the end
+
+        Yields a player of the announcement alone, at the same volume; the queue and the holds of this one do
+        not change, and a paused player stays paused. `gain`, `attack_seconds` and `release_seconds` are as in
+        `duck` and `unduck`. Announcements follow one another. `MixingSink` describes where music begins, ends
+        or changes its format meanwhile.
+
+        Raises on leaving what `wait_finished` of the announcement raises; the music goes on. Raises
+        `UsageError` as `play` and `duck` do, and `ClosedError` outside the player's context. If the block
+        raises or is cancelled, the announcement stops, and the music is raised again.
+        """
+        items = as_items(media, call="announce")
+        async with self._announcing:
+            if self._controller.nursery is None:
+                raise ClosedError(_NOT_OPEN)
+            async with Player(self._mixing.over, volume=self._volume) as announcement:
+                self._controller.set_duck(ANNOUNCEMENT, gain, ramp_seconds=attack_seconds)
+                try:
+                    await announcement.play(items)
+                    yield announcement
+                    await announcement.wait_finished()
+                finally:
+                    self._controller.set_duck(ANNOUNCEMENT, 1.0, ramp_seconds=release_seconds)
 
     async def seek(self, seconds: float) -> None:
         """Continue the current item at `seconds`, paused or not; returns once the new audio comes next.
@@ -422,7 +461,7 @@ class Player:
 
         def go_on() -> bool:
             if self._controller.nursery is None:
-                raise ClosedError("expected an open player: use it inside `async with Player(...)`")
+                raise ClosedError(_NOT_OPEN)
             return stops == self._stops
 
         async with self._lock:

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crossbeam_utils::atomic::AtomicCell;
 
-use super::{Phase, Playout};
+use super::Playout;
 use crate::pipe::Wake;
 
 /// Periods that a device holds after it has asked for them: miniaudio's default.
@@ -62,7 +62,7 @@ impl<W: Wake, E> Output<W, E> {
         let mut at = 0;
         while let Some(rest) = out.get_mut(at..) {
             let sounded = playout.sounding.load(Relaxed);
-            let filled = playout.fill(rest, now + playout.seconds(at));
+            let filled = playout.fill_alone(rest, now + playout.seconds(at), false);
             is_news |= filled.moved;
             at += filled.audio_bytes;
             if !playout.is_passable() {
@@ -71,14 +71,13 @@ impl<W: Wake, E> Output<W, E> {
             let Some(next) = playout.next.get().cloned() else {
                 break;
             };
-            next.level.adopt(&playout.level);
-            let is_joined = playout.phase() == Phase::Ended && (sounded || filled.audio_bytes > 0);
-            next.sounding.store(is_joined, Relaxed);
-            playout.followed.store(true, Relaxed);
+            playout.pass_to(&next, sounded || filled.audio_bytes > 0);
             self.pass(std::mem::replace(&mut playout, next));
             self.calls_after_end.store(0, Relaxed);
             is_news = true;
         }
+        // Over the end of one playout and the begin of the next, and after the last one.
+        is_news |= playout.add_mixed(out, now).moved;
         if playout.phase().is_over() {
             is_news |= self.calls_after_end.fetch_add(1, Relaxed) == PERIODS;
         }

@@ -93,6 +93,34 @@ async def test_a_model_pauses_seeks_and_resumes_music_by_tool_calls(mode: Mode, 
     assert_requests_whole(model)
 
 
+@pytest.mark.parametrize("mode", ["function", "prompt"])
+async def test_a_model_announces_something_over_music_which_plays_on(mode: Mode) -> None:
+    spoken: list[PlayerState] = []
+
+    async def announce(_call: ToolCall) -> str:
+        async with player.announce(speech) as announcement:
+            await announcement.wait_finished()
+            spoken.append(announcement.snapshot())
+        return "Announced."
+
+    speech = ScriptedMedia(
+        reader=ScriptedReader(bytes(RATE_HZ)),
+        title="dinner",
+        mime_type=f"audio/L16;rate={RATE_HZ};channels=1",
+    )
+    model = ScriptedModel([written(mode, "announce", {}), reply("I told them.")])
+    async with playing("A", "B") as player:
+        agent = Agent(model, [player_tools(player), Tools({"announce": announce})], mode=mode, player=player)
+        before = player.snapshot()
+        result = await agent.say("Call them to dinner.")
+        after = player.snapshot()
+    assert (result.ended_by, result.text) == ("answer", "I told them.")
+    assert [each.status for each in results_of(result.messages)] == ["done"]
+    assert [(state.title, state.frames) for state in spoken] == [("dinner", RATE_HZ // 2)]
+    assert (after.title, after.index, after.status) == (before.title, before.index, Status.PLAYING)
+    assert after.frames >= before.frames + RATE_HZ // 2
+
+
 async def test_the_tools_are_offered_beside_others_and_by_default_run() -> None:
     model = ScriptedModel([reply(call("lamp"), call("set_volume", {"volume": 30}))])
     async with playing() as player:

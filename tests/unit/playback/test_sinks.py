@@ -10,6 +10,7 @@ import threading
 import wave
 import weakref
 from array import array
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ import soundfile
 import trio
 import trio.lowlevel
 import trio.testing
+from trio.testing import wait_all_tasks_blocked
 
 from playhead._core import Dither
 from playhead.concurrency import JOIN_SECONDS
@@ -33,6 +35,7 @@ from playhead.playback.sinks import (
     FrameCodec,
     FrameFileSink,
     FramesSink,
+    MixingSink,
     NullSink,
     PcmSink,
     WaveSink,
@@ -59,8 +62,30 @@ def names(folder: Path) -> list[str]:
 async def _drop(event: object) -> None: ...
 
 
+class OverMusic:
+    """Plays over music that is paused."""
+
+    name = "over music"
+
+    def __init__(self) -> None:
+        self._mixing = MixingSink(NullSink())
+
+    async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
+        music = buffer_of(tone(STEREO, frames=1000))
+        music.set_paused(True)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._mixing.play, PcmSequence(music))
+            await wait_all_tasks_blocked()
+            await self._mixing.over.play(buffers)
+            assert music.frames == 0
+            nursery.cancel_scope.cancel()
+
+
 @pytest.fixture(
-    params=["null in real time", "null as fast as it decodes", "wave", "pcm", "frames", "frames of Opus"]
+    params=[
+        *("null in real time", "null as fast as it decodes", "wave", "pcm", "frames", "frames of Opus"),
+        *("mixing", "mixing files", "over nothing", "over music"),
+    ]
 )
 def make_sink(request: pytest.FixtureRequest, tmp_path: Path) -> MakeSink:
     made: dict[str, MakeSink] = {
@@ -70,6 +95,10 @@ def make_sink(request: pytest.FixtureRequest, tmp_path: Path) -> MakeSink:
         "pcm": partial(PcmSink, tmp_path / "out.pcm"),
         "frames": partial(FramesSink, _drop),
         "frames of Opus": partial(FrameFileSink, tmp_path / "out.frames", codec=FrameCodec.OPUS),
+        "mixing": lambda: MixingSink(NullSink()),
+        "mixing files": lambda: MixingSink(WaveSink(tmp_path / "out.wav")),
+        "over nothing": lambda: MixingSink(NullSink()).over,
+        "over music": OverMusic,
     }
     return made[request.param]
 

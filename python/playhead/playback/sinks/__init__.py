@@ -8,6 +8,7 @@ from typing import Protocol
 from playhead.playback.pcm_buffer import PcmBuffer
 from playhead.playback.sinks.device import DeviceSink
 from playhead.playback.sinks.frames import AudioFrame, ClearFrames, FrameCodec, FrameFileSink, FramesSink
+from playhead.playback.sinks.mixing import MixingSink
 from playhead.playback.sinks.null import NullSink
 from playhead.playback.sinks.wave import PcmSink, WaveSink
 
@@ -18,6 +19,7 @@ __all__ = [
     "FrameCodec",
     "FrameFileSink",
     "FramesSink",
+    "MixingSink",
     "NullSink",
     "PcmSink",
     "Sink",

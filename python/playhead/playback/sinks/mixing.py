@@ -1,0 +1,226 @@
+"""Two inputs on one sink: music, and what is said over it.
+
+The music passes through as if the wrapped sink played it alone: its formats, its gaps and its seeks are its
+own. What is played over it is mixed in by the very call that takes the music (`PcmBuffer.mix`), so it adds no
+delay, and neither waits for the other. It is converted to the music's format if it has another one.
+
+    music.play ──▶ buffers ──▶ the wrapped sink
+    over.play  ──▶ mixed into the current buffer; one of the buffers itself while none can take it
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING, Self
+
+import trio
+
+from playhead.concurrency import run_thread, unwrap_exception_group
+from playhead.errors import ClosedError
+from playhead.playback.conversion import PcmConverter
+from playhead.playback.formats import PIECE_FRAMES, PcmFormat
+from playhead.playback.pcm_buffer import FADE_SECONDS, PcmBuffer
+
+if TYPE_CHECKING:
+    from playhead.playback.sinks import Sink
+
+NEXT_SECONDS = 0.05
+"""Time for the next item of the music to follow. If it is not ready by then, what is said goes on without it:
+less than what the sinks hold."""
+
+
+class MixingSink:
+    """Plays on `sink`, and adds what is played on `over` meanwhile: the sum of their samples, clipped at full
+    scale. `Player.announce` uses it; a player makes its own unless it is given one.
+
+    Each of the two plays one queue at a time; a further call of `play` waits. What is said starts with the
+    sink's next period, even while the music is paused or still loading. Where the music ends, changes its
+    format or is stopped, what is said goes on to its end before other music begins: without a missing sample,
+    and after a stop with the gap of a device that is reopened. A sink that takes audio as fast as it is
+    decoded (files) gets it as an item of its own, after the current one.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        self.over = OverSink(self)
+        """The second input, a sink too."""
+        self._music: Music | None = None
+        """The input that the wrapped sink plays; None while it plays no music."""
+        self._sink = sink
+        self._lock = trio.Lock()
+        """Held while the wrapped sink plays."""
+
+    @property
+    def name(self) -> str:
+        return self._sink.name
+
+    async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
+        """See `Sink.play` of the wrapped sink."""
+        with unwrap_exception_group():
+            async with self._lock, trio.open_nursery() as nursery:
+                self._music = Music(buffers, nursery, self.over)
+                try:
+                    await self._sink.play(self._music)
+                finally:
+                    self._music = None
+                nursery.cancel_scope.cancel()
+
+    async def _play_alone(self, rest: AsyncIterator[PcmBuffer], *, on_begin: Callable[[], None]) -> None:
+        """Play the rest of what is said as soon as no music plays."""
+        async with self._lock:
+            on_begin()
+            await self._sink.play(rest)
+
+
+class OverSink:
+    """The second input of a mixing sink; see `MixingSink`."""
+
+    def __init__(self, mixing: MixingSink) -> None:
+        self.buffer: PcmBuffer | None = None
+        """The buffer that is said, in the format of the music."""
+        self._mixing = mixing
+        self._lock = trio.Lock()
+
+    @property
+    def name(self) -> str:
+        return self._mixing.name
+
+    async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
+        """See `Sink.play`. Raises what the wrapped sink raises if it plays nothing else."""
+        async with self._lock:
+            async for buffer in buffers:
+                music = None if self._mixing._music is None else self._mixing._music.buffer
+                if music is None or music.format == buffer.format:
+                    await self._say(buffer, buffers)
+                else:
+                    await self._say_converted(buffer, buffers, music.format)
+
+    async def _say_converted(
+        self, buffer: PcmBuffer, buffers: AsyncIterator[PcmBuffer], format: PcmFormat
+    ) -> None:
+        over = PcmBuffer(format, token=trio.lowlevel.current_trio_token())
+        with unwrap_exception_group():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_convert, buffer, over)
+                await self._say(over, buffers)
+
+    async def _say(self, over: PcmBuffer, buffers: AsyncIterator[PcmBuffer]) -> None:
+        """Play `over`; if it is played alone, also all that follows it: the device may go on with that by
+        itself."""
+        with unwrap_exception_group():
+            async with aclosing(_with_rest(over, buffers)) as rest, trio.open_nursery() as nursery:
+                self.buffer = over
+                try:
+                    if self._mixing._music is not None:
+                        self._mixing._music.mix(over)
+                    with trio.CancelScope() as mixed:
+                        nursery.start_soon(partial(self._mixing._play_alone, rest, on_begin=mixed.cancel))
+                        while not over.over:
+                            await over.wait_change()
+                        await trio.sleep(over.device_seconds)
+                    if not mixed.cancel_called:
+                        nursery.cancel_scope.cancel()
+                finally:
+                    self.buffer = None
+                    if self._mixing._music is not None and not (over.over or over.fades_out):
+                        self._mixing._music.mix(None)
+
+
+async def _with_rest(first: PcmBuffer, rest: AsyncIterator[PcmBuffer]) -> AsyncGenerator[PcmBuffer]:
+    yield first
+    async for buffer in rest:
+        yield buffer
+
+
+class Music:
+    """The buffers of the wrapped sink: those of the music, and what is said where it cannot be mixed in."""
+
+    def __init__(self, buffers: AsyncIterator[PcmBuffer], nursery: trio.Nursery, over: OverSink) -> None:
+        self.buffer: PcmBuffer | None = None
+        """The buffer that the sink plays."""
+        self._buffers = buffers
+        self._nursery = nursery
+        self._over = over
+        self._following: PcmBuffer | None = None
+        self._is_asked = self._has_arrived = False
+        self._changed = trio.Event()
+
+    def mix(self, over: PcmBuffer | None) -> None:
+        if self.buffer is not None:
+            self.buffer.mix(over)
+        self._changed.set()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> PcmBuffer:
+        if self._over.buffer is not None:
+            self._over.buffer.settle()  # the wrapped sink may have reported for both, and not acted on it
+        if not self._is_asked:  # what was said is over: the music was asked for before it
+            self._is_asked = True
+            self._nursery.start_soon(self._ask)
+        with trio.CancelScope() as waiting:
+            while not self._has_arrived:
+                waiting.deadline = trio.current_time() + (math.inf if self._said is None else NEXT_SECONDS)
+                self._changed = trio.Event()
+                await self._changed.wait()
+        said, following = self._said, self._following
+        if said is not None and (following is None or following.format != said.format):
+            self.buffer = said
+            return said
+        self._is_asked = self._has_arrived = False
+        self.buffer, self._following = following, None
+        if following is None:
+            raise StopAsyncIteration
+        following.mix(said)
+        return following
+
+    async def _ask(self) -> None:
+        self._following = await anext(self._buffers, None)
+        self._has_arrived = True
+        self._changed.set()
+
+    @property
+    def _said(self) -> PcmBuffer | None:
+        """The buffer that is said and goes on."""
+        over = self._over.buffer
+        return None if over is None or over is self.buffer or over.over else over
+
+
+async def _convert(source: PcmBuffer, target: PcmBuffer) -> None:
+    """Take all of `source` and write it to `target`, in the format of that one."""
+    piece = memoryview(b"")
+
+    def pull(most_bytes: int) -> memoryview:
+        nonlocal piece
+        bite, piece = piece[:most_bytes], piece[most_bytes:]
+        return bite
+
+    def convert() -> None:
+        nonlocal piece
+        block = memoryview(bytearray(PIECE_FRAMES * source.format.frame_bytes))
+        converter = PcmConverter(source.format, target.format, pull)
+        try:
+            while taken_bytes := source.take(block):
+                piece = block[:taken_bytes]
+                while pcm := bytes(converter.read()):
+                    while not target.wait_room(len(pcm)):
+                        target.release()
+                    target.write(pcm)
+                    target.release()
+            target.finish()
+        except ClosedError:
+            pass  # one of the two was stopped
+        except Exception:  # of the stream: the audio before it is played, and its item reports it
+            target.finish()
+            raise
+        finally:
+            converter.close()
+
+    try:
+        await run_thread(convert, wake=source.close)
+    finally:
+        if not target.pipe.closed:
+            target.fade_out(FADE_SECONDS)

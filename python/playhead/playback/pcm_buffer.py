@@ -317,6 +317,8 @@ class PcmBuffer:
 
         The sink starts if either is ready. Once this buffer is closed, `over` is held with a fade.
         """
+        if over is self._mixed is None:
+            return
         self._mixed = over
         if over is not None:
             over._below = self

@@ -46,9 +46,13 @@ def cells(sizing: Sizing) -> dict[str, Cell]:
         for place, at in PLACES.items():
             for times, how in ((1, "once"), (2, "twice")):
                 lie = FalseEnd(at=at, form=form, times=times)
+                # A claim at the announced size ends a stream. The read there is in flight with those of the
+                # middle, and in real time it may be the one that is lied to.
+                is_at_size = sizing == "too small" and place == "middle"
+                is_exact = guarded or (times == 1 and not is_at_size)
                 table[f"false end, {place}, {form}, {how}"] = Cell(
                     mood=_mood(announced_bytes=size, false_ends=(lie,)),
-                    right=EXACT if times == 1 or guarded else LAWFUL,
+                    right=EXACT if is_exact else LAWFUL,
                 )
         for place, at in HOLES.items():
             strict = place != "late" or sizing == "right"

@@ -14,6 +14,7 @@ from playhead.client import Session
 from playhead.errors import PlayheadError
 from playhead.stream.options import StreamOptions
 from playhead.stream.reader import open_stream
+from tests.faults.lies import CONTRADICTION
 from tests.faults.verdicts import STREAM_MAX_BYTES, Cell, Reading, is_right, verdict
 from tests.servers.moods import Mood, MoodyPages, MoodyResource
 from tests.servers.moody_server import read_log
@@ -97,10 +98,15 @@ async def wrong_cells(session: Session, table: Mapping[str, Cell], log: Path) ->
         async with limiter:
             readings[name] = await save(session, str(number), cell, folder / str(number))
 
+    numbered = [(number, *item) for number, item in enumerate(table.items())]
     with tempfile.TemporaryDirectory() as folder:
         async with trio.open_nursery() as nursery:
-            for number, (name, cell) in enumerate(table.items()):
-                nursery.start_soon(one, number, name, cell, Path(folder))
+            for number, name, cell in numbered:
+                if not only_reads_ahead_contradict(cell):
+                    nursery.start_soon(one, number, name, cell, Path(folder))
+        for number, name, cell in numbered:
+            if only_reads_ahead_contradict(cell):
+                await one(number, name, cell, Path(folder))
     logs = read_log(log)
     wrong: list[str] = []
     for number, (name, cell) in enumerate(table.items()):
@@ -110,6 +116,17 @@ async def wrong_cells(session: Session, table: Mapping[str, Cell], log: Path) ->
         if line is not None:
             wrong.append(line)
     return wrong
+
+
+def only_reads_ahead_contradict(cell: Cell) -> bool:
+    """Return whether a stream sees that the cell's false end is one only by what it reads ahead.
+
+    Behind a short page, or below a size that is too large, the rules of paged-reads.md accept an end for
+    which no read between the false end and the true one was sent. A stream alone has several in flight there;
+    one of a crowd waits for its turn (`stream.in_flight`), may have none, and then ends lawfully.
+    """
+    announced = cell.mood.announced_bytes
+    return cell.right == CONTRADICTION and (announced is None or announced > cell.mood.size_bytes)
 
 
 async def save(session: Session, piece: str, cell: Cell, path: Path) -> Reading:

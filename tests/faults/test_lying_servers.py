@@ -18,7 +18,7 @@ import trio
 from playhead import errors
 from playhead.client import connect
 from tests.e2e.command import playhead
-from tests.faults.lies import CONTRADICTION, SIZINGS, Sizing, cells
+from tests.faults.lies import SIZINGS, Sizing, cells
 from tests.faults.moody_reads import complaint_in_process, pieces, wrong_cells
 from tests.faults.seeded_lies import draw, name_of
 from tests.faults.verdicts import Cell, Reading, verdict
@@ -97,12 +97,6 @@ async def test_the_table_through_a_session(transport: str, sizing: Sizing, tmp_p
 
 
 async def wrong_through_a_session(transport: str, table: Mapping[str, Cell], log: Path) -> list[str]:
-    """In real time a page past a false end may arrive after the read that confirmed it: then the log decides
-    if the rules allowed the end. In simulated time such a page always arrives before."""
-    table = {
-        name: replace(cell, right=cell.right | {"lawful"}) if cell.right == CONTRADICTION else cell
-        for name, cell in table.items()
-    }
     command = moody_command(transport, pieces(table), log)
     with trio.fail_after(600):
         if transport == "stdio":

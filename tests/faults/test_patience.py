@@ -108,6 +108,15 @@ def exact(heard: Heard, resource: MoodyResource) -> bool:
     return heard.error is None and bytes(heard.data) == truth(resource.mood)
 
 
+def asked_again(resource: MoodyResource) -> int:
+    """Reads of bytes for which an earlier read had asked: hedges, retries, and evidence of the end."""
+    asked = [(entry.start, entry.end) for entry in resource.log]
+    return sum(
+        any(start < known_end and known_start < end for known_start, known_end in asked[:number])
+        for number, (start, end) in enumerate(asked)
+    )
+
+
 # --- stalls and outages ----------------------------------------------------------------------------------
 
 
@@ -122,8 +131,8 @@ async def test_a_stall_costs_its_time_and_nothing_else(
     assert exact(heard, resource), heard.error
     honest = MoodyResource(Mood(size_bytes=LONG, delay_seconds=LATENCY_SECONDS, serial=serial))
     assert heard.seconds < seconds + (await listen(honest)).seconds + BACKOFF_MAX_SECONDS
-    # Two retries per second are allowed; their number depends on the jitter that each planner draws.
-    assert len(resource.log) <= 1.2 * len(honest.log) + 2 * seconds
+    # Not all reads: pages grow to 200 or to 400 KiB, by the order in which trio runs tasks of one instant.
+    assert asked_again(resource) <= asked_again(honest) + seconds
 
 
 @pytest.mark.parametrize("how", ["hang-up", "503", "-32603"])

@@ -66,6 +66,8 @@ class Reason(Enum):
     """Read what follows an answer that is longer than its range."""
     LAST = "last"
     """Read the last byte of an answer at its offset: the whole resource, sent again, ends before it."""
+    SIZE = "size"
+    """The same for an answer of the announced length, which may also be an inclusive end's one byte more."""
     SHIFTED = "shifted"
     """Find out whether the file repeats itself, or the server."""
     FAR = "far"
@@ -153,6 +155,10 @@ class RangeSupport:
                 return self._resolve_next(answer, found, end=end)
             case Reason.LAST:
                 return self._resolve_last(answer, found, keep)
+            case Reason.SIZE:
+                if found is None or _are_equal(answer, found):
+                    return self._slice_of_whole(answer, end=end, total_bytes=answer.n_bytes)
+                return keep
             case Reason.SHIFTED:
                 return self._resolve_shifted(answer, found, keep)
             case Reason.FAR:
@@ -191,8 +197,7 @@ class RangeSupport:
             and not self._far_is_empty
             and answer.offset >= self._first_bytes
             and self._first is not None
-            and answer.n_bytes == self._first_bytes
-            and leading(answer, answer.n_bytes) == leading(self._first, self._first_bytes)
+            and _are_equal(answer, self._first)
         )
 
     def _starts_past_0(self, answer: Answer) -> bool:
@@ -243,6 +248,8 @@ class RangeSupport:
     def _judge_longer(self, answer: Answer, *, want: int, total_bytes: int | None) -> Verdict:
         clipped = Accept(answer=answer, start=answer.offset, stop=answer.offset + want)
         if answer.n_bytes == total_bytes and 0 < answer.offset < total_bytes:
+            if answer.n_bytes == want + 1 and not self.knows_first:
+                return self._ask_last(answer, Reason.SIZE)
             return self._slice_of_whole(answer, end=answer.offset + want, total_bytes=total_bytes)
         is_settled = (
             answer.n_bytes == self._own_page_bytes
@@ -305,8 +312,8 @@ class RangeSupport:
             return Ignored(whole=_at_zero(answer))
         return self._discard(answer)
 
-    def _ask_last(self, answer: Answer) -> Ask:
-        return Ask(reason=Reason.LAST, start=answer.end - 1, end=answer.end)
+    def _ask_last(self, answer: Answer, reason: Reason = Reason.LAST) -> Ask:
+        return Ask(reason=reason, start=answer.end - 1, end=answer.end)
 
     def _ask(self, reason: Reason, start: int) -> Ask:
         return Ask(reason=reason, start=start, end=start + FINGERPRINT_BYTES)
@@ -347,3 +354,9 @@ def repeats_within(data: bytes, period_bytes: int) -> bool:
 def _at_zero(answer: Answer) -> Answer:
     """Return the same bytes as the beginning of the resource."""
     return replace(answer, offset=0)
+
+
+def _are_equal(answer: Answer, other: Answer) -> bool:
+    return answer.n_bytes == other.n_bytes and (
+        leading(answer, answer.n_bytes) == leading(other, other.n_bytes)
+    )

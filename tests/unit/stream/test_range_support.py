@@ -222,6 +222,23 @@ def test_a_stream_that_starts_past_0_asks_first_whether_ranges_are_honoured() ->
     assert isinstance(made.resolve(ask, answer, whole(RANDOM[:5000], FAR), end=98_192), Ignored)
 
 
+def test_one_byte_too_many_that_is_the_announced_length_is_settled_by_the_byte_behind_it() -> None:
+    all_of_it, from_1 = whole(RANDOM[:3], 1), page(RANDOM, 1, 3)
+    for answer, found in (
+        (all_of_it, None),
+        (all_of_it, whole(RANDOM[:3], 3)),
+        (from_1, page(RANDOM, 3, 1)),
+        (from_1, page(RANDOM, 3, 3)),
+    ):
+        made = RangeSupport(far=FAR, server_name="odd")
+        ask = asked(made.judge(answer, end=3, total_bytes=3))
+        assert (ask.reason, ask.start, ask.end) == (Reason.SIZE, 3, 4)
+        verdict = made.resolve(ask, answer, found, end=3)
+        assert kept(verdict) == (1, 3)
+        assert isinstance(verdict, Accept)
+        assert verdict.answer.offset == (0 if answer is all_of_it else 1)
+
+
 def test_the_same_answer_at_two_offsets_where_its_bytes_are_not_is_the_whole() -> None:
     made = RangeSupport(far=FAR, server_name="odd")
     for offset, expected in ((90_000, Discard), (90_000, Discard), (95_000, Ignored)):
@@ -475,6 +492,30 @@ async def test_a_stream_that_starts_past_0_is_read_right_or_not_at_all(
                     assert pages.ignore_range_until_end
                 else:
                     assert got == data[600_000:]
+
+
+@pytest.mark.parametrize("size_bytes", [2, 3, 4, 5, 6, 4000])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_behind_a_short_size_too_the_bytes_are_those_of_their_place(
+    autojump_clock: trio.testing.MockClock, kind: str, size_bytes: int
+) -> None:
+    """From 1 on, an inclusive end makes an answer as long as the announced size; so is the whole."""
+    for size, wrong in ((size_bytes, 0), (size_bytes + 1, 0), (2 * size_bytes, 0), (size_bytes, 1)):
+        data = KINDS[kind][:size]
+        for pages in (
+            ScriptedPages(data),
+            ScriptedPages(data, overlap_bytes=1),
+            ScriptedPages(data, ignore_range=True),
+            ScriptedPages(data, ignore_range_until_end=True),
+        ):
+            async with open_stream(pages, size_bytes=size_bytes - wrong) as stream:
+                await stream.seek(1)
+                try:
+                    got = await stream.read_all()
+                except RangeNotHonouredError:
+                    assert pages.ignore_range_until_end
+                else:
+                    assert got == data[1:]
 
 
 async def test_nothing_at_the_beginning_but_too_much_later_is_never_put_together(

@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
-.PHONY: demo test test-all test-rust test-python test-loom real-servers check-servers old-sdk gateways conformance documents lint format bench bench-smoke lock wheel clean
+.PHONY: demo test test-all test-rust test-python test-loom real-servers check-servers old-sdk gateways conformance documents lint format bench bench-smoke bench-history lock wheel deny workflows clean
 .DEFAULT_GOAL := demo
 
 # Exact versions for the tools, the tests and every extra; plain pip against PyPI installs them.
@@ -99,6 +99,34 @@ bench-smoke: $(STAMP)
 	cargo bench --locked -- --test
 	$(BIN)/python -m benches.run --smoke
 	$(BIN)/python -m benches.byte_path --smoke
+
+# Ratios beside those of earlier runs; status 1 if one is 15 % worse. A bound that is missed stops nothing here.
+bench-history: $(STAMP)
+	-$(BIN)/python -m benches.run
+	$(BIN)/python -m benches.history
+
+# Licenses, sources, duplicates and known vulnerabilities of the crates. The last needs the advisory database from
+# GitHub; without it: make deny DENY="bans licenses sources".
+DENY := advisories bans licenses sources
+
+build/deny/bin/cargo-deny:
+	cargo install --locked --quiet --version 0.20.2 --root build/deny cargo-deny
+
+deny: build/deny/bin/cargo-deny
+	build/deny/bin/cargo-deny --locked check $(DENY)
+
+# Linters of the hosted workflows: actionlint by the Go toolchain, zizmor from PyPI.
+build/workflows/bin/zizmor:
+	$(PYTHON) -m venv build/workflows
+	build/workflows/bin/python -m pip install 'zizmor==1.32.0'
+
+build/workflows/bin/actionlint:
+	@command -v go >/dev/null || { echo "make workflows needs a Go toolchain for actionlint and found none" >&2; exit 3; }
+	GOBIN=$(CURDIR)/build/workflows/bin go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+
+workflows: build/workflows/bin/zizmor build/workflows/bin/actionlint
+	build/workflows/bin/actionlint
+	build/workflows/bin/zizmor --offline .github docs/examples/github-actions.yml
 
 # Resolve the newest versions that pyproject.toml allows, for every supported Python and platform.
 lock: $(BIN)/maturin

@@ -6,7 +6,8 @@
 
 The planner (Rust, pure) decides which ranges are read, when a failed read is retried, where the resource
 ends, and when patience is over. The driver does what needs a clock, a task or a callback. A stream is in one
-`Phase`; `AFTER` is the whole table of transitions.
+`Phase`; `AFTER` is the whole table of transitions. All of the driver is one file, because each of its parts
+reads or changes the phase.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
         stream.readinto(buffer)                     # a thread
         await stream.read_all(); await stream.save(path)
 
-One of these at a time: a stream has one reader.
+One of these at a time: a stream has one reader. So what tasks, threads and file parsers may call stands
+together in this file.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ a caller for ever.
 The reads of streams and the calls of tools do not pass through the SDK's session, whose machinery costs
 several times as much as a page: they have ids of our own on the same connection (`DirectRequests`). They
 differ from the session's in nothing that a server or a caller could see. What a transport declines takes the
-normal way.
+normal way. Both ways share deadlines, errors and outcomes, and with them this file.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 `stream.strategies` recognises the forms; here are the requests that it needs to know, and the I/O of each
 form. A web link that the server does not list as a resource is read with HTTP Range, under the same planner
-and end rules, and from public addresses only.
+and end rules, and from public addresses only. Finding a form and reading in it share this file, because both
+need the options, the facts and the server of one stream.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """The parts of a WebSocket connection: frames on a stream, control frames, keepalive, messages, leniency.
 
+They share one file, because each hands its events to the next one and none is used alone.
+
 `MessageFramer` is the counterpart of `framing.LineFramer`: it puts messages together from the pieces of text
 frames, with the events and limits of lines. wsproto delivers a message in pieces, as its frames and the reads
 of the socket cut it; any cutting gives the same events in the same memory: pieces are joined as they arrive,

@@ -183,7 +183,7 @@ def go_is_there() -> bool:
 @asynccontextmanager
 async def serving(transport: str, *options: object, lean: bool = True) -> AsyncIterator[list[str]]:
     """The words that name a server to a worker: a URL, or a command line after `--`."""
-    command = [str(GO_SERVER), "serve"] if lean and GO_SERVER.exists() and transport != "ws" else None
+    command = [str(GO_SERVER), "serve"] if lean and GO_SERVER.exists() else None
     if command is not None:
         command += ["-transport", transport, *(str(option) for option in options)]
     else:

@@ -2,6 +2,7 @@
 //
 //	playhead-bench serve -transport http -size 33554432    # prints its URL, lives while its stdin is open
 //	playhead-bench serve -transport stdio -blob 49283072
+//	playhead-bench serve -transport ws
 //	playhead-bench serve -file music.mp3                   # `link` with {"song": n}: it begins elsewhere for each n
 //	playhead-bench read -url URL -flight 8 -out FILE       # prints one JSON object
 //
@@ -22,7 +23,7 @@ func main() {
 		fail(fmt.Errorf("expected serve or read as the first argument, got none"))
 	}
 	flags := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
-	transport := flags.String("transport", "http", "serve: stdio or http")
+	transport := flags.String("transport", "http", "serve: stdio, http or ws")
 	size := flags.Int("size", 32<<20, "serve: bytes of the resource")
 	file := flags.String("file", "", "serve: an mp3 file in place of random bytes")
 	blob := flags.Int("blob", 0, "serve: bytes of the blob in the result of the tool `blob`")

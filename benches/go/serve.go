@@ -59,12 +59,16 @@ func serve(transport, file string, size, blob int) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("http://%s/mcp\n", listener.Addr())
+	scheme, handle := "http", made.http
+	if transport == "ws" {
+		scheme, handle = "ws", made.websocket
+	}
+	fmt.Printf("%s://%s/mcp\n", scheme, listener.Addr())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0) // the process that started this server has ended
 	}()
-	return http.Serve(listener, http.HandlerFunc(made.http))
+	return http.Serve(listener, http.HandlerFunc(handle))
 }
 
 func randomBytes(size int) []byte {

@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
-.PHONY: demo test test-all test-rust test-python test-loom real-servers check-servers old-sdk gateways conformance documents lint format bench bench-smoke bench-history lock wheel deny workflows clean
+.PHONY: demo test test-all test-rust test-python test-loom fuzz miri real-servers check-servers old-sdk gateways conformance documents lint format bench bench-smoke bench-history lock wheel deny workflows clean
 .DEFAULT_GOAL := demo
 
 # Exact versions for the tools, the tests and every extra; plain pip against PyPI installs them.
@@ -43,6 +43,29 @@ test-rust:
 # Every interleaving of the threads of the pipe and the playout; in a target directory of its own, because its flags rebuild all.
 test-loom:
 	RUSTFLAGS="--cfg loom" cargo test --locked --quiet --release --target-dir target/loom --test loom_pipe --test loom_playout
+
+# Any bytes into the parsers, the ring and the planner, FUZZ_SECONDS for each target; a failing input is left in
+# build/fuzz. What is found there is kept for the next run, beside the inputs in tests/fuzz/corpus.
+FUZZ_SECONDS ?= 60
+FUZZ_CORE    := frame ring_writes planner
+FUZZ_PARSERS := tool_use frames message lines
+FUZZ_INPUTS   = build/fuzz/corpus/$(1) tests/fuzz/corpus/$(1)
+FUZZ_LIMITS  := -max_total_time=$(FUZZ_SECONDS) -max_len=512 -artifact_prefix=build/fuzz/ -print_final_stats=1 -verbosity=0
+
+build/fuzz/atheris: $(STAMP)
+	$(BIN)/python -m pip install --quiet --target build/fuzz/atheris atheris==3.0.0
+
+fuzz: $(STAMP) build/fuzz/atheris
+	@cargo +nightly fuzz --version >/dev/null || { echo "make fuzz needs a nightly toolchain and cargo-fuzz (cargo install cargo-fuzz)" >&2; exit 3; }
+	mkdir -p $(foreach target,$(FUZZ_CORE) $(FUZZ_PARSERS),build/fuzz/corpus/$(target))
+	cargo +nightly fuzz build --fuzz-dir tests/fuzz --target-dir target/fuzz
+	$(foreach target,$(FUZZ_CORE),target/fuzz/*/release/$(target) $(call FUZZ_INPUTS,$(target)) $(FUZZ_LIMITS) &&) true
+	$(foreach target,$(FUZZ_PARSERS),PYTHONPATH=build/fuzz/atheris $(BIN)/python -m tests.fuzz.parsers $(target) $(call FUZZ_INPUTS,$(target)) $(FUZZ_LIMITS) &&) true
+
+# Undefined behaviour in the only unsafe code of the core: an interpreter runs the tests of the ring and the pipe.
+miri:
+	@cargo +nightly miri --version >/dev/null || { echo "make miri needs a nightly toolchain with miri and rust-src (rustup)" >&2; exit 3; }
+	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=8 cargo +nightly miri test --locked --target-dir target/miri --test pipe_vs_model --test ranges_vs_bitmap
 
 # The official MCP conformance suite: a Node package, pinned with the Node that it needs.
 SUITE := build/conformance

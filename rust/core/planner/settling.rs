@@ -129,7 +129,7 @@ impl Planner {
         self.evidence_failed = false;
         self.window.won(self.sizing.whole_bytes());
         self.counters.pages += 1;
-        self.counters.bytes += new_bytes;
+        self.counters.bytes = self.counters.bytes.saturating_add(new_bytes);
         if is_page {
             let round = self.estimates.complete(
                 self.now,

@@ -1,0 +1,1 @@
+"""Fuzz targets, for `make fuzz`: of the core in Rust, and of the parsers in Python."""

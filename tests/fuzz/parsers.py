@@ -1,0 +1,179 @@
+"""Fuzz targets of the parsers in Python, with atheris, which only `make fuzz` installs.
+
+    python -m tests.fuzz.parsers TARGET [CORPUS] [options of libFuzzer]
+
+The laws are those of tests/property, for input that no strategy draws: any bytes, cut anywhere.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import atheris
+
+with atheris.instrument_imports(include=["playhead"]):
+    from playhead.agent.tool_use import TextRun, ToolUseEvent, ToolUseParser
+    from playhead.client.transports.websocket_wire import FrameSplitter, LongText, MessageFramer
+    from playhead.errors import LimitError, ProtocolError
+    from playhead.jsonrpc import codec
+    from playhead.jsonrpc.framing import LineFramer, LongLine
+    from playhead.limits import DEFAULT_LIMITS
+    from playhead.servers.messages import decode
+
+from mcp_types import JSONRPCMessage, JSONRPCResponse
+from wsproto.connection import Connection, ConnectionType
+from wsproto.events import Ping, Pong, TextMessage
+from wsproto.utilities import RemoteProtocolError
+
+
+def cut(data: bytes) -> tuple[bytes, list[bytes]]:
+    """The input without its first byte; and the same in pieces, whose lengths that byte decides."""
+    if not data:
+        return b"", []
+    step, whole = 1 + data[0] % 61, data[1:]
+    return whole, [whole[at : at + step] for at in range(0, len(whole), step)]
+
+
+def tool_use(data: bytes) -> None:
+    """The prompt-mode parser: any cutting gives the same events, and no text for the user has a tag."""
+
+    def events(chunks: list[str]) -> list[ToolUseEvent]:
+        parser = ToolUseParser(limit_chars=300)
+        found: list[ToolUseEvent] = []
+        for event in [*(event for chunk in chunks for event in parser.feed(chunk)), *parser.finish()]:
+            if isinstance(event, TextRun) and found and isinstance(found[-1], TextRun):
+                found[-1] = TextRun(text=found[-1].text + event.text)
+            else:
+                found.append(event)
+        return found
+
+    step = 1 + data[0] % 61 if data else 1
+    text = data[1:].decode("utf-8", "replace")
+    found = events([text])
+    assert events([text[at : at + step] for at in range(0, len(text), step)]) == found
+    shown = "".join(event.text for event in found if isinstance(event, TextRun))
+    assert "<tool_use>" not in shown.lower()
+
+
+def frames(data: bytes) -> None:
+    """WebSocket frames past wsproto: the messages that wsproto alone reads, whatever the cutting."""
+    # A fuzzer would not write a long frame of 4 KiB: the first 0xF8, which no UTF-8 has, are 4000 blanks.
+    whole, pieces = cut(data[:1] + data[1:].replace(b"\xf8", b" " * 4000, 6))
+    expected = Received()
+    expected.frames(whole)
+    for chunks in ([whole], pieces):
+        found, splitter = Received(), FrameSplitter()
+        try:
+            for part in (part for chunk in chunks for part in splitter.split(chunk)):
+                if isinstance(part, LongText):
+                    found.long_text(part)
+                else:
+                    found.frames(part)
+        except UnicodeDecodeError:
+            pass
+        assert (found.messages, found.control) == (expected.messages, expected.control), chunks
+
+
+class Received:
+    """What one connection has received, up to its failure or close."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+        self.control: list[bytes] = []
+        self._connection = Connection(ConnectionType.CLIENT)
+        self._text, self._long, self._is_over = "", b"", False
+
+    def frames(self, data: bytes) -> None:
+        if self._is_over:
+            return
+        try:
+            self._connection.receive_data(data)
+            for event in self._connection.events():
+                match event:
+                    case TextMessage():
+                        self._text += event.data
+                        if event.message_finished:
+                            self.messages.append(self._text)
+                            self._text = ""
+                    case Ping() | Pong():
+                        self.control.append(bytes(event.payload))
+                    case _:  # a close; or binary, after which the transport closes
+                        self._is_over = True
+                        return
+        except RemoteProtocolError:
+            self._is_over = True
+
+    def long_text(self, piece: LongText) -> None:
+        if self._is_over:
+            return
+        self._long += piece.data
+        if piece.message_finished:
+            self.messages.append(self._long.decode())
+            self._long = b""
+
+
+def message(data: bytes) -> None:
+    """A message with views of its blobs is the one without; a server reads it, or answers with an error."""
+    data = data.replace(b"\x01", b"QUJD" * 256)
+    decode(data)
+    expected, found = (_parsed(data, views=views) for views in (False, True))
+    if isinstance(found, JSONRPCResponse):
+        codec.plain(found.result)
+    assert found == expected
+
+
+def _parsed(data: bytes, *, views: bool) -> JSONRPCMessage | str:
+    try:
+        return codec.parse_message(data, DEFAULT_LIMITS, views=views)
+    except (LimitError, ProtocolError) as error:
+        return str(error)
+
+
+def lines(data: bytes) -> None:
+    """Lines of stdio and messages of a WebSocket: any cutting gives the same events."""
+    whole, pieces = cut(data)
+
+    def of_lines(chunks: list[bytes]) -> list[object]:
+        framer = LineFramer(max_bytes=40, head_bytes=8)
+        found: list[object] = []
+        for chunk in chunks:
+            framer.feed(chunk)
+            while (event := framer.next_event()) is not None:
+                found.append(event)
+                if isinstance(event, LongLine) and b"s" in event.head:
+                    framer.skip_line()
+        return found
+
+    def of_messages(step: int) -> list[object]:
+        framer = MessageFramer(max_bytes=40, head_bytes=8)
+        found: list[object] = []
+        for text in whole.split(b"\n"):
+            for at in range(0, len(text), step):
+                framer.feed(text[at : at + step])
+                while (event := framer.next_event()) is not None:
+                    found.append(event)
+            framer.end_message()
+            while (event := framer.next_event()) is not None:
+                found.append(event)
+        return found
+
+    assert of_lines(pieces) == of_lines([whole])
+    assert of_messages(1) == of_messages(max(1, len(whole)))
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    target.__name__: target for target in (tool_use, frames, message, lines)
+}
+
+
+def main() -> None:
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name not in TARGETS:
+        raise SystemExit(f"expected one of {', '.join(TARGETS)}, got {name!r}")
+    atheris.Setup([sys.argv[0], *sys.argv[2:]], TARGETS[name])
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

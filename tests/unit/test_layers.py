@@ -29,7 +29,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"results"}),
     frozenset({"stream", "config"}),
     frozenset({"playback", "client"}),
-    frozenset({"agent", "servers", "portals"}),
+    frozenset({"agent", "servers", "portals", "adapters"}),
     frozenset({"check"}),
     frozenset({"cli"}),
 )

@@ -20,6 +20,7 @@ PACKAGE = Path(__file__).parents[2] / "python" / "playhead"
 MOST_LINES = 600
 MOST_LEVELS = 7
 MOST_MODULES = 250
+MOST_ADAPTER_LINES = 120
 
 SINGLE_IMPORTERS = {
     "playback.controller": "a layer: the player is its public interface",
@@ -172,6 +173,12 @@ def repeated_class_names() -> list[str]:
 def test_the_package_has_few_modules_of_readable_length() -> None:
     assert len(modules()) <= MOST_MODULES
     assert [module.name for module in modules().values() if module.lines > MOST_LINES] == []
+
+
+def test_an_adapter_of_a_voice_stack_is_short() -> None:
+    found = {name: module.lines for name, module in modules().items() if ".adapters." in name}
+    assert len(found) >= 2
+    assert {name: lines for name, lines in found.items() if lines > MOST_ADAPTER_LINES} == {}
 
 
 def test_no_package_is_deep() -> None:

@@ -1,0 +1,120 @@
+"""Wyoming: play on an audio output service (`snd`), such as the loudspeaker of a Home Assistant satellite.
+An event is a line of JSON, then its data and its payload (https://github.com/OHF-Voice/wyoming). No package
+is needed for `describe`, `info`, `audio-start`, `audio-chunk`, `audio-stop` and `played`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Self
+
+import trio
+
+from playhead.concurrency import unwrap_exception_group
+from playhead.errors import ConnectionLostError, ProtocolError
+from playhead.playback.pcm_buffer import PcmBuffer
+from playhead.playback.sinks.frames import AudioFrame, FrameEvent, FramesSink
+from playhead.strict_json import parse_json
+
+MAX_EVENT_BYTES = 1024 * 1024
+ANSWER_SECONDS = 5.0  # for `info`, and for `played` after the last frame was heard
+
+
+class WyomingSink(FramesSink):
+    """Plays on the service at `host` and `port`, in PCM of 16 bits, with one connection per queue.
+
+    `play` raises `OSError` without a service, `ConnectionLostError` if it closes the connection, and
+    `ProtocolError` for an invalid event. It returns once the service has played everything.
+    """
+
+    def __init__(self, host: str, port: int, *, rate_hz: int = 16_000, channels: int = 1) -> None:
+        super().__init__(self._deliver_event, rate_hz=rate_hz, channels=channels)
+        self._address = (host, port)
+        self._audio = {"rate": rate_hz, "width": 2, "channels": channels}
+
+    @classmethod
+    async def discover(cls, host: str, port: int) -> Self:
+        """Return a sink in the service's own format; in the default one if it states none of 16 bits."""
+        with trio.move_on_after(ANSWER_SECONDS):
+            async with await trio.open_tcp_stream(host, port) as stream:
+                connection = _Connection(stream)
+                await connection.send("describe", {})
+                match (await connection.wait_for("info")).get("snd"):
+                    case [{"snd_format": {"rate": rate, "width": 2, "channels": channels}}, *_]:
+                        return cls(host, port, rate_hz=rate, channels=channels)
+        return cls(host, port)
+
+    async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
+        with unwrap_exception_group():
+            async with await trio.open_tcp_stream(*self._address) as stream, trio.open_nursery() as nursery:
+                self._connection = _Connection(stream)
+                self._is_started, self._played = False, trio.Event()
+                nursery.start_soon(self._listen)
+                await super().play(buffers)
+                if self._is_started:
+                    await self._stop()
+                    with trio.move_on_after(ANSWER_SECONDS):
+                        await self._played.wait()
+                nursery.cancel_scope.cancel()
+
+    async def _deliver_event(self, event: FrameEvent) -> None:
+        if not isinstance(event, AudioFrame):
+            await self._stop()  # two frames, at most, are still heard
+            return
+        if not self._is_started:
+            self._is_started = True
+            await self._connection.send("audio-start", self._audio)
+        timestamp = {"timestamp": round(event.timestamp_seconds * 1000)}
+        await self._connection.send("audio-chunk", self._audio | timestamp, event.data)
+
+    async def _stop(self) -> None:
+        if self._is_started:
+            self._is_started, self._played = False, trio.Event()
+            await self._connection.send("audio-stop", {})
+
+    async def _listen(self) -> None:
+        while True:
+            await self._connection.wait_for("played")
+            self._played.set()
+
+
+class _Connection:
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        self._received = b""
+        self._is_whole = True
+
+    async def send(self, kind: str, data: Mapping[str, int], payload: bytes = b"") -> None:
+        text = json.dumps(data).encode()
+        line = json.dumps({"type": kind, "data_length": len(text), "payload_length": len(payload)}).encode()
+        if self._is_whole:  # else cancelled in the middle of an event: nothing can follow it
+            self._is_whole = False
+            try:
+                await self._stream.send_all(line + b"\n" + text + payload)
+            except trio.BrokenResourceError as error:
+                raise ConnectionLostError("the Wyoming service closed the connection") from error
+            self._is_whole = True
+
+    async def wait_for(self, kind: str) -> dict[str, Any]:
+        while True:
+            try:
+                head = parse_json(await self._take(None))  # a line
+                text = await self._take(head.get("data_length") or 0)
+                await self._take(head.get("payload_length") or 0)
+                data = dict(parse_json(text) if text else head.get("data", {}))
+            except (ValueError, TypeError, AttributeError, RecursionError) as error:
+                raise ProtocolError(f"expected a Wyoming event, got an invalid one: {error}") from error
+            if head.get("type") == kind:
+                return data
+
+    async def _take(self, size: int | None) -> bytes:
+        while len(self._received) < size if size is not None else b"\n" not in self._received:
+            if len(self._received) > MAX_EVENT_BYTES:
+                raise ProtocolError(f"expected Wyoming events of at most {MAX_EVENT_BYTES} bytes, got more")
+            if not (piece := await self._stream.receive_some()):
+                raise ConnectionLostError("the Wyoming service closed the connection")
+            self._received += piece
+        end = self._received.index(b"\n") + 1 if size is None else size
+        self._received, taken = self._received[end:], self._received[:end]
+        return taken

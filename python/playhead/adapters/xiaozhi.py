@@ -1,0 +1,120 @@
+"""xiaozhi-esp32: play on a device that has opened a WebSocket to this program, in Opus.
+
+    async with accept_device(socket) as device, Player(device) as player:
+        async for message in device.messages():
+            ...
+
+Version 1 of the protocol (https://github.com/78/xiaozhi-esp32): a hello from each side, then JSON in text
+messages and one Opus frame in each binary one. The device plays what is between `tts start` and `tts stop`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Protocol
+from uuid import uuid4
+
+import trio
+
+from playhead.concurrency import unwrap_exception_group
+from playhead.errors import ProtocolError
+from playhead.playback.pcm_buffer import PcmBuffer
+from playhead.playback.sinks.frames import FRAME_MS, AudioFrame, FrameCodec, FrameEvent, FramesSink
+from playhead.strict_json import parse_json
+
+HELLO_SECONDS = 10.0  # for the device's hello; the device waits as long for ours
+
+
+class DeviceSocket(Protocol):
+    """A WebSocket, such as trio-websocket's `WebSocketConnection`."""
+
+    async def send_message(self, message: str | bytes) -> None: ...
+    async def get_message(self) -> str | bytes: ...
+
+
+@asynccontextmanager
+async def accept_device(socket: DeviceSocket, *, rate_hz: int = 24_000) -> AsyncIterator[XiaozhiDevice]:
+    """Exchange hellos with a device, and yield the sink that plays on it.
+
+    `rate_hz` (24,000: what the device assumes) can be 8, 12, 16, 24 or 48 kHz; the device resamples. Raises
+    `ProtocolError` for another hello than one of version 1, or none in time, and from the context whatever
+    the socket raises when it is closed. Needs the extra `formats`.
+    """
+    session = uuid4().hex
+    with trio.move_on_after(HELLO_SECONDS) as waiting:
+        match _parsed(hello := await socket.get_message()):
+            case {"type": "hello", "version": 1, "transport": "websocket"}:
+                pass
+            case _:
+                raise ProtocolError(f"expected a hello of version 1 from a device, got {hello[:200]!r}")
+    if waiting.cancelled_caught:
+        raise ProtocolError(f"expected a hello from a device within {HELLO_SECONDS:g} s, got none")
+    parameters = {"format": "opus", "sample_rate": rate_hz, "channels": 1, "frame_duration": FRAME_MS}
+    answer = {"type": "hello", "transport": "websocket", "session_id": session, "audio_params": parameters}
+    await socket.send_message(json.dumps(answer))
+    with unwrap_exception_group():
+        async with trio.open_nursery() as nursery:
+            device = XiaozhiDevice(socket, session=session, rate_hz=rate_hz)
+            nursery.start_soon(device.write)
+            yield device
+            nursery.cancel_scope.cancel()
+
+
+class XiaozhiDevice(FramesSink):
+    """The sink of one connected device; made by `accept_device`."""
+
+    def __init__(self, socket: DeviceSocket, *, session: str, rate_hz: int) -> None:
+        super().__init__(self._deliver_event, codec=FrameCodec.OPUS, rate_hz=rate_hz)
+        self._socket = socket
+        self._session = session
+        self._is_speaking = False
+        # In front of the connection, which a cancelled player would break in the middle of a message.
+        self._send, self._receive = trio.open_memory_channel[str | bytes](1)
+
+    async def messages(self) -> AsyncIterator[dict[str, Any] | bytes]:
+        """The device's messages, until the socket raises: JSON objects, and Opus frames of its microphone.
+
+        `{"type": "abort"}` is the user's wish to interrupt: call `Player.stop`. One task may iterate.
+        """
+        while True:
+            message = await self._socket.get_message()
+            yield message if isinstance(message, bytes) else _parsed(message)
+
+    async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
+        await super().play(buffers)
+        if self._is_speaking:
+            self._is_speaking = False
+            await self._send.send(self._tts("stop"))
+
+    async def write(self) -> None:
+        """Send what is played; `accept_device` runs it."""
+        async for message in self._receive:
+            await self._socket.send_message(message)
+
+    async def _deliver_event(self, event: FrameEvent) -> None:
+        if not isinstance(event, AudioFrame):
+            if self._is_speaking:
+                self._is_speaking = False
+                with suppress(trio.WouldBlock):
+                    self._receive.receive_nowait()  # at once: even if the connection takes nothing
+                self._send.send_nowait(self._tts("stop"))
+            return
+        if not self._is_speaking:
+            self._is_speaking = True
+            await self._send.send(self._tts("start"))
+        await self._send.send(event.data)
+
+    def _tts(self, state: str) -> str:
+        return json.dumps({"session_id": self._session, "type": "tts", "state": state})
+
+
+def _parsed(message: str | bytes) -> dict[str, Any]:
+    try:
+        value = parse_json(message) if isinstance(message, str) else None
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise ProtocolError(f"expected a JSON object from a device, got {message[:200]!r}")
+    return value

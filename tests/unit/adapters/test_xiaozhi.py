@@ -1,0 +1,242 @@
+"""A simulated device on loopback: it sends the messages of the firmware (main/protocols), checks ours as the
+firmware does, and decodes the Opus frames that it would play."""
+
+from __future__ import annotations
+
+import json
+import math
+import wave
+from array import array
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from trio_websocket import (
+    ConnectionClosed,
+    WebSocketConnection,
+    WebSocketRequest,
+    open_websocket,
+    serve_websocket,
+)
+
+from playhead.adapters.xiaozhi import HELLO_SECONDS, accept_device
+from playhead.errors import ProtocolError
+from playhead.playback import FileMedia, Player, Status
+from playhead.playback.formats import PcmFormat
+from playhead.playback.pcm_buffer import PcmSequence
+from playhead.testing.sinks import buffer_of
+
+RATE = 24_000
+SOURCE = PcmFormat(rate_hz=RATE, channels=1)
+HELLO = (
+    '{"type":"hello","version":1,"features":{"mcp":true},"transport":"websocket","audio_params":'
+    '{"format":"opus","sample_rate":16000,"channels":1,"frame_duration":60}}'
+)
+STEP = 2 * math.pi * 440 / RATE
+
+
+def sine(frames: int) -> bytes:
+    return array("h", (round(12_000 * math.sin(STEP * at)) for at in range(frames))).tobytes()
+
+
+class Device:
+    """The device's side of a connection, after its hello."""
+
+    def __init__(self, socket: WebSocketConnection) -> None:
+        self.socket = socket
+        self.session = ""
+        self.rate_hz = 0
+        self.states: list[str] = []
+        self.packets: list[bytes] = []
+        self.heard = trio.Event()
+        self.stopped = trio.Event()
+
+    async def run(self) -> None:
+        with suppress(ConnectionClosed):
+            while True:
+                message = await self.socket.get_message()
+                if isinstance(message, bytes):
+                    assert self.states[-1:] == ["start"], "audio that the firmware ignores"
+                    self.packets.append(message)
+                    self.heard.set()
+                    continue
+                match json.loads(message):
+                    case {
+                        "type": "hello",
+                        "transport": "websocket",
+                        "session_id": session,
+                        "audio_params": parameters,
+                    }:
+                        self.session, self.rate_hz = session, parameters["sample_rate"]
+                        assert parameters == {
+                            "format": "opus",
+                            "sample_rate": self.rate_hz,
+                            "channels": 1,
+                            "frame_duration": 60,
+                        }
+                    case {"type": "tts", "state": state, "session_id": self.session}:
+                        self.states.append(state)
+                        if state == "stop":
+                            self.stopped.set()
+                    case other:
+                        raise AssertionError(other)
+
+    async def say(self, **message: str) -> None:
+        await self.socket.send_message(json.dumps({"session_id": self.session, **message}))
+
+    def decoded(self) -> array[float]:
+        av = pytest.importorskip("av")
+        decoder = av.AudioCodecContext.create("opus", "r")  # FFmpeg's own; the encoder is libopus
+        decoder.sample_rate, decoder.layout = 48_000, "mono"
+        samples = array("f")
+        for packet in self.packets:
+            for frame in decoder.decode(av.Packet(packet)):
+                samples.frombytes(bytes(frame.planes[0])[: frame.samples * 4])
+        return samples
+
+
+@asynccontextmanager
+async def connected(
+    serve: Callable[[WebSocketConnection], Awaitable[None]], hello: str | bytes = HELLO
+) -> AsyncIterator[Device]:
+    """A device that has connected to a server, which runs `serve` for it."""
+
+    async def handle(request: WebSocketRequest) -> None:
+        await serve(await request.accept())
+
+    async with trio.open_nursery() as nursery:
+        start = partial(serve_websocket, handle, "127.0.0.1", 0, ssl_context=None)
+        server = await nursery.start(start)
+        async with open_websocket("127.0.0.1", server.port, "/", use_ssl=False) as socket:
+            device = Device(socket)
+            nursery.start_soon(device.run)
+            await socket.send_message(hello)
+            yield device
+        nursery.cancel_scope.cancel()
+
+
+def assert_is_the_sine(samples: array[float]) -> None:
+    """A tone of 440 Hz at its level, and next to nothing else."""
+    steady = samples[2880:-2880]
+    assert len(steady) > 48_000 // 10
+    step = 2 * math.pi * 440 / 48_000
+    a = 2 / len(steady) * sum(value * math.sin(step * at) for at, value in enumerate(steady))
+    b = 2 / len(steady) * sum(value * math.cos(step * at) for at, value in enumerate(steady))
+    rest = [v - a * math.sin(step * at) - b * math.cos(step * at) for at, v in enumerate(steady)]
+    assert math.hypot(a, b) == pytest.approx(12_000 / 32_768, rel=0.1)
+    assert math.sqrt(sum(value * value for value in rest) / len(rest)) < 0.02
+
+
+async def test_the_device_hears_the_source_between_start_and_stop() -> None:
+    async def serve(socket: WebSocketConnection) -> None:
+        async with accept_device(socket) as sink:
+            await sink.play(PcmSequence(buffer_of(sine(6 * 1440 - 240), SOURCE)))
+            await trio.sleep_forever()
+
+    async with connected(serve) as device:
+        await device.stopped.wait()
+        assert device.states == ["start", "stop"]
+        assert device.rate_hz == RATE
+        assert len(device.packets) == 6
+        assert_is_the_sine(device.decoded())
+
+
+async def test_an_abort_of_the_device_ends_the_audio_and_the_next_queue_begins_anew(tmp_path: Path) -> None:
+    with wave.open(str(tmp_path / "long.wav"), "wb") as file:
+        file.setparams((1, 2, RATE, 0, "NONE", "NONE"))
+        file.writeframes(sine(10 * RATE))
+
+    async def serve(socket: WebSocketConnection) -> None:
+        async with accept_device(socket) as sink, Player(sink) as player:
+            await player.play(FileMedia(tmp_path / "long.wav"))
+            async for message in sink.messages():
+                match message:
+                    case {"type": "abort", "reason": "wake_word_detected"}:
+                        await player.stop()
+                        assert player.snapshot().status is Status.STOPPED
+                    case {"type": "listen", "state": "detect", "text": "again"}:
+                        await player.play(FileMedia(tmp_path / "long.wav"))
+                    case bytes(frame):
+                        assert frame == b"opus of the microphone"
+
+    async with connected(serve) as device:
+        await device.heard.wait()
+        await device.socket.send_message(b"opus of the microphone")
+        await device.say(type="abort", reason="wake_word_detected")
+        await device.stopped.wait()
+        assert device.states == ["start", "stop"]
+        assert len(device.packets) < 50
+        device.heard = trio.Event()
+        await device.say(type="listen", state="detect", text="again")
+        await device.heard.wait()
+        assert device.states == ["start", "stop", "start"]
+
+
+class Stuck:
+    """A socket that takes nothing after the hello."""
+
+    def __init__(self) -> None:
+        self.sent: list[str | bytes] = []
+        self.stuck = trio.Event()
+
+    async def get_message(self) -> str | bytes:
+        return HELLO
+
+    async def send_message(self, message: str | bytes) -> None:
+        self.sent.append(message)
+        if len(self.sent) > 1:
+            self.stuck.set()
+            await trio.sleep_forever()
+
+
+async def test_a_stop_does_not_wait_for_a_device_that_takes_nothing(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    socket = Stuck()
+    async with accept_device(socket) as sink, trio.open_nursery() as nursery:
+        nursery.start_soon(sink.play, PcmSequence(buffer_of(sine(6 * 1440 - 240), SOURCE)))
+        await socket.stuck.wait()
+        await trio.sleep(1)
+        began = trio.current_time()
+        nursery.cancel_scope.cancel()
+    assert trio.current_time() - began <= 0.1
+
+
+@pytest.mark.parametrize(
+    "hello",
+    [
+        HELLO.replace('"version":1', '"version":3'),
+        HELLO.replace('"transport":"websocket"', '"transport":"udp"'),
+        HELLO.replace('"type":"hello"', '"type":"abort"'),
+        "no JSON",
+        "[" * 5000,
+        "[]",
+        b"\x00\x01",
+    ],
+)
+async def test_another_hello_than_that_of_version_1_is_refused(hello: str | bytes) -> None:
+    class Socket(Stuck):
+        async def get_message(self) -> str | bytes:
+            return hello
+
+    socket = Socket()
+    with pytest.raises(ProtocolError, match="from a device, got"):
+        async with accept_device(socket):
+            pass
+    assert socket.sent == []
+
+
+async def test_a_device_that_says_nothing_is_not_waited_for(autojump_clock: trio.testing.MockClock) -> None:
+    class Socket(Stuck):
+        async def get_message(self) -> str | bytes:
+            await trio.sleep_forever()
+            raise AssertionError
+
+    with pytest.raises(ProtocolError, match="within 10 s"):
+        async with accept_device(Socket()):
+            pass
+    assert trio.current_time() == pytest.approx(HELLO_SECONDS, abs=1)

@@ -267,3 +267,21 @@ fn a_lost_read_of_the_byte_before_does_not_turn_an_end_into_a_refusal() {
     }
     assert_eq!(end_of(&planner), Some((16 * KIB, EndedBy::Error)));
 }
+
+#[test]
+fn bytes_past_an_end_that_is_taken_back_are_not_read_again() {
+    let mut planner = planner(|_| {});
+    let burst = ask(&mut planner, 0.0, 0);
+    whole(&mut planner, burst[1], 0.1);
+    planner.set_end(4 * KIB, EndedBy::Whole);
+    planner.set_end(64 * KIB, EndedBy::Whole);
+    let stored = burst[1].start..burst[1].end;
+    let asked = ask(&mut planner, 0.2, 0);
+    assert!(!asked.is_empty());
+    for request in asked {
+        assert!(
+            request.end <= stored.start || request.start >= stored.end,
+            "{request:?} is stored already"
+        );
+    }
+}

@@ -76,7 +76,7 @@ def frames(data: bytes) -> None:
 
 
 class Received:
-    """What one connection has received, up to its failure or close."""
+    """The messages and control frames of one connection, up to its failure or close."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []

@@ -311,7 +311,11 @@ impl Planner {
     pub(super) fn end_at(&mut self, end: End) {
         self.frontier = self.frontier.min(end.at.max(self.base));
         self.failed.remove(end.at..u64::MAX);
-        self.taken.remove(end.at..u64::MAX);
+        // What arrived past this end stays taken: if the end turns out to be later, it is not read again.
+        let missing: Vec<_> = self.received.missing(end.at..u64::MAX).collect();
+        missing
+            .into_iter()
+            .for_each(|range| self.taken.remove(range));
         self.flights.supersede(self.now, |flight| {
             flight.purpose != Purpose::Probe && flight.start >= end.at
         });

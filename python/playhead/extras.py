@@ -13,6 +13,7 @@ EXTRAS: Final = {
     "formats": ("av",),
     "check": ("rich", "jinja2", "markupsafe"),
     "langgraph": ("langgraph",),
+    "valkey": ("valkey",),
 }
 """The modules that each extra of pyproject.toml provides."""
 

@@ -139,8 +139,8 @@ impl Planner {
     const REFILL_SECONDS: f64 = core::REFILL_SECONDS;
 
     #[new]
-    #[pyo3(signature = (*, capacity_bytes, page_min_bytes=None, page_bytes=None, page_bytes_max=None, in_flight=None,
-        timeout_seconds=None, patience_seconds=None, sleeps_when_full=false, stagnant_answers=None, seed=0, start=0))]
+    #[pyo3(signature = (*, capacity_bytes, page_min_bytes=None, page_bytes=None, page_bytes_max=None, grid_bytes=0,
+        in_flight=None, timeout_seconds=None, patience_seconds=None, sleeps_when_full=false, stagnant_answers=None, seed=0, start=0))]
     #[allow(clippy::too_many_arguments, reason = "keywords on the Python side")]
     fn new(
         py: Python<'_>,
@@ -148,6 +148,7 @@ impl Planner {
         page_min_bytes: Option<u64>,
         page_bytes: Option<u64>,
         page_bytes_max: Option<u64>,
+        grid_bytes: u64,
         in_flight: Option<usize>,
         timeout_seconds: Option<f64>,
         patience_seconds: Option<f64>,
@@ -161,6 +162,7 @@ impl Planner {
             page_min_bytes: page_min_bytes.unwrap_or(defaults.page_min_bytes),
             page_bytes: page_bytes.unwrap_or(defaults.page_bytes),
             page_bytes_max: page_bytes_max.unwrap_or(defaults.page_bytes_max),
+            grid_bytes,
             in_flight,
             timeout_seconds: timeout_seconds.unwrap_or(defaults.timeout_seconds),
             patience_seconds: patience_seconds.unwrap_or(defaults.patience_seconds),

@@ -142,7 +142,7 @@ impl Planner {
         let page = if finding_floor {
             self.sizing.small_bytes()
         } else {
-            self.sizing.next_bytes(&self.estimates)
+            self.on_grid(start, self.sizing.next_bytes(&self.estimates))
         };
         let size = match (self.end(), self.ending.size) {
             (Some(end), _) => min(page, end.at - start),
@@ -179,6 +179,23 @@ impl Planner {
             self.sizing.asked_new_page(page);
         }
         Some(self.issue(start, end, is_retry, Purpose::Page))
+    }
+
+    /// Rounds a page up so that it ends on the grid. Not a page that is smaller than the grid: the first burst, and those
+    /// of a server that caps its pages.
+    fn on_grid(&self, start: u64, page: u64) -> u64 {
+        let grid = self.settings.grid_bytes;
+        let end = start.saturating_add(page);
+        if grid == 0 || page < grid || end > OFFSET_MAX {
+            return page;
+        }
+        let rounded = end.next_multiple_of(grid) - start;
+        // A small room takes half of itself at most, so that pages still overlap.
+        if rounded <= self.settings.capacity_bytes / 2 {
+            rounded
+        } else {
+            page
+        }
     }
 
     /// A full ring drains by a quarter before the next request: fewer requests, and the radio can rest.

@@ -19,6 +19,8 @@ pub struct Settings {
     pub page_bytes: u64,
     /// Pages grow on to this while the measured rate grows with them, up to a quarter of the room.
     pub page_bytes_max: u64,
+    /// Pages of at least this size end on a multiple of it, so that readers with other page sizes share blocks. 0: not.
+    pub grid_bytes: u64,
     /// Most requests at once, 1 to [`MAX_IN_FLIGHT`]. None: as many as the link and the server's pages are worth.
     pub in_flight: Option<usize>,
     /// Requests at once before anything has arrived. Three fill the first latency without delaying the first page.
@@ -45,6 +47,7 @@ impl Settings {
             page_min_bytes: 8 << 10,
             page_bytes: 100 << 10,
             page_bytes_max: 1 << 20,
+            grid_bytes: 0,
             in_flight: None,
             in_flight_start: 3,
             timeout_seconds: 30.0,
@@ -87,6 +90,9 @@ impl Settings {
         count("in_flight_start", self.in_flight_start as u64)?;
         positive("timeout_seconds", self.timeout_seconds)?;
         positive("patience_seconds", self.patience_seconds)?;
+        if self.grid_bytes > 0 {
+            size("grid_bytes", self.grid_bytes)?;
+        }
         if self.start > OFFSET_MAX {
             return Err(InvalidSetting {
                 setting: "start",

@@ -1,0 +1,138 @@
+"""Pages that were read once, for every listener of the same piece: the protocol, and a cache in memory.
+
+    async with connect(server, cache=DirectoryCache(Path("~/.cache/playhead").expanduser())) as session: ...
+
+A cache holds blocks of a resource on a fixed grid of 64 KiB. It knows nothing of sessions: the key names the
+server, the resource, its version (`resource_key`) and who may read it, so that another version is another
+key, and nothing is ever replaced by other bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, Protocol, runtime_checkable
+
+from playhead.limits import KIB, MIB
+
+__all__ = ["BLOCK_BYTES", "ClaimingCache", "MemoryCache", "PageCache", "open_cache", "resource_key"]
+
+BLOCK_BYTES: Final = 64 * KIB
+"""The grid. Growing and hedged pages of two players never coincide; their blocks do."""
+ETAG_META: Final = "playhead/etag"
+"""The key of `_meta`, of links and of pages, with the version of a resource: another one for other bytes."""
+MEMORY_BYTES: Final = 32 * MIB
+
+
+@runtime_checkable
+class PageCache(Protocol):
+    """Blocks of resources, by key and number. `playhead.testing.caches` has its laws.
+
+    No method raises: a cache that fails has nothing, and the stream reads from the server. All may be called
+    by any number of tasks at once. Cancelled: a block is stored whole or not at all.
+    """
+
+    async def get(self, key: str, block: int) -> bytes | None:
+        """Return the bytes `[block * BLOCK_BYTES, …)` exactly as they were put; None without them."""
+
+    async def put(self, key: str, block: int, data: bytes, *, ttl_seconds: float | None = None) -> None:
+        """Store a block, for at most `ttl_seconds` if given.
+
+        A block shorter than `BLOCK_BYTES` (even an empty one) is the last: the resource ends with it.
+        """
+
+    async def size(self, key: str) -> int | None:
+        """Return the size of the resource in bytes; None while its last block is not known."""
+
+
+@runtime_checkable
+class ClaimingCache(PageCache, Protocol):
+    """A cache of several processes that also agree on who reads a block from the server."""
+
+    async def get_run(self, key: str, first: int, count: int) -> list[bytes | None]:
+        """Return `count` neighbouring blocks, in one round trip."""
+
+    async def claim(self, key: str, first: int, count: int, owner: str) -> int:
+        """Claim blocks for `owner`; return how many from `first` on are now its own to read, at most `count`.
+
+        0 means that another reads the first: look again with `get`. A claim runs out by itself after
+        `claim_seconds`, so that a process that died holds up nobody for longer.
+        """
+
+    async def release(self, key: str, blocks: list[int], owner: str) -> None:
+        """Give up claims of `owner`. Storing a block needs no release."""
+
+
+class MemoryCache:
+    """A page cache in the memory of this process, at most `max_bytes`; the least recently used goes first."""
+
+    def __init__(self, *, max_bytes: int = MEMORY_BYTES, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` returns seconds; it measures `ttl_seconds`."""
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._blocks: OrderedDict[tuple[str, int], tuple[bytes, float | None]] = OrderedDict()
+        self._sizes: dict[str, int] = {}
+        self._held_bytes = 0
+
+    async def get(self, key: str, block: int) -> bytes | None:
+        found = self._blocks.get((key, block))
+        if found is None:
+            return None
+        data, until = found
+        if until is not None and until <= self._clock():
+            self._drop((key, block))
+            return None
+        self._blocks.move_to_end((key, block))
+        return data
+
+    async def put(self, key: str, block: int, data: bytes, *, ttl_seconds: float | None = None) -> None:
+        if (key, block) in self._blocks:
+            self._drop((key, block))
+        until = None if ttl_seconds is None else self._clock() + ttl_seconds
+        self._blocks[key, block] = data, until
+        self._held_bytes += len(data)
+        if len(data) < BLOCK_BYTES:
+            self._sizes[key] = block * BLOCK_BYTES + len(data)
+        while self._held_bytes > self._max_bytes:
+            self._drop(next(iter(self._blocks)))
+
+    async def size(self, key: str) -> int | None:
+        size = self._sizes.get(key)
+        if size is not None and await self.get(key, size // BLOCK_BYTES) is None:
+            return None
+        return size
+
+    def _drop(self, place: tuple[str, int]) -> None:
+        data, _ = self._blocks.pop(place)
+        self._held_bytes -= len(data)
+        if len(data) < BLOCK_BYTES:
+            self._sizes.pop(place[0], None)
+
+
+def resource_key(*, server: object, resource: object, validator: str, access: str) -> str:
+    """Return the key of one version of a resource: 64 hexadecimal digits, in which nothing can be read.
+
+    `server` and `resource` are what tells them apart, in JSON's types; `access` names who may read it.
+    """
+    parts = json.dumps([1, server, resource, validator, access], sort_keys=True, default=str)
+    return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def open_cache(where: str, *, on_trouble: Callable[[str], None] | None = None) -> PageCache:
+    """Return the cache at `where`: a `valkey://`, `valkeys://` or `unix://` URL, or a directory.
+
+    `on_trouble` is called with one message when a Valkey becomes unusable. Raises `UsageError` if the
+    directory is not private to this user, or if the extra `valkey` is missing.
+    """
+    if "://" in where:
+        from playhead.cache.valkey import ValkeyCache
+
+        return ValkeyCache(where, on_trouble=on_trouble)
+    from pathlib import Path
+
+    from playhead.cache.directory import DirectoryCache
+
+    return DirectoryCache(Path(where).expanduser())

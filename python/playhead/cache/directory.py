@@ -1,0 +1,281 @@
+"""A page cache in a directory, for all processes of one user.
+
+Each resource is two files, named by a hash: `NAME.data`, sparse, with block n at n * 64 KiB; and
+`NAME.index`, a header with the size and one record of 32 bytes per block. A record is written after its bytes
+were synced, and holds their checksum, seeded with the key and the number of the block. So whatever a crash or
+another process leaves behind, bytes that are not those of the block are no block: there is no repair, and
+no lock on the path of a read.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import stat
+import struct
+import threading
+import time
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from playhead.cache import BLOCK_BYTES
+from playhead.errors import UsageError
+from playhead.limits import GIB
+
+MAX_BYTES: Final = GIB
+"""Seven hours of mp3 at 320 kbit/s."""
+_FILES_OPEN: Final = 32
+"""Resources whose files stay open: more than are played at once."""
+_USED_SECONDS: Final = 60.0
+"""The time of the last use is noted this often: a write per hit would wear out an SD card."""
+_KEPT_SHARE: Final = 0.9
+"""Of the limit, after an eviction: so that not every block causes one."""
+_SCAN_SHARE: Final = 64
+"""The directory is measured after each such part of the limit was written."""
+
+_HEADER: Final = struct.Struct("<8sqI12x")
+_RECORD: Final = struct.Struct("<4sIIdI8x")
+_MAGIC, _BLOCK_MAGIC = b"playpgs1", b"blk1"
+
+
+@dataclass(slots=True)
+class _Resource:
+    """The open files of one resource."""
+
+    data: int
+    index: int
+    users: int = 0
+    noted_at: float = 0.0
+
+    def close(self) -> None:
+        os.close(self.data)
+        os.close(self.index)
+
+
+class DirectoryCache:
+    """A page cache in a directory, at most `max_bytes` on disk; the least recently used resources go first.
+
+    Safe for any number of processes at once, and after a crash at any moment. The bytes are on disk in the
+    clear, readable by this user only.
+    """
+
+    def __init__(self, directory: Path, *, max_bytes: int = MAX_BYTES) -> None:
+        """The directory is made if it is missing, with mode 0700.
+
+        Raises `UsageError` if it belongs to another user, is open to others, or cannot be made.
+        """
+        self._directory = directory
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._open: OrderedDict[str, _Resource] = OrderedDict()
+        self._written_bytes = max_bytes  # the first block measures the directory
+        self._reads_at_once = True
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found = directory.lstat()
+        except OSError as error:
+            raise UsageError(
+                f"cache: {directory} cannot be used as a directory ({error.strerror})"
+            ) from error
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            raise UsageError(
+                f"cache: expected a directory of yours, closed to others, got {directory} with the mode"
+                f" {stat.filemode(found.st_mode)}; chmod 700 it, or name one that does not exist yet"
+            )
+
+    # --- the protocol ----------------------------------------------------------------------------------
+
+    async def get(self, key: str, block: int) -> bytes | None:
+        """See `PageCache.get`. Bytes in the system's page cache are read at once, others in a thread."""
+        await trio.lowlevel.checkpoint()
+        if self._reads_at_once:
+            try:
+                return self._get(key, block, flags=os.RWF_NOWAIT)
+            except BlockingIOError:
+                pass  # on disk
+            except OSError:
+                self._reads_at_once = False  # a file system without it
+        return await trio.to_thread.run_sync(self._get_or_nothing, key, block)
+
+    async def put(self, key: str, block: int, data: bytes, *, ttl_seconds: float | None = None) -> None:
+        """See `PageCache.put`. Cancelled: the thread finishes the block."""
+        until = 0.0 if ttl_seconds is None else time.time() + ttl_seconds
+        await trio.to_thread.run_sync(self._put, key, block, data, until, abandon_on_cancel=True)
+
+    async def size(self, key: str) -> int | None:
+        """See `PageCache.size`."""
+        size = await trio.to_thread.run_sync(self._size, key)
+        if size is None or await self.get(key, size // BLOCK_BYTES) is None:
+            return None
+        return size
+
+    def close(self) -> None:
+        """Close the files. The cache can be used again."""
+        with self._lock:
+            idle = [name for name, resource in self._open.items() if not resource.users]
+            for name in idle:
+                self._open.pop(name).close()
+
+    # --- blocks ----------------------------------------------------------------------------------------
+
+    def _get_or_nothing(self, key: str, block: int) -> bytes | None:
+        try:
+            return self._get(key, block)
+        except OSError:
+            return None
+
+    def _get(self, key: str, block: int, *, flags: int = 0) -> bytes | None:
+        with self._files(key) as resource:
+            if resource is None:
+                return None
+            record = bytearray(_RECORD.size)
+            at = _HEADER.size + block * _RECORD.size
+            if os.preadv(resource.index, [record], at, flags) != _RECORD.size:
+                return None
+            magic, n_bytes, checksum, until, own = _RECORD.unpack(record)
+            is_whole = magic == _BLOCK_MAGIC and own == zlib.crc32(record[:20]) and n_bytes <= BLOCK_BYTES
+            if not is_whole or (until and until <= time.time()):
+                return None
+            data = bytearray(n_bytes)
+            if n_bytes and os.preadv(resource.data, [data], block * BLOCK_BYTES, flags) != n_bytes:
+                if flags:
+                    raise BlockingIOError  # a part of it is on disk
+                return None
+            if zlib.crc32(data, _seed(key, block)) != checksum:
+                return None
+            self._note_use(resource)
+            return bytes(data)
+
+    def _put(self, key: str, block: int, data: bytes, until: float) -> None:
+        with suppress(OSError):  # a full disk, for one: the block is not stored
+            self._make_room(len(data))
+            with self._files(key, create=True) as resource:
+                assert resource is not None
+                view = memoryview(data)
+                while view:
+                    view = view[os.pwrite(resource.data, view, block * BLOCK_BYTES + len(data) - len(view)) :]
+                os.fdatasync(resource.data)
+                record = _RECORD.pack(_BLOCK_MAGIC, len(data), zlib.crc32(data, _seed(key, block)), until, 0)
+                record = record[:20] + struct.pack("<I", zlib.crc32(record[:20])) + record[24:]
+                os.pwrite(resource.index, record, _HEADER.size + block * _RECORD.size)
+                if len(data) < BLOCK_BYTES:
+                    size = block * BLOCK_BYTES + len(data)
+                    os.pwrite(resource.index, _HEADER.pack(_MAGIC, size, _size_checksum(key, size)), 0)
+
+    def _size(self, key: str) -> int | None:
+        with suppress(OSError, struct.error), self._files(key) as resource:
+            if resource is not None:
+                magic, size, checksum = _HEADER.unpack(os.pread(resource.index, _HEADER.size, 0))
+                if magic == _MAGIC and size >= 0 and checksum == _size_checksum(key, size):
+                    return int(size)
+        return None
+
+    # --- files -----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _files(self, key: str, *, create: bool = False) -> Iterator[_Resource | None]:
+        name = hashlib.sha256(key.encode()).hexdigest()
+        with self._lock:
+            resource = self._opened(name, create=create)
+            if resource is not None:
+                resource.users += 1
+        try:
+            yield resource
+        finally:
+            if resource is not None:
+                with self._lock:
+                    resource.users -= 1
+                    if not resource.users and self._open.get(name) is not resource:
+                        resource.close()
+
+    def _opened(self, name: str, *, create: bool) -> _Resource | None:
+        resource = self._open.get(name)
+        if resource is not None and (not create or os.fstat(resource.index).st_nlink):
+            self._open.move_to_end(name)
+            return resource
+        if resource is not None:  # evicted, perhaps by another process
+            self._forget(name)
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+        try:
+            data = os.open(self._path(name, "data"), flags, 0o600)
+        except FileNotFoundError:
+            return None
+        try:
+            index = os.open(self._path(name, "index"), flags, 0o600)
+        except OSError as error:
+            os.close(data)
+            if isinstance(error, FileNotFoundError):
+                return None
+            raise
+        resource = self._open[name] = _Resource(data, index)
+        while len(self._open) > _FILES_OPEN:
+            self._forget(next(iter(self._open)))
+        return resource
+
+    def _forget(self, name: str) -> None:
+        resource = self._open.pop(name)
+        if not resource.users:  # else the last user closes it
+            resource.close()
+
+    def _path(self, name: str, suffix: str) -> str:
+        return f"{self._directory}/{name}.{suffix}"
+
+    def _note_use(self, resource: _Resource) -> None:
+        now = time.monotonic()
+        if now - resource.noted_at > _USED_SECONDS or not resource.noted_at:
+            resource.noted_at = now
+            os.utime(resource.index)
+
+    # --- the limit -------------------------------------------------------------------------------------
+
+    def _make_room(self, n_bytes: int) -> None:
+        with self._lock:
+            self._written_bytes += n_bytes
+            if self._written_bytes < max(self._max_bytes // _SCAN_SHARE, BLOCK_BYTES):
+                return
+            self._written_bytes = 0
+        lock = os.open(f"{self._directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            with suppress(BlockingIOError):  # another process is at it
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._evict()
+        finally:
+            os.close(lock)
+
+    def _evict(self) -> None:
+        found: list[tuple[float, str, int]] = []
+        for entry in os.scandir(self._directory):
+            name, dot, suffix = entry.name.rpartition(".")
+            if dot and suffix == "index":
+                with suppress(FileNotFoundError):
+                    used = entry.stat().st_mtime
+                    n_bytes = 512 * entry.stat().st_blocks
+                    n_bytes += 512 * os.stat(self._path(name, "data")).st_blocks  # noqa: PTH116
+                    found.append((used, name, n_bytes))
+        total = sum(n_bytes for _, _, n_bytes in found)
+        if total <= self._max_bytes:
+            return
+        for _, name, n_bytes in sorted(found):
+            # The index first: data without an index are no blocks, an index without its data neither.
+            for suffix in ("index", "data"):
+                with suppress(FileNotFoundError):
+                    os.unlink(self._path(name, suffix))  # noqa: PTH108
+            total -= n_bytes
+            if total <= _KEPT_SHARE * self._max_bytes:
+                return
+
+
+def _seed(key: str, block: int) -> int:
+    return zlib.crc32(f"{key}:{block}".encode())
+
+
+def _size_checksum(key: str, size: int) -> int:
+    return zlib.crc32(f"{key}:size:{size}".encode())

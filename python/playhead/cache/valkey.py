@@ -1,0 +1,227 @@
+"""A page cache in Valkey (or Redis), for many processes and machines.
+
+Blocks are keys with a time to live. Neighbouring blocks are read in one round trip, and a claim with an
+expiry lets one process read a block from the server while the others wait for it. The client blocks in worker
+threads: a hop costs 50 µs, less than an answer over the network.
+
+A Valkey that is slow, gone or stopped holds up nobody: after `TIMEOUT_SECONDS` the stream reads from its
+server, this is reported once, and one request tries again every `RETRY_SECONDS`. What arrives is checked
+against a checksum that is seeded with the key and the number of the block.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import time
+import zlib
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import trio
+
+from playhead.cache import BLOCK_BYTES
+from playhead.errors import UsageError
+from playhead.extras import require_extra
+from playhead.redaction import redacted_url
+
+T = TypeVar("T")
+
+TIMEOUT_SECONDS: Final = 0.25
+"""Of each wait for Valkey. It answers within a millisecond or something is wrong; a player that starts should
+not wait longer than for its server."""
+SLOW_SECONDS: Final = 1.0
+"""Of a whole round trip: as long as it takes for a mebibyte over a link of 8 Mbit/s."""
+RETRY_SECONDS: Final = 5.0
+"""Before one request tries an unusable Valkey again: it costs that one `TIMEOUT_SECONDS`."""
+CLAIM_SECONDS: Final = 2.0
+"""After which a claim runs out: a listener who waits for a process that died waits so long, and a read that
+takes longer is done twice, at worst."""
+TTL_SECONDS: Final = 24 * 3600.0
+"""The time to live of a block: until the same hour of the next day. Valkey's own `maxmemory` bounds the
+rest."""
+_THREADS: Final = 8
+"""Requests at once: each holds a thread and a connection."""
+_HEADER: Final = struct.Struct("<4sI")
+_MAGIC: Final = b"pb1:"
+_RELEASE: Final = """
+for i, name in ipairs(KEYS) do
+    if redis.call('get', name) == ARGV[1] then redis.call('del', name) end
+end
+"""
+"""A claim that has run out may be another's by now."""
+
+
+class ValkeyCache:
+    """A page cache at a `valkey://HOST:PORT/DB` URL (`valkeys://` for TLS, `unix://PATH`).
+
+    Whoever can write to that Valkey can put other audio in place of yours: keep it among machines that trust
+    each other, with a password.
+    """
+
+    claim_seconds = CLAIM_SECONDS
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        ttl_seconds: float = TTL_SECONDS,
+        on_trouble: Callable[[str], None] | None = None,
+    ) -> None:
+        """Nothing is connected yet. `on_trouble` is called in the trio thread, once, with a message.
+
+        Raises `UsageError` without the extra `valkey`, and for a URL that cannot be used.
+        """
+        require_extra("valkey", "caches in Valkey")
+        import valkey
+        from valkey.backoff import NoBackoff
+        from valkey.retry import Retry
+
+        scheme, _, rest = url.partition("://")
+        if scheme not in {"valkey", "valkeys", "redis", "rediss", "unix"} or not rest:
+            raise UsageError(f"cache: expected valkey://HOST:PORT, got {redacted_url(url)}")
+        try:
+            self._client: Any = valkey.Valkey.from_url(
+                url,
+                socket_timeout=TIMEOUT_SECONDS,
+                socket_connect_timeout=TIMEOUT_SECONDS,
+                retry=Retry(NoBackoff(), 0),
+            )
+        except ValueError as error:
+            raise UsageError(f"cache: {redacted_url(url)} is not a usable URL ({error})") from None
+        self._place = redacted_url(url)
+        self._errors = (valkey.ValkeyError, OSError)
+        self._ttl_seconds = ttl_seconds
+        self._on_trouble = on_trouble
+        self._threads = trio.CapacityLimiter(_THREADS)
+        self._unusable_until = 0.0
+        self.trouble: str | None = None
+        """The reason why the Valkey was last found unusable; None if it never was."""
+
+    # --- the protocol ----------------------------------------------------------------------------------
+
+    async def get(self, key: str, block: int) -> bytes | None:
+        """See `PageCache.get`."""
+        return (await self.get_run(key, block, 1))[0]
+
+    async def get_run(self, key: str, first: int, count: int) -> list[bytes | None]:
+        """See `ClaimingCache.get_run`."""
+        blocks = range(first, first + count)
+        names = [_name(key, block) for block in blocks]
+        values: list[Any] = await self._ask(lambda: self._client.mget(names), [None] * count)
+        return [_unpacked(key, block, value) for block, value in zip(blocks, values, strict=True)]
+
+    async def put(self, key: str, block: int, data: bytes, *, ttl_seconds: float | None = None) -> None:
+        """See `PageCache.put`."""
+        seconds = self._ttl_seconds if ttl_seconds is None else min(ttl_seconds, self._ttl_seconds)
+        lives_ms = int(1000 * seconds)
+        if lives_ms <= 0:
+            return
+        values = {_name(key, block): _packed(key, block, data)}
+        if len(data) < BLOCK_BYTES:
+            values[_name(key, "size")] = _packed(key, "size", b"%d" % (block * BLOCK_BYTES + len(data)))
+
+        def store() -> None:
+            with self._client.pipeline(transaction=False) as pipeline:
+                for name, value in values.items():
+                    pipeline.set(name, value, px=lives_ms)
+                pipeline.execute()
+
+        await self._ask(store, None)
+
+    async def size(self, key: str) -> int | None:
+        """See `PageCache.size`."""
+        found = _unpacked(key, "size", await self._ask(lambda: self._client.get(_name(key, "size")), None))
+        size = int(found) if found is not None and found.isdigit() else None
+        if size is None or await self.get(key, size // BLOCK_BYTES) is None:
+            return None
+        return size
+
+    async def claim(self, key: str, first: int, count: int, owner: str) -> int:
+        """See `ClaimingCache.claim`. While Valkey is unusable everyone reads for themselves: `count`."""
+        names = [_claim_name(key, block) for block in range(first, first + count)]
+
+        def ask() -> int:
+            with self._client.pipeline(transaction=False) as pipeline:
+                for name in names:
+                    pipeline.set(name, owner, nx=True, px=int(1000 * CLAIM_SECONDS))
+                won = pipeline.execute()
+            mine = next((index for index, is_mine in enumerate(won) if not is_mine), count)
+            too_many = [name for name, is_mine in zip(names[mine:], won[mine:], strict=True) if is_mine]
+            if too_many:  # past one of another: they are not read now
+                self._client.eval(_RELEASE, len(too_many), *too_many, owner)
+            return mine
+
+        return await self._ask(ask, count)
+
+    async def release(self, key: str, blocks: list[int], owner: str) -> None:
+        """See `ClaimingCache.release`."""
+        names = [_claim_name(key, block) for block in blocks]
+        await self._ask(lambda: self._client.eval(_RELEASE, len(names), *names, owner), None)
+
+    def close(self) -> None:
+        """Close the connections. The cache can be used again."""
+        self._client.close()
+
+    # --- requests --------------------------------------------------------------------------------------
+
+    async def _ask(self, request: Callable[[], T], otherwise: T) -> T:
+        """Run `request` in a thread; return `otherwise` while Valkey is unusable."""
+        now = time.monotonic()
+        if now < self._unusable_until:
+            await trio.lowlevel.checkpoint()
+            return otherwise
+        is_trial = self._unusable_until > 0.0
+        if is_trial:
+            self._unusable_until = now + RETRY_SECONDS  # the others go on without Valkey
+        failures: list[Exception] = []
+
+        def run() -> T:
+            if self._unusable_until and not is_trial:
+                return otherwise  # found unusable while this waited for a thread
+            try:
+                answer = request()
+            except self._errors as error:
+                failures.append(error)
+                return otherwise
+            self._unusable_until = 0.0
+            return answer
+
+        answer = otherwise
+        with trio.move_on_after(SLOW_SECONDS) as scope:
+            answer = await trio.to_thread.run_sync(run, limiter=self._threads, abandon_on_cancel=True)
+        if failures or scope.cancelled_caught:
+            self._found_unusable(str(failures[0]) if failures else f"no answer within {SLOW_SECONDS:g} s")
+        return answer
+
+    def _found_unusable(self, why: str) -> None:
+        self._unusable_until = time.monotonic() + RETRY_SECONDS
+        is_first, self.trouble = self.trouble is None, why
+        if is_first and self._on_trouble is not None:
+            self._on_trouble(f"the cache {self._place} is unusable ({why}): reading from the server")
+
+
+def _name(key: str, part: int | str) -> str:
+    return f"playhead:1:{hashlib.sha256(key.encode()).hexdigest()}:{part}"
+
+
+def _claim_name(key: str, block: int) -> str:
+    return _name(key, f"{block}:claim")
+
+
+def _packed(key: str, part: int | str, data: bytes) -> bytes:
+    return _HEADER.pack(_MAGIC, zlib.crc32(data, _seed(key, part))) + data
+
+
+def _unpacked(key: str, part: int | str, value: bytes | None) -> bytes | None:
+    """Return the bytes in `value`; None if it is missing or not what was put."""
+    if not isinstance(value, bytes) or not value.startswith(_MAGIC) or len(value) < _HEADER.size:
+        return None
+    data = value[_HEADER.size :]
+    _, checksum = _HEADER.unpack_from(value)
+    is_whole = len(data) <= BLOCK_BYTES and zlib.crc32(data, _seed(key, part)) == checksum
+    return data if is_whole else None
+
+
+def _seed(key: str, part: int | str) -> int:
+    return zlib.crc32(f"{key}:{part}".encode())

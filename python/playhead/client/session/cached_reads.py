@@ -1,0 +1,371 @@
+"""Read a resource through a page cache: blocks that somebody has read already cost the server nothing.
+
+    planner ─▶ CachedReads ─▶ cache: the blocks at the start of the range, if it has them
+                    └───────▶ server: the range, up to the next block that the cache has
+    ring ◀── judged bytes ──▶ CachedReads.stored ─▶ whole blocks ─▶ cache
+
+Only bytes that the stream has accepted are stored: what an answer means is decided in one place
+(`stream.pages`). Bytes of two versions are never joined: the version of the resource is part of the key, and
+a page of another version ends the stream.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import trio
+
+from playhead._core import decode_base64
+from playhead.cache import BLOCK_BYTES, ClaimingCache, MemoryCache, PageCache, resource_key
+from playhead.content.formats import Base64Text
+from playhead.errors import ResourceChangedError
+from playhead.stream.answer import Page, ReadRange
+from playhead.stream.options import ReadPaths
+
+LOOK_SECONDS: Final = 0.01
+LOOK_SECONDS_MAX: Final = 0.05
+"""Pauses before another look for a block that another process reads. A message when it is stored would take a
+connection and a thread per waiter; a look takes a tenth of a millisecond."""
+CLOSE_SECONDS: Final = 1.0
+"""Time that a closing stream waits for its last blocks to be stored."""
+MOST_PARTIAL: Final = 64
+"""Blocks that have arrived in part: as many as a window of 4 MiB has. Seeks leave more behind."""
+MOST_WAITING: Final = 64
+"""Blocks that wait to be stored in a slow cache; more are not stored."""
+
+Scope = Literal["public", "private"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    cache: PageCache
+    key: str
+
+
+@dataclass(slots=True, kw_only=True)
+class SessionCache:
+    """The page cache of a session, and what tells its resources and its user from those of others."""
+
+    shared: PageCache | None
+    """None: reads are shared in flight only."""
+    server: object
+    """The configured URL or command, in JSON's types; None for a server object in this process."""
+    credentials: str | None
+    """A name for the credentials, empty without any; None if they are not known or change."""
+    memory: MemoryCache = field(default_factory=MemoryCache)
+    """Blocks that must not leave this session."""
+    nonce: str = field(default_factory=lambda: secrets.token_hex(16))
+
+    def places(
+        self, *, server: object, resource: object, validator: str, scope: Scope | None
+    ) -> tuple[_Place, ...]:
+        """Return where blocks of a version may be, and in the first of which they are stored.
+
+        `scope` is the server's `cacheScope`; None if it is not known or not given. What is read with
+        credentials is private unless the server says otherwise, and what is private without credentials, or
+        with such as nobody can name, stays in this session. So does a resource without a validator.
+        """
+        if self.shared is None:
+            return ()
+
+        def at(cache: PageCache, access: str) -> _Place:
+            key = resource_key(
+                server=[self.server, server], resource=resource, validator=validator, access=access
+            )
+            return _Place(cache, key)
+
+        public, here = at(self.shared, "public"), at(self.memory, f"session {self.nonce}")
+        private = at(self.shared, f"private {self.credentials}") if self.credentials else here
+        if not validator or self.server is None:
+            return (here,)
+        if scope == "public" or (scope is None and self.credentials == ""):
+            return (public,)
+        return (private,) if scope == "private" else (private, public)
+
+
+@dataclass(slots=True, eq=False)
+class _Version:
+    """One version of the resource, as far as it is known."""
+
+    validator: str
+    places: tuple[_Place, ...]
+    etag: str | None = None
+    """As a page named it; None before the first that does."""
+
+
+@dataclass(slots=True)
+class _Partial:
+    """A block that has arrived in part."""
+
+    data: bytearray = field(default_factory=lambda: bytearray(BLOCK_BYTES))
+    spans: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, start: int, data: bytes | memoryview) -> None:
+        """Take bytes from `start` on, counted in the block."""
+        end = start + len(data)
+        self.data[start:end] = data
+        apart = [span for span in self.spans if span[1] < start or span[0] > end]
+        touching = [span for span in self.spans if span not in apart]
+        joined = (min([start, *(s for s, _ in touching)]), max([end, *(e for _, e in touching)]))
+        self.spans = [*apart, joined]
+
+    @property
+    def whole_bytes(self) -> int:
+        """The bytes from the beginning of the block that have all arrived."""
+        return next((end for start, end in self.spans if start == 0), 0)
+
+
+class CachedReads:
+    """A `ReadRange` of one stream that looks into a page cache first. Close it with `aclose`."""
+
+    def __init__(
+        self,
+        read: ReadRange,
+        *,
+        cache: SessionCache,
+        server: object,
+        resource: object,
+        validator: str,
+        size_bytes: int | None,
+        mime_type: str | None,
+        counts: ReadPaths,
+        start_soon: Callable[..., None],
+        server_name: str,
+    ) -> None:
+        """`server` and `resource` are parts of the key, in JSON's types; `validator` is that of the link, if
+        any. `start_soon` starts a task of the session, which stores blocks."""
+        self._read = read
+        self._cache = cache
+        self._about = (server, resource)
+        self._size_bytes = size_bytes
+        self._mime_type = mime_type
+        self._counts = counts
+        self._start_soon = start_soon
+        self._server_name = server_name
+        self._owner = secrets.token_hex(8)
+        self._scope: Scope | None = None
+        self._ttl_seconds: float | None = None
+        self._version = self._version_of(validator)
+        self._is_pinned = False
+        """Bytes of the current version have been delivered."""
+        self._claims: dict[int, float] = {}
+        self._at_hand: OrderedDict[int, bytes] = OrderedDict()
+        """The newest blocks from the cache: the pages of a first burst are of one block."""
+        self._in_cache: set[int] = set()
+        self._partial: OrderedDict[int, _Partial] = OrderedDict()
+        self._waiting: deque[tuple[_Place, int, bytes]] = deque()
+        self._idle = trio.Event()
+        self._idle.set()
+
+    def _version_of(self, validator: str) -> _Version:
+        server, resource = self._about
+        places = self._cache.places(
+            server=server, resource=resource, validator=validator, scope=self._scope
+        )
+        return _Version(validator, places)
+
+    # --- reading ---------------------------------------------------------------------------------------
+
+    async def __call__(self, start: int, end: int) -> Page:
+        """Read `[start, end)`, or the part of it before a block that the cache or another reader has.
+
+        Raises `ResourceChangedError` for a page of another version than the bytes before, and what the read
+        itself raises.
+        """
+        if not self._version.places:
+            page = await self._read(start, end)
+            self._examine(page, start)
+            return page
+        first = start // BLOCK_BYTES
+        count = -(-end // BLOCK_BYTES) - first
+        pause = LOOK_SECONDS
+        while True:
+            version = self._version
+            found = await self._look(version, first, count)
+            if version is not self._version:
+                continue
+            if (page := self._page_of(found, first, start, end)) is not None:
+                return page
+            missing = next((n for n, block in enumerate(found) if n and block is not None), count)
+            claimed = await self._claim(version, first, missing)
+            if version is self._version and claimed:
+                break
+            await trio.sleep(pause)
+            pause = min(2 * pause, LOOK_SECONDS_MAX)
+        # Of a resource of unknown size a page is not cut: a short page is evidence of an end.
+        stop = end if self._size_bytes is None else min(end, (first + claimed) * BLOCK_BYTES)
+        page = await self._read(start, stop)
+        self._examine(page, start)
+        return page
+
+    async def _look(self, version: _Version, first: int, count: int) -> list[bytes | None]:
+        blocks = range(first, first + count)
+        if first in self._at_hand:
+            return [self._at_hand.get(block) for block in blocks]
+        found: list[bytes | None] = [None] * count
+        for place in version.places:
+            if isinstance(place.cache, ClaimingCache):
+                found = await place.cache.get_run(place.key, first, count)
+            else:
+                found = [await place.cache.get(place.key, block) for block in blocks]
+            if found[0] is not None:
+                if len(version.places) > 1:
+                    version.places = (place,)
+                break
+        if version is self._version:
+            for block, data in zip(blocks, found, strict=True):
+                if data is not None:
+                    self._at_hand[block] = data
+                    self._in_cache.add(block)
+            while len(self._at_hand) > max(count, 4):
+                self._at_hand.popitem(last=False)
+        return found
+
+    def _page_of(self, found: list[bytes | None], first: int, start: int, end: int) -> Page | None:
+        """Return the page that begins with the first block found; None if that is not usable."""
+        at, blobs = start, list[bytes]()
+        size_bytes = None
+        for number, block in enumerate(found, first):
+            if block is None:
+                break
+            origin = number * BLOCK_BYTES
+            piece = block[at - origin : end - origin]
+            if piece:
+                blobs.append(piece)
+                at += len(piece)
+            if len(block) < BLOCK_BYTES:
+                size_bytes = self._size_bytes = origin + len(block)
+                break
+        is_whole = at == end or (size_bytes is not None and at >= size_bytes)
+        if found[0] is None or not (is_whole or self._size_bytes is not None):
+            return None
+        self._is_pinned = True
+        self._counts.cache_hits += 1
+        self._counts.cache_bytes += at - start
+        return Page(blobs=tuple(blobs), mime_type=self._mime_type, total_bytes=size_bytes)
+
+    async def _claim(self, version: _Version, first: int, count: int) -> int:
+        """Return how many blocks from `first` on are this reader's to read; 0 if another reads the first."""
+        place = version.places[0]
+        if not isinstance(place.cache, ClaimingCache):
+            return count
+        now = trio.current_time()
+        own = 0
+        while own < count and self._claims.get(first + own, 0.0) > now:
+            own += 1
+        if own < count:
+            own += await place.cache.claim(place.key, first + own, count - own, self._owner)
+            until = now + place.cache.claim_seconds
+            for block in range(first, first + own):
+                self._claims.setdefault(block, until)
+                if self._claims[block] <= now:
+                    self._claims[block] = until
+        return own
+
+    def _examine(self, page: Page, start: int) -> None:
+        """Learn from a page of the server who may share it, for how long, and which version it is of."""
+        if page.etag is not None and page.etag != self._version.etag:
+            is_same = self._version.etag is None and self._version.validator == page.etag
+            if not is_same and self._is_pinned:
+                raise ResourceChangedError(
+                    f"{self._server_name}: the resource changed while it was read: got the version {page.etag}"
+                    f" at byte {start} in place of {self._version.etag or self._version.validator}; read it"
+                    " again from the start",
+                    offset=start,
+                )
+            if not is_same:
+                self._forget()
+                self._version = self._version_of(page.etag)
+            self._version.etag = page.etag
+        if page.blobs:
+            self._is_pinned = True
+            self._ttl_seconds = page.ttl_seconds
+            scope: Scope | None = page.cache_scope
+            if scope is None and self._cache.credentials != "":
+                scope = "private"
+            if scope != self._scope:
+                self._scope = scope
+                self._version.places = self._version_of(self._version.validator).places
+
+    def _forget(self) -> None:
+        """Drop what belongs to another version."""
+        self._at_hand.clear()
+        self._in_cache.clear()
+        self._partial.clear()
+        self._claims.clear()
+
+    # --- storing ---------------------------------------------------------------------------------------
+
+    def stored(self, offset: int, piece: Base64Text | bytes) -> None:
+        """Take bytes that the stream has accepted; a block is stored when all its bytes have arrived."""
+        if not self._version.places or self._ttl_seconds == 0:
+            return
+        data = memoryview(piece if isinstance(piece, bytes) else decode_base64(piece))
+        while data:
+            block, at = divmod(offset, BLOCK_BYTES)
+            part = data[: BLOCK_BYTES - at]
+            data, offset = data[len(part) :], offset + len(part)
+            if block in self._in_cache:
+                continue
+            if len(part) == BLOCK_BYTES:
+                self._partial.pop(block, None)
+                self._put(block, bytes(part))
+                continue
+            partial = self._partial.setdefault(block, _Partial())
+            partial.add(at, part)
+            if partial.whole_bytes == BLOCK_BYTES:
+                del self._partial[block]
+                self._put(block, bytes(partial.data))
+            elif len(self._partial) > MOST_PARTIAL:
+                self._partial.popitem(last=False)
+
+    def ended(self, size_bytes: int) -> None:
+        """The stream has accepted its end: the last block may be shorter than the others."""
+        if not self._version.places or self._ttl_seconds == 0:
+            return
+        block, n_bytes = divmod(size_bytes, BLOCK_BYTES)
+        partial = self._partial.pop(block, _Partial())
+        if block not in self._in_cache and partial.whole_bytes == n_bytes:
+            self._put(block, bytes(partial.data[:n_bytes]))
+
+    def _put(self, block: int, data: bytes) -> None:
+        self._in_cache.add(block)
+        if len(self._waiting) >= MOST_WAITING:
+            return
+        self._waiting.append((self._version.places[0], block, data))
+        if self._idle.is_set():
+            self._idle = trio.Event()
+            self._start_soon(self._store_waiting, self._idle)
+
+    async def _store_waiting(self, idle: trio.Event) -> None:
+        try:
+            while self._waiting:
+                place, block, data = self._waiting.popleft()
+                await place.cache.put(place.key, block, data, ttl_seconds=self._ttl_seconds)
+        finally:
+            idle.set()
+
+    async def aclose(self) -> None:
+        """Wait until what is complete was stored, for at most `CLOSE_SECONDS`, and release the claims."""
+        with trio.move_on_after(CLOSE_SECONDS, shield=True):
+            await self._idle.wait()
+            now = trio.current_time()
+            held = [block for block, until in self._claims.items() if until > now]
+            place = next(iter(self._version.places), None)
+            if held and place is not None and isinstance(place.cache, ClaimingCache):
+                await place.cache.release(place.key, held, self._owner)
+
+
+def credentials_name(values: object) -> str:
+    """Return a name for credentials that tells nothing about them; empty without any."""
+    if not values:
+        return ""
+    return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
+
+

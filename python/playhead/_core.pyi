@@ -666,8 +666,8 @@ class Planner:
             page_min_bytes: First page (8 KiB): small, because the first audio waits for it.
             page_bytes: Pages double up to this (100 KiB, what servers expect).
             page_bytes_max: Pages grow on to this (1 MiB) while that makes them faster.
-            grid_bytes: Pages of at least this size end on a multiple of it (0: on any byte), so that readers with
-                other page sizes share blocks.
+            grid_bytes: Pages of at least this size end on a multiple of it (0: on any byte), so that readers
+                with other page sizes share blocks.
             in_flight: Most requests at once, 1 to 256. None: as many as the link can use.
             timeout_seconds: A request is cancelled after this long without a byte of any answer (30).
             patience_seconds: The stream breaks when the reader has waited this long without progress (60).

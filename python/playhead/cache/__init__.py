@@ -52,6 +52,9 @@ class PageCache(Protocol):
 class ClaimingCache(PageCache, Protocol):
     """A cache of several processes that also agree on who reads a block from the server."""
 
+    claim_seconds: float
+    """After which a claim runs out."""
+
     async def get_run(self, key: str, first: int, count: int) -> list[bytes | None]:
         """Return `count` neighbouring blocks, in one round trip."""
 
@@ -119,6 +122,11 @@ def resource_key(*, server: object, resource: object, validator: str, access: st
     """
     parts = json.dumps([1, server, resource, validator, access], sort_keys=True, default=str)
     return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def strong_etag(value: object) -> str | None:
+    """Return an entity tag if it changes with every byte (RFC 9110, 8.8.1); None for a weak one, or none."""
+    return value if isinstance(value, str) and value and not value.startswith("W/") else None
 
 
 def open_cache(where: str, *, on_trouble: Callable[[str], None] | None = None) -> PageCache:

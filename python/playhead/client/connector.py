@@ -20,7 +20,9 @@ import trio
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
+from playhead.cache import PageCache, open_cache
 from playhead.client.oauth import ShowUrl
+from playhead.client.session.cached_reads import SessionCache, credentials_name
 from playhead.client.session.connection import OpenedTransport, TransportFactory
 from playhead.client.session.elicitation import Elicitor, OnElicitation
 from playhead.client.session.handshake import check_mode
@@ -60,6 +62,7 @@ async def connect(
     show_url: ShowUrl | None = None,
     on_elicitation: OnElicitation | None = None,
     policy: Policy = DEFAULT_POLICY,
+    cache: PageCache | None = None,
 ) -> AsyncIterator[Session]:
     """Open a session with `target`, for as long as the context is open.
 
@@ -78,7 +81,7 @@ async def connect(
     `on_elicitation` is awaited with each question of the server to the user, one at a time; without it (the
     default) servers learn that nobody answers. Its time does not count as silence, and its exceptions are
     raised from the context. `policy` classifies results; a `trust_structured` in the servers file overrides
-    its own.
+    its own. `cache` has pages that were read before, by anybody (default: that of the servers file, if any).
 
     Raises `ConfigError` for an invalid target, and `ConnectError` if no session could be opened (its cause is
     the reason; the message includes the end of the server's stderr). An error raised inside the context is
@@ -104,6 +107,11 @@ async def connect(
         auth=auth,
         show_url=show_url,
         wait_for_stream=on_elicitation is not None,
+    )
+    if cache is None and settings.cache is not None:
+        cache = open_cache(settings.cache)
+    session_cache = SessionCache(
+        shared=cache, server=_identity(resolved), credentials=_credentials(settings, auth)
     )
     changes = ToolListChanges(limits)
     if settings.trust_structured is not None:
@@ -132,6 +140,7 @@ async def connect(
                 changes=changes,
                 elicitor=elicitor,
                 policy=policy,
+                cache=session_cache,
             )
             background = trio.CancelScope()
             nursery.start_soon(_learn_templates, background, session)
@@ -141,6 +150,24 @@ async def connect(
                 background.cancel()
                 changes.close()
                 supervisor.close()
+
+
+def _identity(target: StartedServer | ServerConfig | Server[Any] | MCPServer) -> object:
+    """Return what the user has configured as the server; None for an object, which has no name outside of
+    this process."""
+    config = target.config if isinstance(target, StartedServer) else target
+    if not isinstance(config, ServerConfig):
+        return None
+    return config.url if config.url is not None else [config.command, config.cwd]
+
+
+def _credentials(config: ServerConfig, auth: httpx2.Auth | None) -> str | None:
+    """Return a name for the credentials of a session, empty without any; None if they change."""
+    if auth is not None or config.auth is not None or config.tls_certificate is not None:
+        return None
+    # The cache's own password opens nothing at the server.
+    secrets = replace(config, cache=None).secrets
+    return credentials_name([*sorted(secrets), *sorted(map(list, config.env.items()))])
 
 
 async def _learn_templates(scope: trio.CancelScope, session: Session) -> None:

@@ -108,6 +108,8 @@ class ServerConfig:
     """`results.plan.Policy.trust_structured` for this server's tools; None keeps the caller's choice."""
     allow_origins: tuple[str, ...] = ()
     """Origins whose links may be followed although their addresses are not global (`http://host:port`)."""
+    cache: str | None = None
+    """The page cache: a directory, or a `valkey://` URL; None for none."""
 
     expanded: frozenset[str] = frozenset()
     """Values of the `${NAME}`s in the file."""
@@ -115,7 +117,7 @@ class ServerConfig:
     @property
     def secrets(self) -> frozenset[str]:
         """Values to redact in all output (`playhead.redaction`)."""
-        found = {*self.expanded, *url_secrets(self.url or "")}
+        found = {*self.expanded, *url_secrets(self.url or ""), *url_secrets(self.cache or "")}
         found |= {value for name, value in self.env.items() if is_secret(name, value)}
         for name, value in self.headers.items():
             if name.lower() not in _PLAIN_HEADERS:
@@ -329,6 +331,7 @@ class _Playhead(Table):
     trust_structured: bool | None = None
     mode: Text | None = None
     allow_origins: tuple[Text, ...] | None = None
+    cache: Text | None = None
     compat: Annotated[None, BeforeValidator(_no_longer)] = None
 
 
@@ -418,4 +421,5 @@ def _server(
         allowed_tools=own.allowed_tools,
         trust_structured=own.trust_structured,
         allow_origins=own.allow_origins or (),
+        cache=own.cache,
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from playhead._core import decode_base64
+from playhead.cache import ETAG_META, strong_etag
 from playhead.content.formats import Base64Text, decoded_bytes
 from playhead.errors import (
     Base64Error,
@@ -49,6 +50,12 @@ class Page:
     mime_type: str | None = None
     total_bytes: int | None = None
     """The resource's size in the answer (Content-Range): exact, unlike `ResourceLink.size`."""
+    etag: str | None = None
+    """The version of the resource, if the answer names one: another for any other byte."""
+    cache_scope: Literal["public", "private"] | None = None
+    """Who may share the answer, as the server declares it (since revision 2026-07-28)."""
+    ttl_seconds: float | None = None
+    """The time for which the answer may be shared; None if the server sets no limit."""
 
 
 ReadRange = Callable[[int, int], Awaitable[Page]]
@@ -187,6 +194,7 @@ def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) 
     blobs: list[Base64Text | bytes] = []
     texts: list[str] = []
     mime_type: str | None = None
+    etag: str | None = None
     page_bytes = 0
     for index, item in enumerate(contents):
         kind = item if isinstance(item, dict) else {}
@@ -199,10 +207,21 @@ def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) 
             raise ProtocolError(
                 f"{server} answered resources/read with neither text nor blob in contents[{index}]"
             )
+        if etag is None and isinstance(meta := kind.get("_meta"), dict):
+            etag = strong_etag(meta.get(ETAG_META))
         if mime_type is None and isinstance(named := kind.get("mimeType"), str):
             mime_type = named
     check_page_bytes(page_bytes, limits=limits, server=server)
-    return Page(blobs=tuple(blobs), text_items=len(texts), text=next(iter(texts), ""), mime_type=mime_type)
+    scope, ttl_ms = result.get("cacheScope"), result.get("ttlMs")
+    return Page(
+        blobs=tuple(blobs),
+        text_items=len(texts),
+        text=next(iter(texts), ""),
+        mime_type=mime_type,
+        etag=etag,
+        cache_scope=scope if scope in ("public", "private") else None,
+        ttl_seconds=None if not isinstance(ttl_ms, int | float) else max(0.0, ttl_ms / 1000),
+    )
 
 
 DATA_FIELDS = ("bytes", "data", "blob", "audio_base64")

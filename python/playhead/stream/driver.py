@@ -125,6 +125,7 @@ class Driver:
         size_bytes: int | None,
         server_name: str,
         last_received: Callable[[], float],
+        grid_bytes: int = 0,
     ) -> None:
         self._forms = FormNegotiation(forms, server_name=server_name)
         self._options = options
@@ -146,6 +147,7 @@ class Driver:
             page_min_bytes=min(first_page_bytes, page_bytes),
             page_bytes=page_bytes,
             page_bytes_max=max(options.page_bytes_max, page_bytes),
+            grid_bytes=grid_bytes,
             in_flight=options.in_flight,
             timeout_seconds=options.timeout,
             patience_seconds=options.patience_seconds,
@@ -342,6 +344,7 @@ class Driver:
     async def _settle_form(self) -> None:
         await self._forms.settle()
         form = self._forms.form
+        self.writer.on_stored = form.on_stored
         if form.is_queue or form.name == "whole":
             self._handler.plan = SequentialPlan(is_queue=form.is_queue)
 
@@ -425,6 +428,9 @@ class Driver:
 
     def _on_end(self) -> None:
         self._end = self._planner.end
+        form = self._forms.form
+        if form.on_end is not None and self._end is not None:
+            form.on_end(self._end[0])
         self._in_flight.drop_all()  # copies of pages, and pages past the end
         self.writer.close()
         self._enter(PhaseEvent.END)

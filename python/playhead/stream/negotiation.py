@@ -12,6 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from playhead.content.formats import Base64Text
 from playhead.errors import (
     ContradictionError,
     HttpRefusedError,
@@ -54,6 +55,10 @@ class RangeForm:
     """True if the answers are pieces in their order, whatever the range: no seek, and nothing is repeated."""
     on_delivered: Callable[[], None] = lambda: None
     """Called once, when the form has delivered its first byte."""
+    on_stored: Callable[[int, Base64Text | bytes], None] | None = None
+    """Called with each piece of an answer that the stream has accepted, and its offset."""
+    on_end: Callable[[int], None] | None = None
+    """Called with the size of the resource when the stream has reached its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

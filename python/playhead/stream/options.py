@@ -155,6 +155,10 @@ class ReadPaths:
     session: int = 0
     fallback: str | None = None
     """Why the first read through the session had to go there; None without one."""
+    cache_hits: int = 0
+    """Reads of any form that the page cache answered."""
+    cache_bytes: int = 0
+    """Their bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -473,11 +473,13 @@ async def open_forms(
     last_received: Callable[[], float],
     sha256: Callable[[], str | None] = lambda: None,
     paths: ReadPaths | None = None,
+    grid_bytes: int = 0,
 ) -> AsyncIterator[RangeStream]:
     """Read a resource in the first of the `forms` that delivers; the others as for `open_stream`.
 
     `sha256` is the digest that the source announced, if any, in hexadecimal; known when the first byte is.
-    `paths` is where the reads are counted by who sends them.
+    `paths` is where the reads are counted by who sends them. Pages of `grid_bytes` or more end on a multiple
+    of it.
     """
     driver = Driver(
         forms,
@@ -486,6 +488,7 @@ async def open_forms(
         size_bytes=size_bytes if options.size_bytes is None else options.size_bytes,
         server_name=server_name,
         last_received=last_received,
+        grid_bytes=grid_bytes,
     )
     stream = RangeStream(driver, limits=limits, sha256=sha256, paths=paths or ReadPaths())
     block_error = _BlockError()

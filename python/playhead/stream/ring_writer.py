@@ -6,6 +6,7 @@ Everything runs in the trio thread between two checkpoints, except `feed`, which
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import trio
 
@@ -69,6 +70,8 @@ class RingWriter:
         self.news = trio.Event()
         """Set when there is room, an answer, or a seek; replaced by the driver, which waits for it."""
         self._room = trio.Event()
+        self.on_stored: Callable[[int, Base64Text | bytes], None] | None = None
+        """Called with each piece, once it is in the ring, and its offset."""
 
     def store(self, answer: Answer, *, start: int | None = None, stop: int | None = None) -> None:
         """Store the answer's bytes `[start, stop)`, by default all.
@@ -81,6 +84,8 @@ class RingWriter:
         cap = min(stop, self._max_bytes)
         for offset, piece in pieces(answer, start, cap):
             self._write(offset, piece)
+            if self.on_stored is not None:
+                self.on_stored(offset, piece)
         if stop > cap:
             raise LimitError(
                 f"stream: expected at most {self._max_bytes} bytes, got {stop} or more; raise "

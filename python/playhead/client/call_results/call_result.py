@@ -26,6 +26,7 @@ from mcp_types import (
     TextContent,
 )
 
+from playhead.cache import ETAG_META, strong_etag
 from playhead.client.call_results.media import BytesMedia, ImageMedia, ResourceMedia, Streams, checked
 from playhead.concurrency import unwrap_exception_group
 from playhead.content import ABSENT, Block, Finding, parse_blocks
@@ -346,6 +347,7 @@ def linked(link: ResourceLink | FileContent, *, streams: Streams, tool: str | No
             size_bytes=file.size,
             file=file,
             tool=tool,
+            validator="" if file.sha256 is None else f"sha-256 {file.sha256}",
             streams=streams,
         )
     return ResourceMedia(
@@ -355,8 +357,27 @@ def linked(link: ResourceLink | FileContent, *, streams: Streams, tool: str | No
         mime_type=link.mime_type,
         size_bytes=link.size,
         tool=tool,
+        validator=_validator(link),
         streams=streams,
     )
+
+
+def _validator(link: ResourceLink) -> str:
+    """Return the version that a link names: an entity tag or a digest, else its last change and its size.
+
+    A size alone is none: an edited recording may keep it.
+    """
+    meta = dict(link.meta or {})
+    for name, value in sorted(meta.items(), key=lambda item: item[0] != ETAG_META):
+        kind = name.rpartition("/")[2]
+        if kind == "etag" and (etag := strong_etag(value)) is not None:
+            return etag
+        if kind in {"digest", "sha256", "sha-256"} and isinstance(value, str):
+            return f"{kind} {value}"
+    modified = None if link.annotations is None else link.annotations.last_modified
+    if modified is None or link.size is None:
+        return ""
+    return f"modified {modified} size {link.size}"
 
 
 def as_media(what: ResourceLink | ResourceMedia | str, *, streams: Streams) -> ResourceMedia:

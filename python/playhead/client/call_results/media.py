@@ -48,6 +48,9 @@ class ResourceMedia:
     """Set for the chunks that `tool`, a queue tool, hands out for these arguments, not a resource."""
     file: FileValue | None = None
     """Set for a file that the server authorises for download (SEP-2631): no resource has its URI."""
+    validator: str = ""
+    """The version of the bytes, as the link names it; empty if it does not. A page cache keeps versions apart
+    by it."""
     streams: Streams = field(repr=False, compare=False)
 
     def open(self, options: StreamOptions | None = None) -> AbstractAsyncContextManager[RangeStream]:

@@ -165,9 +165,7 @@ class CachedReads:
 
     def _version_of(self, validator: str) -> _Version:
         server, resource = self._about
-        places = self._cache.places(
-            server=server, resource=resource, validator=validator, scope=self._scope
-        )
+        places = self._cache.places(server=server, resource=resource, validator=validator, scope=self._scope)
         return _Version(validator, places)
 
     # --- reading ---------------------------------------------------------------------------------------
@@ -190,8 +188,8 @@ class CachedReads:
             found = await self._look(version, first, count)
             if version is not self._version:
                 continue
-            if (page := self._page_of(found, first, start, end)) is not None:
-                return page
+            if (held := self._page_of(found, first, start, end)) is not None:
+                return held
             missing = next((n for n, block in enumerate(found) if n and block is not None), count)
             claimed = await self._claim(version, first, missing)
             if version is self._version and claimed:
@@ -206,8 +204,8 @@ class CachedReads:
 
     async def _look(self, version: _Version, first: int, count: int) -> list[bytes | None]:
         blocks = range(first, first + count)
-        if first in self._at_hand:
-            return [self._at_hand.get(block) for block in blocks]
+        if all(block in self._at_hand for block in blocks):
+            return [self._at_hand[block] for block in blocks]
         found: list[bytes | None] = [None] * count
         for place in version.places:
             if isinstance(place.cache, ClaimingCache):
@@ -274,9 +272,9 @@ class CachedReads:
             is_same = self._version.etag is None and self._version.validator == page.etag
             if not is_same and self._is_pinned:
                 raise ResourceChangedError(
-                    f"{self._server_name}: the resource changed while it was read: got the version {page.etag}"
-                    f" at byte {start} in place of {self._version.etag or self._version.validator}; read it"
-                    " again from the start",
+                    f"{self._server_name}: the resource changed while it was read: got the version"
+                    f" {page.etag} at byte {start} in place of"
+                    f" {self._version.etag or self._version.validator}; read it again from the start",
                     offset=start,
                 )
             if not is_same:
@@ -367,5 +365,3 @@ def credentials_name(values: object) -> str:
     if not values:
         return ""
     return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
-
-

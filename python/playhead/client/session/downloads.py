@@ -235,7 +235,13 @@ class HttpRangeReader:
         if at == start:
             raise RangePastEndError(f"the resource ends before byte {start}", code=416)
         blob = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        return Page(blobs=(blob,), mime_type=mime_type, total_bytes=self._version.total_bytes)
+        return Page(
+            blobs=(blob,),
+            mime_type=mime_type,
+            total_bytes=self._version.total_bytes,
+            etag=self._version.if_range,
+            cache_scope="private" if self._version.is_private else None,
+        )
 
     async def aclose(self) -> None:
         """Close every answer that is still open. Idempotent."""

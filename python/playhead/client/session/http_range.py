@@ -39,6 +39,7 @@ from playhead.net_guard import REDIRECTS, Origin, RedactedURL, check_url
 from playhead.redaction import redacted_url
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,18})-(\d{1,18})|\*)/(?:(\d{1,18})|\*)", re.ASCII)
+_NOT_SHARED = re.compile(r"(?:^|[\s,])(?:private|no-store)\b", re.IGNORECASE)
 _STRONG_AGE = timedelta(seconds=1)
 """A date is a strong validator once the resource was left alone for a second (RFC 9110, 8.8.2.2)."""
 
@@ -53,6 +54,8 @@ class ResourceVersion:
     total_bytes: int | None = None
     honours_ranges: bool | None = None
     """A range was answered with 206, or with the whole resource; None before the first answer."""
+    is_private: bool = False
+    """Its answers are not for a shared cache (`Cache-Control: private`, or `no-store`)."""
 
     @classmethod
     def of(cls, headers: httpx2.Headers, *, total_bytes: int | None, is_partial: bool) -> ResourceVersion:
@@ -63,6 +66,7 @@ class ResourceVersion:
             is_date_strong=modified is not None and sent is not None and sent - modified >= _STRONG_AGE,
             total_bytes=total_bytes,
             honours_ranges=is_partial,
+            is_private=_NOT_SHARED.search(headers.get("cache-control", "")) is not None,
         )
 
     @property
@@ -108,6 +112,7 @@ class ResourceVersion:
             last_modified=first.last_modified or other.last_modified,
             total_bytes=other.total_bytes if first.total_bytes is None else first.total_bytes,
             honours_ranges=self.honours_ranges or other.honours_ranges,
+            is_private=self.is_private or other.is_private,
         )
 
 

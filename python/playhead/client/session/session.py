@@ -29,8 +29,10 @@ from mcp_types import (
     Tool,
 )
 
+from playhead.cache import BLOCK_BYTES
 from playhead.client.call_results.call_result import CallResult, as_media, classify_result
 from playhead.client.call_results.media import ResourceMedia
+from playhead.client.session.cached_reads import SessionCache
 from playhead.client.session.connection import Connection
 from playhead.client.session.elicitation import Elicitor
 from playhead.client.session.list_changed import ToolListChanges
@@ -93,6 +95,7 @@ class Session:
         changes: ToolListChanges,
         policy: Policy,
         elicitor: Elicitor | None = None,
+        cache: SessionCache | None = None,
     ) -> None:
         self._supervisor = supervisor
         self._first = connection.session
@@ -106,6 +109,7 @@ class Session:
         self.name = name
         """The server in messages: its name in the servers file, and its address."""
         self._requests = 0
+        self._cache = cache or SessionCache(shared=None, server=None, credentials=None)
         self._forms = ServerForms(reads=SharedReads(supervisor.start_soon))
         self._caller = ToolCaller(
             server=self,
@@ -376,6 +380,7 @@ class Session:
                     last_received=forms.arrivals.last_received,
                     sha256=forms.sha256,
                     paths=forms.paths,
+                    grid_bytes=0 if self._cache.shared is None else BLOCK_BYTES,
                 )
             )
 
@@ -402,6 +407,7 @@ class Session:
             config=self._config,
             limits=self._limits,
             may_have_resources=self._may_have_resources(),
+            cache=self._cache,
             stack=stack,
         )
 

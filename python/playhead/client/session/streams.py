@@ -12,14 +12,15 @@ import json
 import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, assert_never
 
 import trio
-from mcp_types import Resource, ResourceTemplate, ServerCapabilities, Tool
+from mcp_types import Implementation, Resource, ResourceTemplate, ServerCapabilities, Tool
 
 from playhead.client.call_results.media import ResourceMedia
+from playhead.client.session.cached_reads import CachedReads, SessionCache
 from playhead.client.session.downloads import (
     AUTHORIZE_METHOD,
     PLAY_BYTES,
@@ -31,9 +32,9 @@ from playhead.client.session.downloads import (
     own_origin,
 )
 from playhead.client.session.response_tap import Arrivals
-from playhead.client.session.shared_reads import SharedReads
+from playhead.client.session.shared_reads import OnceReader, SharedReads
 from playhead.config.servers import ServerConfig
-from playhead.errors import HttpStatusError, PlayheadError, ServerError, StreamBrokenError
+from playhead.errors import PlayheadError, ServerError
 from playhead.limits import Limits
 from playhead.net_guard import Origin, guarded_client, parse_origins
 from playhead.stream.answer import Page, ReadRange
@@ -56,6 +57,7 @@ from playhead.stream.strategies import (
     TemplateStrategy,
     ToolRequest,
     ToolStrategy,
+    WholeStrategy,
     is_token,
     is_url,
     recognise,
@@ -68,9 +70,6 @@ only a stream opened right after connecting waits at all, for about a round trip
 DESCRIBED_WAIT_SECONDS = 1.0
 """The same for a link whose description is a URL: most servers accept that as `arguments`, but one that
 offers only a template does not, and would fail at once."""
-
-GRAIN_SECONDS = 0.01
-"""A read this much younger than its timeout was cancelled for another reason."""
 
 
 class Templates:
@@ -131,6 +130,8 @@ class ResourceServer(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def server_info(self) -> Implementation | None: ...
     @property
     def capabilities(self) -> ServerCapabilities: ...
     @property
@@ -194,6 +195,7 @@ class StreamForms:
         config: ServerConfig,
         limits: Limits,
         may_have_resources: bool,
+        cache: SessionCache,
         stack: AsyncExitStack,
     ) -> None:
         """`stack` is left when the stream is closed: it owns what a form opens."""
@@ -205,6 +207,7 @@ class StreamForms:
         self._config = config
         self._limits = limits
         self._may_have_resources = may_have_resources
+        self._cache = cache
         self._stack = stack
         self._key = _directory(media.uri)
         self._forced_by = ""
@@ -353,13 +356,38 @@ class StreamForms:
         reason = f"set by {self._forced_by}" if self._forced_by else strategy.reason
         if self._known.worked.get(self._key) == strategy.name:
             reason += "; it has worked before"
+        read = await self._reader(strategy)
+        cached = self._cached(strategy, read)
         return RangeForm(
             name=strategy.name,
-            read=await self._reader(strategy),
+            read=cached or read,
+            on_stored=None if cached is None else cached.stored,
+            on_end=None if cached is None else cached.ended,
             reason=reason,
             is_queue=isinstance(strategy, PollStrategy),
             on_delivered=partial(self._known.worked.__setitem__, self._key, strategy.name),
         )
+
+    def _cached(self, strategy: RangeStrategy, read: ReadRange) -> CachedReads | None:
+        """Let `read` look into the page cache first; None for a form whose reads are not of ranges, or may
+        have effects."""
+        if isinstance(strategy, PollStrategy | WholeStrategy) or isinstance(read, OnceReader):
+            return None
+        media, info = self._media, self._server.server_info
+        cached = CachedReads(
+            read,
+            cache=self._cache,
+            server=None if info is None else [info.name, info.version],
+            resource=_identity(strategy),
+            validator=media.validator,
+            size_bytes=media.size_bytes if self._options.size_bytes is None else self._options.size_bytes,
+            mime_type=media.mime_type,
+            counts=self.paths,
+            start_soon=self._known.reads.start_soon,
+            server_name=self._server.name,
+        )
+        self._stack.push_async_callback(cached.aclose)
+        return cached
 
     async def _reader(self, strategy: RangeStrategy) -> ReadRange:
         """Return what reads ranges in the form of `strategy`."""
@@ -434,62 +462,18 @@ class StreamForms:
         return await self._stack.enter_async_context(aclosing(reader))
 
 
-class OnceReader:
-    """Reads ranges with a tool that may have effects: a range is neither retried nor hedged.
-
-    A second read of a range in flight waits for the first.
-    """
-
-    def __init__(self, read: ReadRange, *, timeout_seconds: float) -> None:
-        self._read = read
-        self._timeout_seconds = timeout_seconds
-        self._has_delivered = False
-        self._in_flight: dict[int, tuple[trio.Event, list[Page]]] = {}
-        self._failed: dict[int, str] = {}
-
-    async def __call__(self, start: int, end: int) -> Page:
-        """Raises `StreamBrokenError` if a call fails after the first byte; what the call raises before."""
-        if start in self._failed:
-            raise self._broken(start)
-        if start in self._in_flight:
-            answered, pages = self._in_flight[start]
-            await answered.wait()
-            if not pages:
-                raise self._broken(start)
-            return pages[0]
-        answered, pages = self._in_flight[start] = (trio.Event(), [])
-        sent_at = trio.current_time()
-        try:
-            pages.append(await self._read(start, end))
-            self._has_delivered = True
-        except PlayheadError as error:
-            ran = not isinstance(error, HttpStatusError) or error.status not in {429, 503}
-            if ran and self._has_delivered:
-                self._failed[start] = str(error)
-                raise self._broken(start) from error
-            raise
-        finally:
-            if not pages and trio.current_time() - sent_at >= self._timeout_seconds - GRAIN_SECONDS:
-                self._failed[start] = f"no answer in {self._timeout_seconds:g} s"
-            del self._in_flight[start]
-            answered.set()
-        return pages[0]
-
-    def _broken(self, start: int) -> StreamBrokenError:
-        return StreamBrokenError(
-            f"the call for the bytes from {start} on failed ({self._failed.get(start, 'no answer')}), and the"
-            " tool does not declare that it can be repeated (readOnlyHint, idempotentHint): if it only reads,"
-            " name it in range_tool",
-            offset=start,
-        )
-
-
-def _identity(strategy: ReadStrategy) -> Hashable:
+def _identity(strategy: RangeStrategy) -> Hashable:
     """Return the part that all reads of a resource in one form have in common."""
-    request = strategy.request(0, 1)
-    return strategy.name, json.dumps(
-        [request.uri, request.arguments, request.meta, request.more], default=str
-    )
+    match strategy:
+        case HttpRangeStrategy():
+            about: object = strategy.url
+        case FileStrategy():
+            about = strategy.uri
+        case PollStrategy():
+            about = [strategy.tool, dict(strategy.arguments)]
+        case _:
+            about = asdict(strategy.request(0, 1))
+    return strategy.name, json.dumps(about, sort_keys=True, default=str)
 
 
 def chunk_bytes_max(capabilities: ServerCapabilities) -> int | None:

@@ -1,0 +1,135 @@
+"""Laws of page caches: a suite for your own.
+
+    @pytest.mark.parametrize("law", CACHE_LAWS, ids=law_name)
+    async def test_my_cache(law):
+        await law(MyCache)
+
+A law takes a function that makes a cache, runs under trio, and raises `AssertionError`. The caches may share
+what they hold: every law uses keys of its own.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from playhead.cache import BLOCK_BYTES, PageCache
+
+MakeCache = Callable[[], PageCache]
+CacheLaw = Callable[[MakeCache], Awaitable[None]]
+
+
+def block_of(key: str, block: int, n_bytes: int = BLOCK_BYTES) -> bytes:
+    """Return bytes that belong to one block of one key alone."""
+    return random.Random(f"{key}:{block}").randbytes(n_bytes)
+
+
+def new_key() -> str:
+    """Return a key that nobody has used."""
+    return secrets.token_hex(32)
+
+
+async def gives_back_what_was_put(make_cache: MakeCache) -> None:
+    cache, key = make_cache(), new_key()
+    for block in (0, 1, 7):
+        await cache.put(key, block, block_of(key, block))
+    for block in (7, 0, 1):
+        assert await cache.get(key, block) == block_of(key, block)
+
+
+async def has_nothing_that_was_not_put(make_cache: MakeCache) -> None:
+    cache, key = make_cache(), new_key()
+    assert await cache.get(key, 0) is None
+    await cache.put(key, 5, block_of(key, 5))
+    assert [await cache.get(key, block) for block in (0, 4, 6)] == [None] * 3
+    assert await cache.get(new_key(), 5) is None
+
+
+async def keeps_keys_apart(make_cache: MakeCache) -> None:
+    cache, keys = make_cache(), [new_key() for _ in range(20)]
+    for key in keys:
+        await cache.put(key, 3, block_of(key, 3))
+    for key in keys:
+        assert await cache.get(key, 3) == block_of(key, 3)
+
+
+async def takes_any_string_as_a_key(make_cache: MakeCache) -> None:
+    cache = make_cache()
+    for key in ("../../" + new_key(), f"/{new_key()}", new_key() + "\0\n é", new_key() * 20):
+        await cache.put(key, 0, block_of(key, 0))
+        assert await cache.get(key, 0) == block_of(key, 0)
+
+
+async def knows_the_size_once_it_has_the_last_block(make_cache: MakeCache) -> None:
+    cache = make_cache()
+    for n_bytes in (0, 1, BLOCK_BYTES - 1):
+        key = new_key()
+        await cache.put(key, 0, block_of(key, 0))
+        assert await cache.size(key) is None, "a whole block says nothing of the end"
+        await cache.put(key, 2, block_of(key, 2, n_bytes))
+        assert await cache.size(key) == 2 * BLOCK_BYTES + n_bytes
+        assert await cache.get(key, 2) == block_of(key, 2, n_bytes)
+    assert await cache.size(new_key()) is None
+
+
+async def forgets_a_block_after_its_time(make_cache: MakeCache) -> None:
+    cache, key = make_cache(), new_key()
+    await cache.put(key, 0, block_of(key, 0), ttl_seconds=0.0)
+    await cache.put(key, 1, block_of(key, 1), ttl_seconds=3600.0)
+    await cache.put(key, 2, b"", ttl_seconds=0.0)
+    assert await cache.get(key, 0) is None
+    assert await cache.get(key, 1) == block_of(key, 1)
+    assert await cache.size(key) is None, "the size is known as long as the last block"
+
+
+async def takes_a_block_twice(make_cache: MakeCache) -> None:
+    cache, key = make_cache(), new_key()
+    for _ in range(2):
+        await cache.put(key, 0, block_of(key, 0))
+        assert await cache.get(key, 0) == block_of(key, 0)
+
+
+async def serves_many_tasks_at_once(make_cache: MakeCache) -> None:
+    cache, keys = make_cache(), [new_key() for _ in range(4)]
+    found: list[bool] = []
+
+    async def use(key: str, block: int) -> None:
+        before = await cache.get(key, block)
+        await cache.put(key, block, block_of(key, block))
+        after = await cache.get(key, block)
+        found.append(before in (None, after) and after == block_of(key, block))
+
+    async with trio.open_nursery() as nursery:
+        for key in keys:
+            for block in (0, 1, 2, 0, 1, 2):
+                nursery.start_soon(use, key, block)
+    assert found == [True] * 24
+
+
+async def stores_a_block_whole_or_not_at_all(make_cache: MakeCache) -> None:
+    cache, key = make_cache(), new_key()
+    for block in range(8):
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await cache.put(key, block, block_of(key, block))
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await cache.get(key, block)
+    for block in range(8):
+        assert await cache.get(key, block) in (None, block_of(key, block))
+
+
+CACHE_LAWS: tuple[CacheLaw, ...] = (
+    gives_back_what_was_put,
+    has_nothing_that_was_not_put,
+    keeps_keys_apart,
+    takes_any_string_as_a_key,
+    knows_the_size_once_it_has_the_last_block,
+    forgets_a_block_after_its_time,
+    takes_a_block_twice,
+    serves_many_tasks_at_once,
+    stores_a_block_whole_or_not_at_all,
+)

@@ -1,0 +1,167 @@
+"""The cache in a directory: private, bounded, shared by processes, and right after any crash."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from playhead.cache import BLOCK_BYTES
+from playhead.cache.directory import DirectoryCache
+from playhead.errors import UsageError
+from playhead.testing.caches import block_of
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def killed(directory: Path, *, rounds: int) -> dict[str, int]:
+    command = [sys.executable, "-m", "tests.unit.cache.killed_writer", str(directory), str(rounds), "1"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=110)
+    found: dict[str, int] = json.loads(done.stdout)
+    return found
+
+
+def test_writers_that_are_killed_leave_no_wrong_byte(tmp_path: Path) -> None:
+    found = killed(tmp_path / "cache", rounds=15)
+    assert found["wrong"] == 0
+    assert found["held"] > 100, "they were killed before they wrote anything"
+
+
+@pytest.mark.slow("kills 400 processes")
+def test_400_writers_killed_at_200_random_moments_leave_no_wrong_byte(tmp_path: Path) -> None:
+    found = killed(tmp_path / "cache", rounds=200)
+    assert found["wrong"] == 0
+    assert found["held"] > 5000
+
+
+@pytest.mark.parametrize("place", [0, 1000, BLOCK_BYTES - 1])
+async def test_a_damaged_byte_is_no_block(tmp_path: Path, place: int) -> None:
+    cache = DirectoryCache(tmp_path / "cache")
+    await cache.put("k", 1, block_of("k", 1))
+    (data,) = (tmp_path / "cache").glob("*.data")
+    with data.open("r+b") as file:
+        file.seek(BLOCK_BYTES + place)
+        was = file.read(1)
+        file.seek(BLOCK_BYTES + place)
+        file.write(bytes([was[0] ^ 1]))
+    assert await cache.get("k", 1) is None
+    await cache.put("k", 1, block_of("k", 1))
+    assert await cache.get("k", 1) == block_of("k", 1)
+
+
+@pytest.mark.parametrize("suffix", ["data", "index"])
+async def test_a_truncated_file_is_no_block(tmp_path: Path, suffix: str) -> None:
+    cache = DirectoryCache(tmp_path / "cache")
+    await cache.put("k", 0, block_of("k", 0))
+    await cache.put("k", 1, block_of("k", 1, 10))
+    (path,) = (tmp_path / "cache").glob(f"*.{suffix}")
+    os.truncate(path, 40)
+    assert [await cache.get("k", block) for block in (0, 1)] == [None, None]
+    assert await cache.size("k") is None
+
+
+@pytest.mark.parametrize("suffix", ["data", "index"])
+async def test_a_block_in_the_file_of_another_key_or_place_is_none(tmp_path: Path, suffix: str) -> None:
+    cache = DirectoryCache(tmp_path / "cache")
+    await cache.put("k", 0, block_of("k", 0))
+    names = {path.name for path in (tmp_path / "cache").iterdir()}
+    await cache.put("other", 0, block_of("other", 0))
+    for path in (tmp_path / "cache").glob("*.*"):
+        if path.name not in names:
+            (theirs,) = (tmp_path / "cache" / name for name in names if name.endswith(path.suffix))
+            if path.suffix in {f".{suffix}", ".data"}:
+                path.write_bytes(theirs.read_bytes())
+    assert await cache.get("other", 0) is None
+
+
+async def test_processes_share_what_they_store(tmp_path: Path) -> None:
+    ours, theirs = DirectoryCache(tmp_path / "cache"), DirectoryCache(tmp_path / "cache")
+    assert await theirs.get("k", 0) is None
+    await ours.put("k", 0, block_of("k", 0))
+    assert await theirs.get("k", 0) == block_of("k", 0)
+
+
+async def test_only_the_user_can_read_it(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        cache = DirectoryCache(tmp_path / "cache")
+        await cache.put("the name of a song", 0, b"x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "cache").stat().st_mode) == 0o700
+    files = list((tmp_path / "cache").iterdir())
+    assert len(files) == 3
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    assert not any("song" in path.name for path in files)
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
+def test_a_directory_that_is_open_to_others_is_refused(tmp_path: Path, mode: int) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(mode)
+    with pytest.raises(UsageError, match="chmod 700"):
+        DirectoryCache(tmp_path / "cache")
+
+
+def test_a_file_and_a_link_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot be used as a directory"):
+        DirectoryCache(tmp_path / "file")
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(UsageError, match="expected a directory of yours"):
+        DirectoryCache(tmp_path / "link")
+
+
+async def test_the_least_recently_used_resources_go_first(tmp_path: Path) -> None:
+    cache = DirectoryCache(tmp_path / "cache", max_bytes=10 * BLOCK_BYTES)
+    for number in range(4):
+        for block in range(2):
+            await cache.put(f"song {number}", block, block_of(f"song {number}", block))
+    for path in (tmp_path / "cache").glob("*.index"):
+        os.utime(path, (1, 1))
+    fresh = DirectoryCache(tmp_path / "cache", max_bytes=10 * BLOCK_BYTES)
+    assert await fresh.get("song 1", 0) is not None, "used now"
+    for block in range(4):
+        await fresh.put("new", block, block_of("new", block))
+    held = [await fresh.get(f"song {number}", 0) is not None for number in range(4)]
+    assert held[1], "the one that was used is still there"
+    assert held.count(True) < 4
+    assert [await fresh.get("new", block) == block_of("new", block) for block in range(4)] == [True] * 4
+
+
+async def test_the_limit_bounds_the_disk(tmp_path: Path) -> None:
+    cache = DirectoryCache(tmp_path / "cache", max_bytes=10 * BLOCK_BYTES)
+    for number in range(60):
+        await cache.put(f"song {number}", 0, block_of(f"song {number}", 0))
+    used = sum(512 * path.stat().st_blocks for path in (tmp_path / "cache").iterdir())
+    assert used <= 11 * BLOCK_BYTES + 60 * 4096
+    assert await cache.get("song 59", 0) == block_of("song 59", 0)
+
+
+async def test_what_another_process_has_evicted_is_stored_again(tmp_path: Path) -> None:
+    ours = DirectoryCache(tmp_path / "cache")
+    await ours.put("k", 0, block_of("k", 0))
+    for path in (tmp_path / "cache").glob("*.*"):
+        path.unlink()
+    await ours.put("k", 1, block_of("k", 1))
+    theirs = DirectoryCache(tmp_path / "cache")
+    assert await theirs.get("k", 1) == block_of("k", 1)
+
+
+async def test_a_full_disk_stores_nothing_and_raises_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = DirectoryCache(tmp_path / "cache")
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    await cache.put("k", 0, block_of("k", 0))
+    assert await cache.get("k", 0) is None

@@ -51,6 +51,7 @@ impl World {
         settings.page_min_bytes = script.page_min;
         settings.page_bytes = script.page;
         settings.page_bytes_max = script.page * (1 + script.seed % 8);
+        settings.grid_bytes = script.page / 2 * (script.seed / 8 % 3);
         settings.in_flight = script.in_flight;
         settings.sleeps_when_full = script.sleeps;
         settings.patience_seconds = 1e9;

@@ -277,6 +277,33 @@ fn the_page_size_of_the_server_is_adopted() {
 }
 
 #[test]
+fn pages_of_the_grid_or_more_end_on_it_and_the_first_burst_does_not() {
+    let mut planner = planner(|settings| settings.grid_bytes = 64 * KIB);
+    planner.set_total(1_000_000, false);
+    let mut asked = Vec::new();
+    while !planner.finished() {
+        for request in ask(&mut planner, 0.0, 0) {
+            planner.on_answer(request.id, 0.01, request.end - request.start, None);
+            asked.push((request.start, request.end));
+        }
+        if asked.last().is_some_and(|(_, end)| *end >= 1_000_000) {
+            break;
+        }
+    }
+    assert_eq!(
+        asked[..4],
+        [
+            (0, 8 * KIB),
+            (8 * KIB, 24 * KIB),
+            (24 * KIB, 56 * KIB),
+            (56 * KIB, 128 * KIB)
+        ]
+    );
+    let odd = |(_, end): &&(u64, u64)| end % (64 * KIB) != 0 && *end < 1_000_000;
+    assert_eq!(asked[3..].iter().filter(odd).count(), 0, "{asked:?}");
+}
+
+#[test]
 fn a_clock_that_runs_back_or_is_no_number_changes_nothing() {
     let mut planner = planner(|settings| settings.in_flight = Some(1));
     let request = ask_one(&mut planner, 10.0);

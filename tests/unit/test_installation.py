@@ -25,6 +25,7 @@ MAY_USE = {
     "servers": {"serve"},
     "check": {"check", "langgraph"},
     "playback": {"formats"},
+    "cache": {"valkey"},
 }
 """The extras that a package may import from; all others import what is always installed."""
 

@@ -2,9 +2,9 @@
 
 Each resource is two files, named by a hash: `NAME.data`, sparse, with block n at n * 64 KiB; and
 `NAME.index`, a header with the size and one record of 32 bytes per block. A record is written after its bytes
-were synced, and holds their checksum, seeded with the key and the number of the block. So whatever a crash or
-another process leaves behind, bytes that are not those of the block are no block: there is no repair, and
-no lock on the path of a read.
+were synced, and holds their checksum, seeded with the key and the number of the block. So a crash, or another
+process, leaves nothing behind that could be taken for the block: nothing needs repair, and a read takes no
+lock.
 """
 
 from __future__ import annotations

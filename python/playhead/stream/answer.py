@@ -53,7 +53,7 @@ class Page:
     etag: str | None = None
     """The version of the resource, if the answer names one: another for any other byte."""
     cache_scope: Literal["public", "private"] | None = None
-    """Who may share the answer, as the server declares it (since revision 2026-07-28)."""
+    """The server's declaration of who may share the answer (since revision 2026-07-28)."""
     ttl_seconds: float | None = None
     """The time for which the answer may be shared; None if the server sets no limit."""
 

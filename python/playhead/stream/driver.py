@@ -428,9 +428,8 @@ class Driver:
 
     def _on_end(self) -> None:
         self._end = self._planner.end
-        form = self._forms.form
-        if form.on_end is not None and self._end is not None:
-            form.on_end(self._end[0])
+        if (on_end := self._forms.form.on_end) is not None and self._end is not None:
+            on_end(self._end[0])
         self._in_flight.drop_all()  # copies of pages, and pages past the end
         self.writer.close()
         self._enter(PhaseEvent.END)

@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -28,7 +29,7 @@ async def test_neighbouring_blocks_are_read_in_one_round_trip(server: ValkeyServ
     cache, key = ValkeyCache(server.url), new_key()
     for block in (3, 4, 6):
         await cache.put(key, block, block_of(key, block))
-    client = valkey.Valkey.from_url(server.url)
+    client: Any = valkey.Valkey.from_url(server.url)
     before = client.info("commandstats").get("cmdstat_mget", {"calls": 0})["calls"]
     found = await cache.get_run(key, 3, 4)
     assert found == [block_of(key, 3), block_of(key, 4), None, block_of(key, 6)]
@@ -62,7 +63,7 @@ async def test_a_claim_is_released_by_its_owner_alone(server: ValkeyServer) -> N
 async def test_a_claim_runs_out(server: ValkeyServer) -> None:
     cache, key = ValkeyCache(server.url), new_key()
     await cache.claim(key, 0, 1, "a")
-    client = valkey.Valkey.from_url(server.url)
+    client: Any = valkey.Valkey.from_url(server.url)
     (name,) = client.scan_iter("playhead:1:*:claim")
     assert 0 < client.pttl(name) <= 1000 * module.CLAIM_SECONDS
 
@@ -72,7 +73,7 @@ async def test_blocks_have_a_time_to_live(server: ValkeyServer) -> None:
     await cache.put(key, 0, b"x")
     await cache.put(key, 1, b"x", ttl_seconds=50.0)
     await cache.put(key, 2, b"x", ttl_seconds=500.0)
-    client = valkey.Valkey.from_url(server.url)
+    client: Any = valkey.Valkey.from_url(server.url)
     lives = sorted(client.pttl(name) for name in client.scan_iter("playhead:1:*:[0-9]"))
     assert [round(ms / 1000) for ms in lives] == [50, 100, 100]
 
@@ -81,7 +82,7 @@ async def test_blocks_have_a_time_to_live(server: ValkeyServer) -> None:
 async def test_what_was_not_put_is_no_block(server: ValkeyServer, damage: str) -> None:
     cache, key = ValkeyCache(server.url), new_key()
     await cache.put(key, 0, block_of(key, 0))
-    client = valkey.Valkey.from_url(server.url)
+    client: Any = valkey.Valkey.from_url(server.url)
     (name,) = client.scan_iter("playhead:1:*:0")
     value = client.get(name)
     assert isinstance(value, bytes)

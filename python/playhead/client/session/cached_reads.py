@@ -67,7 +67,7 @@ class SessionCache:
     ) -> tuple[_Place, ...]:
         """Return where blocks of a version may be, and in the first of which they are stored.
 
-        `scope` is the server's `cacheScope`; None if it is not known or not given. What is read with
+        `scope` is the server's `cacheScope`; None if it is not known. What is read with
         credentials is private unless the server says otherwise, and what is private without credentials, or
         with such as nobody can name, stays in this session. So does a resource without a validator.
         """
@@ -81,12 +81,15 @@ class SessionCache:
             return _Place(cache, key)
 
         public, here = at(self.shared, "public"), at(self.memory, f"session {self.nonce}")
-        private = at(self.shared, f"private {self.credentials}") if self.credentials else here
         if not validator or self.server is None:
             return (here,)
-        if scope == "public" or (scope is None and self.credentials == ""):
+        if scope == "public":
             return (public,)
-        return (private,) if scope == "private" else (private, public)
+        private = at(self.shared, f"private {self.credentials}") if self.credentials else here
+        if scope == "private":
+            return (private,)
+        # What anybody gets, the server may give to a user in another form: it has not said that it is public.
+        return (at(self.shared, "anonymous") if self.credentials == "" else private, public)
 
 
 @dataclass(slots=True, eq=False)
@@ -97,6 +100,7 @@ class _Version:
     places: tuple[_Place, ...]
     etag: str | None = None
     """As a page named it; None before the first that does."""
+    is_size_asked: bool = False
 
 
 @dataclass(slots=True)
@@ -144,6 +148,8 @@ class CachedReads:
         self._cache = cache
         self._about = (server, resource)
         self._size_bytes = size_bytes
+        self._exact_bytes: int | None = None
+        """The size that an earlier stream has found; the announced one is a hint."""
         self._mime_type = mime_type
         self._counts = counts
         self._start_soon = start_soon
@@ -197,7 +203,8 @@ class CachedReads:
             await trio.sleep(pause)
             pause = min(2 * pause, LOOK_SECONDS_MAX)
         # Of a resource of unknown size a page is not cut: a short page is evidence of an end.
-        stop = end if self._size_bytes is None else min(end, (first + claimed) * BLOCK_BYTES)
+        is_known = self._exact_bytes is not None or self._size_bytes is not None
+        stop = min(end, (first + claimed) * BLOCK_BYTES) if is_known else end
         page = await self._read(start, stop)
         self._examine(page, start)
         return page
@@ -213,8 +220,10 @@ class CachedReads:
             else:
                 found = [await place.cache.get(place.key, block) for block in blocks]
             if found[0] is not None:
-                if len(version.places) > 1:
-                    version.places = (place,)
+                version.places = (place,)
+                if self._exact_bytes is None and not version.is_size_asked:
+                    version.is_size_asked = True
+                    self._exact_bytes = await place.cache.size(place.key)
                 break
         if version is self._version:
             for block, data in zip(blocks, found, strict=True):
@@ -228,7 +237,6 @@ class CachedReads:
     def _page_of(self, found: list[bytes | None], first: int, start: int, end: int) -> Page | None:
         """Return the page that begins with the first block found; None if that is not usable."""
         at, blobs = start, list[bytes]()
-        size_bytes = None
         for number, block in enumerate(found, first):
             if block is None:
                 break
@@ -238,15 +246,15 @@ class CachedReads:
                 blobs.append(piece)
                 at += len(piece)
             if len(block) < BLOCK_BYTES:
-                size_bytes = self._size_bytes = origin + len(block)
+                self._exact_bytes = origin + len(block)
                 break
-        is_whole = at == end or (size_bytes is not None and at >= size_bytes)
-        if found[0] is None or not (is_whole or self._size_bytes is not None):
+        is_known = self._exact_bytes is not None or self._size_bytes is not None
+        if found[0] is None or not (at == end or is_known):
             return None
         self._is_pinned = True
         self._counts.cache_hits += 1
         self._counts.cache_bytes += at - start
-        return Page(blobs=tuple(blobs), mime_type=self._mime_type, total_bytes=size_bytes)
+        return Page(blobs=tuple(blobs), mime_type=self._mime_type, total_bytes=self._exact_bytes)
 
     async def _claim(self, version: _Version, first: int, count: int) -> int:
         """Return how many blocks from `first` on are this reader's to read; 0 if another reads the first."""
@@ -284,12 +292,16 @@ class CachedReads:
         if page.blobs:
             self._is_pinned = True
             self._ttl_seconds = page.ttl_seconds
-            scope: Scope | None = page.cache_scope
-            if scope is None and self._cache.credentials != "":
-                scope = "private"
-            if scope != self._scope:
-                self._scope = scope
-                self._version.places = self._version_of(self._version.validator).places
+            self._learn_scope(page.cache_scope)
+
+    def _learn_scope(self, scope: Scope | None) -> None:
+        if scope is None and self._cache.credentials != "":
+            scope = "private"
+        if scope != self._scope:
+            self._scope = scope
+            self._version.places = self._version_of(self._version.validator).places
+        elif scope is None:
+            self._version.places = self._version.places[:1]
 
     def _forget(self) -> None:
         """Drop what belongs to another version."""
@@ -297,6 +309,7 @@ class CachedReads:
         self._in_cache.clear()
         self._partial.clear()
         self._claims.clear()
+        self._exact_bytes = None
 
     # --- storing ---------------------------------------------------------------------------------------
 

@@ -401,8 +401,10 @@ class ResponseHandler:
 
     def _judge(self, request: Request, answer: Answer) -> None:
         self.has_bytes = True
+        end = self._planner.end
+        total_bytes = self._planner.total if end is None else end[0]  # known, after a seek back
         try:
-            verdict = self._support.judge(answer, end=request.end, total_bytes=self._planner.total)
+            verdict = self._support.judge(answer, end=request.end, total_bytes=total_bytes)
         except RangeNotHonouredError as error:
             self._broken = self._broken or error
             return

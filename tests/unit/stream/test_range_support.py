@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from playhead.errors import ContentError, LimitError, RangeNotHonouredError
+from playhead.errors import ConnectionLostError, ContentError, LimitError, RangeNotHonouredError
 from playhead.limits import Limits
 from playhead.stream.answer import Answer, Page
 from playhead.stream.options import StreamOptions, StreamStatistics
@@ -492,6 +492,19 @@ async def test_a_stream_that_starts_past_0_is_read_right_or_not_at_all(
                     assert pages.ignore_range_until_end
                 else:
                     assert got == data[600_000:]
+
+
+@pytest.mark.parametrize("size", range(2005, 2020))
+async def test_after_a_seek_back_the_last_page_is_judged_by_the_end_that_was_found(
+    autojump_clock: trio.testing.MockClock, size: int
+) -> None:
+    """Of silence, a page that ends with its range and is shorter than the server's own could be anything."""
+    pages = ScriptedPages(ZEROS[:size], own_page_bytes=668, faults={0: [ConnectionLostError("gone")]})
+    async with open_stream(pages, options=StreamOptions(page_bytes=2000)) as stream:
+        await stream.seek(1)
+        assert await stream.read_all() == pages.data[1:]
+        await stream.seek(0)
+        assert await stream.read_all() == pages.data
 
 
 @pytest.mark.parametrize("size_bytes", [2, 3, 4, 5, 6, 4000])

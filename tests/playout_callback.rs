@@ -15,7 +15,7 @@ use playhead_core::error::Error;
 use playhead_core::gain::Sample;
 use playhead_core::payload::Payload;
 use playhead_core::pipe::{Pipe, Wake};
-use playhead_core::playout::{Event, Output, Phase, Playout, PlayoutSettings};
+use playhead_core::playout::{Event, Output, Phase, Playout, PlayoutSettings, next_call};
 
 struct NoWake;
 
@@ -832,4 +832,23 @@ fn a_callback_waits_for_no_lock_of_what_is_mixed_in_and_another_format_is_refuse
     };
     assert!(!music.mix(Some(Arc::new(Playout::new(pipe, settings)))));
     assert!(music.mix(None));
+}
+
+#[test]
+fn a_clock_in_place_of_a_device_keeps_its_schedule_and_makes_up_for_at_most_three_periods() {
+    let ms = Duration::from_millis;
+    assert_eq!(next_call(ms(80), ms(80), ms(40)), ms(120));
+    assert_eq!(
+        next_call(ms(80), ms(119), ms(40)),
+        ms(120),
+        "late, without drift"
+    );
+    assert_eq!(next_call(ms(80), ms(200), ms(40)), ms(120), "three are due");
+    let mut due = next_call(ms(80), ms(1000), ms(40));
+    let mut made_up = 0;
+    while due <= ms(1000) {
+        due = next_call(due, ms(1000), ms(40));
+        made_up += 1;
+    }
+    assert_eq!((made_up, due), (3, ms(1040)), "the device paused meanwhile");
 }

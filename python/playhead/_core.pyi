@@ -492,13 +492,15 @@ class DeviceCallback:
     Set `data_callback`, `stop_callback` and `user_data` in the device's configuration before
     `ma_device_init`, and call `free` after `ma_device_uninit` has returned, never before. Without `free` its
     memory is never freed.
+
+    Without a device, a thread calls `run`.
     """
 
-    def __new__(cls, *, frame_bytes: int, user_data_offset: int) -> Self:
+    def __new__(cls, *, frame_bytes: int, user_data_offset: int | None = None) -> Self:
         """
         Args:
             frame_bytes: Bytes of one frame of the device's format.
-            user_data_offset: Offset of `pUserData` in `ma_device`, the same in all calls.
+            user_data_offset: Offset of `pUserData` in `ma_device`, the same in all calls; None for `run`.
 
         Raises:
             UsageError: Another `user_data_offset` than before (yours).
@@ -515,7 +517,7 @@ class DeviceCallback:
 
     @property
     def user_data(self) -> int:
-        """Address for `pUserData`; 0 after `free`."""
+        """Address for `pUserData`; 0 after `free`, and without a device."""
 
     def play(self, playout: Playout) -> None:
         """Feed the device from `playout`; before that it gets silence.
@@ -523,6 +525,19 @@ class DeviceCallback:
         Raises:
             UsageError: It plays one already (yours).
         """
+
+    def run(self, *, period_frames: int, rate_hz: int) -> None:
+        """Be the device: take a period now and whenever one has passed, and drop it. Blocks until `stop`.
+
+        The schedule does not drift. A period that is late is made up for, up to three of them; longer than
+        that, and the schedule shifts.
+
+        Raises:
+            ValueError: `period_frames` or `rate_hz` is 0 (yours).
+        """
+
+    def stop(self) -> None:
+        """End `run`, also one that begins later."""
 
     @property
     def calls(self) -> int:

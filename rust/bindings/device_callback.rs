@@ -1,4 +1,5 @@
-//! `DeviceCallback`: the functions that miniaudio calls from a device's own thread, without Python.
+//! `DeviceCallback`: the functions that miniaudio calls from a device's own thread, without Python; and a clock that
+//! calls in place of a device, for a sink without one.
 //!
 //! miniaudio's structures are known to Python only (its cffi module was compiled with them), so
 //! Python passes the offset of `ma_device.pUserData`, sets `dataCallback`, `stopCallback` and `pUserData` in the
@@ -13,12 +14,14 @@
 //! In the callbacks: no lock, no allocation, no panic, no Python. See the header of rust/core/playout.rs.
 
 use std::ffi::c_void;
+use std::num::NonZeroU32;
 use std::slice::from_raw_parts_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use playhead_core::pipe::Wake;
-use playhead_core::playout::Output;
+use playhead_core::playout::{Output, next_call};
 use pyo3::prelude::*;
 
 use crate::error::usage;
@@ -31,6 +34,14 @@ struct Target {
     output: Output<FdWake, Exception>,
     wake: FdWake,
     frame_bytes: usize,
+}
+
+impl Target {
+    fn fill(&self, out: &mut [u8]) {
+        if self.output.call(out, now()) {
+            self.wake.wake();
+        }
+    }
 }
 
 /// Offset of `pUserData` in `ma_device`: a constant of the installed miniaudio, so it is set once.
@@ -73,9 +84,7 @@ unsafe extern "C" fn data_callback(
     // SAFETY: miniaudio lends `frame_count` frames of the format that the device was opened with, zeroed, for
     // the duration of this call; Python passes the size of that format's frames.
     let out = unsafe { from_raw_parts_mut(output.cast::<u8>(), len) };
-    if target.output.call(out, now()) {
-        target.wake.wake();
-    }
+    target.fill(out);
 }
 
 /// `ma_stop_proc`.
@@ -90,17 +99,25 @@ unsafe extern "C" fn stop_callback(device: *mut c_void) {
 #[pyclass(name = "DeviceCallback", module = "playhead._core", frozen)]
 pub struct PyDeviceCallback {
     target: Arc<Target>,
-    /// The count of `target` that belongs to the device; null once freed.
+    /// The count of `target` that belongs to the device; null once freed, and without a device.
     lent: AtomicPtr<Target>,
+    is_stopped: Mutex<bool>,
+    stopped: Condvar,
+}
+
+fn lock(is_stopped: &Mutex<bool>) -> MutexGuard<'_, bool> {
+    is_stopped.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[pymethods]
 impl PyDeviceCallback {
     #[new]
-    #[pyo3(signature = (*, frame_bytes, user_data_offset))]
-    fn new(py: Python<'_>, frame_bytes: usize, user_data_offset: usize) -> PyResult<Self> {
-        let offset = *USER_DATA_OFFSET.get_or_init(|| user_data_offset);
-        if offset != user_data_offset {
+    #[pyo3(signature = (*, frame_bytes, user_data_offset=None))]
+    fn new(py: Python<'_>, frame_bytes: usize, user_data_offset: Option<usize>) -> PyResult<Self> {
+        if let Some(user_data_offset) = user_data_offset
+            && let offset = *USER_DATA_OFFSET.get_or_init(|| user_data_offset)
+            && offset != user_data_offset
+        {
             return Err(usage(
                 py,
                 format!(
@@ -113,8 +130,16 @@ impl PyDeviceCallback {
             wake: FdWake::new()?,
             frame_bytes,
         });
-        let lent = AtomicPtr::new(Arc::into_raw(Arc::clone(&target)).cast_mut());
-        Ok(Self { target, lent })
+        let lent = match user_data_offset {
+            Some(_) => Arc::into_raw(Arc::clone(&target)).cast_mut(),
+            None => std::ptr::null_mut(),
+        };
+        Ok(Self {
+            target,
+            lent: AtomicPtr::new(lent),
+            is_stopped: Mutex::new(false),
+            stopped: Condvar::new(),
+        })
     }
 
     #[getter]
@@ -141,6 +166,35 @@ impl PyDeviceCallback {
             "play: expected a new DeviceCallback, got one that plays; make one per device"
                 .to_owned(),
         ))
+    }
+
+    #[pyo3(signature = (*, period_frames, rate_hz))]
+    fn run(&self, py: Python<'_>, period_frames: NonZeroU32, rate_hz: NonZeroU32) {
+        let period = Duration::from_secs(period_frames.get().into()) / rate_hz.get();
+        let mut out = vec![0; period_frames.get() as usize * self.target.frame_bytes];
+        py.detach(|| {
+            let began = Instant::now();
+            let mut due = Duration::ZERO;
+            let mut is_stopped = lock(&self.is_stopped);
+            while !*is_stopped {
+                let left = due.saturating_sub(began.elapsed());
+                if left.is_zero() {
+                    self.target.fill(&mut out);
+                    due = next_call(due, began.elapsed(), period);
+                } else {
+                    is_stopped = self
+                        .stopped
+                        .wait_timeout(is_stopped, left)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0;
+                }
+            }
+        });
+    }
+
+    fn stop(&self) {
+        *lock(&self.is_stopped) = true;
+        self.stopped.notify_all();
     }
 
     #[getter]

@@ -49,7 +49,7 @@ use std::sync::atomic::{
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-pub use self::output::Output;
+pub use self::output::{Output, next_call};
 
 use self::cut::{Cut, Cuts, Pending};
 use self::heard::Heard;

@@ -10,7 +10,16 @@ use super::Playout;
 use crate::pipe::Wake;
 
 /// Periods that a device holds after it has asked for them: miniaudio's default.
-const PERIODS: u64 = 3;
+const PERIODS: u32 = 3;
+
+/// The time of a device's next call, for a clock in place of one. The call that was due at `due` was made by `now`.
+///
+/// The schedule does not drift. It makes up for calls that a busy machine held up, as many as a device has periods: one
+/// that has played all of them pauses, which shifts the schedule.
+#[must_use]
+pub fn next_call(due: Duration, now: Duration, period: Duration) -> Duration {
+    (due + period).max(now.saturating_sub(period * (PERIODS - 1)))
+}
 
 /// One device: fed from a playout, by its own thread. When a playout is over, the one that follows it
 /// ([`Playout::follow_with`]) continues with the very next frame of the same period.
@@ -79,7 +88,7 @@ impl<W: Wake, E> Output<W, E> {
         // Over the end of one playout and the begin of the next, and after the last one.
         is_news |= playout.add_mixed(out, now).moved;
         if playout.phase().is_over() {
-            is_news |= self.calls_after_end.fetch_add(1, Relaxed) == PERIODS;
+            is_news |= self.calls_after_end.fetch_add(1, Relaxed) == u64::from(PERIODS);
         }
         self.current.store(Some(playout));
         is_news
@@ -121,6 +130,6 @@ impl<W: Wake, E> Output<W, E> {
     /// The device has played the last frame, or stopped.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.stopped.load(Relaxed) || self.calls_after_end.load(Relaxed) > PERIODS
+        self.stopped.load(Relaxed) || self.calls_after_end.load(Relaxed) > u64::from(PERIODS)
     }
 }

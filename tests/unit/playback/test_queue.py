@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import wave
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import repeat
@@ -25,7 +25,7 @@ from playhead.playback.player import Player
 from playhead.playback.queue import QUEUE_ITEMS, RESTART_SECONDS, Queue, as_items
 from playhead.playback.sinks import NullSink, WaveSink
 from playhead.playback.sinks import null as null_sink
-from playhead.playback.sinks.device import Device
+from playhead.playback.sinks.device import Device, play_through_device
 from playhead.playback.state import ItemEnd, ItemError, ItemStart, PlayerEvent, Repeat, StateChange, Status
 from playhead.stream.options import StreamOptions
 from playhead.testing.media import ScriptedMedia, ScriptedReader
@@ -677,13 +677,15 @@ async def test_a_device_goes_on_by_itself_with_an_item_of_the_same_format_and_is
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opened: list[int] = []
-    null_device = null_sink._null_device
 
-    def count(format: PcmFormat) -> Device:
+    def null_device(format: PcmFormat) -> Device:
         opened.append(format.rate_hz)
-        return null_device(format)
+        return Device(format, backends=[miniaudio.Backend.NULL])
 
-    monkeypatch.setattr(null_sink, "_null_device", count)
+    def play(buffers: AsyncIterator[PcmBuffer]) -> Awaitable[None]:
+        return play_through_device(buffers, null_device)
+
+    monkeypatch.setattr(null_sink, "_take_in_real_time", play)
     sink = Kept()
     async with Player(sink) as player:
         events = player.events()

@@ -24,7 +24,7 @@ import trio.lowlevel
 import trio.testing
 from trio.testing import wait_all_tasks_blocked
 
-from playhead._core import Dither
+from playhead._core import DeviceCallback, Dither
 from playhead.concurrency import JOIN_SECONDS
 from playhead.errors import ClosedError, DecodeError, NoDeviceError, UsageError
 from playhead.playback.conversion import little_endian
@@ -41,6 +41,7 @@ from playhead.playback.sinks import (
     WaveSink,
 )
 from playhead.playback.sinks import device as device_sink
+from playhead.playback.sinks import null as null_sink
 from playhead.playback.sinks import wave as wave_sink
 from playhead.playback.sinks.device import (
     LOST_SECONDS,
@@ -81,14 +82,22 @@ class OverMusic:
             nursery.cancel_scope.cancel()
 
 
+class NullDeviceSink(DeviceSink):
+    """miniaudio's own null device."""
+
+    async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
+        await play_through_device(buffers, null_device)
+
+
 @pytest.fixture(
     params=[
-        *("null in real time", "null as fast as it decodes", "wave", "pcm", "frames", "frames of Opus"),
-        *("mixing", "mixing files", "over nothing", "over music"),
+        *("device", "null in real time", "null as fast as it decodes", "wave", "pcm"),
+        *("frames", "frames of Opus", "mixing", "mixing files", "over nothing", "over music"),
     ]
 )
 def make_sink(request: pytest.FixtureRequest, tmp_path: Path) -> MakeSink:
     made: dict[str, MakeSink] = {
+        "device": NullDeviceSink,
         "null in real time": partial(NullSink, real_time=True),
         "null as fast as it decodes": partial(NullSink, real_time=False),
         "wave": partial(WaveSink, tmp_path / "out.wav"),
@@ -262,7 +271,7 @@ async def test_a_device_that_does_not_close_is_left_behind_with_a_warning_and_th
             assert len(warned) == 1
 
         await hangs.called.wait()
-        await trio.testing.wait_all_tasks_blocked()
+        await wait_all_tasks_blocked()
         assert second.frames == 0
         left_behind = weakref.ref(devices[0])
         hangs._name = "nothing else"
@@ -297,9 +306,9 @@ async def test_a_device_whose_start_does_not_return_is_an_error_and_is_closed_if
                 scope.cancel()
 
             await hangs.called.wait()
-            await trio.testing.wait_all_tasks_blocked()
+            await wait_all_tasks_blocked()
             mock_clock.jump(LOST_SECONDS)
-            await trio.testing.wait_all_tasks_blocked()
+            await wait_all_tasks_blocked()
             mock_clock.jump(JOIN_SECONDS)
             await trio.sleep_forever()
     assert not hangs.closed.is_set()
@@ -322,7 +331,7 @@ async def test_a_cancellation_waits_for_no_device_that_hangs(
 
         await hangs.called.wait()
         scope.cancel()
-        await trio.testing.wait_all_tasks_blocked()
+        await wait_all_tasks_blocked()
         mock_clock.jump(JOIN_SECONDS)
     hangs.release.set()
     await hangs.closed.wait()
@@ -346,7 +355,7 @@ async def test_standard_error_is_back_once_a_device_that_hangs_is_given_up(
         await hangs.called.wait()
         os.write(2, b"complaints about cards\n")
         mock_clock.jump(LOST_SECONDS)
-        await trio.testing.wait_all_tasks_blocked()
+        await wait_all_tasks_blocked()
         mock_clock.jump(JOIN_SECONDS)
         await trio.sleep_forever()
     os.write(2, b"standard error works again\n")
@@ -397,6 +406,47 @@ async def test_a_device_plays_one_buffer_and_is_freed_after_its_callbacks() -> N
         device.start(buffer)
     device.close()
     assert device.callback.user_data == 0
+
+
+def test_a_clock_in_place_of_a_device_ends_though_it_was_stopped_before_it_began() -> None:
+    callback = DeviceCallback(frame_bytes=4)
+    assert callback.user_data == 0
+    callback.stop()
+    callback.run(period_frames=1764, rate_hz=44_100)
+    assert callback.calls == 0
+    with pytest.raises(ValueError, match="zero"):
+        callback.run(period_frames=0, rate_hz=44_100)
+
+
+async def test_a_null_sink_takes_audio_from_the_moment_it_is_ready_and_its_clock_stops_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clocks: list[DeviceCallback] = []
+
+    def make_clock(*, frame_bytes: int) -> DeviceCallback:
+        clocks.append(DeviceCallback(frame_bytes=frame_bytes))
+        return clocks[0]
+
+    monkeypatch.setattr(null_sink, "DeviceCallback", make_clock)
+    playing = trio.Event()
+    buffer = PcmBuffer(
+        STEREO,
+        token=trio.lowlevel.current_trio_token(),
+        on_change=lambda: playing.set() if buffer.phase is BufferPhase.PLAYING else None,
+    )
+    buffer.write(tone(STEREO, frames=8820))
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(NullSink().play, PcmSequence(buffer))
+            await wait_all_tasks_blocked()
+            assert not clocks
+            buffer.release()
+            await playing.wait()
+            buffer.close()
+            nursery.cancel_scope.cancel()
+        # It returns, so it was stopped.
+        again = partial(clocks[0].run, period_frames=1764, rate_hz=44_100)
+        await trio.to_thread.run_sync(again, abandon_on_cancel=True)
 
 
 def test_a_miniaudio_with_other_callbacks_is_refused() -> None:

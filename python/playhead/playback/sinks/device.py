@@ -207,25 +207,36 @@ async def _play_one_format(
 ) -> PcmBuffer | None:
     """Play `buffer` and those that follow in its format. Returns the first one in another format, if any."""
     async with opened(device):
+        await buffer.wait_ready()
         try:
-            await buffer.wait_ready()
-            try:
-                await _in_time(partial(device.start, buffer), "start")
-            except miniaudio.MiniaudioError as error:
-                raise NoDeviceError(f"the sound device did not start ({error}): {_REMEDY}") from error
-            while True:
-                await _wait_over(buffer, device.callback)
-                following = await anext(buffers, None)
-                if following is None or following.format != buffer.format:
-                    return following
-                buffer.link(following)  # unless the player did, in time for no gap
-                following.settle()
-                buffer = following
-        except trio.Cancelled:
-            if buffer.fades_out and buffer.closed:
-                with trio.CancelScope(shield=True):
-                    await trio.sleep(device.held_seconds)  # a device that is closed drops what it holds
-            raise
+            await _in_time(partial(device.start, buffer), "start")
+        except miniaudio.MiniaudioError as error:
+            raise NoDeviceError(f"the sound device did not start ({error}): {_REMEDY}") from error
+        return await follow(buffer, buffers, device.callback, held_seconds=device.held_seconds)
+
+
+async def follow(
+    buffer: PcmBuffer, buffers: AsyncIterator[PcmBuffer], callback: DeviceCallback, *, held_seconds: float
+) -> PcmBuffer | None:
+    """Wait until the device of `callback` has played `buffer`, and those that follow in its format. Returns
+    the first one in another format, if any. Raises `NoDeviceError` if the device stops by itself.
+
+    Cancelled: a fade-out that was begun is heard, which takes the device `held_seconds`.
+    """
+    try:
+        while True:
+            await _wait_over(buffer, callback)
+            following = await anext(buffers, None)
+            if following is None or following.format != buffer.format:
+                return following
+            buffer.link(following)  # unless the player did, in time for no gap
+            following.settle()
+            buffer = following
+    except trio.Cancelled:
+        if buffer.fades_out and buffer.closed:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(held_seconds)  # a device that is closed drops what it holds
+        raise
 
 
 @asynccontextmanager

@@ -23,13 +23,13 @@ __all__ = [
 __version__: Final[str]
 
 def check_base64(text: str | Buffer, /) -> None:
-    """Check base64 as `decode_base64` does, in a few KiB and without a copy. Raises what that raises."""
+    """Check base64 as `decode_base64` does, in a few KiB of memory. Raises what that raises."""
 
 def decode_base64(text: str | Buffer, /) -> bytes:
     """Decode strict base64 (RFC 4648, section 4, padded, no white space).
 
-    Text of 64 KiB or more in an object that cannot change (`str`, `bytes`, a `memoryview` of `bytes`) is
-    decoded with the GIL released.
+    Text of 64 KiB or more is decoded with the GIL released. An object that can change (all but `str`, `bytes`
+    and a `memoryview` of `bytes`) is copied first, here and by everything else that takes bytes.
 
     Raises:
         Base64Error: The text's first fault, by kind and index (the sender's fault).
@@ -194,9 +194,8 @@ class Pipe:
         """Decode a page straight to its place, and return its decoded length in bytes.
 
         Bytes that are no longer kept (below `kept_from`) are skipped; bytes still held are compared, never
-        overwritten; missing ones are stored. All of that or, on an error, nothing. Text of 64 KiB or more in
-        an object that cannot change (`str`, `bytes`, a `memoryview` of `bytes`) is decoded with the GIL
-        released.
+        overwritten; missing ones are stored. All of that or, on an error, nothing. Text of 64 KiB or more
+        is decoded with the GIL released, and copied first if its object can change.
 
         Raises:
             Base64Error: The text's first fault; `offset` says which page (the sender's fault).

@@ -4,7 +4,7 @@ use playhead_core::base64::{check, decode, decoded_len};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::buffer::{Lent, with_text};
+use crate::buffer::with_text;
 use crate::error::to_python;
 
 /// Texts of this length and more are decoded detached. A shorter one takes less time (8 µs) than a busy thread may
@@ -14,20 +14,14 @@ pub const DETACH_BYTES: usize = 64 * 1024;
 #[pyfunction]
 #[pyo3(signature = (text, /))]
 pub fn check_base64(py: Python<'_>, text: &Bound<'_, PyAny>) -> PyResult<()> {
-    with_text(
-        text,
-        |Lent {
-             bytes,
-             is_immutable,
-         }| {
-            if is_immutable && bytes.len() >= DETACH_BYTES {
-                py.detach(|| check(bytes))
-            } else {
-                check(bytes)
-            }
-            .map_err(|error| to_python(py, playhead_core::error::Error::Base64(error), 0))
-        },
-    )?
+    with_text(text, |bytes| {
+        if bytes.len() >= DETACH_BYTES {
+            py.detach(|| check(bytes))
+        } else {
+            check(bytes)
+        }
+        .map_err(|error| to_python(py, playhead_core::error::Error::Base64(error), 0))
+    })?
 }
 
 #[pyfunction]
@@ -36,22 +30,16 @@ pub fn decode_base64<'py>(
     py: Python<'py>,
     text: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    with_text(
-        text,
-        |Lent {
-             bytes,
-             is_immutable,
-         }| {
-            let fail = |error| to_python(py, playhead_core::error::Error::Base64(error), 0);
-            let len = decoded_len(bytes).map_err(fail)?;
-            PyBytes::new_with(py, len, |out| {
-                if is_immutable && bytes.len() >= DETACH_BYTES {
-                    py.detach(|| decode(bytes, out))
-                } else {
-                    decode(bytes, out)
-                }
-                .map_err(fail)
-            })
-        },
-    )?
+    with_text(text, |bytes| {
+        let fail = |error| to_python(py, playhead_core::error::Error::Base64(error), 0);
+        let len = decoded_len(bytes).map_err(fail)?;
+        PyBytes::new_with(py, len, |out| {
+            if bytes.len() >= DETACH_BYTES {
+                py.detach(|| decode(bytes, out))
+            } else {
+                decode(bytes, out)
+            }
+            .map_err(fail)
+        })
+    })?
 }

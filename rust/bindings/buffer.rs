@@ -1,5 +1,5 @@
 //! The memory of Python objects as slices, for the duration of one call, and `bytes` that grow before anyone
-//! has them. All `unsafe` of the bindings is here and in device_callback.rs.
+//! has them. All `unsafe` of the bindings is here, in device_callback.rs and in interpreter.rs.
 //!
 //! PyO3's `PyBuffer` boxes its view; an audio callback must not allocate, so the view lives on the stack.
 
@@ -8,13 +8,6 @@ use std::slice::{from_raw_parts, from_raw_parts_mut};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyString};
 use pyo3::{PyErr, ffi};
-
-/// Bytes lent by Python.
-pub struct Lent<'a> {
-    pub bytes: &'a [u8],
-    /// No Python code can change them, so they may be read while other threads run.
-    pub is_immutable: bool,
-}
 
 /// A view that is released when it goes out of scope, while attached.
 struct View {
@@ -50,20 +43,29 @@ impl Drop for View {
     }
 }
 
-/// Lends the bytes of any object with a contiguous buffer to `work`.
-pub fn with_bytes<R>(object: &Bound<'_, PyAny>, work: impl FnOnce(Lent<'_>) -> R) -> PyResult<R> {
+/// Lends the bytes of any object with a contiguous buffer to `work`, which may detach. No Python code can change them:
+/// those of an object that can change are copied first, as other threads may write to it even while this one is
+/// attached (in a free-threaded interpreter).
+pub fn with_bytes<R>(object: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> R) -> PyResult<R> {
     let mut view = View {
         raw: ffi::Py_buffer::new(),
     };
     view.open(object, ffi::PyBUF_SIMPLE)?;
     let (start, len) = view.start_and_len();
-    // SAFETY: a simple view is contiguous, and its exporter keeps it in place until it is released. It may
-    // be changed by Python code in other threads: who detaches must check `is_immutable` first.
-    let bytes = unsafe { from_raw_parts(start, len) };
-    Ok(work(Lent {
-        bytes,
-        is_immutable: is_immutable(object),
-    }))
+    if is_immutable(object) {
+        // SAFETY: a simple view is contiguous, and its exporter keeps it in place until it is released. It is
+        // `bytes`, which nobody writes to.
+        return Ok(work(unsafe { from_raw_parts(start, len) }));
+    }
+    // SAFETY: as above, but for the writers. The copy is the interpreter's own, as `bytes(object)` is; no slice of
+    // memory that changes is made. A null result has set an exception.
+    let copy = unsafe {
+        let len = ffi::Py_ssize_t::try_from(len)?;
+        let copy = ffi::PyBytes_FromStringAndSize(start.cast(), len);
+        Bound::from_owned_ptr_or_err(object.py(), copy)?.cast_into_unchecked::<PyBytes>()
+    };
+    drop(view); // its owner may be resized while `work` is detached
+    Ok(work(copy.as_bytes()))
 }
 
 /// Only `bytes`, and what is a view of them. Not the `readonly` of a view: a read-only view of a bytearray
@@ -92,15 +94,12 @@ pub fn with_bytes_mut<R>(
 }
 
 /// Lends the characters of a `str` as UTF-8 without a copy if they are ASCII, or the bytes of a buffer.
-pub fn with_text<R>(object: &Bound<'_, PyAny>, work: impl FnOnce(Lent<'_>) -> R) -> PyResult<R> {
+pub fn with_text<R>(object: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> R) -> PyResult<R> {
     let Ok(text) = object.cast::<PyString>() else {
         return with_bytes(object, work);
     };
     if let Ok(text) = text.to_str() {
-        return Ok(work(Lent {
-            bytes: text.as_bytes(),
-            is_immutable: true,
-        }));
+        return Ok(work(text.as_bytes()));
     }
     // A lone surrogate has no UTF-8. Encoded anyway it is a byte outside the alphabet, at the right
     // index, because every character before the first fault is ASCII.

@@ -29,23 +29,23 @@ impl PyDither {
         py: Python<'py>,
         floats: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        with_bytes(floats, |lent| {
-            if lent.bytes.len() % 4 != 0 {
+        with_bytes(floats, |floats| {
+            if floats.len() % 4 != 0 {
                 return Err(usage(
                     py,
                     format!(
                         "floats: expected whole 32-bit samples, got {} bytes",
-                        lent.bytes.len()
+                        floats.len()
                     ),
                 ));
             }
             // Attached: a piece of 4096 frames takes some 20 µs.
-            PyBytes::new_with(py, lent.bytes.len() / 2, |out| {
+            PyBytes::new_with(py, floats.len() / 2, |out| {
                 let mut dither = self
                     .dither
                     .lock()
                     .unwrap_or_else(std::sync::PoisonError::into_inner);
-                dither.convert(lent.bytes, out);
+                dither.convert(floats, out);
                 Ok(())
             })
         })?

@@ -5,7 +5,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyMemoryView, PySlice};
 
-use crate::buffer::{Lent, with_bytes};
+use crate::buffer::with_bytes;
 
 /// Messages of this length and more are scanned detached: a shorter one takes less time (about 100 µs) than
 /// attaching again may.
@@ -45,8 +45,8 @@ impl Frame {
             None => Ok(None),
             Some(Id::Integer(number)) => Ok(Some(number.into_pyobject(py)?.into_any())),
             Some(Id::Text(span)) => {
-                let text = with_bytes(self.data.bind(py), |lent| {
-                    let text = lent.bytes.get(span.clone()).unwrap_or_default();
+                let text = with_bytes(self.data.bind(py), |bytes| {
+                    let text = bytes.get(span.clone()).unwrap_or_default();
                     String::from_utf8_lossy(text).into_pyobject(py)
                 })??;
                 Ok(Some(text.into_any()))
@@ -69,8 +69,8 @@ impl Frame {
     }
 
     fn envelope<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        with_bytes(self.data.bind(py), |lent| {
-            PyBytes::new(py, &self.frame.envelope(lent.bytes))
+        with_bytes(self.data.bind(py), |bytes| {
+            PyBytes::new(py, &self.frame.envelope(bytes))
         })
     }
 
@@ -113,17 +113,11 @@ impl Frame {
 }
 
 fn read<R: Send>(data: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> R + Send) -> PyResult<R> {
-    with_bytes(
-        data,
-        |Lent {
-             bytes,
-             is_immutable,
-         }| {
-            if is_immutable && bytes.len() >= DETACH_BYTES {
-                data.py().detach(|| work(bytes))
-            } else {
-                work(bytes)
-            }
-        },
-    )
+    with_bytes(data, |bytes| {
+        if bytes.len() >= DETACH_BYTES {
+            data.py().detach(|| work(bytes))
+        } else {
+            work(bytes)
+        }
+    })
 }

@@ -10,6 +10,7 @@ mod device_callback;
 mod dither;
 mod error;
 mod frame;
+mod interpreter;
 mod message_buffer;
 mod pipe;
 mod planner;
@@ -45,6 +46,7 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        interpreter::require_main(module.py())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

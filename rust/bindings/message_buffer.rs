@@ -31,8 +31,8 @@ impl MessageBuffer {
 
     #[pyo3(signature = (chunk, /))]
     fn write(&mut self, chunk: &Bound<'_, PyAny>) -> PyResult<()> {
-        with_bytes(chunk, |lent| {
-            let rest = self.bytes.extend(lent.bytes);
+        with_bytes(chunk, |chunk_bytes| {
+            let rest = self.bytes.extend(chunk_bytes);
             if !rest.is_empty() {
                 self.grow(chunk.py(), rest.len())?;
                 self.bytes.extend(rest);

@@ -11,7 +11,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
 use crate::base64::DETACH_BYTES;
-use crate::buffer::{Lent, with_bytes, with_bytes_mut, with_text};
+use crate::buffer::{with_bytes, with_bytes_mut, with_text};
 use crate::error::{to_python, usage};
 use crate::wake::FdWake;
 
@@ -65,11 +65,11 @@ impl PyPipe {
     }
 
     fn write_base64(&self, py: Python<'_>, offset: u64, text: &Bound<'_, PyAny>) -> PyResult<u64> {
-        with_text(text, |lent| self.store(py, offset, &lent, Payload::Text))?
+        with_text(text, |text| self.store(py, offset, Payload::Text(text)))?
     }
 
     fn write(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<u64> {
-        with_bytes(data, |lent| self.store(py, offset, &lent, Payload::Bytes))?
+        with_bytes(data, |data| self.store(py, offset, Payload::Bytes(data)))?
     }
 
     #[pyo3(signature = (room_bytes, timeout = None))]
@@ -164,15 +164,9 @@ impl PyPipe {
 }
 
 impl PyPipe {
-    fn store<'a>(
-        &self,
-        py: Python<'_>,
-        offset: u64,
-        lent: &Lent<'a>,
-        payload: impl FnOnce(&'a [u8]) -> Payload<'a>,
-    ) -> PyResult<u64> {
-        let payload = payload(lent.bytes);
-        let written = if lent.is_immutable && lent.bytes.len() >= DETACH_BYTES {
+    fn store(&self, py: Python<'_>, offset: u64, payload: Payload<'_>) -> PyResult<u64> {
+        let (Payload::Text(given) | Payload::Bytes(given)) = payload;
+        let written = if given.len() >= DETACH_BYTES {
             py.detach(|| self.pipe.write(offset, payload))
         } else {
             self.pipe.write(offset, payload)

@@ -71,7 +71,7 @@ async def read(handler: Answer) -> ReadPaths:
     async with (
         raw_http(handler) as origin,
         connect(origin.url) as session,
-        session.open("x:song", options=OPTIONS) as stream,
+        session.open("x:song", options=StreamOptions(strategy="arguments")) as stream,
     ):
         assert await stream.read_all() == WHOLE
         return stream.statistics().paths

@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
-.PHONY: demo test test-all test-rust test-python test-loom fuzz miri real-servers check-servers old-sdk gateways conformance documents lint format bench bench-smoke bench-history lock wheel deny workflows clean
+.PHONY: demo test test-all test-rust test-python test-loom fuzz miri real-servers check-servers old-sdk gateways conformance documents lint format bench bench-smoke bench-history docs lock wheel deny workflows clean
 .DEFAULT_GOAL := demo
 
 # Exact versions for the tools, the tests and every extra; plain pip against PyPI installs them.
@@ -127,6 +127,16 @@ bench-smoke: $(STAMP)
 bench-history: $(STAMP)
 	-$(BIN)/python -m benches.run
 	$(BIN)/python -m benches.history
+
+# The documentation as a site, in build/docs/site. Its tools have an environment of their own; docstrings are read, not
+# imported.
+build/docs/bin/mkdocs: docs/requirements.txt
+	$(PYTHON) -m venv build/docs
+	build/docs/bin/python -m pip install --quiet --requirement docs/requirements.txt
+	touch $@
+
+docs: build/docs/bin/mkdocs
+	PATH="$(CURDIR)/build/docs/bin:$$PATH" NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict --quiet
 
 # Licenses, sources, duplicates and known vulnerabilities of the crates. The last needs the advisory database from
 # GitHub; without it: make deny DENY="bans licenses sources".

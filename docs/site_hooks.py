@@ -1,0 +1,106 @@
+"""Pages of the site that are not files of docs/, links that GitHub resolves and the site cannot, and a check.
+
+The site has README.md as its overview, CHANGELOG.md, and a reference page for each public package. Links
+between pages work in both places; a link to a source file becomes its text, since the site has no copy of it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+FROM_THE_ROOT = {"README.md": "overview.md", "CHANGELOG.md": "changelog.md"}
+
+PACKAGES = {
+    "playhead": "sessions, calls and streams: what most programs need",
+    "playhead.playback": "the player, its queue and its sinks",
+    "playhead.stream": "ranged reads alone, over any function that reads a range",
+    "playhead.agent": "the tool loop",
+    "playhead.agent.events": "the events of the tool loop",
+    "playhead.agent.budgets": "limits of a turn",
+    "playhead.results.responses": "structured responses that steer a turn",
+    "playhead.results.plan": "dispositions of a result's blocks",
+    "playhead.content": "build, validate and downgrade content",
+    "playhead.config.tools": "configuration per tool",
+    "playhead.config.servers": "the servers file",
+    "playhead.config.outputs": "saved outputs",
+    "playhead.servers.ranged_resource": "offer a resource in ranges",
+    "playhead.check": "the checker",
+    "playhead.testing": "conformance suites, scripted peers, slow links",
+    "playhead.limits": "every limit and its default",
+    "playhead.errors": "the tree of exceptions, by fault",
+}
+"""The public packages and modules, in the order of the navigation."""
+
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
+LOADED = re.compile(
+    r"<(?:script|img|iframe|audio|video|source)\b[^>]*\bsrc=[\"']?(?:https?:)?//[^\"' >]+"
+    r"|<link\b(?=[^>]*\brel=[\"']?(?:stylesheet|preconnect|preload|icon|dns-prefetch))"
+    r"[^>]*\bhref=[\"']?(?:https?:)?//[^\"' >]+"
+    r"|url\([\"']?(?:https?:)?//[^)]+"
+)
+"""An address on another host that a browser fetches by itself; plain links to other sites are fine."""
+
+
+def reference(package: str) -> str:
+    return f"reference/{package}.md"
+
+
+def on_config(config: Any) -> Any:
+    """List the reference pages in the navigation."""
+    for entry in config.nav:
+        if "Reference" in entry:
+            entry["Reference"] = [{package: reference(package)} for package in PACKAGES]
+    return config
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages from the root of the repository and the reference."""
+    for name, page in FROM_THE_ROOT.items():
+        text = (ROOT / name).read_text("utf-8")
+        files.append(File.generated(config, page, content=LINK.sub(from_the_root, text)))
+    for package, content in PACKAGES.items():
+        text = f"# {package}\n\n{content[0].upper()}{content[1:]}.\n\n::: {package}\n"
+        files.append(File.generated(config, reference(package), content=text))
+    return files
+
+
+def from_the_root(link: re.Match[str]) -> str:
+    """Rewrite a link of README.md or CHANGELOG.md as one of a page beside those of docs/."""
+    mark, text, target, anchor = link.groups("")
+    if re.match(r"\w+:", target):
+        return link[0]
+    target = target.removeprefix("docs/") if target.startswith("docs/") else f"../{target}"
+    return f"{mark}[{text}]({target}{anchor})"
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Point links out of docs/ at pages of the site, or leave their text."""
+
+    def inside(link: re.Match[str]) -> str:
+        _, text, target, anchor = link.groups("")
+        if target.startswith("examples/"):
+            return f"{text}"
+        if not target.startswith("../"):
+            return link[0]
+        page = FROM_THE_ROOT.get(target.removeprefix("../"))
+        return f"[{text}]({page}{anchor})" if page else text
+
+    return LINK.sub(inside, markdown)
+
+
+def on_post_build(config: Any) -> None:
+    """Fail if a page would make the reader's browser load something from another host."""
+    pages = sorted(Path(config.site_dir).rglob("*.html"))
+    styles = sorted(Path(config.site_dir).rglob("*.css"))
+    if len(pages) < len(PACKAGES):
+        raise PluginError(f"expected at least {len(PACKAGES)} pages, got {len(pages)}")
+    for path in [*pages, *styles]:
+        loaded = LOADED.search(path.read_text("utf-8"))
+        if loaded is not None:
+            raise PluginError(f"{path} loads from a third party: {loaded[0]}")

@@ -31,15 +31,7 @@ from playhead.errors import (
 )
 from playhead.limits import KIB, Limits
 from playhead.stream.answer import Answer, EndedBy, Page
-from playhead.stream.in_flight import (
-    COMFORT_BYTES,
-    COMFORT_BYTES_PER_SECOND,
-    COMFORT_SECONDS,
-    NEW_STREAM_SECONDS,
-    Background,
-    Flight,
-    InFlight,
-)
+from playhead.stream.in_flight import Background, Flight, InFlight
 from playhead.stream.negotiation import FormNegotiation, LateForm, RangeForm, Refusal, is_refusal
 from playhead.stream.options import StreamEvent, StreamOptions, StreamResumed, StreamStatistics, StreamWaiting
 from playhead.stream.pages import PageLimit, ResponseHandler, SequentialPlan
@@ -171,10 +163,11 @@ class Driver:
             server_name=server_name,
             patience_seconds=options.patience_seconds,
         )
-        self._in_flight = InFlight(self._background)
-        self._waits_for_others = False
-        self._bytes_per_second = 0.0
-        """The rate of the audio; 0 while it is not known."""
+        self._opened_at = trio.current_time()
+        writer = self.writer
+        self._in_flight = InFlight(
+            self._background, wake=lambda: writer.news.set(), opened_at=self._opened_at
+        )
         self._page_limit = PageLimit()
         self._sequential: Sequential | None = None
         self._sequential_scope = trio.CancelScope()
@@ -188,7 +181,6 @@ class Driver:
         self._waiting_since: float | None = None
         self.watchers = [] if options.on_event is None else [options.on_event]
         self._wakes_at = -math.inf
-        self._opened_at = trio.current_time()
         self._life = trio.CancelScope()
         self._background.join()  # last: `run` takes it back
 
@@ -209,7 +201,7 @@ class Driver:
             with self._life:
                 await self._run()
         finally:
-            self._background.leave(self)
+            self._background.leave(self._in_flight)
             self._enter(PhaseEvent.CLOSE)
             self._sequential = None  # with the answers that it holds
             self.writer.abort(ClosedError(CLOSED))
@@ -238,7 +230,7 @@ class Driver:
 
     def _next_wake(self) -> float:
         now = trio.current_time()
-        timer = self._background.until if self._waits_for_others else self._planner.timer()
+        timer = self._background.until if self._in_flight.waits_for_others else self._planner.timer()
         earliest = math.inf if timer is None else max(timer, now + TIMER_GRAIN_SECONDS)
         if now < self._forms.resumes_at:
             earliest = min(earliest, self._forms.resumes_at)
@@ -257,22 +249,16 @@ class Driver:
         is_first = True
         while trio.current_time() >= self._forms.resumes_at and self._handler.refusal is None:
             now, head = trio.current_time(), self.pipe.head
-            ahead_bytes = self.pipe.tail - head + self._in_flight.n_bytes
-            fills_ring = ahead_bytes >= self._comfort_bytes()
-            self._waits_for_others = not self._background.has_room(
-                self,
-                now=now,
-                wake=lambda: self.writer.news.set(),
-                dry_at=None if fills_ring else self._dry_at(now, ahead_bytes),
+            may_send = self._in_flight.may_send(
+                now, buffered_bytes=self.pipe.tail - head, is_new=not self._handler.has_bytes
             )
-            request = None if self._waits_for_others else self._planner.next(now, head)
+            request = self._planner.next(now, head) if may_send else None
             if request is not None:
                 await self._in_flight.send(
                     request,
                     self._reading(request),
                     nursery,
                     sent_at=now,
-                    fills_ring=fills_ring,
                     is_first=is_first,
                     done=self._done,
                 )
@@ -284,16 +270,8 @@ class Driver:
                 or self.pipe.head == head
             ):
                 break
-        if not self._waits_for_others:
+        if not self._in_flight.waits_for_others:
             self._background.pass_turn()
-
-    def _dry_at(self, now: float, ahead_bytes: int) -> float:
-        if ahead_bytes == 0 and not self._handler.has_bytes:
-            return self._opened_at + NEW_STREAM_SECONDS
-        return now + ahead_bytes / (self._bytes_per_second or COMFORT_BYTES_PER_SECOND)
-
-    def _comfort_bytes(self) -> int:
-        return max(COMFORT_BYTES, int(COMFORT_SECONDS * self._bytes_per_second))
 
     def _reading(self, request: Request) -> Callable[[], Awaitable[Page]]:
         start, end = request.start, request.end
@@ -306,8 +284,8 @@ class Driver:
 
     def _low_bytes(self) -> int:
         """The most readable bytes that leave room for the next request, or make it urgent."""
-        if self._waits_for_others:
-            return self._comfort_bytes() - 1
+        if self._in_flight.waits_for_others:
+            return self._in_flight.comfort_bytes - 1
         ahead = max(0, self._in_flight.asked_to - self.pipe.tail)
         wanted = self._planner.statistics().page_bytes
         if self._options.profile == "play":
@@ -461,7 +439,7 @@ class Driver:
             link = link.__cause__ or link.__context__
         self._enter(PhaseEvent.BREAK)
         self._broken = error
-        self._background.withdraw(self)
+        self._background.withdraw(self._in_flight)
         self._in_flight.drop_all()
         self._sequential_scope.cancel()
         self.writer.abort(error)
@@ -559,7 +537,7 @@ class Driver:
 
     def can_play(self, in_hand_bytes: int, bytes_per_second: float, now: float) -> bool:
         """See `RangeStream.can_play`."""
-        self._bytes_per_second = bytes_per_second
+        self._in_flight.bytes_per_second = bytes_per_second
         if self.pipe.closed:
             return True
         if self.is_queue:

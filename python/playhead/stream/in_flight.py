@@ -175,11 +175,19 @@ class Flight:
 
 
 class InFlight:
-    """Reads of one stream on the wire: one task and one cancel scope each."""
+    """Reads of one stream on the wire, with one task and one cancel scope each, and its turn to send one."""
 
-    def __init__(self, background: Background) -> None:
+    def __init__(self, background: Background, *, wake: Callable[[], None], opened_at: float) -> None:
+        """`wake` is called when the stream may send a read, after `may_send` refused it."""
         self._flights: dict[int, Flight] = {}
         self._background = background
+        self._wake = wake
+        self._opened_at = opened_at
+        self._fills_ring = False
+        self.waits_for_others = False
+        """The last turn was refused."""
+        self.bytes_per_second = 0.0
+        """The rate of the audio; 0 while it is not known."""
         self.n_bytes = 0
         """Bytes that were asked for and have not arrived."""
 
@@ -191,6 +199,23 @@ class InFlight:
         """The highest end of the reads in flight; 0 without one."""
         return max((flight.request.end for flight in self._flights.values()), default=0)
 
+    @property
+    def comfort_bytes(self) -> int:
+        """Bytes ahead of the reader beyond which reads fill the ring, in the background."""
+        return max(COMFORT_BYTES, int(COMFORT_SECONDS * self.bytes_per_second))
+
+    def may_send(self, now: float, *, buffered_bytes: int, is_new: bool) -> bool:
+        """Return whether the stream may send a read, with `buffered_bytes` before its reader."""
+        ahead_bytes = buffered_bytes + self.n_bytes
+        self._fills_ring = ahead_bytes >= self.comfort_bytes
+        dry_at = now + ahead_bytes / (self.bytes_per_second or COMFORT_BYTES_PER_SECOND)
+        if is_new and ahead_bytes == 0:
+            dry_at = self._opened_at + NEW_STREAM_SECONDS
+        self.waits_for_others = not self._background.has_room(
+            self, now=now, wake=self._wake, dry_at=None if self._fills_ring else dry_at
+        )
+        return not self.waits_for_others
+
     async def send(
         self,
         request: Request,
@@ -198,11 +223,10 @@ class InFlight:
         nursery: trio.Nursery,
         *,
         sent_at: float,
-        fills_ring: bool,
         is_first: bool,
         done: Callable[[Flight, Page | PlayheadError], None],
     ) -> None:
-        """Read `request` in a task, which then calls `done(flight, outcome)`.
+        """Read `request`, after `may_send`, in a task, which then calls `done(flight, outcome)`.
 
         Unless it `is_first`, the tasks before it begin first: trio runs new tasks in any order, and on a slow
         link the first page must be sent first. A checkpoint then; cancelled, the read is not begun.
@@ -210,7 +234,9 @@ class InFlight:
         flight = Flight(request=request, scope=trio.CancelScope(), sent_at=sent_at)
         self._flights[request.id] = flight
         self.n_bytes += flight.n_bytes
-        self._background.add((self, request.id), now=sent_at, n_bytes=flight.n_bytes, fills_ring=fills_ring)
+        self._background.add(
+            (self, request.id), now=sent_at, n_bytes=flight.n_bytes, fills_ring=self._fills_ring
+        )
         if not is_first:
             await trio.lowlevel.checkpoint()
         nursery.start_soon(self._read, flight, read, done)

@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
-.PHONY: demo test test-all test-rust test-python test-loom fuzz miri real-servers check-servers old-sdk gateways conformance documents lint format bench bench-smoke bench-history docs lock wheel deny workflows clean
+.PHONY: demo test test-all test-rust test-python test-loom fuzz miri real-servers check-servers old-sdk gateways conformance documents lint format bench bench-smoke bench-history soak docs lock wheel deny workflows clean
 .DEFAULT_GOAL := demo
 
 # Exact versions for the tools, the tests and every extra; plain pip against PyPI installs them.
@@ -65,7 +65,7 @@ fuzz: $(STAMP) build/fuzz/atheris
 # Undefined behaviour in the only unsafe code of the core: an interpreter runs the tests of the ring and the pipe.
 miri:
 	@cargo +nightly miri --version >/dev/null || { echo "make miri needs a nightly toolchain with miri and rust-src (rustup)" >&2; exit 3; }
-	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=8 cargo +nightly miri test --locked --target-dir target/miri --test pipe_vs_model --test ranges_vs_bitmap
+	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=2 cargo +nightly miri test --locked --target-dir target/miri --test pipe_vs_model --test ranges_vs_bitmap
 
 # The official MCP conformance suite: a Node package, pinned with the Node that it needs.
 SUITE := build/conformance
@@ -112,6 +112,12 @@ old-sdk: $(STAMP)
 # FastMCP, whose proxies are gateways; tests use it if installed.
 gateways: $(STAMP)
 	$(BIN)/python -m tests.conformance.gateways
+
+# Plays with connect and disconnect; what the processes hold must not grow. SOAK_PLAYS=1000 takes a while.
+SOAK_PLAYS ?= 100
+
+soak: $(STAMP)
+	$(BIN)/python -m benches.soak --plays $(SOAK_PLAYS)
 
 bench: $(STAMP)
 	cargo bench --locked

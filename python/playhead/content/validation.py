@@ -266,18 +266,23 @@ def _check_icons(notes: Notes, path: str, holder: Mapping[str, object]) -> None:
             check_value(notes, f"{place}.sizes[{at}]", size, SIZE)
 
 
-def _check_annotations(notes: Notes, path: str, raw: dict[str, object], features: Features) -> None:
-    check_fields(notes, path, raw, ANNOTATIONS)
-    priority = raw.get("priority")
+def check_annotations(notes: Notes, path: str, annotations: Mapping[str, object]) -> None:
+    """Check the fields of annotations, as far as they are the same in every revision."""
+    check_fields(notes, path, annotations, ANNOTATIONS)
+    priority = annotations.get("priority")
     if isinstance(priority, int | float) and not isinstance(priority, bool) and not 0 <= priority <= 1:
         notes.add(f"{path}.priority", expected="a number from 0 to 1", came=number(priority))
-    audience = raw.get("audience")
+    audience = annotations.get("audience")
     for index, role in enumerate(audience if isinstance(audience, list) else ()):
         if notes.full:
             return
         if role not in ("user", "assistant"):
             came = quoted(role) if isinstance(role, str) else kind_of(role)
             notes.add(f"{path}.audience[{index}]", expected="user or assistant", came=came)
+
+
+def _check_annotations(notes: Notes, path: str, raw: dict[str, object], features: Features) -> None:
+    check_annotations(notes, path, raw)
     if "lastModified" in raw and not features.last_modified:
         notes.add(f"{path}.lastModified", expected=f"no lastModified in {features.revision}", came="one")
     if "_meta" in raw:

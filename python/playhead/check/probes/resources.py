@@ -26,7 +26,7 @@ from playhead.check.target import Target
 from playhead.content.audio import split_mime
 from playhead.content.findings import Finding, Notes, kind_of
 from playhead.content.formats import number, quoted
-from playhead.content.validation import ANNOTATIONS, BLOCKS, Field, check_fields
+from playhead.content.validation import BLOCKS, Field, check_annotations, check_fields
 from playhead.stream.strategies import RANGE_VARIABLES, is_url
 
 PAGE: Final = f"{SPECIFICATION}/server/resources"
@@ -206,18 +206,8 @@ def _template_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:
 
 
 def _judge_annotations(notes: Notes, path: str, item: Mapping[str, object]) -> None:
-    annotations = item.get("annotations")
-    if not isinstance(annotations, dict):
-        return
-    check_fields(notes, f"{path}.annotations", annotations, ANNOTATIONS)
-    priority = annotations.get("priority")
-    if isinstance(priority, int | float) and not isinstance(priority, bool) and not 0 <= priority <= 1:
-        notes.add(f"{path}.annotations.priority", expected="a number from 0 to 1", came=number(priority))
-    audience = annotations.get("audience")
-    for index, role in enumerate(audience if isinstance(audience, list) else ()):
-        if role not in ("user", "assistant"):
-            got = quoted(role) if isinstance(role, str) else kind_of(role)
-            notes.add(f"{path}.annotations.audience[{index}]", expected="user or assistant", came=got)
+    if isinstance(annotations := item.get("annotations"), dict):
+        check_annotations(notes, f"{path}.annotations", annotations)
 
 
 # --- one read -----------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ GROWTH_BYTES = 32 * MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What this process and its server hold."""
+    """Memory, threads and file descriptors of this process, and the memory of its server."""
 
     bytes: int
     server_bytes: int

@@ -17,6 +17,7 @@ COMMANDS = [
     "chat",
     "play",
     "read",
+    "fleet",
     "explain",
     "check",
     "outputs",

@@ -33,7 +33,6 @@ SINGLE_IMPORTERS = {
     "agent.models.openai_chat_stream": "a parser without I/O, held to the chunking law",
     "agent.models.openai_chat": "one provider; `openai_responses` reuses its content parts",
     "check.graph": "the state graph and its runners, which know no server; `run` has the nodes",
-    "check.load": "the load engine, which knows no server, for every command that measures a load",
     "check.probes.*": "one file per part of the protocol that is probed",
     "cli.chat*": "one terminal program in its parts: the models, the terminal, the view",
     "cli.player_keys": "a parser without I/O, held to the chunking law, and the mode of the terminal",

@@ -27,16 +27,19 @@ from playhead.redaction import redacted_url
 
 T = TypeVar("T")
 
-TIMEOUT_SECONDS: Final = 0.25
+TIMEOUT_SECONDS: Final = 0.5
 """Of each wait for Valkey. It answers within a millisecond or something is wrong; a player that starts should
-not wait longer than for its server."""
-SLOW_SECONDS: Final = 1.0
-"""Of a whole round trip: as long as it takes for a mebibyte over a link of 8 Mbit/s."""
+not wait much longer than for its server."""
+TRIES: Final = 2
+"""Of a request that gets no answer in time, before Valkey is unusable. A single timeout may be our own: 64
+players that start at once on two busy cores had some, and each would have been a read of the server."""
+SLOW_SECONDS: Final = 2.0
+"""Of a whole round trip: as long as it takes for a mebibyte over a link of 4 Mbit/s."""
 RETRY_SECONDS: Final = 5.0
 """Before one request tries an unusable Valkey again: it costs that one `TIMEOUT_SECONDS`."""
-CLAIM_SECONDS: Final = 2.0
-"""After which a claim runs out: a listener who waits for a process that died waits so long, and a read that
-takes longer is done twice, at worst."""
+CLAIM_SECONDS: Final = 8.0
+"""After which a claim runs out. A listener who waits for a process that died waits so long; a read that takes
+longer is done twice, as on two cores with 64 players that start at once (up to 5 s)."""
 TTL_SECONDS: Final = 24 * 3600.0
 """The time to live of a block: until the same hour of the next day. Valkey's own `maxmemory` bounds the
 rest."""
@@ -91,6 +94,7 @@ class ValkeyCache:
             raise UsageError(f"cache: {redacted_url(url)} is not a usable URL ({error})") from None
         self._place = redacted_url(url)
         self._errors = (valkey.ValkeyError, OSError)
+        self._timeout_error = valkey.TimeoutError
         self._ttl_seconds = ttl_seconds
         self._on_trouble = on_trouble
         self._threads = trio.CapacityLimiter(_THREADS)
@@ -179,19 +183,25 @@ class ValkeyCache:
         def run() -> T:
             if self._unusable_until and not is_trial:
                 return otherwise  # found unusable while this waited for a thread
-            try:
-                answer = request()
-            except self._errors as error:
-                failures.append(error)
-                return otherwise
-            self._unusable_until = 0.0
-            return answer
+            for remaining in reversed(range(TRIES)):
+                try:
+                    answer = request()
+                except self._errors as error:
+                    if remaining and isinstance(error, self._timeout_error):
+                        continue
+                    failures.append(error)
+                    return otherwise
+                self._unusable_until = 0.0
+                return answer
+            return otherwise
 
         answer = otherwise
         with trio.move_on_after(SLOW_SECONDS) as scope:
             answer = await trio.to_thread.run_sync(run, limiter=self._threads, abandon_on_cancel=True)
-        if failures or scope.cancelled_caught:
-            self._found_unusable(str(failures[0]) if failures else f"no answer within {SLOW_SECONDS:g} s")
+        if scope.cancelled_caught:
+            self._found_unusable(f"no answer within {SLOW_SECONDS:g} s")
+        elif failures:
+            self._found_unusable(str(failures[0]))
         return answer
 
     def _found_unusable(self, why: str) -> None:

@@ -1,6 +1,7 @@
 """Load: clients that repeat a request, and the figures of it.
 
-The engine (`run_load`, `LoadMeter`) knows no server: a request is an awaitable that yields a `LoadAnswer`.
+The engine (`run_load`, `LoadMeter`) knows no server: a request is an awaitable that yields a `LoadAnswer`. In
+`playhead fleet` a request is a whole play (`PlayRecord`), and `fleet_figures` joins those of its processes.
 `probe_load` gives it the requests that a server answered before, over the connection of the check.
 """
 
@@ -109,6 +110,52 @@ async def run_load(plan: LoadPlan, request: Callable[[], Awaitable[LoadAnswer]])
             for _ in range(plan.clients):
                 nursery.start_soon(client)
     return meter, trio.current_time() - started
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayRecord:
+    """One play of an item of a fleet's play list."""
+
+    item: int
+    failure: str | None = None
+    first_audio_ms: float | None = None
+    """From the request for the item to its first frame; None if none was played."""
+    underruns: int = 0
+    reads: int = 0
+    """`resources/read` that the server received."""
+    hedges: int = 0
+    """Reads that were sent twice because the first was late."""
+    size_bytes: int = 0
+    server_bytes: int = 0
+    cache_bytes: int = 0
+    pcm_sha256: str | None = None
+    """Of all that was played; None if it was not played to its end."""
+
+
+def fleet_figures(plays: Sequence[PlayRecord]) -> dict[str, object]:
+    """Return the figures of the plays of all processes, for `--json`.
+
+    `different` counts the items of which two plays were not the same audio.
+    """
+    first_audio = sorted(play.first_audio_ms for play in plays if play.first_audio_ms is not None)
+    heard: dict[int, set[str]] = {}
+    for play in plays:
+        if play.pcm_sha256 is not None:
+            heard.setdefault(play.item, set()).add(play.pcm_sha256)
+    return {
+        "plays": len(plays),
+        "failed": sum(play.failure is not None for play in plays),
+        "first_failure": next((play.failure for play in plays if play.failure is not None), None),
+        "first_audio_p50_ms": percentile(first_audio, 0.50),
+        "first_audio_p95_ms": percentile(first_audio, 0.95),
+        "underruns": sum(play.underruns for play in plays),
+        "different": sum(len(hashes) > 1 for hashes in heard.values()),
+        "reads": sum(play.reads for play in plays),
+        "hedges": sum(play.hedges for play in plays),
+        "bytes": sum(play.size_bytes for play in plays),
+        "server_bytes": sum(play.server_bytes for play in plays),
+        "cache_bytes": sum(play.cache_bytes for play in plays),
+    }
 
 
 async def probe_load(

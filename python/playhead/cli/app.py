@@ -24,6 +24,7 @@ _COMMANDS: Final = {
     "chat": ("chat", "Chat with a model that can call your servers' tools."),
     "play": ("streams", "Play a resource while it is still arriving, or a local file."),
     "read": ("streams", "Read a resource in byte ranges and save it."),
+    "fleet": ("fleet", "Play with many players in many processes, and report what they heard and cost."),
     "explain": (
         "explain",
         "Show the effective configuration of a tool, or the form of a resource's ranges, and why.",

@@ -65,6 +65,14 @@ Patience = Annotated[
         help="Longest wait of a stream for its next byte before it fails. [default: 60]",
     ),
 ]
+Cache = Annotated[
+    str | None,
+    typer.Option(
+        "--cache",
+        metavar="DIR|URL",
+        help="Share what was read: a directory, or a Valkey such as valkey://HOST. [default: the server's]",
+    ),
+]
 Deadline = Annotated[
     float | None,
     typer.Option(

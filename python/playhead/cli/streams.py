@@ -57,6 +57,7 @@ class StreamFlags:
     patience: p.Patience = None
     deadline: p.Deadline = None
     max_bytes: p.MaxBytes = None
+    cache: p.Cache = None
     json_output: p.Json = False
 
     def stream_options(self) -> Mapping[str, Any]:
@@ -151,7 +152,9 @@ def play(
                 await playing(FileMedia(Path(server)), speaker, terminal, report)
             else:
                 target = await find_server(server, terminal, config=flags.config, trusted=flags.trusted)
-                async with connected(target, timeout=flags.timeout, modules=PLAYBACK) as session:
+                async with connected(
+                    target, timeout=flags.timeout, modules=PLAYBACK, cache=flags.cache
+                ) as session:
                     media = await find_media(
                         session, what, tool_arguments, playable=True, timeout=flags.timeout
                     )
@@ -197,7 +200,7 @@ def read(
     async def command(terminal: Terminal, report: Report) -> int:
         started = trio.current_time()
         target = await find_server(server, terminal, config=flags.config, trusted=flags.trusted)
-        async with connected(target, timeout=flags.timeout) as session:
+        async with connected(target, timeout=flags.timeout, cache=flags.cache) as session:
             media = await find_media(session, what, tool_arguments, playable=False, timeout=flags.timeout)
             waiting = waiting_lines(terminal, server_name(session))
             options = options_for(session, given, profile="save", on_event=waiting)
@@ -238,6 +241,7 @@ def _line(stream: RangeStream) -> str:
         f"{human_bytes(now.bytes)}"
         + (f" of {human_bytes(now.size_bytes)}" if now.size_bytes else "")
         + (f" · {human_bytes(rate)}/s" if rate else "")
+        + (f" · {human_bytes(now.paths.cache_bytes)} from the cache" if now.paths.cache_bytes else "")
         + f" · {now.in_flight} in flight"
     )
 

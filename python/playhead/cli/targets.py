@@ -21,6 +21,7 @@ from playhead.limits import DEFAULT_LIMITS, Limits
 if TYPE_CHECKING:
     from mcp_types import Tool
 
+    from playhead.cache import PageCache
     from playhead.client import BytesMedia, CallResult, ResourceMedia, Session
     from playhead.config.servers import ServerConfig
     from playhead.config.trust import Trust
@@ -62,8 +63,11 @@ async def connected(
     *,
     timeout: float | None = None,  # noqa: ASYNC109 - as in Session.call_tool
     modules: Sequence[str] = (),
+    cache: str | None = None,
 ) -> AsyncIterator[Session]:
     """Call `playhead.connect`. `--timeout` also bounds the handshake, which a server can stall.
+
+    `cache` (`--cache`, by default the server's own) is opened here, so that its trouble is shown.
 
     A server that is a command starts first. The client, and the `modules` that the session is for, are
     imported while it starts: each takes about as long as the other.
@@ -76,8 +80,18 @@ async def connected(
 
             for module in modules:
                 import_module(module)
-        async with connect(target, limits=limits_for(timeout), show_url=show_url) as session:
+        pages = opened_cache(cache or server.cache)
+        async with connect(target, limits=limits_for(timeout), show_url=show_url, cache=pages) as session:
             yield session
+
+
+def opened_cache(where: str | None) -> PageCache | None:
+    """Open the page cache of `--cache`. Raises `UsageError` if it cannot be used."""
+    if where is None:
+        return None
+    from playhead.cache import open_cache
+
+    return open_cache(where, on_trouble=Terminal(json_output=False).warn)
 
 
 def limits_for(timeout: float | None) -> Limits:

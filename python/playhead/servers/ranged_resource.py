@@ -25,7 +25,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar, cast
 from urllib.parse import urlsplit
 
 import mcp_types as types
@@ -35,6 +35,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from playhead.cache import ETAG_META
 from playhead.errors import UsageError
 from playhead.limits import MIB
 from playhead.servers.byte_sources import ByteSource, ReadCallable, ResourceBytes, source_of
@@ -46,7 +47,7 @@ __all__ = ["RangedResource", "ReadCallable", "ResourceBytes", "ranged_resource"]
 
 META_KEY: Final = "playhead/range"
 """The key of `_meta` that holds `{"start": …, "end": …}`."""
-ETAG_KEY: Final = "playhead/etag"
+ETAG_KEY: Final = ETAG_META
 SIZE_KEY: Final = "playhead/size"
 """Keys of `_meta` of each page: the version of the resource and its size, if known."""
 PAGE_BYTES: Final = 8 * MIB
@@ -76,6 +77,8 @@ def ranged_resource(
     whole_bytes: int = PAGE_BYTES,
     end_marker: bytes = b"",
     files: FileDownloads | None = None,
+    ttl_seconds: float = 0.0,
+    cache_scope: Literal["public", "private"] = "private",
 ) -> RangedResource:
     """Add a resource that is read in ranges to `server`, and return it.
 
@@ -100,6 +103,8 @@ def ranged_resource(
         end_marker: the blob at and after the end. Empty by default; `b"[DONE]"` for clients of servers that
             used it.
         files: also offers the resource as a file over HTTP, while the server has an HTTP side.
+        ttl_seconds, cache_scope: how long clients of revision 2026-07-28 may share a page, and whether with
+            other users (`public`). By default they share none, as in the SDK.
 
     Raises:
         UsageError: `server` is not such a server; `uri` is not a URI or template, or has a fragment; `source`
@@ -119,6 +124,8 @@ def ranged_resource(
         whole_bytes=whole_bytes,
         end_marker=end_marker,
         files=files,
+        ttl_seconds=ttl_seconds,
+        cache_scope=cache_scope,
         variables=variables,
         required=_required(source, variables, uri),
         _parsed=UriTemplate.parse(template),
@@ -147,6 +154,8 @@ class RangedResource:
     whole_bytes: int
     end_marker: bytes
     files: FileDownloads | None = field(repr=False)
+    ttl_seconds: float
+    cache_scope: Literal["public", "private"]
     variables: frozenset[str]
     """The variables of a family; none for a single resource."""
     required: frozenset[str]
@@ -173,6 +182,7 @@ class RangedResource:
             description=self.description,
             mime_type=found.mime_type,
             size=found.total_bytes,
+            _meta={ETAG_KEY: found.etag} if found.etag is not None else None,
         )
 
     async def file(self, **values: str) -> dict[str, Any]:
@@ -236,7 +246,9 @@ class RangedResource:
             blob=base64.b64encode(found.data).decode("ascii"),
             _meta={key: value for key, value in meta_out.items() if value is not None} or None,
         )
-        return types.ReadResourceResult(contents=[contents])
+        return types.ReadResourceResult(
+            contents=[contents], ttl_ms=int(1000 * self.ttl_seconds), cache_scope=self.cache_scope
+        )
 
     def match(self, uri: str) -> dict[str, object] | None:
         """The variables that `uri` holds, `start` and `end` among them; None if it is another resource."""

@@ -159,6 +159,8 @@ class ReadPaths:
     """Reads of any form that the page cache answered."""
     cache_bytes: int = 0
     """Their bytes."""
+    server_bytes: int = 0
+    """The bytes of the pages that the server sent, hedged and superseded ones included. Of ranges only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -415,6 +415,7 @@ def test_importing_it_loads_neither_the_client_nor_trio() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [
+        "playhead.cache",
         "playhead.errors",
         "playhead.limits",
         "playhead.servers",

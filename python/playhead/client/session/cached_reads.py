@@ -25,13 +25,14 @@ from playhead._core import decode_base64
 from playhead.cache import BLOCK_BYTES, ClaimingCache, MemoryCache, PageCache, resource_key
 from playhead.content.formats import Base64Text
 from playhead.errors import ResourceChangedError
-from playhead.stream.answer import Page, ReadRange
+from playhead.stream.answer import Page, ReadRange, blob_bytes
 from playhead.stream.options import ReadPaths
 
-LOOK_SECONDS: Final = 0.01
-LOOK_SECONDS_MAX: Final = 0.05
-"""Pauses before another look for a block that another process reads. A message when it is stored would take a
-connection and a thread per waiter; a look takes a tenth of a millisecond."""
+LOOK_SECONDS: Final = 0.02
+LOOK_SECONDS_MAX: Final = 0.25
+"""Pauses before another look for a block that another process reads, each twice the one before. A message
+when it is stored would take a connection and a thread per waiter. With 0.05 s at most, 60 players that waited
+for ten others kept two cores so busy with looking that the reads took longer than a claim lasted."""
 CLOSE_SECONDS: Final = 1.0
 """Time that a closing stream waits for its last blocks to be stored."""
 MOST_PARTIAL: Final = 64
@@ -183,9 +184,7 @@ class CachedReads:
         itself raises.
         """
         if not self._version.places:
-            page = await self._read(start, end)
-            self._examine(page, start)
-            return page
+            return await self._from_server(start, end)
         first = start // BLOCK_BYTES
         count = -(-end // BLOCK_BYTES) - first
         pause = LOOK_SECONDS
@@ -205,7 +204,11 @@ class CachedReads:
         # Of a resource of unknown size a page is not cut: a short page is evidence of an end.
         is_known = self._exact_bytes is not None or self._size_bytes is not None
         stop = min(end, (first + claimed) * BLOCK_BYTES) if is_known else end
-        page = await self._read(start, stop)
+        return await self._from_server(start, stop)
+
+    async def _from_server(self, start: int, end: int) -> Page:
+        page = await self._read(start, end)
+        self._counts.server_bytes += sum(map(blob_bytes, page.blobs))
         self._examine(page, start)
         return page
 

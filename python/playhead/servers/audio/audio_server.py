@@ -30,13 +30,14 @@ from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from playhead.cache import ETAG_META
 from playhead.client.session.http_range import HttpRange, fetch_range
 from playhead.errors import BlockedAddressError, DeadlineError, PlayheadError, RangePastEndError, UsageError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.net_guard import Origin, guarded_client, parse_origins
 from playhead.servers.access import Access
 from playhead.servers.audio import DEFAULT_META_KEY, AudioServerOptions
-from playhead.servers.audio.library import Library, media_url, serve_origin
+from playhead.servers.audio.library import Library, entity_tag, media_url, serve_origin
 from playhead.servers.audio.mixer import MemoryMixer, Mixer, SystemMixer
 from playhead.servers.byte_sources import ResourceBytes
 from playhead.servers.file_downloads import FileDownloads
@@ -49,6 +50,8 @@ URI: Final = "resource://read_from_http"
 TEMPLATE: Final = URI + "{?url,start,end}"
 MCP_PATH: Final = "/mcp"
 RETRY_SECONDS: Final = 1.0
+TTL_SECONDS: Final = 24 * 3600.0
+"""For which pages may be shared: each names the version that it is of."""
 DONE: Final = b"[DONE]"
 """The blob that marks the end: nothing is at this offset or after it."""
 
@@ -127,6 +130,8 @@ class AudioTools:
             whole_bytes=0,
             end_marker=DONE,
             files=self.files,
+            ttl_seconds=TTL_SECONDS,
+            cache_scope="public",
         )
         return server
 
@@ -199,6 +204,7 @@ class AudioTools:
         if track is None:
             titles = "\n".join(f"- {track.title}" for track in self.library.tracks)
             return _failed(f"No title is like {query[:200]!r}. The titles are:\n{titles}")
+        etag = entity_tag(track)
         link = types.ResourceLink(
             type="resource_link",
             uri=URI,
@@ -207,6 +213,7 @@ class AudioTools:
             description=media_url(self.origin, track),
             mime_type=track.mime_type,
             size=track.size_bytes,
+            _meta=None if etag is None else {ETAG_META: etag},
         )
         return types.CallToolResult(content=[link])
 

@@ -142,6 +142,14 @@ def media_url(origin: str, track: Track) -> str:
     return f"{origin}/media/{track.id}"
 
 
+def entity_tag(track: Track) -> str | None:
+    """The version that the origin sends with a track; None if the file is gone."""
+    try:
+        return FileResponse(track.path, stat_result=track.path.stat()).headers.get("etag")
+    except OSError:
+        return None
+
+
 def origin_app(library: Library) -> Starlette:
     """The application alone; `serve_origin` puts it on a socket."""
 

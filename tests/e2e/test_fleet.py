@@ -1,0 +1,95 @@
+"""`--cache`, and `playhead fleet` with players of several processes, against the example server."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.command import PLAYHEAD, environment, playhead
+
+CALL = ("musicPlayer", "query=")
+PATIENT = ("--timeout", "60")
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """An audio server over HTTP, in a process of its own."""
+    command = [*PLAYHEAD, "serve", "audio", "--transport", "http", "--port", "0", "--mixer", "memory"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as server:
+        try:
+            assert server.stderr is not None
+            line = server.stderr.readline()
+            assert "http://" in line, line
+            yield line.split()[-1]
+        finally:
+            server.terminate()
+            server.communicate(timeout=30)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_a_second_read_takes_all_from_the_cache(url: str, mode: str, tmp_path: Path) -> None:
+    servers = tmp_path / "servers.json"
+    servers.write_text(f'{{"mcpServers": {{"music": {{"url": "{url}", "playhead": {{"mode": "{mode}"}}}}}}}}')
+    reports = []
+    for name in ("first", "second"):
+        options = ("-o", tmp_path / name, "--cache", tmp_path / "cache", "--config", servers, "--json")
+        done = playhead("read", "music", *CALL, *options, *PATIENT)
+        assert done.code == 0, done.stderr
+        reports.append(done.json)
+    first, second = reports
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+    assert (first["cache_hits"], first["cache_bytes"]) == (0, 0)
+    assert first["reads"]["direct"] + first["reads"]["session"] > 1
+    assert second["cache_bytes"] == second["bytes"] == first["bytes"] > 100_000
+    assert second["reads"] == {"direct": 0, "session": 0}, "the second read cost the server something"
+
+
+def test_a_cache_of_the_servers_file_is_used(url: str, tmp_path: Path) -> None:
+    servers = tmp_path / "servers.json"
+    own = f'{{"cache": "{tmp_path}/cache"}}'
+    servers.write_text(f'{{"mcpServers": {{"music": {{"url": "{url}", "playhead": {own}}}}}}}')
+    options = ("-o", tmp_path / "piece", "--config", servers, *PATIENT)
+    assert playhead("read", "music", *CALL, *options).code == 0
+    assert list((tmp_path / "cache").glob("*.data"))
+
+
+def test_a_directory_that_others_can_read_is_refused(url: str, tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o755)
+    done = playhead("play", url, *CALL, "--sink", "null", "--cache", tmp_path / "open")
+    assert done.code == 2
+    assert "chmod 700" in done.stderr
+
+
+def test_a_cache_that_is_missing_is_reported_once_and_costs_nothing(url: str, tmp_path: Path) -> None:
+    where = f"unix://{tmp_path}/missing"
+    done = playhead("read", url, *CALL, "-o", tmp_path / "piece", "--cache", where, *PATIENT)
+    assert done.code == 0, done.stderr
+    assert done.stderr.count("reading from the server") == 1
+    assert (tmp_path / "piece").stat().st_size > 100_000
+
+
+def test_a_fleet_reports_what_it_heard_and_cost(url: str, tmp_path: Path) -> None:
+    size = ("--processes", "2", "--players", "2")
+    cache = ("--cache", tmp_path / "cache")
+    first = playhead("fleet", url, " ".join(CALL), *size, *cache, "--json", *PATIENT)
+    assert first.code == 0, first.stderr
+    found = first.json
+    assert (found["processes"], found["players"], found["plays"]) == (2, 4, 4)
+    assert (found["failed"], found["different"]) == (0, 0)
+    assert 0 < found["first_audio_p50_ms"] <= found["first_audio_p95_ms"]
+    assert found["cache_bytes"] + found["server_bytes"] >= found["bytes"] > 400_000
+    assert found["reads"] > 0
+    assert found["cpu_ms_per_stream"] > 0
+    again = playhead("fleet", url, " ".join(CALL), "--players", "2", *cache, "--json", *PATIENT).json
+    assert (again["reads"], again["server_bytes"]) == (0, 0)
+    assert again["cache_bytes"] == again["bytes"]
+
+
+def test_a_fleet_whose_server_refuses_fails(url: str) -> None:
+    done = playhead("fleet", url, "musicPlayer query=nothing-like-it", "--players", "1", *PATIENT)
+    assert done.code == 1
+    assert "1 of 1" in done.stdout.decode()

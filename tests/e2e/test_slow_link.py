@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import wave
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import miniaudio
 import pytest
 
 from playhead.client import connect
-from playhead.playback import Player, WaveSink
+from playhead.playback import NullSink, Player, WaveSink
 from playhead.testing.links import Link
 from tests.servers.launch import behind_link, pages_command
+from tests.unit.playback.test_av_decoder import KINDS, encoded, whole
 
 DATA = Path(__file__).parents[1] / "data"
 KIB = 1024
@@ -53,3 +55,24 @@ async def test_the_pcm_equals_a_local_decode(name: str, transport: str, tmp_path
     with wave.open(str(saved)) as heard:
         assert (heard.getframerate(), heard.getnchannels()) == (local.sample_rate, local.nchannels)
         assert heard.readframes(heard.getnframes()) == local.samples.tobytes()
+
+
+@pytest.mark.slow("waits for a link of 384 KiB/s, with a server process for each format")
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_pcm_of_the_extra_formats_equals_ffmpegs_decode(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "music").write_bytes(encoded(kind))
+    sink = NullSink(real_time=False)
+    async with (
+        behind_link(
+            Link(rate_bytes_per_second=384 * KIB, latency_seconds=0.02),
+            "http",
+            pages_command("http", "--file", tmp_path / "music", "--mime", "application/octet-stream"),
+        ) as target,
+        connect(target) as session,
+        Player(sink) as player,
+    ):
+        (link,) = (await session.call_tool("link")).links
+        await player.play(link)
+        await player.wait_finished()
+    assert sink.report is not None
+    assert sink.report.sha256 == hashlib.sha256(whole(kind)).hexdigest()

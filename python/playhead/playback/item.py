@@ -3,6 +3,9 @@
 UPCOMING ──begin──▶ CURRENT ──over──▶ ENDED, or FAILED
    │                   └──stop──▶ STOPPING ──over──▶ STOPPED
    └──stop──▶ WITHDRAWN
+
+More than 500 lines: the task and its decoder's thread share one protocol (seeks, the end, the gate), and
+apart they could be read only together.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from playhead.content.audio_files import mpeg_frame
 from playhead.errors import SeekError, StreamBrokenError
 from playhead.playback.decoder import PcmDecoder, open_decoder
 from playhead.playback.decoder_source import DecoderSource
@@ -55,6 +57,8 @@ def encoded(kind: str) -> bytes:
             return written(format="OGG", subtype="VORBIS")
         case "cbr-xing" | "vbr-xing":
             return written(format="MP3", bitrate_mode="VARIABLE" if kind[0] == "v" else "CONSTANT")
+    if kind == "vbri":
+        return with_vbri(encoded("vbr-xing"))
     encoder = lameenc.Encoder()
     encoder.silence()
     encoder.set_in_sample_rate(RATE_HZ)
@@ -67,6 +71,28 @@ def encoded(kind: str) -> bytes:
     if kind == "cbr-low":
         encoder.set_out_sample_rate(22_050)
     return bytes(encoder.encode(music().tobytes()) + encoder.flush())
+
+
+VBRI_FRAMES = 10
+"""Frames of one entry of the table."""
+
+
+def with_vbri(data: bytes) -> bytes:
+    """Put the header of Fraunhofer's encoder, a frame with a table, in place of the first frame."""
+    first_frame = mpeg_frame(data, 0)
+    assert first_frame is not None
+    data = data[first_frame.size_bytes :]
+    sizes: list[int] = []
+    while (frame := mpeg_frame(data, sum(sizes))) is not None:
+        sizes.append(frame.size_bytes)
+    entries = [sum(sizes[at : at + VBRI_FRAMES]) for at in range(0, len(sizes), VBRI_FRAMES)]
+    table = struct.pack(f">{len(entries)}H", *entries)
+    first = bytearray(b"\xff\xfb\xe0\x00").ljust(1044, b"\0")  # 320 kbit/s
+    shape = (1, 0, 75, sum(sizes), len(sizes), len(entries), 1, 2, VBRI_FRAMES)
+    struct.pack_into(">4sHHHIIHHHH", first, 36, b"VBRI", *shape)
+    first[62 : 62 + len(table)] = table
+    assert len(first) == 1044
+    return bytes(first) + data[: sum(sizes)]
 
 
 def written(**form: str) -> bytes:
@@ -187,7 +213,7 @@ def test_a_far_seek_is_exact_where_the_format_states_times(kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "off_by_seconds"),
-    [("cbr", 0.0262), ("cbr-xing", 0.6), ("vbr-xing", 0.6)],
+    [("cbr", 0.0262), ("cbr-xing", 0.6), ("vbr-xing", 0.6), ("vbri", (VBRI_FRAMES + 1) * 1152 / RATE_HZ)],
 )
 def test_a_far_seek_in_mpeg_audio_is_estimated_with_one_read(kind: str, off_by_seconds: float) -> None:
     data = encoded(kind)

@@ -1,0 +1,101 @@
+"""Time from a seek to the first new audio at the sink, for each format and latency of the server.
+
+    python -m benches.seeks                         # about two minutes
+    python -m benches.seeks --only cbr --rounds 5
+
+Each seek goes far outside of the bytes in hand, and once inside them. The latency is the server's delay
+before each answer. The bound is one round trip and 50 ms for WAV, MP3 and M4A, three for FLAC and Ogg, and 20
+ms for what is in hand. The round trip is that of a tool call on the same session, between two seeks.
+
+Exits with 1 where a bound is missed by the median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import trio
+
+from benches.peers import serving
+from playhead.client import connect
+from playhead.playback import Player
+from tests.unit.playback.test_av_decoder import encoded as encoded_by_ffmpeg
+from tests.unit.playback.test_player_seeking import SteppedSink
+from tests.unit.playback.test_seeking import encoded
+
+MIME_TYPES = {"wav": "audio/wav", "cbr": "audio/mpeg", "vbr-xing": "audio/mpeg", "flac": "audio/flac"}
+MIME_TYPES |= {"vorbis": "audio/ogg", "opus": "audio/ogg", "m4a, index first": "audio/mp4"}
+ROUND_TRIPS = {"flac": 3, "vorbis": 3, "opus": 3}
+ADDED_SECONDS = 0.05
+IN_HAND_SECONDS = 0.02
+
+
+def data_of(kind: str) -> bytes:
+    return encoded_by_ffmpeg(kind) if kind.startswith(("opus", "m4a")) else encoded(kind)
+
+
+async def seek_seconds(player: Player, sink: SteppedSink, to: float) -> float:
+    begin = time.perf_counter()
+    await player.seek(to)
+    await sink.heard(1)
+    return time.perf_counter() - begin
+
+
+async def measure(
+    kind: str, delay_seconds: float, rounds: int
+) -> tuple[list[float], list[float], list[float]]:
+    """Seconds of far seeks, of seeks inside the bytes in hand, and of round trips."""
+    far: list[float] = []
+    near: list[float] = []
+    trips: list[float] = []
+    draw = random.Random(3)
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "music"
+        path.write_bytes(data_of(kind))
+        sink = SteppedSink()
+        options = ("--file", path, "--mime", MIME_TYPES[kind], "--delay", delay_seconds)
+        async with serving("http", *options) as target, connect(target) as session:
+            (link,) = (await session.call_tool("link")).links
+            async with Player(sink) as player:
+                await player.play(link)
+                await sink.heard(1000)
+                for number in range(rounds):
+                    begin = time.perf_counter()
+                    await session.call_tool("link")
+                    trips.append(time.perf_counter() - begin)
+                    to = draw.uniform(0, 8) + (30 if number % 2 else 0)
+                    far.append(await seek_seconds(player, sink, to))
+                    await sink.heard(4000)
+                    near.append(await seek_seconds(player, sink, to + 0.02))
+    return far, near, trips
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", choices=MIME_TYPES)
+    parser.add_argument("--rounds", type=int, default=10)
+    given = parser.parse_args()
+    missed = 0
+    print(f"{'format':>18} {'latency':>8} {'trip':>7} {'far':>7} {'bound':>7} {'in hand':>8}   (medians, ms)")
+    for kind in [given.only] if given.only else MIME_TYPES:
+        for delay_ms in (0, 20, 100):
+            samples = trio.run(measure, kind, delay_ms / 1000, given.rounds)
+            far, near, trip = (statistics.median(each) for each in samples)
+            bound = ROUND_TRIPS.get(kind, 1) * trip + ADDED_SECONDS
+            is_kept = far <= bound and near <= IN_HAND_SECONDS
+            missed += not is_kept
+            row = " ".join(f"{1000 * each:7.1f}" for each in (trip, far, bound, near))
+            print(f"{kind:>18} {delay_ms:>5} ms {row}{'' if is_kept else '   MISSED'}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

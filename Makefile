@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
-.PHONY: demo test test-all test-rust test-python test-loom fuzz miri real-servers check-servers old-sdk gateways conformance documents lint format bench bench-smoke bench-history soak docs lock wheel deny workflows clean
+.PHONY: demo test test-all test-rust test-python test-loom fuzz miri real-servers check-servers old-sdk gateways conformance documents lint format bench bench-smoke bench-history soak docs lock wheel wheels sdist try-wheel sbom deny workflows clean
 .DEFAULT_GOAL := demo
 
 # Exact versions for the tools, the tests and every extra; plain pip against PyPI installs them.
@@ -175,6 +175,41 @@ lock: $(BIN)/maturin
 
 wheel: $(BIN)/maturin
 	. $(BIN)/activate && maturin build --out dist
+
+sdist: $(BIN)/maturin
+	. $(BIN)/activate && maturin sdist --out dist
+
+# Wheels for every Linux; `make wheels TARGETS=aarch64-unknown-linux-gnu` builds one. zig comes from PyPI.
+TARGETS :=
+
+build/wheels/bin/maturin:
+	$(PYTHON) -m venv build/wheels
+	build/wheels/bin/python -m pip install 'maturin[zig]==1.16.0' 'ziglang==0.17.1' 'auditwheel==6.8.2'
+	touch $@
+
+wheels: build/wheels/bin/maturin
+	build/wheels/bin/python -m tests.wheels.build $(TARGETS)
+
+# A wheel for this machine, installed in an empty environment and played from. CI builds it with the profile of
+# the extension that its tests have compiled already.
+WHEEL_PROFILE := wheel
+TRY := build/try-wheel
+
+try-wheel: $(BIN)/maturin
+	rm -rf $(TRY)
+	mkdir -p $(TRY)/empty
+	. $(BIN)/activate && maturin build --quiet --profile $(WHEEL_PROFILE) --out $(TRY)
+	$(PYTHON) -m venv $(TRY)/env
+	set -- $(TRY)/*.whl && $(TRY)/env/bin/python -m pip install "$$1[cli,serve]"
+	cd $(TRY)/empty && PATH="$(CURDIR)/$(TRY)/env/bin:$$PATH" playhead play 'playhead serve audio' musicPlayer query=first --sink wave:first.wav
+	cd $(TRY)/empty && ../env/bin/python -I -c "import wave; file = wave.open('first.wav'); print(seconds := file.getnframes() / file.getframerate(), 'seconds played'); assert seconds > 10"
+
+# What an installation with all extras consists of, as CycloneDX. The crates are listed in each wheel.
+sbom:
+	$(PYTHON) -m venv build/sbom/tool build/sbom/env
+	build/sbom/tool/bin/python -m pip install 'cyclonedx-bom==7.5.0'
+	build/sbom/env/bin/python -m pip install --constraint requirements-dev.lock '.[all]'
+	build/sbom/tool/bin/cyclonedx-py environment build/sbom/env/bin/python --pyproject pyproject.toml --output-file build/sbom/playhead.cdx.json
 
 clean:
 	cargo clean

@@ -27,3 +27,10 @@ def test_one_commit_of_each_action_is_used() -> None:
     used = {line for path in WORKFLOWS for line in re.findall(r"uses: (\S+@.+)", path.read_text("utf-8"))}
     actions = [line.partition("@")[0] for line in used]
     assert len(actions) == len(set(actions)) > 5
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_every_target_that_a_workflow_makes_exists(path: Path) -> None:
+    makefile = (REPOSITORY / "Makefile").read_text("utf-8")
+    for target in re.findall(r"\bmake ([\w-]+)", path.read_text("utf-8")):
+        assert re.search(rf"^{target}:", makefile, re.M), f"make {target}"

@@ -34,7 +34,21 @@ const SOON: Duration = Duration::from_millis(7);
 
 /// Mono: a frame is one sample.
 fn playout(fade_frames: u32) -> (Arc<TestPipe>, Arc<TestPlayout>) {
-    let pipe = Arc::new(Pipe::new(1 << 13, 0, 1 << 12, NoWake).unwrap());
+    let pipe = Pipe::new(1 << 13, 0, 1 << 12, NoWake).unwrap();
+    playout_of(pipe, fade_frames, 0)
+}
+
+/// A playout with room for 32 frames in its pipe; `spare_bytes` of it are for after a seek.
+fn short_playout(spare_bytes: u64) -> (Arc<TestPipe>, Arc<TestPlayout>) {
+    playout_of(Pipe::new(64, 0, 0, NoWake).unwrap(), 0, spare_bytes)
+}
+
+fn playout_of(
+    pipe: TestPipe,
+    fade_frames: u32,
+    spare_bytes: u64,
+) -> (Arc<TestPipe>, Arc<TestPlayout>) {
+    let pipe = Arc::new(pipe);
     let settings = PlayoutSettings {
         sample: Sample::S16,
         frame_bytes: NonZeroU32::new(2).unwrap(),
@@ -42,7 +56,7 @@ fn playout(fade_frames: u32) -> (Arc<TestPipe>, Arc<TestPlayout>) {
         gain: 1.0,
         fade_frames,
         seek_fade_frames: fade_frames,
-        spare_bytes: 0,
+        spare_bytes,
     };
     let playout = Arc::new(Playout::new(Arc::clone(&pipe), settings));
     (pipe, playout)
@@ -248,17 +262,7 @@ fn the_volume_follows_a_line_however_the_periods_cut_it_and_turns_from_where_it_
 
 #[test]
 fn a_playout_that_ran_dry_goes_on_by_itself_when_its_writer_waits_for_room() {
-    let pipe: Arc<TestPipe> = Arc::new(Pipe::new(64, 0, 0, NoWake).unwrap());
-    let settings = PlayoutSettings {
-        sample: Sample::S16,
-        frame_bytes: NonZeroU32::new(2).unwrap(),
-        rate_hz: NonZeroU32::new(1000).unwrap(),
-        gain: 1.0,
-        fade_frames: 0,
-        seek_fade_frames: 0,
-        spare_bytes: 0,
-    };
-    let playout = Playout::new(Arc::clone(&pipe), settings);
+    let (pipe, playout) = short_playout(0);
     write(&pipe, &[5; 32]);
     assert_eq!(
         playout.wait_room(2),
@@ -688,17 +692,7 @@ fn a_playout_that_was_stopped_is_not_followed() {
 
 #[test]
 fn a_full_pipe_has_room_for_the_first_audio_after_a_seek() {
-    let pipe: Arc<TestPipe> = Arc::new(Pipe::new(64, 0, 0, NoWake).unwrap());
-    let settings = PlayoutSettings {
-        sample: Sample::S16,
-        frame_bytes: NonZeroU32::new(2).unwrap(),
-        rate_hz: NonZeroU32::new(1000).unwrap(),
-        gain: 1.0,
-        fade_frames: 0,
-        seek_fade_frames: 0,
-        spare_bytes: 16,
-    };
-    let playout = Playout::new(Arc::clone(&pipe), settings);
+    let (pipe, playout) = short_playout(16);
     write(&pipe, &[5; 24]);
     assert_eq!(playout.wait_room(16), Ok(false), "kept");
     playout.seek(7);

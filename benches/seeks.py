@@ -6,7 +6,7 @@
 Each seek goes far outside of the bytes in hand, and once inside them. The latency is the server's delay
 before each answer. The bound is one round trip and 50 ms for WAV, MP3 and M4A, three for FLAC and Ogg, and 20
 ms for what is in hand. The round trip is the latency and a tool call on the same session, between two seeks.
-The stream holds 256 KiB, so that a seek leaves it.
+The stream holds 512 KiB, so that a seek leaves it.
 
 Exits with 1 where a bound is missed by the median.
 """
@@ -29,9 +29,10 @@ from playhead.client import connect
 from playhead.playback import Player
 from playhead.stream.options import StreamOptions
 from playhead.stream.source import Playable, Reader
+from tests.unit.playback.test_av_decoder import SECONDS as FFMPEG_SECONDS
 from tests.unit.playback.test_av_decoder import encoded as encoded_by_ffmpeg
 from tests.unit.playback.test_player_seeking import SteppedSink
-from tests.unit.playback.test_seeking import encoded
+from tests.unit.playback.test_seeking import SECONDS, encoded
 
 MIME_TYPES = {"wav": "audio/wav", "cbr": "audio/mpeg", "vbr-xing": "audio/mpeg", "flac": "audio/flac"}
 MIME_TYPES |= {"vorbis": "audio/ogg", "opus": "audio/ogg", "m4a, index first": "audio/mp4"}
@@ -49,11 +50,15 @@ class SmallRing:
         self._link = link
 
     def open(self, options: StreamOptions | None = None) -> AbstractAsyncContextManager[Reader]:
-        return self._link.open(StreamOptions(capacity_bytes=256 << 10))
+        return self._link.open(StreamOptions(capacity_bytes=512 << 10))
+
+
+def is_by_ffmpeg(kind: str) -> bool:
+    return kind.startswith(("opus", "m4a"))
 
 
 def data_of(kind: str) -> bytes:
-    return encoded_by_ffmpeg(kind) if kind.startswith(("opus", "m4a")) else encoded(kind)
+    return encoded_by_ffmpeg(kind) if is_by_ffmpeg(kind) else encoded(kind)
 
 
 async def seek_seconds(player: Player, sink: SteppedSink, to: float) -> float:
@@ -74,7 +79,7 @@ async def measure(
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "music"
         path.write_bytes(data_of(kind))
-        sink = SteppedSink()
+        sink, seconds = SteppedSink(), FFMPEG_SECONDS if is_by_ffmpeg(kind) else SECONDS
         options = ("--file", path, "--mime", MIME_TYPES[kind], "--delay", delay_seconds)
         async with serving("http", *options) as target, connect(target) as session:
             (link,) = (await session.call_tool("link")).links
@@ -85,7 +90,7 @@ async def measure(
                     begin = time.perf_counter()
                     await session.call_tool("link")
                     trips.append(time.perf_counter() - begin + delay_seconds)
-                    to = draw.uniform(0, 5) + (0 if number % 2 else 50)
+                    to = draw.uniform(0, 5) + (0 if number % 2 else seconds - 10)
                     far.append(await seek_seconds(player, sink, to))
                     await sink.heard(4000)
                     near.append(await seek_seconds(player, sink, to + 0.02))

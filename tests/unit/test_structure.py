@@ -28,7 +28,6 @@ SINGLE_IMPORTERS = {
     "agent.tool_calls": "a layer: the loop counts turns, this runs the calls of one",
     "agent.prompt_mode": "a second implementation of tool calls, in the text of a model",
     "agent.tool_use": "a parser without I/O, held to the chunking law",
-    "agent.models.sse": "a parser without I/O, held to the chunking law",
     "agent.models.http_reply": "what an HTTP answer means; `http_model` sends the request",
     "agent.models.openai_chat_stream": "a parser without I/O, held to the chunking law",
     "agent.models.openai_chat": "one provider; `openai_responses` reuses its content parts",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.agent.models.sse import EventDecoder, ServerEvent
+from playhead.agent.models.http_reply import EventDecoder, ServerEvent
 from playhead.errors import LimitError
 
 

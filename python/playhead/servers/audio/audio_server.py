@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
+import shutil
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import httpx2
@@ -32,13 +35,20 @@ from starlette.routing import Route
 
 from playhead.cache import ETAG_META
 from playhead.client.session.http_range import HttpRange, fetch_range
-from playhead.errors import BlockedAddressError, DeadlineError, PlayheadError, RangePastEndError, UsageError
+from playhead.errors import (
+    BlockedAddressError,
+    DeadlineError,
+    NoDeviceError,
+    PlaybackError,
+    PlayheadError,
+    RangePastEndError,
+    UsageError,
+)
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.net_guard import Origin, guarded_client, parse_origins
 from playhead.servers.access import Access
 from playhead.servers.audio import DEFAULT_META_KEY, AudioServerOptions
 from playhead.servers.audio.library import Library, entity_tag, media_url, serve_origin
-from playhead.servers.audio.mixer import MemoryMixer, Mixer, SystemMixer
 from playhead.servers.byte_sources import ResourceBytes
 from playhead.servers.file_downloads import FileDownloads
 from playhead.servers.http import DEFAULT_OPTIONS, base_url, bind, serve_until_sigterm, tls_context
@@ -369,3 +379,111 @@ async def open_audio_server(
                 files=files,
             ).server()
         nursery.cancel_scope.cancel()
+
+
+# --- the volume of the system, or a number that stands for it ----------------------------------------------
+
+COMMAND_SECONDS = 5.0
+"""A mixer answers in milliseconds, or waits for a sound server that is not running."""
+
+COMMANDS: Mapping[str, Callable[[int], list[str]]] = {
+    "wpctl": lambda percent: ["set-volume", "@DEFAULT_AUDIO_SINK@", f"{percent}%"],
+    "pactl": lambda percent: ["set-sink-volume", "@DEFAULT_SINK@", f"{percent}%"],
+    "amixer": lambda percent: ["-q", "sset", "Master", f"{percent}%"],
+    "osascript": lambda percent: ["-e", f"set volume output volume {percent}"],
+}
+"""PipeWire, PulseAudio, ALSA, macOS, in the order in which they are tried."""
+
+
+RUNTIME_VARIABLE: Final = "XDG_RUNTIME_DIR"
+RUNTIME_DIRECTORIES: Final = Path("/run/user")
+"""The place of one directory per user id, made by systemd and elogind (XDG Base Directory Specification)."""
+
+
+class Mixer(Protocol):
+    """A control of the volume."""
+
+    async def set_volume(self, percent: int) -> str:
+        """Set the volume, 0 to 100, and describe in a few words how.
+
+        Raises:
+            NoDeviceError: this machine has no mixer.
+            PlaybackError: the mixer failed, or did not answer in time.
+        """
+        ...
+
+
+class MemoryMixer:
+    """Remember the number and touch nothing: for demos, tests and machines without sound."""
+
+    def __init__(self) -> None:
+        self.percent: int | None = None
+
+    async def set_volume(self, percent: int) -> str:
+        """Remember `percent`."""
+        await trio.lowlevel.checkpoint()
+        self.percent = percent
+        return "remembered, no mixer is used"
+
+
+class SystemMixer:
+    """The first mixer command that is installed and works."""
+
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str] | None = None,
+        find: Callable[[str], str | None] = shutil.which,
+        runtime_directories: Path = RUNTIME_DIRECTORIES,
+    ) -> None:
+        """`environment` is that of the commands; None is this process's own, unchanged.
+
+        A client that starts servers with a minimal environment omits `XDG_RUNTIME_DIR`, in which wpctl and
+        pactl look for the sound server: it is added if the user's directory exists.
+        """
+        self._find = find
+        self._environment = environment
+        self._runtime_directory = runtime_directories / str(os.getuid())
+
+    async def set_volume(self, percent: int) -> str:
+        """Run one mixer's command after the other until one succeeds; cancelling kills it. Raises as `Mixer`.
+
+        The commands get no shell.
+        """
+        failures: list[str] = []
+        for name, arguments in COMMANDS.items():
+            if (path := self._find(name)) is None:
+                continue
+            try:
+                await _run([path, *arguments(percent)], environment=self._mixer_environment())
+            except PlaybackError as error:
+                failures.append(str(error))
+            else:
+                return f"through {name}"
+        if failures:
+            raise PlaybackError("; ".join(failures))
+        raise NoDeviceError(
+            f"no mixer is installed (looked for {', '.join(COMMANDS)}); "
+            "install one, or start the server with --mixer memory"
+        )
+
+    def _mixer_environment(self) -> Mapping[str, str] | None:
+        given = self._environment
+        if given is None or given.get(RUNTIME_VARIABLE) or not self._runtime_directory.is_dir():
+            return given
+        return {**given, RUNTIME_VARIABLE: str(self._runtime_directory)}
+
+
+async def _run(argv: list[str], *, environment: Mapping[str, str] | None) -> None:
+    with trio.move_on_after(COMMAND_SECONDS) as scope:
+        try:
+            done = await trio.run_process(
+                argv, stdin=b"", capture_stdout=True, capture_stderr=True, check=False, env=environment
+            )
+        except OSError as error:  # found, but not executable: the next one may be
+            raise PlaybackError(f"{argv[0]} cannot be run: {error.strerror}") from error
+        if done.returncode != 0:
+            said = done.stderr.decode("utf-8", "replace").strip()[:500]
+            raise PlaybackError(f"{argv[0]} failed with exit code {done.returncode}: {said or 'no message'}")
+    if scope.cancelled_caught:
+        raise PlaybackError(f"{argv[0]} did not answer within {COMMAND_SECONDS:g} s")

@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
-.PHONY: demo test test-all test-rust test-python test-loom fuzz miri real-servers check-servers old-sdk gateways conformance documents lint format bench bench-smoke bench-history soak docs lock wheel wheels sdist try-wheel sbom deny workflows clean
+.PHONY: demo test test-all test-rust test-python test-loom fuzz miri real-servers check-servers old-sdk gateways adapters conformance documents lint format bench bench-smoke bench-history soak docs lock wheel wheels sdist try-wheel sbom deny workflows clean
 .DEFAULT_GOAL := demo
 
 # Exact versions for the tools, the tests and every extra; plain pip against PyPI installs them.
@@ -112,6 +112,10 @@ old-sdk: $(STAMP)
 # FastMCP, whose proxies are gateways; tests use it if installed.
 gateways: $(STAMP)
 	$(BIN)/python -m tests.conformance.gateways
+
+# The voice stacks that playhead has adapters for, and the tests of the adapters in them.
+adapters: $(STAMP)
+	$(BIN)/python -m tests.adapters.install
 
 # Plays with connect and disconnect; what the processes hold must not grow. SOAK_PLAYS=1000 takes a while.
 SOAK_PLAYS ?= 100

@@ -30,6 +30,13 @@ MAY_USE = {
 """The extras that a package may import from; all others import what is always installed."""
 
 
+OF_A_STACK = {
+    "adapters/livekit.py": ({"livekit"}, "livekit-agents>=1.8"),
+    "adapters/pipecat.py": ({"numpy", "pipecat"}, "pipecat-ai>=1.7"),
+}
+"""The modules of the stack that an adapter is for, not installed with playhead, and what to install."""
+
+
 def names(requirements: list[str]) -> set[str]:
     return {re.split(r"[\[<>=!~; ]", text, maxsplit=1)[0].lower().replace("_", "-") for text in requirements}
 
@@ -70,14 +77,21 @@ def test_every_import_is_declared_where_it_is_needed() -> None:
     for path in files:
         package = path.relative_to(PACKAGE).parts[0]
         declared = base.union(*(names(extras[extra]) for extra in MAY_USE.get(package, ())))
-        for module in sorted(third_party_modules(path)):
+        of_a_stack, _ = OF_A_STACK.get(str(path.relative_to(PACKAGE)), (set[str](), ""))
+        for module in sorted(third_party_modules(path) - of_a_stack):
             if not providers(module) & declared:
                 undeclared.append(f"{path.relative_to(PACKAGE)}: {module}")
     assert not undeclared
 
 
 def test_every_declared_dependency_is_imported() -> None:
-    modules = set().union(*(third_party_modules(path) for path in PACKAGE.rglob("*.py")))
+    stacks = {path: of_a_stack for path, (of_a_stack, _) in OF_A_STACK.items()}
+    modules = set().union(
+        *(
+            third_party_modules(path) - stacks.get(str(path.relative_to(PACKAGE)), set())
+            for path in PACKAGE.rglob("*.py")
+        )
+    )
     extras = PROJECT["optional-dependencies"]
     declared = names(PROJECT["dependencies"]).union(*(names(extras[extra]) for extra in EXTRAS))
     assert declared <= set().union(*map(providers, modules))
@@ -136,6 +150,16 @@ def test_the_library_needs_no_extra() -> None:
     code = "import playhead, playhead.playback, playhead.agent, playhead.check.run; playhead.connect"
     done = without(modules, code)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("path", OF_A_STACK)
+def test_an_adapter_without_its_stack_says_what_to_install(path: str) -> None:
+    modules, package = OF_A_STACK[path]
+    adapter = path.removesuffix(".py").replace("/", ".")
+    done = without(tuple(modules), f"import playhead.{adapter}")
+    assert done.returncode == 1
+    assert f"ImportError: playhead.{adapter} needs " in done.stderr
+    assert f"pip install '{package}'" in done.stderr
 
 
 @pytest.mark.parametrize("command", [("serve", "audio"), ("serve", "template", "--port", "0"), ("demo",)])

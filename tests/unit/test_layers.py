@@ -44,6 +44,7 @@ SAME_LAYER = frozenset(
         ("errors", "limits"),
         ("concurrency", "errors"),
         ("trio_thread", "errors"),
+        ("adapters", "portals"),
         ("extras", "errors"),
     }
 )

@@ -14,7 +14,7 @@ import trio
 from playhead.concurrency import unwrap_exception_group
 from playhead.errors import ConnectionLostError, ProtocolError
 from playhead.playback.pcm_buffer import PcmBuffer
-from playhead.playback.sinks.frames import AudioFrame, FrameEvent, FramesSink
+from playhead.playback.sinks.frames import CONCLUDE_SECONDS, AudioFrame, FrameEvent, FramesSink
 from playhead.strict_json import parse_json
 
 MAX_EVENT_BYTES = 1024 * 1024
@@ -22,11 +22,7 @@ ANSWER_SECONDS = 5.0  # for `info`, and for `played` after the last frame was he
 
 
 class WyomingSink(FramesSink):
-    """Plays on the service at `host` and `port`, in PCM of 16 bits, with one connection per queue.
-
-    `play` raises `OSError` without a service, `ConnectionLostError` if it closes the connection, and
-    `ProtocolError` for an invalid event. It returns once the service has played everything.
-    """
+    """Plays on the service at `host` and `port`, in PCM of 16 bits, with one connection per queue."""
 
     def __init__(self, host: str, port: int, *, rate_hz: int = 16_000, channels: int = 1) -> None:
         super().__init__(self._deliver_event, rate_hz=rate_hz, channels=channels)
@@ -50,12 +46,15 @@ class WyomingSink(FramesSink):
             async with await trio.open_tcp_stream(*self._address) as stream, trio.open_nursery() as nursery:
                 self._connection = _Connection(stream)
                 self._is_started, self._played = False, trio.Event()
+                self._played.set()  # nothing is owed
                 nursery.start_soon(self._listen)
-                await super().play(buffers)
-                if self._is_started:
-                    await self._stop()
-                    with trio.move_on_after(ANSWER_SECONDS):
-                        await self._played.wait()
+                try:
+                    await super().play(buffers)
+                finally:
+                    with trio.move_on_after(CONCLUDE_SECONDS, shield=True):
+                        await self._stop()
+                with trio.move_on_after(ANSWER_SECONDS):
+                    await self._played.wait()
                 nursery.cancel_scope.cancel()
 
     async def _deliver_event(self, event: FrameEvent) -> None:
@@ -65,8 +64,8 @@ class WyomingSink(FramesSink):
         if not self._is_started:
             self._is_started = True
             await self._connection.send("audio-start", self._audio)
-        timestamp = {"timestamp": round(event.timestamp_seconds * 1000)}
-        await self._connection.send("audio-chunk", self._audio | timestamp, event.data)
+        timestamp = round(event.timestamp_seconds * 1000)
+        await self._connection.send("audio-chunk", self._audio | {"timestamp": timestamp}, event.data)
 
     async def _stop(self) -> None:
         if self._is_started:

@@ -1,9 +1,5 @@
 """xiaozhi-esp32: play on a device that has opened a WebSocket to this program, in Opus.
 
-    async with accept_device(socket) as device, Player(device) as player:
-        async for message in device.messages():
-            ...
-
 Version 1 of the protocol (https://github.com/78/xiaozhi-esp32): a hello from each side, then JSON in text
 messages and one Opus frame in each binary one. The device plays what is between `tts start` and `tts stop`.
 """
@@ -21,7 +17,8 @@ import trio
 from playhead.concurrency import unwrap_exception_group
 from playhead.errors import ProtocolError
 from playhead.playback.pcm_buffer import PcmBuffer
-from playhead.playback.sinks.frames import FRAME_MS, AudioFrame, FrameCodec, FrameEvent, FramesSink
+from playhead.playback.sinks import frames
+from playhead.playback.sinks.frames import AudioFrame, FrameCodec, FrameEvent, FramesSink
 from playhead.strict_json import parse_json
 
 HELLO_SECONDS = 10.0  # for the device's hello; the device waits as long for ours
@@ -44,14 +41,12 @@ async def accept_device(socket: DeviceSocket, *, rate_hz: int = 24_000) -> Async
     """
     session = uuid4().hex
     with trio.move_on_after(HELLO_SECONDS) as waiting:
-        match _parsed(hello := await socket.get_message()):
-            case {"type": "hello", "version": 1, "transport": "websocket"}:
-                pass
-            case _:
-                raise ProtocolError(f"expected a hello of version 1 from a device, got {hello[:200]!r}")
+        hello = _parsed(await socket.get_message())
+        if [hello.get(key) for key in ("type", "version", "transport")] != ["hello", 1, "websocket"]:
+            raise ProtocolError(f"expected a hello of version 1 from a device, got {str(hello)[:200]}")
     if waiting.cancelled_caught:
         raise ProtocolError(f"expected a hello from a device within {HELLO_SECONDS:g} s, got none")
-    parameters = {"format": "opus", "sample_rate": rate_hz, "channels": 1, "frame_duration": FRAME_MS}
+    parameters = {"format": "opus", "sample_rate": rate_hz, "channels": 1, "frame_duration": frames.FRAME_MS}
     answer = {"type": "hello", "transport": "websocket", "session_id": session, "audio_params": parameters}
     await socket.send_message(json.dumps(answer))
     with unwrap_exception_group():
@@ -83,10 +78,11 @@ class XiaozhiDevice(FramesSink):
             yield message if isinstance(message, bytes) else _parsed(message)
 
     async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
-        await super().play(buffers)
-        if self._is_speaking:
-            self._is_speaking = False
-            await self._send.send(self._tts("stop"))
+        try:
+            await super().play(buffers)
+        finally:
+            with trio.move_on_after(frames.CONCLUDE_SECONDS, shield=True):
+                await self._stop()
 
     async def write(self) -> None:
         """Send what is played; `accept_device` runs it."""
@@ -94,17 +90,20 @@ class XiaozhiDevice(FramesSink):
             await self._socket.send_message(message)
 
     async def _deliver_event(self, event: FrameEvent) -> None:
-        if not isinstance(event, AudioFrame):
-            if self._is_speaking:
-                self._is_speaking = False
-                with suppress(trio.WouldBlock):
-                    self._receive.receive_nowait()  # at once: even if the connection takes nothing
-                self._send.send_nowait(self._tts("stop"))
-            return
-        if not self._is_speaking:
-            self._is_speaking = True
-            await self._send.send(self._tts("start"))
-        await self._send.send(event.data)
+        if isinstance(event, AudioFrame):
+            if not self._is_speaking:
+                self._is_speaking = True
+                await self._send.send(self._tts("start"))
+            await self._send.send(event.data)
+        else:
+            with suppress(trio.WouldBlock):
+                self._receive.receive_nowait()  # so that a connection that takes nothing delays no stop
+            await self._stop()
+
+    async def _stop(self) -> None:
+        if self._is_speaking:
+            self._is_speaking = False
+            await self._send.send(self._tts("stop"))
 
     def _tts(self, state: str) -> str:
         return json.dumps({"session_id": self._session, "type": "tts", "state": state})

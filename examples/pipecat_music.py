@@ -1,0 +1,57 @@
+"""A pipecat bot with music on this machine's loudspeaker: `pip install 'pipecat-ai[local]' playhead`.
+
+When the user speaks, the music stops. Put your speech recognition, model and voice where it says so.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from pipecat.pipeline.pipeline import Pipeline
+from pipecat.pipeline.worker import PipelineWorker
+from pipecat.processors.frame_processor import FrameProcessor
+from pipecat.workers.runner import WorkerRunner
+
+import playhead
+from playhead.adapters.pipecat import PlayheadMixer, StopOnInterruption
+from playhead.playback import Player
+
+SERVER = "playhead serve audio --mixer memory"
+
+
+async def main(make_output: Callable[[PlayheadMixer], FrameProcessor]) -> None:
+    mixer = PlayheadMixer()
+    async with playhead.asyncio_portal() as portal:
+        session = await portal.enter(playhead.connect(SERVER))
+        player = await portal.enter(Player(mixer))
+        worker = PipelineWorker(
+            Pipeline(
+                [
+                    # transport.input(), speech recognition, model, voice
+                    StopOnInterruption(portal, player),
+                    make_output(mixer),
+                ]
+            )
+        )
+
+        @worker.event_handler("on_pipeline_started")
+        async def play(*_: object) -> None:
+            result = await portal.call(session.call_tool, "musicPlayer", {"query": "first light"})
+            await portal.call(player.play, result.media)
+            await portal.call(player.wait_finished)
+            await worker.stop_when_done()
+
+        runner = WorkerRunner()
+        await runner.add_workers(worker)
+        await runner.run()
+
+
+if __name__ == "__main__":
+    from pipecat.transports.local.audio import LocalAudioTransport, LocalAudioTransportParams
+
+    asyncio.run(
+        main(
+            lambda mixer: LocalAudioTransport(
+                LocalAudioTransportParams(audio_out_enabled=True, audio_out_mixer=mixer)
+            ).output()
+        )
+    )

@@ -1,0 +1,53 @@
+"""The packages that the adapters are for, in an environment of its own, and their tests in it.
+
+    python -m tests.adapters.install        (make adapters)
+
+playhead itself is taken from this checkout, as `make` has built it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+BUILD = ROOT / "build" / "adapters"
+PYTHON = BUILD / "venv" / "bin" / "python"
+STACKS = ("pipecat-ai==1.14.0", "livekit-agents==1.8.9", "wyoming==1.10.2")
+TOOLS = ("pytest>=9", "pytest-timeout>=2.4")
+
+
+def wanted() -> list[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return [*STACKS, *TOOLS, *project["dependencies"], *project["optional-dependencies"]["formats"]]
+
+
+def install() -> None:
+    """Put `wanted()` below `BUILD`, once. An installation that was broken off is made anew."""
+    stamp, versions = BUILD / "installed.txt", "\n".join(wanted())
+    if stamp.is_file() and stamp.read_text() == versions:
+        return
+    shutil.rmtree(BUILD, ignore_errors=True)
+    venv.create(BUILD / "venv", with_pip=True)
+    subprocess.run([PYTHON, "-m", "pip", "install", "--quiet", *wanted()], check=True)
+    stamp.write_text(versions)
+
+
+def main() -> int:
+    install()
+    path = os.pathsep.join([str(ROOT), str(ROOT / "python")])
+    environment = os.environ | {"PYTHONPATH": path, "PLAYHEAD_PYTHON": sys.executable}  # which has the server
+    tests = Path(__file__).parent
+    command = [str(PYTHON), "-m", "pytest", "-q", "-c", str(tests / "pytest.ini")]
+    command += [f"--confcutdir={tests}", *sys.argv[1:], str(tests)]  # the suite's own fixtures need its tools
+    done = subprocess.run(command, env=environment, check=False)
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

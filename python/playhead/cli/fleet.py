@@ -76,7 +76,12 @@ def fleet(
             )
             return EXIT_DONE
         began = trio.current_time()
-        given = {"--players": players, "--plays": plays, "--cache": cache, "--config": config}
+        given: dict[str, object] = {
+            "--players": players,
+            "--plays": plays,
+            "--cache": cache,
+            "--config": config,
+        }
         given |= {"--timeout": timeout}
         options = [text for name, it in given.items() if it is not None for text in (name, str(it))]
         flags = [name for name, it in {"--real-time": real_time, "--trust": trusted}.items() if it]

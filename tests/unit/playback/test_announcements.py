@@ -242,6 +242,21 @@ async def test_music_that_ends_leaves_the_announcement_and_the_next_in_another_f
     assert heard[begin + len(SAID) :].tolist()[:100] == [7] * 100
 
 
+async def test_over_two_items_of_one_format_it_goes_on_without_a_gap() -> None:
+    sink, done = PeriodSink(), trio.Event()
+    async with Player(sink) as player, trio.open_nursery() as nursery:
+        await player.play([media(MUSIC[: 20 * PERIOD]), media(MUSIC[20 * PERIOD :])])
+        await sink.periods(15)
+        await nursery.start(announce_in_hand, player, media(SAID), done)
+        await sink.until(done)
+        nursery.cancel_scope.cancel()
+    (heard,) = sink.runs
+    begin = begin_of(heard, MUSIC)
+    assert begin < 20 * PERIOD < begin + len(SAID)
+    sums = [clipped(low + high) for low, high in zip(MUSIC[begin:], SAID, strict=False)]
+    assert heard[begin : begin + len(SAID)].tolist() == sums
+
+
 async def test_music_that_is_stopped_leaves_the_announcement() -> None:
     sink, done = PeriodSink(), trio.Event()
     async with Player(sink) as player, trio.open_nursery() as nursery:

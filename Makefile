@@ -192,7 +192,7 @@ build/wheels/bin/maturin:
 	touch $@
 
 wheels: build/wheels/bin/maturin
-	build/wheels/bin/python -m tests.wheels.build $(TARGETS)
+	PATH="$(CURDIR)/build/wheels/bin:$$PATH" build/wheels/bin/python -m tests.wheels.build $(TARGETS)
 
 # A wheel for this machine, installed in an empty environment and played from. CI builds it with the profile of
 # the extension that its tests have compiled already.

@@ -33,16 +33,26 @@ async def main(make_output: Callable[[PlayheadMixer], FrameProcessor]) -> None:
             )
         )
 
+        started = asyncio.Event()
+
         @worker.event_handler("on_pipeline_started")
-        async def play(*_: object) -> None:
+        async def start(*_: object) -> None:
+            started.set()
+
+        async def play() -> None:
             result = await portal.call(session.call_tool, "musicPlayer", {"query": "first light"})
+            await started.wait()
             await portal.call(player.play, result.media)
             await portal.call(player.wait_finished)
             await worker.stop_when_done()
 
         runner = WorkerRunner()
         await runner.add_workers(worker)
-        await runner.run()
+        playing = asyncio.create_task(play())
+        try:
+            await runner.run()
+        finally:
+            playing.cancel()
 
 
 if __name__ == "__main__":

@@ -93,7 +93,8 @@ def lateness_ms(arrivals: Sequence[float] | np.ndarray) -> list[float]:
     phases = np.asarray(arrivals) % FRAME_SECONDS
     middle = np.median(np.unwrap(phases, period=FRAME_SECONDS)) - FRAME_SECONDS / 2
     delays = (phases - middle) % FRAME_SECONDS
-    return (1000 * (delays - delays.min())).tolist()
+    found: list[float] = (1000 * (delays - delays.min())).tolist()
+    return found
 
 
 class CpuClock(trio.abc.Clock):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import wave
 from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -12,7 +13,15 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from playhead.errors import UsageError
-from playhead.playback import AudioFrame, ClearFrames, FrameCodec, FrameFileSink, FramesSink
+from playhead.playback import (
+    AudioFrame,
+    ClearFrames,
+    FileMedia,
+    FrameCodec,
+    FrameFileSink,
+    FramesSink,
+    Player,
+)
 from playhead.playback.formats import PcmFormat
 from playhead.playback.pcm_buffer import PcmBuffer, PcmSequence
 from playhead.playback.sinks.frames import FrameSchedule
@@ -460,3 +469,39 @@ async def test_a_file_has_each_frame_after_its_length_and_a_stop_as_length_zero(
     assert path.read_bytes() == whole + bytes(4)
     with pytest.raises(FileNotFoundError):
         await FrameFileSink(tmp_path / "no" / "directory").play(PcmSequence())
+
+
+async def test_a_player_goes_on_gapless_holds_and_seeks_in_frames(tmp_path: Path) -> None:
+    source = pcm_of(20_000) * 10
+    cut = 2 * 10_000
+    for name, pcm in (("first", source[:cut]), ("second", source[cut:])):
+        with wave.open(str(tmp_path / f"{name}.wav"), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(SPEECH.rate_hz)
+            file.writeframes(pcm)
+    arrived, wanted = trio.Event(), 14
+
+    async def react(count: int) -> None:
+        if count == wanted:
+            arrived.set()
+
+    device = Device(react)
+    async with Player(FramesSink(device)) as player:
+        with trio.fail_after(30):
+            await player.play([FileMedia(tmp_path / "first.wav"), FileMedia(tmp_path / "second.wav")])
+            await arrived.wait()
+            assert device.pcm == source[: len(device.pcm)], "over the end of the first item"
+            assert len(device.pcm) > cut
+            player.hold("speech")
+            await player.seek(5.0)
+            player.release("speech")
+            arrived, wanted = trio.Event(), len(device.events) + 4
+            await arrived.wait()
+    events = [event for _, event in device.events]
+    clear = next(at for at, event in enumerate(events) if isinstance(event, ClearFrames))
+    assert clear <= wanted - 4
+    after = b"".join(event.data for event in events[wanted - 2 : wanted] if isinstance(event, AudioFrame))
+    begin = cut + 2 * 5 * SPEECH.rate_hz
+    found = source.find(after, begin)
+    assert begin <= found <= begin + 2 * 3 * FRAME, "the samples of five seconds into the second item"

@@ -373,12 +373,16 @@ class StreamForms:
         have effects."""
         if isinstance(strategy, PollStrategy | WholeStrategy) or isinstance(read, OnceReader):
             return None
-        media, info = self._media, self._server.server_info
+        media, info, facts = self._media, self._server.server_info, self.facts
+        resource: object = _identity(strategy)
+        if isinstance(strategy, ReadStrategy):
+            # Not the form: a busy server lists its templates late, and is then read in another one.
+            resource = ["read", media.uri, facts.token, dict(facts.extra_arguments), media.tool]
         cached = CachedReads(
             read,
             cache=self._cache,
             server=None if info is None else [info.name, info.version],
-            resource=_identity(strategy),
+            resource=resource,
             validator=media.validator,
             size_bytes=media.size_bytes if self._options.size_bytes is None else self._options.size_bytes,
             mime_type=media.mime_type,

@@ -247,6 +247,7 @@ class Driver:
 
     async def _issue(self, nursery: trio.Nursery) -> None:
         is_first = True
+        self._in_flight.waits_for_others = False
         while trio.current_time() >= self._forms.resumes_at and self._handler.refusal is None:
             now, head = trio.current_time(), self.pipe.head
             may_send = self._in_flight.may_send(

@@ -59,6 +59,8 @@ class Background:
         self._by_due: list[tuple[float, int, object, Callable[[], None]]] = []
         """A heap, in which entries of streams that no longer wait may be left."""
         self._asked = itertools.count()
+        self._granted = set[object]()
+        """Streams that were woken for a read before they run dry, and have not asked since."""
 
     @classmethod
     def of_this_loop(cls) -> Background:
@@ -87,6 +89,7 @@ class Background:
         """`stream` waits for no turn any more."""
         self._waiting.pop(stream, None)
         self._low.pop(stream, None)
+        self._granted.discard(stream)
         self.pass_turn()
 
     def has_room(
@@ -94,17 +97,25 @@ class Background:
     ) -> bool:
         """Return whether `stream` may send a read: one that fills its ring or, with `dry_at`, one without
         which its reader runs dry at that time. If not, `wake` is called when it may, unless `until` passes
-        first."""
+        first.
+
+        A stream that was woken sends next. Compared again, it could wait for ever: while its reader takes
+        nothing, the time at which it runs dry moves on with the clock, past those of the streams that wait.
+        """
+        is_granted = stream in self._granted
+        self._granted.discard(stream)
         while self._reads and (oldest := next(iter(self._reads.items())))[1][0] + SLOW_SECONDS <= now:
             self._remove(oldest[0])
         if dry_at is None:
             if self._is_full() or self._first_low() is not None:
                 self._waiting[stream] = wake
+                self.pass_turn()
                 return False
             self._waiting.pop(stream, None)
             return True
         first = self._first_low()
-        if self._has_too_many() or (first is not None and first[2] is not stream and first[0] < dry_at):
+        is_later = first is not None and first[2] is not stream and first[0] < dry_at
+        if self._has_too_many() or (is_later and not is_granted):
             entry = (dry_at, next(self._asked), stream, wake)
             self._low[stream] = entry
             heapq.heappush(self._by_due, entry)
@@ -154,6 +165,7 @@ class Background:
         if (first := self._first_low()) is not None:
             if not self._has_too_many():
                 del self._low[first[2]]
+                self._granted.add(first[2])
                 first[3]()
         elif self._waiting and not self._is_full():
             self._waiting.pop(next(iter(self._waiting)))()

@@ -158,6 +158,31 @@ async def test_of_many_streams_the_one_that_runs_dry_first_reads_next() -> None:
     assert woken == ["first", "second", "late"]
 
 
+async def test_a_stream_that_is_woken_sends_even_if_it_now_runs_dry_later_than_others() -> None:
+    """Their readers take nothing yet: the time at which they run dry moves with the clock."""
+    background, woken = of_streams(2), list[str]()
+    fill(background, reads=READS_AT_ONCE)
+    for stream in ("one", "other"):
+        assert not background.has_room(stream, now=0.0, wake=partial(woken.append, stream), dry_at=1.0)
+    background.remove(0)
+    assert woken == ["one"]
+    assert background.has_room("one", now=0.1, wake=lambda: None, dry_at=1.1)
+    background.add("read", now=0.1, n_bytes=1, fills_ring=False)
+    background.remove(1)
+    assert woken == ["one", "other"]
+    assert background.has_room("other", now=0.2, wake=lambda: None, dry_at=1.2)
+
+
+async def test_a_woken_stream_that_has_enough_now_gives_way_to_one_that_runs_dry() -> None:
+    background, woken = of_streams(2), list[str]()
+    fill(background, reads=READS_AT_ONCE)
+    for stream in ("one", "other"):
+        assert not background.has_room(stream, now=0.0, wake=partial(woken.append, stream), dry_at=1.0)
+    background.remove(0)
+    assert not background.has_room("one", now=0.0, wake=partial(woken.append, "one fills"))
+    assert woken == ["one", "other"]
+
+
 async def test_no_ring_is_filled_while_a_stream_waits_that_runs_dry() -> None:
     background, woken = of_streams(2), list[str]()
     fill(background, reads=READS_AT_ONCE)

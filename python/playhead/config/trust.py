@@ -397,6 +397,8 @@ def _server_effects(values: object) -> Iterator[tuple[str, str]]:
                 yield "pass on", f"{name}: {what} {', '.join(names)}"
         if origins := _items(own, "allow_origins"):
             yield "allow", f"{name}: links to {', '.join(map(str, origins))}"
+        if cache := own.get("cache"):
+            yield "store", f"{name}: what it reads, in {cache}"
         if own.get("trust_structured"):
             yield "allow", f"{name}: structured responses"
         if _table(entry, "tls").get("verify") is False:

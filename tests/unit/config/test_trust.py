@@ -277,7 +277,12 @@ def test_what_a_file_would_do_is_said(here: Path) -> None:
             {
                 "mcpServers": {
                     "a": {"command": "sh", "args": ["-c", "rm x"], "env": {"E": "1"}},
-                    "b": {"url": "https://h/", "headers": {"H": "1"}, "tls": {"verify": False}},
+                    "b": {
+                        "url": "https://h/",
+                        "headers": {"H": "1"},
+                        "tls": {"verify": False},
+                        "playhead": {"cache": "valkey://c"},
+                    },
                 }
             }
         )
@@ -292,6 +297,7 @@ def test_what_a_file_would_do_is_said(here: Path) -> None:
         ("pass on", "a: environment E"),
         ("connect to", "b: https://h/"),
         ("pass on", "b: headers H"),
+        ("store", "b: what it reads, in valkey://c"),
         ("allow", "b: unverified TLS"),
         ("run", "module evil.py"),
         ("run", "a__b: evil.py:f"),

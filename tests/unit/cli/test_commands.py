@@ -25,4 +25,4 @@ def test_the_summary_of_a_command_is_the_first_paragraph_of_its_help(name: str, 
 
 
 def test_every_command_is_in_the_tree() -> None:
-    assert len(summaries(app)) == 14
+    assert len(summaries(app)) == 15

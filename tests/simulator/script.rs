@@ -63,6 +63,11 @@ pub struct Script {
 }
 
 impl Script {
+    /// The most that pages may grow to.
+    pub fn page_max(&self) -> u64 {
+        self.page * (1 + self.seed % 8)
+    }
+
     /// The size that is announced before anything is read.
     pub fn announced_bytes(&self) -> Option<u64> {
         match self.announced {

@@ -23,6 +23,7 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 
 import httpcore2
 import httpx2
@@ -161,6 +162,20 @@ def why_not_global(address: Address) -> str | None:
     if not address.is_global or address.is_reserved:
         return "is a loopback address" if address.is_loopback else "is not a global address"
     return None
+
+
+def is_loopback(url: str) -> bool:
+    """Tell if the host of `url` is this machine, by its name or number alone: no lookup."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 async def resolve(host: str, port: int) -> list[Address]:

@@ -5,7 +5,6 @@ The model, servers, player, approvals and recorder are each open for as long as 
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -14,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, assert_never
-from urllib.parse import urlsplit
 
 import trio
 import typer
@@ -433,28 +431,18 @@ def _key(provider: ProviderName, *, base_url: str | None, environment: Mapping[s
     for name in names:
         if key := environment.get(name, "").strip():
             return key
+    from playhead.net_guard import is_loopback
+
     if base_url is not None and is_loopback(base_url):
         return None
     where = "" if base_url is None else "; only a --base-url on this machine works without a key"
     raise UsageError(f"--provider {provider} needs an API key: set {' or '.join(names)}{where}")
 
 
-def is_loopback(url: str) -> bool:
-    """Tell if the host of `url` is this machine, by its name or number alone: no lookup."""
-    try:
-        host = urlsplit(url).hostname or ""
-    except ValueError:
-        return False
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def is_readable(url: str | None) -> bool:
     """Tell if the network can read requests to `url`, key included: plain HTTP to another machine."""
+    from playhead.net_guard import is_loopback
+
     return url is not None and url.lower().startswith("http://") and not is_loopback(url)
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import trio
 import typer
@@ -37,7 +37,26 @@ TlsCertificate = Annotated[
     Path | None, typer.Option("--tls-certificate", metavar="PEM", help="Serve https or wss with this.")
 ]
 TlsKey = Annotated[Path | None, typer.Option("--tls-key", metavar="PEM", help="The certificate's key.")]
+Dial = Annotated[
+    str | None,
+    typer.Option(
+        "--dial",
+        metavar="URL",
+        help="Connect to this WebSocket endpoint (wss://) and serve there, instead of listening; ${NAME} is"
+        " replaced by that environment variable.",
+    ),
+]
 Document = Literal["messages", "openapi"]
+LISTENING: Final = {
+    "transport": "--transport",
+    "host": "--host",
+    "port": "--port",
+    "web_origins": "--web-origin",
+    "token": "--token-env",
+    "tls_certificate": "--tls-certificate",
+    "tls_key": "--tls-key",
+}
+"""The options of a server that listens, by field."""
 
 
 def token_of(variable: str | None) -> str | None:
@@ -57,6 +76,18 @@ def token_of(variable: str | None) -> str | None:
     return token
 
 
+def endpoint_of(dial: str | None) -> str | None:
+    """Return the URL of `--dial` with its `${NAME}`s replaced. Raises `UsageError` if one is not set."""
+    if dial is None:
+        return None
+    from playhead.config.document import expand
+
+    try:
+        return expand(dial, os.environ)
+    except ValueError as error:
+        raise UsageError(f"--dial: {error}; export it first") from None
+
+
 def audio(
     transport: Annotated[Transport, typer.Option(help="How clients connect.")] = "stdio",
     host: Annotated[str, typer.Option(help="Address to listen on (HTTP and WebSocket).")] = "127.0.0.1",
@@ -71,6 +102,7 @@ def audio(
     mixer: Annotated[
         MixerKind, typer.Option(help="Set the system volume, or only remember the number.")
     ] = "system",
+    dial: Dial = None,
     web_origin: WebOrigins = None,
     token_env: TokenEnv = None,
     tls_certificate: TlsCertificate = None,
@@ -79,6 +111,7 @@ def audio(
     """Serve music over MCP: musicPlayer, set_volume, and ranged reads of linked audio."""
     options = AudioServerOptions(
         transport=transport,
+        dial=endpoint_of(dial),
         host=host,
         port=port,
         library=library,
@@ -113,6 +146,7 @@ def template(
         list[str] | None,
         typer.Option(metavar="URL", help="Allow this non-public origin for the search engine; repeatable."),
     ] = None,
+    dial: Dial = None,
     web_origin: WebOrigins = None,
     token_env: TokenEnv = None,
     tls_certificate: TlsCertificate = None,
@@ -121,6 +155,7 @@ def template(
     """Serve an example of every MCP feature: four tools, resources and prompts."""
     options = TemplateServerOptions(
         transport=transport,
+        dial=endpoint_of(dial),
         host=host,
         port=port,
         search_url=search_url,
@@ -135,6 +170,14 @@ def template(
 
 
 def _serve(module: str, options: AudioServerOptions | TemplateServerOptions) -> None:
+    if options.dial is not None:
+        default = type(options)()
+        unused = [
+            flag for name, flag in LISTENING.items() if getattr(options, name) != getattr(default, name)
+        ]
+        if unused:
+            raise UsageError(f"--dial listens on no port: it does not go with {', '.join(unused)}")
+
     async def command(_terminal: Terminal, _report: Report) -> int:
         require_extra("serve", "the example servers")
         with quick_imports():

@@ -6,25 +6,46 @@ message that is too long (640 MB for 600 MB sent), and waits at SIGTERM for a cl
 
 `serve_app` accepts connections while fewer than `HttpServerOptions.connections` are open. Each is a task, and
 all that its requests start ends with it. `http_connection.py` serves one, `websocket_frames.py` one that was
-upgraded.
+upgraded. `dial` serves a WebSocket that it opens itself, for endpoints that servers connect to.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
+import random
 import socket
 import ssl
+import sys
 import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import httpx2
 import trio
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
+from wsproto.connection import ConnectionType
 
-from playhead.errors import UsageError
-from playhead.servers.http_connection import ASGI_VERSIONS, HttpConnection, HttpServerOptions, ServedApp
-from playhead.servers.serving import Serving, Shutdown
+from playhead.client.transports.http_errors import is_retryable, place_of
+from playhead.client.transports.websocket_opening import open_stream, upgrade
+from playhead.errors import AccessDeniedError, ConnectError, UpgradeRefusedError, UsageError
+from playhead.escaping import escape_line
+from playhead.limits import DEFAULT_LIMITS
+from playhead.net_guard import is_loopback
+from playhead.servers.http_connection import (
+    ASGI_VERSIONS,
+    HttpConnection,
+    HttpServerOptions,
+    ServedApp,
+    Wire,
+    run_app,
+)
+from playhead.servers.serving import SERVING_EXTENSION, Serving, Shutdown
+from playhead.servers.websocket_frames import FramedWebSocket
 
 BACKLOG: Final = 100
 DEFAULT_OPTIONS: Final = HttpServerOptions()
@@ -225,3 +246,230 @@ async def _serve_stream(
     finally:
         places.release()
         await trio.aclose_forcefully(stream)
+
+
+# --- a WebSocket that the server opens ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialOptions:
+    """Seconds between two attempts to connect: doubled after each failure, and less a random part of up to
+    one half, so that the servers of a whole house do not return at the same moment."""
+
+    first_seconds: float = 1.0
+    """After a connection over which a message arrived, too."""
+    last_seconds: float = 60.0
+    """The longest: music is back a minute after its endpoint, at the latest."""
+
+
+DIAL_OPTIONS: Final = DialOptions()
+_POLICY_VIOLATION: Final = 1008
+
+
+def check_endpoint(url: str) -> None:
+    """Check the URL for `dial`.
+
+    Raises:
+        UsageError: it is neither `wss://` nor `ws://` on loopback. The token in it would be readable.
+    """
+    place = place_of(url)
+    try:
+        parsed = httpx2.URL(url)
+    except httpx2.InvalidURL:
+        parsed = httpx2.URL("")
+    if parsed.scheme not in ("ws", "wss") or not parsed.host:
+        raise UsageError(f"expected a URL like wss://host/path?token=… to dial, got {place}")
+    if parsed.scheme == "ws" and not is_loopback(url):
+        raise UsageError(
+            f"expected wss:// to dial another machine, got {place}: over ws:// the network can read the token"
+        )
+
+
+async def dial(
+    endpoint: Callable[[WebSocket], Awaitable[None]],
+    url: str,
+    *,
+    name: str,
+    options: DialOptions = DIAL_OPTIONS,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Connect to the WebSocket at `url` and serve there, again and again, until SIGTERM or cancelled.
+
+    For endpoints, like those of xiaozhi, that forward a client's messages to the servers that have connected
+    to them. TLS certificates are verified. Each connection is a new session, with the bounds of one that a
+    client has opened. SIGTERM (in the main thread only) lets the requests in flight have their answers.
+
+    Args:
+        endpoint: from `websocket_endpoint`.
+        url: `wss://`, or `ws://` on loopback. Its query, the token, is never shown.
+        name: begins each line on stderr: one when connected, one when not, none per attempt.
+        options: the time between two attempts.
+        task_status: started at once, before anything is connected.
+
+    Raises:
+        UsageError: see `check_endpoint`.
+        ConnectError: the endpoint refuses this server, and would again: HTTP 401, 403 or another status
+            except 408, 429 and 5xx; or close code 1008 before the first message.
+    """
+    check_endpoint(url)
+    line = _DialledLine(endpoint, url, name, options)
+    async with trio.open_nursery() as nursery:
+        if threading.current_thread() is threading.main_thread():
+            await nursery.start(line.shutdown.listen)
+        nursery.start_soon(line.stop_at_shutdown)
+        task_status.started()
+        refusal = await line.run()
+        nursery.cancel_scope.cancel()
+    if refusal is not None:  # here, where no nursery makes a group of it
+        raise refusal
+
+
+class _DialledLine:
+    """The connection to one endpoint, opened again whenever it ends."""
+
+    def __init__(
+        self, endpoint: Callable[[WebSocket], Awaitable[None]], url: str, name: str, options: DialOptions
+    ) -> None:
+        self._endpoint = endpoint
+        self._url = httpx2.URL(url)
+        self._place = place_of(url)
+        self._name = name
+        self._options = options
+        self._http = HttpServerOptions()
+        self.shutdown = Shutdown()
+        self._serving = Serving(shutdown=self.shutdown, slots=trio.CapacityLimiter(self._http.requests))
+        self._idle = trio.CancelScope()
+        """Around what a shutdown need not wait for."""
+        self._grace = trio.CancelScope()
+        self._is_up: bool | None = None
+        """As reported last."""
+
+    async def stop_at_shutdown(self) -> None:
+        """Wait for the shutdown; then give the requests in flight their grace."""
+        await self.shutdown.requested.wait()
+        self._idle.cancel()
+        self._grace.deadline = trio.current_time() + self.shutdown.grace_seconds
+
+    async def run(self) -> ConnectError | None:
+        """Serve until the shutdown (None) or until the endpoint refuses (the error)."""
+        delay = self._options.first_seconds
+        with self._grace:
+            while not self.shutdown.requested.is_set():
+                try:
+                    if await self._connect_once():
+                        delay = self._options.first_seconds
+                except ConnectError as error:
+                    return error
+                with self._idling():
+                    await trio.sleep(delay * random.uniform(0.5, 1.0))
+                delay = min(2 * delay, self._options.last_seconds)
+        return None
+
+    @contextmanager
+    def _idling(self) -> Iterator[None]:
+        with trio.CancelScope() as self._idle:
+            if self.shutdown.requested.is_set():
+                self._idle.cancel()
+            yield
+
+    async def _connect_once(self) -> bool:
+        """One attempt, and the connection that it makes. True if a message arrived over it.
+
+        Raises `ConnectError` if another attempt would be refused too.
+        """
+        opened: tuple[trio.abc.Stream, bytes] | None = None
+        try:
+            with self._idling():
+                opened = await self._open()
+        except AccessDeniedError as error:
+            raise self._refused(f"HTTP {error.status}") from error
+        except ConnectError as error:
+            if isinstance(error, UpgradeRefusedError) and not is_retryable(error.status):
+                raise
+            self._report(False, str(error))
+        if opened is None:
+            return False
+        self._report(True, f"connected to {self._place}")
+        return await self._serve(*opened)
+
+    async def _open(self) -> tuple[trio.abc.Stream, bytes]:
+        seconds = DEFAULT_LIMITS.connect_seconds
+        url = self._url
+        auth = httpx2.BasicAuth(url.username, url.password) if url.userinfo else None
+        with trio.move_on_after(seconds):
+            stream = await open_stream(url, verify=True)
+            try:
+                _, _, received = await upgrade(stream, url, headers={}, auth=auth, subprotocols=())
+            except BaseException:
+                await trio.aclose_forcefully(stream)
+                raise
+            return stream, received
+        raise ConnectError(f"{self._place} did not open a WebSocket in {seconds:g} s")
+
+    async def _serve(self, stream: trio.abc.Stream, received: bytes) -> bool:
+        websocket = FramedWebSocket(
+            Wire(stream, self._http.send_seconds),
+            self._serving.slots,
+            role=ConnectionType.CLIENT,
+            closing_seconds=self._http.closing_seconds,
+            received=received,
+        )
+        heard = refused = False
+        ending = "it ended"
+
+        async def receive() -> Message:
+            nonlocal heard, refused, ending
+            event = await websocket.receive()
+            if event["type"] == "websocket.receive":
+                heard = True
+            elif event["type"] == "websocket.disconnect":
+                said = escape_line(event["reason"])
+                ending = f"code {event['code']}" + (f", {said}" if said else "")
+                refused = not heard and websocket.closed_by_peer and event["code"] == _POLICY_VIOLATION
+            return event
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await self._endpoint(WebSocket(scope, receive, send))
+
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(websocket.keep_alive)
+                await run_app(app, self._scope(), receive, websocket.send, websocket.gone)
+                await websocket.finish()
+                nursery.cancel_scope.cancel()
+        except* (OSError, trio.BrokenResourceError):
+            pass  # the endpoint has left
+        finally:
+            await trio.aclose_forcefully(stream)
+        if refused:
+            raise self._refused(ending)
+        if not self.shutdown.requested.is_set():
+            self._report(False, f"the connection to {self._place} ended ({ending})")
+        return heard
+
+    def _scope(self) -> Scope:
+        return {
+            "type": "websocket",
+            "asgi": ASGI_VERSIONS,
+            "http_version": "1.1",
+            "scheme": self._url.scheme,
+            "path": self._url.path,
+            "root_path": "",
+            "query_string": b"",  # it holds the token
+            "headers": [],
+            "subprotocols": [],
+            "state": {},
+            "extensions": {SERVING_EXTENSION: self._serving},
+        }
+
+    def _refused(self, how: str) -> ConnectError:
+        return ConnectError(
+            f"{self._place} refused access ({how}): the token is wrong or no longer valid; copy the"
+            " endpoint's address again"
+        )
+
+    def _report(self, is_up: bool, text: str) -> None:
+        if is_up is not self._is_up:
+            self._is_up = is_up
+            sys.stderr.write(f"{self._name}: {text}{'' if is_up else '; trying again'}\n")
+            sys.stderr.flush()

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from playhead.limits import KIB, MIB
 from playhead.servers.serving import SERVING_EXTENSION, Serving
-from playhead.servers.websocket_frames import FramedWebSocket, header_tokens
+from playhead.servers.websocket_frames import UpgradedWebSocket, header_tokens
 
 HEAD_BYTES: Final = 16 * KIB
 """The head of a request, as in most servers; a longer one gets 431."""
@@ -267,7 +267,7 @@ class HttpConnection:
             await self.send_response({"type": "http.response.body"})
 
     async def _upgrade(self, request: h11.Request) -> None:
-        websocket = FramedWebSocket(self, request)
+        websocket = UpgradedWebSocket(self, request)
         if (problem := websocket.handshake_problem()) is not None:
             await self.refuse(400, problem)
             return

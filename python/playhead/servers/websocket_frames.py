@@ -29,7 +29,7 @@ from playhead.limits import KIB
 from playhead.servers.serving import Slot
 
 if TYPE_CHECKING:
-    from playhead.servers.http_connection import HttpConnection
+    from playhead.servers.http_connection import HttpConnection, Wire
 
 OPTIONS_KEY: Final = "playhead.frames"
 """The key of a `websocket.accept` for the application's `FrameOptions`. Other servers ignore it."""
@@ -66,11 +66,23 @@ class FrameOptions:
 
 
 class FramedWebSocket:
-    """One WebSocket, from the upgrade request to the end. `receive` and `send` are those of ASGI."""
+    """One WebSocket on a wire. `receive` and `send` are those of ASGI."""
 
-    def __init__(self, connection: HttpConnection, request: h11.Request) -> None:
-        self._connection = connection
-        self._headers = dict(request.headers)
+    def __init__(
+        self,
+        wire: Wire,
+        slots: trio.CapacityLimiter,
+        *,
+        role: ConnectionType,
+        closing_seconds: float,
+        received: bytes = b"",
+    ) -> None:
+        """`received` are the bytes behind the handshake. As `CLIENT` (the server has dialled) it masks."""
+        self._wire = wire
+        self._slots = slots
+        self._role = role
+        self._closing_seconds = closing_seconds
+        self._received = received
         self._options = FrameOptions()
         self._frames: Frames | None = None
         """None until the application has accepted."""
@@ -80,25 +92,17 @@ class FramedWebSocket:
         """The client sent bytes that are not a frame: what follows cannot be parsed."""
         self._message = bytearray()
         # One buffer: a million fragments would be a million objects, and text up to four times as long.
-        self._slot = Slot(connection.slots)
+        self._slot = Slot(slots)
         self._fragments = 0
         self._message_deadline = math.inf
         self._accepted = trio.Event()
         self.gone = trio.Event()
         """Nothing can be sent any more."""
-        self.subprotocols = header_tokens(request.headers, b"sec-websocket-protocol", lower=False)
 
-    def handshake_problem(self) -> str | None:
-        """The reason why the request is not a valid handshake (RFC 6455, section 4.2.1), or None."""
-        if not all(value.isascii() for value in self._headers.values()):
-            return "the header fields of a WebSocket handshake are ASCII"
-        if self._headers.get(b"sec-websocket-version") != b"13":
-            return "expected Sec-WebSocket-Version: 13"
-        try:
-            key = base64.b64decode(self._headers.get(b"sec-websocket-key", b""), validate=True)
-        except binascii.Error:
-            key = b""
-        return None if len(key) == 16 else "expected a Sec-WebSocket-Key of 16 bytes in base64"
+    @property
+    def closed_by_peer(self) -> bool:
+        """The peer sent its close frame first. Valid at the disconnect, not after `finish`."""
+        return self._frames is not None and self._frames.state is ConnectionState.CLOSED
 
     # --- to the application ---------------------------------------------------------------------------
 
@@ -111,7 +115,7 @@ class FramedWebSocket:
             await self._accepted.wait()  # an application may receive and send in two tasks
         if not self._slot.adopted:
             self._slot.release()
-        self._slot = Slot(self._connection.slots)
+        self._slot = Slot(self._slots)
         while self._disconnect is None:
             message = await self._next_message()
             if message is not None:
@@ -172,7 +176,7 @@ class FramedWebSocket:
         assert self._frames is not None
         # From now, not from the last byte: while the server itself does not read, nobody is silent.
         silence = trio.current_time() + self._options.silence_seconds
-        data = await self._connection.wire.receive(min(self._message_deadline, silence))
+        data = await self._wire.receive(min(self._message_deadline, silence))
         if data:
             self._frames.receive_data(data)
         elif data is None:
@@ -213,10 +217,6 @@ class FramedWebSocket:
         match message["type"]:
             case "websocket.accept":
                 await self._accept(message)
-            case "websocket.http.response.start" | "websocket.http.response.body":
-                await self._connection.send_response(message)
-            case "websocket.close" if self._frames is None:
-                await self._connection.refuse(403, "the WebSocket was not accepted")
             case "websocket.close":
                 await self._close(int(message.get("code") or 1000), message.get("reason") or "")
             case _ if message.get("bytes") is not None:
@@ -226,25 +226,14 @@ class FramedWebSocket:
 
     async def _accept(self, message: Message) -> None:
         self._options = message.get(OPTIONS_KEY, self._options)
-        connection = self._connection
-        connection.wire.send_seconds = self._options.send_seconds
-        headers = [
-            (b"upgrade", b"websocket"),
-            (b"connection", b"Upgrade"),
-            (b"sec-websocket-accept", generate_accept_token(self._headers[b"sec-websocket-key"])),
-            *message.get("headers", []),
-        ]
-        if message.get("subprotocol") is not None:
-            headers.append((b"sec-websocket-protocol", message["subprotocol"].encode()))
-        early = connection.http.trailing_data[0]  # frames right behind the head
-        await connection.send_event(h11.InformationalResponse(status_code=101, headers=headers))
-        self._frames = Frames(ConnectionType.SERVER, trailing_data=early)
+        self._wire.send_seconds = self._options.send_seconds
+        self._frames = Frames(self._role, trailing_data=self._received)
         self._accepted.set()
 
     async def _send_event(self, event: Event) -> None:
         assert self._frames is not None
         if self._frames.state in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
-            await self._connection.wire.send(self._frames.send(event))
+            await self._wire.send(self._frames.send(event))
 
     async def _close(self, code: int, reason: str) -> None:
         assert self._frames is not None
@@ -264,15 +253,13 @@ class FramedWebSocket:
     async def finish(self) -> None:
         """Close after the application has returned, and wait for the client to do the same."""
         if self._frames is None:
-            if self._connection.http.our_state is h11.SEND_RESPONSE:
-                await self._connection.refuse(500, "the server failed at this request")
             return
         await self._close(CloseReason.INTERNAL_ERROR, "")
         self._end(CloseReason.INTERNAL_ERROR, "")
-        seconds = self._connection.options.closing_seconds
+        seconds = self._closing_seconds
         with trio.move_on_after(seconds):
             while self._frames.state is ConnectionState.LOCAL_CLOSING and not self._broken:
-                data = await self._connection.wire.receive(math.inf)
+                data = await self._wire.receive(math.inf)
                 if not data:
                     return
                 self._frames.receive_data(data)
@@ -282,7 +269,62 @@ class FramedWebSocket:
                         isinstance(event, CloseConnection) and state is ConnectionState.LOCAL_CLOSING
                     )
         if self._broken:  # the client's own close frame cannot be found
-            await self._connection.wire.linger(seconds)
+            await self._wire.linger(seconds)
+
+
+class UpgradedWebSocket(FramedWebSocket):
+    """One WebSocket that a client has asked for, from its upgrade request to the end."""
+
+    def __init__(self, connection: HttpConnection, request: h11.Request) -> None:
+        super().__init__(
+            connection.wire,
+            connection.slots,
+            role=ConnectionType.SERVER,
+            closing_seconds=connection.options.closing_seconds,
+        )
+        self._connection = connection
+        self._headers = dict(request.headers)
+        self.subprotocols = header_tokens(request.headers, b"sec-websocket-protocol", lower=False)
+
+    def handshake_problem(self) -> str | None:
+        """The reason why the request is not a valid handshake (RFC 6455, section 4.2.1), or None."""
+        if not all(value.isascii() for value in self._headers.values()):
+            return "the header fields of a WebSocket handshake are ASCII"
+        if self._headers.get(b"sec-websocket-version") != b"13":
+            return "expected Sec-WebSocket-Version: 13"
+        try:
+            key = base64.b64decode(self._headers.get(b"sec-websocket-key", b""), validate=True)
+        except binascii.Error:
+            key = b""
+        return None if len(key) == 16 else "expected a Sec-WebSocket-Key of 16 bytes in base64"
+
+    async def send(self, message: Message) -> None:
+        match message["type"]:
+            case "websocket.http.response.start" | "websocket.http.response.body":
+                await self._connection.send_response(message)
+            case "websocket.close" if self._frames is None:
+                await self._connection.refuse(403, "the WebSocket was not accepted")
+            case _:
+                await super().send(message)
+
+    async def _accept(self, message: Message) -> None:
+        headers = [
+            (b"upgrade", b"websocket"),
+            (b"connection", b"Upgrade"),
+            (b"sec-websocket-accept", generate_accept_token(self._headers[b"sec-websocket-key"])),
+            *message.get("headers", []),
+        ]
+        if message.get("subprotocol") is not None:
+            headers.append((b"sec-websocket-protocol", message["subprotocol"].encode()))
+        self._received = self._connection.http.trailing_data[0]  # frames right behind the head
+        await self._connection.send_event(h11.InformationalResponse(status_code=101, headers=headers))
+        await super()._accept(message)
+
+    async def finish(self) -> None:
+        """See `FramedWebSocket.finish`. An application that answered nothing gets the client a 500."""
+        if self._frames is None and self._connection.http.our_state is h11.SEND_RESPONSE:
+            await self._connection.refuse(500, "the server failed at this request")
+        await super().finish()
 
 
 def header_tokens(headers: Iterable[tuple[bytes, bytes]], name: bytes, *, lower: bool = True) -> list[str]:

@@ -24,6 +24,8 @@ class AudioServerOptions:
     """The options of `playhead serve audio`."""
 
     transport: Transport = "stdio"
+    dial: str | None = field(default=None, repr=False)
+    """A WebSocket endpoint (`wss://`) to connect to and to serve at; nothing listens then."""
     host: str = "127.0.0.1"
     """The address on which HTTP and WebSocket listen; loopback by default, as there may be no
     authentication."""

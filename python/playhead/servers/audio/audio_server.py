@@ -51,10 +51,18 @@ from playhead.servers.audio import DEFAULT_META_KEY, AudioServerOptions
 from playhead.servers.audio.library import Library, entity_tag, media_url, serve_origin
 from playhead.servers.byte_sources import ResourceBytes
 from playhead.servers.file_downloads import FileDownloads
-from playhead.servers.http import DEFAULT_OPTIONS, base_url, bind, serve_until_sigterm, tls_context
+from playhead.servers.http import (
+    DEFAULT_OPTIONS,
+    base_url,
+    bind,
+    check_endpoint,
+    dial,
+    serve_until_sigterm,
+    tls_context,
+)
 from playhead.servers.ranged_resource import ranged_resource
 from playhead.servers.stdio import serve_stdio
-from playhead.servers.websocket import websocket_routes
+from playhead.servers.websocket import websocket_endpoint, websocket_routes
 
 URI: Final = "resource://read_from_http"
 TEMPLATE: Final = URI + "{?url,start,end}"
@@ -290,21 +298,30 @@ async def serve(
     """Serve until stdin ends (stdio), SIGTERM arrives (HTTP, WebSocket) or it is cancelled.
 
     Over HTTP and WebSocket one line with the server's URL goes to stderr, and the URL is the task status;
-    over stdio nothing is written but MCP messages, and the task status is None. Cancelled, it closes every
-    connection at once. On SIGTERM (received in the main thread only) requests in flight have 30 s to finish.
+    over stdio nothing is written but MCP messages, and the task status is None, as it is for `dial`.
+    Cancelled, it closes every connection at once. On SIGTERM (received in the main thread only) requests in
+    flight have 30 s to finish.
 
     Raises:
         UsageError: the server cannot listen on the address, or the library, an origin, the certificate or the
             token cannot be used.
         ConfigError: the library's `library.json` is invalid.
+        ConnectError: the endpoint of `options.dial` refuses this server.
     """
     # The user's mistakes are found before a nursery would wrap the error in a group.
+    if options.dial is not None:
+        check_endpoint(options.dial)
     origins = parse_origins(options.allow_origins)
     access = Access.for_host(options.host, web_origins=options.web_origins, token=options.token)
     if options.tls_key is not None and options.tls_certificate is None:
         raise UsageError("got --tls-key without --tls-certificate; give the certificate that it belongs to")
     tls = tls_context(options.tls_certificate, options.tls_key) if options.tls_certificate else None
     library = await trio.to_thread.run_sync(Library.scan, options.library)
+    if options.dial is not None:
+        async with open_audio_server(options, library=library, origins=origins) as server:
+            endpoint = websocket_endpoint(server)
+            await dial(endpoint, options.dial, name="playhead audio server", task_status=task_status)
+        return
     if options.transport == "stdio":
         async with open_audio_server(options, library=library, origins=origins) as server:
             await serve_stdio(server, limits=options.limits, task_status=task_status)

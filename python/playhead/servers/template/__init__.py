@@ -31,6 +31,8 @@ class TemplateServerOptions:
     transport: Transport = "ws"
     """With `ws` as with `http`, `/mcp` answers WebSocket and HTTP; the choice decides which URL is
     printed."""
+    dial: str | None = field(default=None, repr=False)
+    """A WebSocket endpoint (`wss://`) to connect to and to serve at; nothing listens then."""
     host: str = "127.0.0.1"
     """The address on which it listens; loopback by default."""
     port: int = 8030

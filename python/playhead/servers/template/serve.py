@@ -33,7 +33,7 @@ from playhead.content.revisions import downgrade
 from playhead.errors import PlayheadError, UsageError
 from playhead.net_guard import guarded_client, parse_origins
 from playhead.servers.access import Access
-from playhead.servers.http import DEFAULT_OPTIONS, base_url, bind, serve_app, tls_context
+from playhead.servers.http import DEFAULT_OPTIONS, base_url, bind, dial, serve_app, tls_context
 from playhead.servers.messages import OnlyMessages
 from playhead.servers.serving import Shutdown
 from playhead.servers.stdio import serve_stdio
@@ -53,7 +53,7 @@ from playhead.servers.template.tools.calculator import CALCULATOR
 from playhead.servers.template.tools.document_analyzer import document_analyzer
 from playhead.servers.template.tools.knowledge_graph import KnowledgeGraph, knowledge_graph
 from playhead.servers.template.tools.web_search import Engine, web_search
-from playhead.servers.websocket import websocket_routes
+from playhead.servers.websocket import websocket_endpoint, websocket_routes
 
 
 async def serve(
@@ -65,8 +65,8 @@ async def serve(
     """Serve until stdin ends (stdio), until a requested shutdown is complete, or until cancelled.
 
     Over a network one line with the server's URL goes to stderr, and the URL is the task status; over stdio
-    nothing is written but MCP messages, and the task status is None. Cancelled, it closes every connection at
-    once.
+    nothing is written but MCP messages, and the task status is None, as for `dial`. Cancelled, it closes
+    every connection at once.
 
     Once the shutdown is requested, `/ready` answers 503; after `drain_seconds` the port is closed, and the
     requests that are still in flight have the rest of the grace to finish.
@@ -78,7 +78,13 @@ async def serve(
     Raises:
         UsageError: the server cannot listen on the address, or a certificate, token, origin or search URL is
             invalid.
+        ConnectError: the endpoint of `options.dial` refuses this server.
     """
+    if options.dial is not None:
+        async with open_template_server(options) as server:
+            endpoint = websocket_endpoint(server)
+            await dial(endpoint, options.dial, name="playhead template server", task_status=task_status)
+        return
     if options.transport == "stdio":
         async with open_template_server(options) as server:
             await serve_stdio(server, limits=options.limits, task_status=task_status)

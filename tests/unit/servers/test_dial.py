@@ -15,6 +15,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NoReturn
 from uuid import uuid4
 
@@ -243,6 +244,30 @@ async def test_a_certificate_that_is_not_trusted_is_not_accepted(capsys: Capture
             nursery.cancel_scope.cancel()
     assert "certificate" in said
     assert TOKEN not in said
+
+
+async def test_tls_with_a_trusted_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    found: dict[str, Any] = {}
+    done = trio.Event()
+
+    async def endpoint(request: WebSocketRequest) -> None:
+        websocket = await request.accept()
+        for message in hello("device"):
+            await websocket.send_message(message)
+        found.update(await answers(websocket, 2))
+        done.set()
+
+    with trio.fail_after(SECONDS):
+        async with listening(endpoint, tls=context) as url, trio.open_nursery() as nursery:
+            nursery.start_soon(dial_template, url)
+            await done.wait()
+            nursery.cancel_scope.cancel()
+    assert url.startswith("wss://")
+    assert set(found) == {"device_n_1", "device_n_2"}
 
 
 async def test_the_time_between_attempts_doubles_up_to_a_minute(

@@ -2,43 +2,15 @@
 //! against the model of tests/pipe_model.
 #![no_main]
 
+#[path = "../base64_oracle/mod.rs"]
+mod base64_oracle;
 #[path = "../pipe_model/mod.rs"]
 mod pipe_model;
 
+use base64_oracle::oracle;
 use libfuzzer_sys::fuzz_target;
 use pipe_model::{CAPACITY, LENGTH, STEPS, Step, run};
 use playhead_core::base64::{check, decode_split, decoded_len, find_fault};
-
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-/// RFC 4648, section 4, to the letter; `None` for anything else.
-fn oracle(text: &[u8]) -> Option<Vec<u8>> {
-    let symbols = text
-        .iter()
-        .position(|&byte| byte == b'=')
-        .unwrap_or(text.len());
-    let padding = &text[symbols..];
-    if !text.len().is_multiple_of(4)
-        || padding.len() > 2
-        || padding.iter().any(|&byte| byte != b'=')
-    {
-        return None;
-    }
-    let mut bits = Vec::new();
-    for symbol in &text[..symbols] {
-        let value = ALPHABET.iter().position(|of| of == symbol)?;
-        bits.extend((0..6).rev().map(|bit| value >> bit & 1));
-    }
-    let bytes = bits.chunks_exact(8);
-    if bytes.remainder().contains(&1) {
-        return None;
-    }
-    Some(
-        bytes
-            .map(|byte| byte.iter().fold(0, |sum, bit| sum << 1 | *bit as u8))
-            .collect(),
-    )
-}
 
 /// Decodes `text` into two slices, as the ring does at its seam: the same bytes or the same fault as in one, and the
 /// bytes of the oracle.

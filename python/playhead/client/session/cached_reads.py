@@ -175,6 +175,10 @@ class CachedReads:
         places = self._cache.places(server=server, resource=resource, validator=validator, scope=self._scope)
         return _Version(validator, places)
 
+    @property
+    def _has_size(self) -> bool:
+        return self._exact_bytes is not None or self._size_bytes is not None
+
     # --- reading ---------------------------------------------------------------------------------------
 
     async def __call__(self, start: int, end: int) -> Page:
@@ -202,8 +206,7 @@ class CachedReads:
             await trio.sleep(pause)
             pause = min(2 * pause, LOOK_SECONDS_MAX)
         # Of a resource of unknown size a page is not cut: a short page is evidence of an end.
-        is_known = self._exact_bytes is not None or self._size_bytes is not None
-        stop = min(end, (first + claimed) * BLOCK_BYTES) if is_known else end
+        stop = min(end, (first + claimed) * BLOCK_BYTES) if self._has_size else end
         return await self._from_server(start, stop)
 
     async def _from_server(self, start: int, end: int) -> Page:
@@ -251,8 +254,7 @@ class CachedReads:
             if len(block) < BLOCK_BYTES:
                 self._exact_bytes = origin + len(block)
                 break
-        is_known = self._exact_bytes is not None or self._size_bytes is not None
-        if found[0] is None or not (at == end or is_known):
+        if found[0] is None or not (at == end or self._has_size):
             return None
         self._is_pinned = True
         self._counts.cache_hits += 1
@@ -272,8 +274,7 @@ class CachedReads:
             own += await place.cache.claim(place.key, first + own, count - own, self._owner)
             until = now + place.cache.claim_seconds
             for block in range(first, first + own):
-                self._claims.setdefault(block, until)
-                if self._claims[block] <= now:
+                if self._claims.get(block, 0.0) <= now:
                     self._claims[block] = until
         return own
 

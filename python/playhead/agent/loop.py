@@ -4,6 +4,8 @@ Each model call is one `ModelStep`: the reply streams, its calls run in the step
 complete, and when all have results the chain is entered again, one level deeper. Budgets are checked on
 entry, whoever enters. When one is used up, the model is called once more without tools and told why; its
 answer ends the turn.
+
+More than 500 lines with `AudioPlayback`, whose events belong to those of a turn and which nothing else uses.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ characters survive a URI template). docs/ranged-resources.md has the ways to ask
 
 It runs over stdio, Streamable HTTP or WebSocket, with the HTTP origin of its library. Over HTTP and WebSocket
 it offers its resource as a file too (`file` form), at the same address.
+
+More than 500 lines with the mixers, which are for the tool `set_volume` alone.
 """
 
 from __future__ import annotations

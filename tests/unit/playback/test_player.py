@@ -287,7 +287,7 @@ async def test_half_a_second_in_hand_starts_what_comes_from_a_reader_that_cannot
         events = player.events()
         await player.play(ScriptedMedia(reader=reader))
         await until(events, Status.PLAYING)
-        assert reader.position == wav_bytes(0.56)
+        assert wav_bytes(0.5) <= reader.position <= wav_bytes(0.56)
         assert player.snapshot().frames > 0
 
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 import trio
 
 from playhead.errors import UsageError
-from playhead.playback.item import ITEM_ERRORS, Item
+from playhead.playback.item import Item
 from playhead.playback.pcm_buffer import PcmBuffer, PcmSequence
 from playhead.playback.queue import Queue
 from playhead.playback.sinks import Sink
-from playhead.playback.state import ItemPhase, PlayerEvent, Repeat
+from playhead.playback.state import ITEM_ERRORS, ItemPhase, PlayerEvent, Repeat
 from playhead.stream.source import Playable
 
 USER = "user"
@@ -34,8 +34,12 @@ class SinkRun:
     follows.
     """
 
-    def __init__(self, sink: Sink, lock: trio.Lock) -> None:
+    def __init__(self, sink: Sink, lock: trio.Lock, *, on_late_error: Callable[[Exception], None]) -> None:
+        """`on_late_error`: the sink failed after the last frame of its last item."""
         self.finished = trio.Event()
+        self.is_open = True
+        """More items may be appended."""
+        self._on_late_error = on_late_error
         self._sink = sink
         self._lock = lock
         self._buffers = PcmSequence(on_next=self._next, is_open=True)
@@ -51,6 +55,7 @@ class SinkRun:
 
     def end(self) -> None:
         """Nothing follows."""
+        self.is_open = False
         self._buffers.end()
 
     def cancel(self) -> None:
@@ -65,9 +70,12 @@ class SinkRun:
         except ITEM_ERRORS as failure:
             error = failure
         finally:
-            self.finished.set()
+            self.is_open = False
             if self._items:
                 self._items.popleft().leave_sink(error)
+            elif error is not None:
+                self._on_late_error(error)
+            self.finished.set()
 
     def _next(self) -> None:
         """The sink asks for a buffer: it is done with the one before."""
@@ -211,6 +219,11 @@ class PlaybackController:
         for item in self._items():
             item.stop()
 
+    async def wait_sink(self) -> None:
+        """Wait until the sink, which nothing follows in, is done."""
+        if self._run is not None and not self._run.is_open:
+            await self._run.finished.wait()
+
     async def halt(self, *, keep_upcoming: bool = False, fade_seconds: float = STOP_FADE_SECONDS) -> None:
         """Silence the current item and wait for its end, at most `STOP_SECONDS`."""
         # The upcoming one follows the end of the current one, which is itself if it repeats.
@@ -270,8 +283,8 @@ class PlaybackController:
     def _send(self, item: Item, buffer: PcmBuffer) -> None:
         """Send an item that starts to the sink."""
         assert self.nursery is not None
-        if self._run is None or self._run.finished.is_set():
-            self._run = SinkRun(self._sink, self._sink_lock)
+        if self._run is None or not self._run.is_open:
+            self._run = SinkRun(self._sink, self._sink_lock, on_late_error=self._fail)
             self.nursery.start_soon(self._run.play)
         self._run.append(item, buffer)
 
@@ -279,9 +292,8 @@ class PlaybackController:
         """Handle the end of an item. Unless a call ended it, the queue continues."""
         if item is not self.item:
             return
-        if item.phase is ItemPhase.FAILED:
-            self.first_error = self.first_error or item.error
-            self.last_error = item.error
+        if item.error is not None and item.phase is ItemPhase.FAILED:
+            self._fail(item.error)
         failed = item.phase is ItemPhase.FAILED
         self._failures = self._failures + 1 if failed else 0
         if failed and self.queue.repeat is Repeat.ONE:
@@ -298,6 +310,10 @@ class PlaybackController:
             if self._run is not None:
                 self._run.end()
         self._on_change()
+
+    def _fail(self, error: Exception) -> None:
+        self.first_error = self.first_error or error
+        self.last_error = error
 
     def _ends_queue(self, item: Item) -> bool:
         return self._stop_on_error and item.error is not None

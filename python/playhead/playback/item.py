@@ -23,12 +23,13 @@ import trio
 
 from playhead._core import Planner
 from playhead.concurrency import join, run_thread
-from playhead.errors import ClosedError, PlayheadError, SeekError
+from playhead.errors import ClosedError, SeekError
 from playhead.playback.conversion import convert_decoder
 from playhead.playback.decoder import PcmDecoder, open_decoder
 from playhead.playback.decoder_source import DecoderSource
 from playhead.playback.pcm_buffer import BUFFER_SECONDS, UPCOMING_SECONDS, BufferPhase, PcmBuffer
 from playhead.playback.state import (
+    ITEM_ERRORS,
     ITEM_PHASES,
     SILENCED_PHASES,
     ItemEnd,
@@ -42,10 +43,6 @@ from playhead.playback.state import (
 )
 from playhead.stream.options import StreamEvent, StreamResumed, StreamWaiting
 from playhead.stream.source import Demand, Playable, Reader
-
-ITEM_ERRORS = (PlayheadError, OSError, trio.BrokenResourceError, trio.ClosedResourceError)
-"""Errors that make an item fail. Anything else that a playable or a sink raises is a bug and ends the player.
-(`TimeoutError` is an `OSError`.)"""
 
 ENDING_SECONDS = 10.0
 """The next item is opened when this much is left: longer than a server takes to begin."""
@@ -249,9 +246,7 @@ class Item:
             # A thread that waits for bytes wakes when the reader is closed: after the context.
             if self._decoder_ended is not None:
                 await join(self._decoder_ended)
-            if self._decoding is not None:
-                self._decoding.close()
-                self._decoding = None
+            self._decoding = None
 
     async def _decode(self, reader: Reader) -> None:
         """Decode to the end, and again after each seek back from there, until cancelled or a failure."""
@@ -283,10 +278,10 @@ class Item:
                     return
                 await decoding.wait_wanted()
         finally:
-            decoding.refuse()
             last = self._byte_rate()
             self._byte_rate = lambda: last  # the decoder holds the reader
             self._last_is_exact = decoding.position_is_exact
+            decoding.close()
 
     def _set_ending(self) -> None:
         self.is_ending = True
@@ -403,9 +398,8 @@ class SeekRequest:
 
 
 class DecoderThread:
-    """Decodes one reader into one PCM buffer, with the start gate. `run` blocks: for a thread.
-
-    After the end it may `run` again for a seek. `close` it when no thread runs.
+    """Decodes one reader into one PCM buffer, with the start gate. `run` blocks: for a thread; after the end,
+    again for a seek.
 
     Decoding begins with the first bytes; the start gate holds back the audio. It opens once enough is in hand
     to play without a foreseeable stall: decoded audio that has not been heard, and bytes that were read or
@@ -434,6 +428,7 @@ class DecoderThread:
         self._wanted: SeekRequest | None = None
         self._requested = trio.Event()
         self._is_over = False
+        self._is_running = False
         self.position_is_exact = True
         self._rate_hz = rate_hz
         self._channels = channels
@@ -453,7 +448,7 @@ class DecoderThread:
             before.done.set()
         self._requested.set()
         if self._is_over:
-            self.refuse()
+            self.close()
 
     async def wait_wanted(self) -> None:
         """Wait for a seek, after the end."""
@@ -461,17 +456,13 @@ class DecoderThread:
             self._requested = trio.Event()
             await self._requested.wait()
 
-    def refuse(self) -> None:
-        """Answer what was requested, and is requested from now on, with `SeekError`: it is over."""
+    def close(self) -> None:
+        """Answer what was requested, and is requested from now on, with `SeekError`. Free the decoder: now,
+        or when the thread ends, which may still be in it. Idempotent."""
         self._is_over = True
         if (wanted := self._wanted) is not None:
             self._answer(wanted, SeekError("expected an item that plays, got one that is over"))
-
-    def close(self) -> None:
-        """Free the decoder."""
-        opened, self._open = self._open, None
-        if opened is not None:
-            opened[0].close()
+        self._free()
 
     @property
     def wanted_seconds(self) -> float | None:
@@ -484,6 +475,22 @@ class DecoderThread:
     def run(self, make_buffer: Callable[[PcmDecoder], PcmBuffer]) -> None:
         """Decode to the end, or until the player closes the buffer; called again, seek first. Raises what
         breaks the stream."""
+        self._is_running = True
+        try:
+            self._run(make_buffer)
+        finally:
+            self._is_running = False
+            if self._is_over:
+                self._free()
+
+    def _free(self) -> None:
+        with self._lock:
+            if self._is_running or self._open is None:
+                return
+            (decoder, _buffer), self._open = self._open, None
+        decoder.close()
+
+    def _run(self, make_buffer: Callable[[PcmDecoder], PcmBuffer]) -> None:
         if self._open is None:
             media = self._media
             decoder = open_decoder(

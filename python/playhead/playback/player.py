@@ -393,7 +393,7 @@ class Player:
     # --- state -----------------------------------------------------------------------------------------
 
     async def wait_finished(self) -> None:
-        """Wait until the queue is over and nothing plays.
+        """Wait until the queue is over, nothing plays, and the sink is done.
 
         Then raises the first error of an item since the queue started (by `play`, or by an `enqueue` while
         nothing played); each was reported by an `ItemError`. Queues that `play` replaced meanwhile do not
@@ -401,6 +401,7 @@ class Player:
         """
         while (item := self._controller.item) is not None:
             await item.finished.wait()
+            await self._controller.wait_sink()
             async with self._lock:  # a `play` that has just stopped it is about to replace it
                 if item is self._controller.item:
                     break

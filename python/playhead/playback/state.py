@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
+import trio
+
 from playhead.errors import PlayheadError
 from playhead.playback.formats import PcmFormat
+
+ITEM_ERRORS = (PlayheadError, OSError, trio.BrokenResourceError, trio.ClosedResourceError)
+"""Errors that make an item fail. Anything else that a playable or a sink raises is a bug and ends the player.
+(`TimeoutError` is an `OSError`.)"""
 
 
 class Status(StrEnum):

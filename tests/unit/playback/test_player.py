@@ -11,7 +11,7 @@ import random
 import threading
 import wave
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import miniaudio
@@ -182,32 +182,127 @@ async def test_a_stream_that_breaks_in_the_middle_is_played_so_far_and_then_fail
         assert last[0] == ItemError(index=0, title=name, frames=state.frames, error=BROKEN)
 
 
+class Unraising:
+    """As a sink with a callback: it plays what is there and cannot raise what broke the stream."""
+
+    name = "unraising"
+
+    async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
+        async for buffer in buffers:
+            await buffer.wait_ready()
+            while not buffer.over:
+                buffer.fill(memoryview(bytearray(1000)))
+                await trio.lowlevel.checkpoint()
+
+
+@pytest.fixture
+def held_decoder(monkeypatch: pytest.MonkeyPatch) -> Iterator[HeldDecoder]:
+    held = HeldDecoder(monkeypatch)
+    yield held
+    held.go_on.set()
+    assert held.closed.wait(20)  # not while the next test holds another one
+
+
+class HeldDecoder:
+    """The decoder's thread stops once the audio is complete, until `go_on`; `closed` is set when the decoder
+    is freed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go_on, self.closed = threading.Event(), threading.Event()
+        finish, close = PcmBuffer.finish, RawPcmDecoder.close
+
+        def finish_and_wait(buffer: PcmBuffer, failure: Exception | None = None) -> None:
+            finish(buffer, failure)
+            assert self.go_on.wait(20)
+
+        def noted(decoder: RawPcmDecoder) -> None:
+            close(decoder)
+            self.closed.set()
+
+        monkeypatch.setattr(PcmBuffer, "finish", finish_and_wait)
+        monkeypatch.setattr(RawPcmDecoder, "close", noted)
+
+
 async def test_a_break_is_told_even_if_the_sound_is_over_before_the_decoder_thread_is(
-    monkeypatch: pytest.MonkeyPatch,
+    held_decoder: HeldDecoder,
 ) -> None:
-    concluded = threading.Event()
-    monkeypatch.setattr(RawPcmDecoder, "close", lambda self: concluded.wait(20))
-
-    class Unraising:
-        """As a sink with a callback: it plays what is there and cannot raise what broke the stream."""
-
-        name = "unraising"
-
-        async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
-            async for buffer in buffers:
-                await buffer.wait_ready()
-                while not buffer.ended:
-                    buffer.fill(memoryview(bytearray(1000)))
-                    await trio.lowlevel.checkpoint()
-
     reader = ScriptedReader(bytes(3000), error=BROKEN)
     async with Player(Unraising()) as player:
         await player.play(ScriptedMedia(reader=reader, mime_type="audio/L16;rate=8000"))
-        try:
-            with pytest.raises(StreamBrokenError):
-                await player.wait_finished()
-        finally:
-            concluded.set()
+        with pytest.raises(StreamBrokenError):
+            await player.wait_finished()
+        assert not held_decoder.go_on.is_set()
+
+
+async def test_a_decoder_is_freed_only_when_no_thread_is_in_it(held_decoder: HeldDecoder) -> None:
+    async with Player(Unraising()) as player:
+        await player.play(ScriptedMedia(reader=ScriptedReader(bytes(3000)), mime_type="audio/L16;rate=8000"))
+        await player.wait_finished()
+    assert not held_decoder.closed.is_set()
+    held_decoder.go_on.set()
+    assert await trio.to_thread.run_sync(held_decoder.closed.wait, 20)
+
+
+class Lingering(Unraising):
+    """Has something to do after its last frame, and may fail at it."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.go_on, self.plays, self.done = trio.Event(), 0, 0
+        self._error = error
+
+    async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
+        self.plays += 1
+        await super().play(buffers)
+        await self.go_on.wait()
+        self.done += 1
+        if self._error is not None:
+            raise self._error
+
+
+async def test_waiting_for_the_end_waits_for_the_sink(nursery: trio.Nursery) -> None:
+    sink, finished = Lingering(), trio.Event()
+
+    async def wait_finished() -> None:
+        await player.wait_finished()
+        finished.set()
+
+    async with Player(sink) as player:
+        events = player.events()
+        await player.play(media_of("chord.wav"))
+        nursery.start_soon(wait_finished)
+        await until(events, Status.IDLE)
+        await wait_all_tasks_blocked()
+        assert not finished.is_set()
+        sink.go_on.set()
+        with trio.fail_after(20):
+            await finished.wait()
+        assert sink.done == 1
+
+
+async def test_an_item_that_starts_while_the_sink_ends_is_played_by_a_new_call(nursery: trio.Nursery) -> None:
+    sink = Lingering()
+    async with Player(sink) as player:
+        events = player.events()
+        await player.play(media_of("chord.wav"))
+        await until(events, Status.IDLE)
+        await player.enqueue(media_of("chord.flac"))
+        await until(events, Status.BUFFERING)
+        await wait_all_tasks_blocked()
+        sink.go_on.set()
+        with trio.fail_after(20):
+            await player.wait_finished()
+        assert (sink.plays, sink.done, player.snapshot().frames) == (2, 2, 48_000)
+
+
+async def test_what_a_sink_raises_after_its_last_frame_is_raised_at_the_end() -> None:
+    full = OSError(28, "No space left on device")
+    sink = Lingering(full)
+    sink.go_on.set()
+    async with Player(sink) as player:
+        await player.play(media_of("chord.wav"))
+        with pytest.raises(OSError, match="No space") as caught:
+            await player.wait_finished()
+        assert caught.value is full is player.snapshot().last_error
 
 
 @pytest.mark.parametrize(

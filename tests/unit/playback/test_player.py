@@ -31,6 +31,7 @@ from playhead.errors import (
 from playhead.playback.controller import STOP_FADE_SECONDS
 from playhead.playback.decoder import RawPcmDecoder
 from playhead.playback.files import FileMedia
+from playhead.playback.item import DECODED_SECONDS
 from playhead.playback.pcm_buffer import PcmBuffer
 from playhead.playback.player import EVENT_CAPACITY, Player, gain_of
 from playhead.playback.sinks import NullSink, WaveSink
@@ -396,6 +397,25 @@ async def test_a_reader_that_foresees_its_arrival_is_asked_from_half_a_second_on
     assert 16_000 <= in_hand[0] < 20_000
     assert in_hand[-2] < 40_000 <= in_hand[-1]
     assert all(rate == pytest.approx(WAV_BYTES_PER_SECOND, rel=0.02) for rate in rates)
+
+
+@pytest.mark.parametrize("name", ["chord.wav", "bare.mp3", "chord.flac"])
+async def test_a_device_starts_with_several_periods_decoded(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started_with: list[float] = []
+    release = PcmBuffer.release
+
+    def noted(buffer: PcmBuffer) -> None:
+        if buffer.held:
+            started_with.append(buffer.buffered_seconds)
+        release(buffer)
+
+    monkeypatch.setattr(PcmBuffer, "release", noted)
+    async with Player(fast()) as player:
+        await player.play(ScriptedMedia(reader=ScriptedReader(bytes_of(name))))
+        await player.wait_finished()
+    assert started_with[0] >= DECODED_SECONDS, "one busy moment of the decoder would be heard"
 
 
 class QueueReader(ScriptedReader):

@@ -10,11 +10,15 @@ import pytest
 
 PROGRAM = """
 import asyncio
+import signal
 from contextlib import asynccontextmanager
 
 import trio
 
 import playhead
+
+# A shell starts what runs in its background with the signal ignored, and tests run there too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @asynccontextmanager

@@ -378,10 +378,9 @@ class Hangs:
 async def main():
     format = PcmFormat(rate_hz=8000, channels=1)
     async with device.opened(device.Device(format, backends=[miniaudio.Backend.NULL])):
-        pass
+        device.LOST_SECONDS = 0.1
 
 lib, miniaudio.lib = miniaudio.lib, Hangs()
-device.LOST_SECONDS = 0.1
 trio.run(main)
 print("done")
 """

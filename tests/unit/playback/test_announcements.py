@@ -36,8 +36,8 @@ def sine(frames: int, *, hz: float, peak: int) -> array[int]:
 
 MUSIC = sine(30 * RATE, hz=101, peak=20_000)
 SAID = sine(2 * RATE // 5 + 6, hz=333, peak=16_000)[6:]
-"""0.4 s, so that all of it is in hand when it starts; with the music, beyond full scale. It begins at its peak:
-no frame of the music, ducked to a quarter, sounds with it as the music does alone."""
+"""0.4 s, so that all of it is in hand when it starts; with the music, beyond full scale. It begins at its
+peak: no frame of the music, ducked to a quarter, sounds with it as the music does alone."""
 
 
 def media(samples: array[int], *, rate_hz: int = RATE, title: str = "piece") -> ScriptedMedia:

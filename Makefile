@@ -117,11 +117,14 @@ gateways: $(STAMP)
 adapters: $(STAMP)
 	$(BIN)/python -m tests.adapters.install
 
-# Plays with connect and disconnect; what the processes hold must not grow. SOAK_PLAYS=1000 takes a while.
+# Plays with connect and disconnect, and hours of a simulated clock; what the processes hold must not grow. More of them
+# take a while: SOAK_PLAYS=1000, SOAK_HOURS=100.
 SOAK_PLAYS ?= 100
+SOAK_HOURS ?= 5
 
 soak: $(STAMP)
 	$(BIN)/python -m benches.soak --plays $(SOAK_PLAYS)
+	$(BIN)/python -m benches.soak --hours $(SOAK_HOURS)
 
 bench: $(STAMP)
 	cargo bench --locked

@@ -1,15 +1,22 @@
-"""Play for long, with a connection of its own for each play: `python -m benches.soak [--plays N]`.
+"""Play for long, and look at what is held: `python -m benches.soak [--plays N | --hours N]`.
 
-The example audio server runs in a process of its own, over HTTP. Every play connects, calls the tool, plays
-the piece to its end (or, each fourth one, seeks in it and is stopped), and disconnects. What a process holds
-must not grow with the plays: after each round of 25 a line says what it is. Status 1 if threads, file
-descriptors or more than 32 MiB were added since the second round, or if a play ends early.
+`--plays`: the example audio server runs in a process of its own, over HTTP. Every play connects, calls
+the tool, plays the piece to its end (or, each fourth one, seeks in it and is stopped), and disconnects. After
+each round of 25 a line says what the processes hold.
+
+`--hours`: one player plays in real time for so many hours of a simulated clock, from a server in this
+process: a piece of 24 minutes again and again, with a seek, a pause and a server that is silent for ten
+seconds in each quarter of an hour. A page takes 80 ms. After each hour a line says what the process holds.
+
+Status 1 if threads, file descriptors or more than 32 MiB were added since the second line, if a play ends
+early, or if more than 5 % of the hours were not heard.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import math
 import sys
 import threading
 import time
@@ -20,13 +27,28 @@ from subprocess import PIPE, Popen
 
 import psutil
 import trio
+import trio.testing
+from mcp.server.mcpserver import MCPServer
+from trio.testing import MockClock
 
 import playhead
+from benches.music import encoded_music
 from playhead.limits import MIB
-from playhead.playback import NullSink, Player
+from playhead.playback import AudioFrame, ClearFrames, FramesSink, NullSink, Player, Repeat
+from playhead.servers.ranged_resource import ranged_resource
 
 ROUND = 25
 GROWTH_BYTES = 32 * MIB
+FRAME_MS = 250
+"""Frames of the simulated hours: two of them are less than the player decodes ahead."""
+QUARTER_SECONDS = 900.0
+DISTURBED_SECONDS = 10.0
+IN_HAND_SECONDS = 0.5
+"""Decoded audio with which the simulated clock goes on at once: two frames."""
+DECODING_SECONDS = 0.02
+"""Real time that a decoder with less in hand has for more. Then it waits for the server, which waits for the
+clock, which goes on by `STEP_SECONDS`."""
+STEP_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +61,17 @@ class Held:
     file_descriptors: int
 
     def __str__(self) -> str:
+        server = f", server {self.server_bytes / MIB:.1f} MiB" if self.server_bytes else ""
         return (
-            f"{self.bytes / MIB:.1f} MiB, server {self.server_bytes / MIB:.1f} MiB, {self.threads} threads,"
+            f"{self.bytes / MIB:.1f} MiB{server}, {self.threads} threads,"
             f" {self.file_descriptors} file descriptors"
+        )
+
+    def has_grown_since(self, settled: Held) -> bool:
+        return (
+            self.threads > settled.threads
+            or self.file_descriptors > settled.file_descriptors
+            or self.bytes > settled.bytes + GROWTH_BYTES
         )
 
 
@@ -58,12 +88,12 @@ def audio_server() -> Iterator[tuple[str, int]]:
             process.terminate()
 
 
-def held(server: int) -> Held:
+def held(server: int | None = None) -> Held:
     gc.collect()  # a pipe that its error leads back to keeps its event until then
     own = psutil.Process()
     return Held(
         bytes=own.memory_info().rss,
-        server_bytes=psutil.Process(server).memory_info().rss,
+        server_bytes=0 if server is None else psutil.Process(server).memory_info().rss,
         threads=threading.active_count(),
         file_descriptors=own.num_fds(),
     )
@@ -100,20 +130,93 @@ async def soak(plays: int) -> int:
                     settled = now
                 took = time.monotonic() - began
                 print(f"{number} plays, {seconds / 3600:.2f} h of audio, {took:.0f} s: {now}", flush=True)
-    if settled is None:
-        return 0
-    grown = (
-        now.threads > settled.threads
-        or now.file_descriptors > settled.file_descriptors
-        or now.bytes > settled.bytes + GROWTH_BYTES
-    )
-    return int(grown)
+    return int(settled is not None and now.has_grown_since(settled))
+
+
+class SilentServer:
+    """A server with one long piece, whose answers wait until `silent_until` of trio's clock."""
+
+    PIECE = "music://piece.mp3"
+    PAGE_SECONDS = 0.08
+
+    def __init__(self) -> None:
+        self.silent_until = -math.inf
+        self._data = encoded_music(times=20).read_bytes()
+        self.server: MCPServer = MCPServer("soak", log_level="CRITICAL")
+        ranged_resource(self.server, self.PIECE, self._read)
+
+    async def _read(self, start: int, end: int) -> bytes:
+        await trio.sleep_until(max(trio.current_time() + self.PAGE_SECONDS, self.silent_until))
+        return self._data[start:end]
+
+
+async def disturb(player: Player, server: SilentServer) -> None:
+    """A seek, a silent server and a pause in each quarter of an hour."""
+    while True:
+        await trio.sleep(QUARTER_SECONDS / 3)
+        await player.seek(700.0)
+        await trio.sleep(QUARTER_SECONDS / 3)
+        server.silent_until = trio.current_time() + DISTURBED_SECONDS
+        await trio.sleep(QUARTER_SECONDS / 3 - DISTURBED_SECONDS)
+        player.hold("soak")
+        await trio.sleep(DISTURBED_SECONDS)
+        player.release("soak")
+
+
+async def advance(clock: MockClock, player: Player) -> None:
+    """Move the clock whenever every task waits for it. trio does not see the decoder's thread at work."""
+    while True:
+        await trio.testing.wait_all_tasks_blocked()
+        waited = time.monotonic() + DECODING_SECONDS
+        while is_dry(player) and time.monotonic() < waited:
+            await trio.to_thread.run_sync(time.sleep, 0.0005)
+        seconds = trio.lowlevel.current_statistics().seconds_to_next_deadline
+        clock.jump(max(0.0, min(seconds, STEP_SECONDS) if is_dry(player) else seconds))
+
+
+def is_dry(player: Player) -> bool:
+    state = player.snapshot()
+    return not state.holds and state.buffered_seconds < IN_HAND_SECONDS
+
+
+async def simulate(hours: int, clock: MockClock) -> int:
+    server, began, heard_seconds, settled = SilentServer(), time.monotonic(), 0.0, None
+
+    async def hear(event: AudioFrame | ClearFrames) -> None:
+        nonlocal heard_seconds
+        if isinstance(event, AudioFrame):
+            heard_seconds += FRAME_MS / 1000
+
+    async with playhead.connect(server.server) as session, trio.open_nursery() as nursery:
+        sink = FramesSink(hear, frame_ms=FRAME_MS, rate_hz=44_100, channels=2)
+        async with Player(sink) as player:
+            nursery.start_soon(advance, clock, player)
+            await player.play(session.media(server.PIECE))
+            player.set_repeat(Repeat.ALL)
+            nursery.start_soon(disturb, player, server)
+            for hour in range(1, hours + 1):
+                await trio.sleep(3600)
+                now = held()
+                if hour == 2:
+                    settled = now
+                took = time.monotonic() - began
+                print(f"{hour} h, {heard_seconds / 3600:.2f} h heard, {took:.0f} s: {now}", flush=True)
+            nursery.cancel_scope.cancel()
+    if heard_seconds < 0.95 * 3600 * hours:
+        return 1
+    return int(settled is not None and now.has_grown_since(settled))
 
 
 def main() -> int:
-    arguments = argparse.ArgumentParser(prog="python -m benches.soak", description=__doc__)
-    arguments.add_argument("--plays", type=int, default=1000)
-    return trio.run(soak, arguments.parse_args().plays)
+    parser = argparse.ArgumentParser(prog="python -m benches.soak", description=__doc__)
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--plays", type=int, default=1000)
+    kind.add_argument("--hours", type=int)
+    arguments = parser.parse_args()
+    if arguments.hours is None:
+        return trio.run(soak, arguments.plays)
+    clock = MockClock()
+    return trio.run(simulate, arguments.hours, clock, clock=clock)
 
 
 if __name__ == "__main__":

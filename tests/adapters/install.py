@@ -2,7 +2,8 @@
 
     python -m tests.adapters.install        (make adapters)
 
-playhead itself is taken from this checkout, as `make` has built it.
+playhead itself is taken from this checkout, as `make` has built it. The LiveKit server is built if a Go
+toolchain is installed; without it the tests in a room are skipped.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ BUILD = ROOT / "build" / "adapters"
 PYTHON = BUILD / "venv" / "bin" / "python"
 STACKS = ("pipecat-ai==1.14.0", "livekit-agents==1.8.9", "wyoming==1.10.2")
 TOOLS = ("pytest>=9", "pytest-timeout>=2.4")
+LIVEKIT_SERVER = BUILD / "livekit-1.13.5" / "server"
+LIVEKIT_MODULE = "github.com/livekit/livekit-server/cmd/server@v1.13.5"
+"""The newest version without `replace` directives, which `go install` refuses."""
 
 
 def wanted() -> list[str]:
@@ -38,8 +42,20 @@ def install() -> None:
     stamp.write_text(versions)
 
 
+def install_livekit_server() -> None:
+    """Build `LIVEKIT_SERVER`, once."""
+    if LIVEKIT_SERVER.is_file():
+        return
+    if shutil.which("go") is None:
+        print("no Go toolchain: the tests in a room of a LiveKit server are skipped", file=sys.stderr)
+        return
+    environment = os.environ | {"GOBIN": str(LIVEKIT_SERVER.parent)}
+    subprocess.run(["go", "install", LIVEKIT_MODULE], env=environment, check=True)
+
+
 def main() -> int:
     install()
+    install_livekit_server()
     path = os.pathsep.join([str(ROOT), str(ROOT / "python")])
     environment = os.environ | {"PYTHONPATH": path, "PLAYHEAD_PYTHON": sys.executable}  # which has the server
     tests = Path(__file__).parent

@@ -100,7 +100,7 @@ real-servers: $(STAMP)
 check-servers: $(STAMP)
 	$(BIN)/python -m tests.conformance.check_servers
 
-# A second JSON Schema validator, and clients generated from the OpenAPI document by third-party tools.
+# A second JSON Schema validator, clients generated from the OpenAPI document by third-party tools, and pyright.
 documents: $(STAMP)
 	$(BIN)/python -m tests.documents.tools
 	$(BIN)/python -m pytest -q tests/documents

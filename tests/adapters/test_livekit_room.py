@@ -113,7 +113,7 @@ class Listener:
             count += 1
 
     def heard(self, *, after: int) -> Samples:
-        """What was heard but for the first `after` blocks."""
+        """Return everything heard but for the first `after` blocks."""
         return np.concatenate([samples for _, samples in self.blocks[after:]])
 
 

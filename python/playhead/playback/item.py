@@ -27,7 +27,7 @@ from playhead.errors import ClosedError, SeekError
 from playhead.playback.conversion import convert_decoder
 from playhead.playback.decoder import PcmDecoder, open_decoder
 from playhead.playback.decoder_source import DecoderSource
-from playhead.playback.pcm_buffer import BUFFER_SECONDS, UPCOMING_SECONDS, BufferPhase, PcmBuffer
+from playhead.playback.pcm_buffer import BufferPhase, PcmBuffer
 from playhead.playback.state import (
     ITEM_ERRORS,
     ITEM_PHASES,
@@ -314,7 +314,6 @@ class Item:
             token=self._token,
             gain=self._gain,
             output_latency_seconds=self._output_latency_seconds,
-            seconds=UPCOMING_SECONDS if self.phase is ItemPhase.UPCOMING else BUFFER_SECONDS,
             on_change=self._changed,
         )
         self.duration_seconds = decoder.duration_seconds

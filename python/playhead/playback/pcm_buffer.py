@@ -26,12 +26,11 @@ from playhead.stream.source import Demand
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-BUFFER_SECONDS = 0.7
-"""PCM between the decoder and the sink, of which a third is decoded at once. The rest outlasts the worst
-pause of a busy process (a garbage collection among 256 players holds the GIL for a quarter of a second), and
-the byte pipe remains the real buffer."""
-UPCOMING_SECONDS = 1.0
-"""The same for an item that is decoded before its start: a slow start of its server is not heard."""
+BUFFER_SECONDS = 1.25
+"""PCM between the decoder and the sink, of which a fifth is decoded at once. The rest outlasts the worst
+pause of a busy process: a full garbage collection among 256 players holds the GIL for 0.4 s and more, and
+then all of them decode. It also covers a slow start of the next item's server. 256 KiB at 48 kHz; the byte
+pipe remains the real buffer."""
 _MIN_PIPE_FRAMES = 2 * PIECE_FRAMES
 """Room for a piece while the previous one is taken, at any rate."""
 _SPARE_FRAMES = PIECE_FRAMES

@@ -547,6 +547,10 @@ class Driver:
             return in_hand_bytes >= SEQUENTIAL_START_SECONDS * bytes_per_second
         total = self.total_bytes()
         left_bytes = None if total is None else max(0, total - self.pipe.tail + in_hand_bytes)
+        first_at = self.writer.first_byte_at
+        wait_bytes = self._in_flight.wait_bytes(now if first_at is None else first_at)
+        if in_hand_bytes < (wait_bytes if left_bytes is None else min(wait_bytes, left_bytes)):
+            return False
         return self._planner.can_play(now, in_hand_bytes, bytes_per_second, left_bytes)
 
     def total_bytes(self) -> int | None:

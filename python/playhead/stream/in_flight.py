@@ -38,6 +38,9 @@ COMFORT_BYTES_PER_SECOND = COMFORT_BYTES / COMFORT_SECONDS
 NEW_STREAM_SECONDS = 0.5
 """A new stream counts as one that runs dry so long after it was opened: it comes after those that have less
 audio, which would be interrupted, and before those that have more."""
+FIRST_WAITS = 5.0
+"""A stream may wait so many times as long for its second page as for the first: the second pages are larger,
+and all are asked for at once. In simulated time 3 were too few (tests/unit/stream/test_in_flight.py)."""
 SLOW_SECONDS = 2.0
 """A read that takes longer no longer counts: it is its server that is slow, and not what is shared."""
 
@@ -75,6 +78,11 @@ class Background:
     def streams(self) -> int:
         """Streams that read."""
         return self._streams
+
+    @property
+    def is_short(self) -> bool:
+        """Streams wait for a read before they run dry."""
+        return bool(self._low)
 
     def join(self) -> None:
         """One more stream reads."""
@@ -215,6 +223,17 @@ class InFlight:
     def comfort_bytes(self) -> int:
         """Bytes ahead of the reader beyond which reads fill the ring, in the background."""
         return max(COMFORT_BYTES, int(COMFORT_SECONDS * self.bytes_per_second))
+
+    def wait_bytes(self, first_byte_at: float) -> float:
+        """Return the bytes that are played until the next page arrives, if it has to wait for its turn. From
+        any thread.
+
+        It has if nothing is on the wire while streams wait to read before they run dry, this one or others.
+        """
+        if self._flights or not self._background.is_short:
+            return 0.0
+        seconds = min(COMFORT_SECONDS, FIRST_WAITS * (first_byte_at - self._opened_at))
+        return seconds * (self.bytes_per_second or COMFORT_BYTES_PER_SECOND)
 
     def may_send(self, now: float, *, buffered_bytes: int, is_new: bool) -> bool:
         """Return whether the stream may send a read, with `buffered_bytes` before its reader."""

@@ -219,17 +219,22 @@ async def paced_ours(target: Target, streams: int, seconds: float) -> AsyncItera
 
 @asynccontextmanager
 async def plays_ours(target: Target, plays: int, seconds: float) -> AsyncIterator[Measure]:
-    """`plays` songs in real time from the same moment on, each a session and a null device of its own."""
+    """`plays` songs in real time from the same moment on, each a session and a null device of its own.
+
+    Without garbage collection until all play, as docs/playback.md advises for so many.
+    """
     from playhead.client import connect
-    from playhead.playback import NullSink, Player
+    from playhead.playback import ItemStart, NullSink, Player
 
     async def measure() -> Found:
         underruns, played, waits, connected = 0, [], [], 0
-        everyone, start = trio.Event(), trio.Event()
+        everyone, start, everyone_plays = trio.Event(), trio.Event(), trio.Event()
+        playing = 0
+        gc.disable()
         few_at_once = trio.CapacityLimiter(16)
 
         async def one(song: int) -> None:
-            nonlocal underruns, connected
+            nonlocal underruns, connected, playing
             async with few_at_once:
                 opening = connect(target)
                 session = await opening.__aenter__()
@@ -240,7 +245,15 @@ async def plays_ours(target: Target, plays: int, seconds: float) -> AsyncIterato
                     everyone.set()
                 await start.wait()
                 async with Player(NullSink(real_time=True)) as player:
+                    events = player.events()
                     await player.play(link)
+                    async for event in events:
+                        if isinstance(event, ItemStart):
+                            break
+                    events.close()
+                    playing += 1
+                    if playing == plays:
+                        everyone_plays.set()
                     with trio.move_on_after(seconds):
                         await player.wait_finished()
                     state = player.snapshot()
@@ -256,6 +269,10 @@ async def plays_ours(target: Target, plays: int, seconds: float) -> AsyncIterato
             await everyone.wait()
             cpu, began = cpu_seconds(), time.perf_counter()
             start.set()
+            with trio.move_on_after(seconds):
+                await everyone_plays.wait()
+            gc.freeze()
+            gc.enable()
         return {
             "underruns": underruns,
             "played_s_min": min(played),

@@ -232,15 +232,18 @@ class PlaybackController:
         if not keep_upcoming:
             self.drop_upcoming()
         with trio.move_on_after(STOP_SECONDS):
-            if self.item is not None:
-                with trio.move_on_after(FADE_OUT_SECONDS):
-                    await self.item.fade_out(fade_seconds)
-            for item in ending:
-                if item is not None and not item.finished.is_set():
-                    item.stop()
-            run, self._run = self._run, None
+            try:
+                if self.item is not None:
+                    with trio.move_on_after(FADE_OUT_SECONDS):
+                        await self.item.fade_out(fade_seconds)
+            finally:  # also if a busy program used up all the time, or if the caller is cancelled
+                for item in ending:
+                    if item is not None and not item.finished.is_set():
+                        item.stop()
+                run, self._run = self._run, None
+                if run is not None:
+                    run.cancel()
             if run is not None:
-                run.cancel()
                 await run.finished.wait()
             for item in ending:
                 if item is not None:

@@ -11,13 +11,13 @@ import random
 import threading
 import wave
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import miniaudio
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from playhead.concurrency import Broadcast
 from playhead.errors import (
@@ -937,6 +937,22 @@ async def test_a_stop_waits_for_the_sink_to_take_the_fade_but_not_for_long() -> 
             await sink.periods(1)
         assert buffer.closed
         assert buffer.frames - before == int(STOP_FADE_SECONDS * buffer.format.rate_hz)
+        assert player.snapshot().status is Status.STOPPED
+
+
+@pytest.mark.parametrize("call", [Player.stop, Player.next])
+async def test_a_program_that_was_busy_while_the_sound_faded_has_stopped_it_all_the_same(
+    call: Callable[[Player], Awaitable[None]], mock_clock: MockClock
+) -> None:
+    sink = SteppedSink()
+    async with Player(sink) as player:
+        await player.play(media_of("chord.wav"))
+        await sink.periods(2)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call, player)
+            await wait_all_tasks_blocked()
+            assert player.snapshot().status is Status.PLAYING, "its fade is not taken yet"
+            mock_clock.jump(1.0)
         assert player.snapshot().status is Status.STOPPED
 
 

@@ -179,7 +179,14 @@ def master(dry: np.ndarray) -> np.ndarray:
 
 
 def encode(
-    path: Path, sound: np.ndarray, *, codec: str, rate_hz: int, mono: bool, bit_rate: int | None = None
+    path: Path,
+    sound: np.ndarray,
+    *,
+    codec: str,
+    rate_hz: int,
+    mono: bool,
+    bit_rate: int | None = None,
+    options: dict[str, str] | None = None,
 ) -> None:
     if codec == "vorbis":  # the av wheels have no good encoder for it
         with soundfile.SoundFile(
@@ -197,7 +204,7 @@ def encode(
     frame.pts = 0
     frame.time_base = Fraction(1, RATE_HZ)
     with av.open(str(path), "w") as out:
-        stream = out.add_stream(codec, rate=rate_hz)
+        stream = out.add_stream(codec, rate=rate_hz, options=options)
         stream.layout = layout
         if bit_rate is not None:
             stream.bit_rate = bit_rate
@@ -245,7 +252,15 @@ def main(folder: Path) -> None:
             "first-light.mp3",
             "First Light",
             whole,
-            {"codec": "libmp3lame", "rate_hz": 32_000, "mono": False, "bit_rate": 48_000},
+            # The only one in the wheel, so lean. Less than a millionth of the energy lies above 8 kHz, so
+            # 16 kHz are enough; the noise that nothing masks is 1 dB lower there than at 22.05 or 24 kHz.
+            {
+                "codec": "libmp3lame",
+                "rate_hz": 16_000,
+                "mono": False,
+                "bit_rate": 24_000,
+                "options": {"compression_level": "0"},  # LAME's most careful search
+            },
         ),
         (
             "first-light-lift.ogg",

@@ -42,7 +42,7 @@ def test_read_streams_a_whole_file_in_ranges(
 ) -> None:
     target = tmp_path / "song.mp3"
     arguments = ["read", url, "musicPlayer", "query=first light", "-o", str(target), "--json"]
-    assert run([*arguments, "--page-size", "64K"]) == 0
+    assert run([*arguments, "--page-size", "16K"]) == 0
     report = json.loads(capfd.readouterr().out)
     whole = (MUSIC / "first-light.mp3").read_bytes()
     assert target.read_bytes() == whole

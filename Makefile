@@ -180,8 +180,13 @@ lock: $(BIN)/maturin
 	$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --group dev --all-extras --universal \
 		--python-version 3.11 --custom-compile-command "make lock" --output-file requirements-dev.lock
 
-wheel: $(BIN)/maturin
-	. $(BIN)/activate && maturin build --out dist
+# A wheel for this machine. zopfli, from PyPI, compresses it again.
+wheel: build/wheels/bin/maturin
+	rm -rf build/wheels/out
+	PATH="$(CURDIR)/build/wheels/bin:$$PATH" maturin build --out build/wheels/out
+	build/wheels/bin/python -m tests.wheels.recompress build/wheels/out/*.whl
+	mkdir -p dist
+	mv build/wheels/out/*.whl dist
 
 sdist: $(BIN)/maturin
 	. $(BIN)/activate && maturin sdist --out dist
@@ -191,7 +196,7 @@ TARGETS :=
 
 build/wheels/bin/maturin:
 	$(PYTHON) -m venv build/wheels
-	build/wheels/bin/python -m pip install 'maturin[zig]==1.16.0' 'ziglang==0.17.1' 'auditwheel==6.8.2'
+	build/wheels/bin/python -m pip install 'maturin[zig]==1.16.0' 'ziglang==0.17.1' 'auditwheel==6.8.2' 'zopflipy==1.14'
 	touch $@
 
 wheels: build/wheels/bin/maturin

@@ -1,8 +1,8 @@
 """Build the wheels for Linux: `python -m tests.wheels.build [TARGET ...]`, all of them by default.
 
-zig is compiler and linker for every architecture and C library. The wheels are written to dist/; a table of
-file, size and the tag that `auditwheel show` finds is printed. Status 1 if a wheel was not built or a tag is
-not the one asked for.
+zig is compiler and linker for every architecture and C library. zopfli compresses the wheels again. They are
+written to dist/, and a table of file, size and the tag that `auditwheel show` finds is printed. Status 1 if a
+wheel was not built or a tag is not the one asked for.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.wheels.recompress import recompress
 
 DIST = Path(__file__).parents[2] / "dist"
 TARGETS = {
@@ -41,6 +43,7 @@ def build(target: str, platform: str) -> Path | None:
     if subprocess.run(command, check=False).returncode:
         return None
     (wheel,) = out.glob("*.whl")
+    recompress(wheel)
     wheel = wheel.replace(DIST / wheel.name)
     out.rmdir()
     return wheel

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import miniaudio
 import pytest
 
+import playhead as playhead_package
 from tests.e2e.command import PLAYHEAD, environment, playhead
 
 CALL = ("musicPlayer", "query=")
@@ -27,6 +30,14 @@ def url() -> Iterator[str]:
         finally:
             server.terminate()
             server.communicate(timeout=30)
+
+
+def demo_sha256() -> str:
+    """The digest of the demo piece, decoded here."""
+    (path,) = Path(playhead_package.__file__ or "").parent.rglob("*.mp3")
+    kind = miniaudio.get_file_info(str(path))
+    local = miniaudio.decode_file(str(path), nchannels=kind.nchannels, sample_rate=kind.sample_rate)
+    return hashlib.sha256(local.samples).hexdigest()
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -80,6 +91,7 @@ def test_a_fleet_reports_what_it_heard_and_cost(url: str, tmp_path: Path) -> Non
     found = first.json
     assert (found["processes"], found["players"], found["plays"]) == (2, 4, 4)
     assert (found["failed"], found["different"]) == (0, 0)
+    assert found["audio_sha256"] == {"0": demo_sha256()}, "what was heard is not what the file has"
     assert 0 < found["first_audio_p50_ms"] <= found["first_audio_p95_ms"]
     assert found["cache_bytes"] + found["server_bytes"] >= found["bytes"] > 400_000
     assert found["reads"] > 0

@@ -135,7 +135,8 @@ class PlayRecord:
 def fleet_figures(plays: Sequence[PlayRecord]) -> dict[str, object]:
     """Return the figures of the plays of all processes, for `--json`.
 
-    `different` counts the items of which two plays were not the same audio.
+    `different` counts the items of which two plays were not the same audio. `audio_sha256` has the digest of
+    an item's PCM, by its place in the play list, to compare with that of its source.
     """
     first_audio = sorted(play.first_audio_ms for play in plays if play.first_audio_ms is not None)
     heard: dict[int, set[str]] = {}
@@ -150,6 +151,7 @@ def fleet_figures(plays: Sequence[PlayRecord]) -> dict[str, object]:
         "first_audio_p95_ms": percentile(first_audio, 0.95),
         "underruns": sum(play.underruns for play in plays),
         "different": sum(len(hashes) > 1 for hashes in heard.values()),
+        "audio_sha256": {str(item): sorted(hashes)[0] for item, hashes in sorted(heard.items())},
         "reads": sum(play.reads for play in plays),
         "hedges": sum(play.hedges for play in plays),
         "bytes": sum(play.size_bytes for play in plays),

@@ -61,8 +61,15 @@ class ClaimingCache(PageCache, Protocol):
     async def claim(self, key: str, first: int, count: int, owner: str) -> int:
         """Claim blocks for `owner`; return how many from `first` on are now its own to read, at most `count`.
 
-        0 means that another reads the first: look again with `get`. A claim runs out by itself after
+        0 means that another reads the first: `wait`, and look again. A claim runs out by itself after
         `claim_seconds`, so that a process that died holds up nobody for longer.
+        """
+
+    async def wait(self, key: str, block: int, *, seconds: float) -> None:
+        """Wait until a block that another has claimed is stored or released, for at most `seconds`.
+
+        It may return earlier, and says nothing about the block: look again. That a claim has run out is not
+        noticed.
         """
 
     async def release(self, key: str, blocks: list[int], owner: str) -> None:

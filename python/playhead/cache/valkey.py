@@ -2,7 +2,8 @@
 
 Blocks are keys with a time to live. Neighbouring blocks are read in one round trip, and a claim with an
 expiry lets one process read a block from the server while the others wait for it. The client blocks in worker
-threads: a hop costs 50 µs, less than an answer over the network.
+threads: a hop costs 50 µs, less than an answer over the network. While somebody waits for a block that
+another process reads, one connection per process listens to what is stored and released.
 
 A Valkey that is slow, gone or stopped holds up nobody: after `TIMEOUT_SECONDS` the stream reads from its
 server, this is reported once, and one request tries again every `RETRY_SECONDS`. What arrives is checked
@@ -13,9 +14,11 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 import trio
@@ -43,8 +46,12 @@ longer is done twice, as on two cores with 64 players that start at once (up to 
 TTL_SECONDS: Final = 24 * 3600.0
 """The time to live of a block: until the same hour of the next day. Valkey's own `maxmemory` bounds the
 rest."""
+LINGER_SECONDS: Final = 5.0
+"""After which a connection that listens while nobody waits is closed."""
 _THREADS: Final = 8
 """Requests at once: each holds a thread and a connection."""
+_NEWS: Final = "playhead:1:news"
+"""The channel with the names of blocks that were stored, or whose claim was released."""
 _HEADER: Final = struct.Struct("<4sI")
 _MAGIC: Final = b"pb1:"
 _RELEASE: Final = """
@@ -98,6 +105,7 @@ class ValkeyCache:
         self._ttl_seconds = ttl_seconds
         self._on_trouble = on_trouble
         self._threads = trio.CapacityLimiter(_THREADS)
+        self._news = _News(self._client, self._errors)
         self._unusable_until = 0.0
         self.trouble: str | None = None
         """The reason why the Valkey was last found unusable; None if it never was."""
@@ -129,7 +137,8 @@ class ValkeyCache:
             with self._client.pipeline(transaction=False) as pipeline:
                 for name, value in values.items():
                     pipeline.set(name, value, px=lives_ms)
-                pipeline.execute()
+                pipeline.publish(_NEWS, _name(key, block))
+                _checked(pipeline.execute(raise_on_error=False)[: len(values)])
 
         await self._ask(store, None)
 
@@ -161,7 +170,30 @@ class ValkeyCache:
     async def release(self, key: str, blocks: list[int], owner: str) -> None:
         """See `ClaimingCache.release`."""
         names = [_claim_name(key, block) for block in blocks]
-        await self._ask(lambda: self._client.eval(_RELEASE, len(names), *names, owner), None)
+
+        def give_up() -> None:
+            with self._client.pipeline(transaction=False) as pipeline:
+                pipeline.eval(_RELEASE, len(names), *names, owner)
+                for block in blocks:
+                    pipeline.publish(_NEWS, _name(key, block))
+                _checked(pipeline.execute(raise_on_error=False)[:1])
+
+        await self._ask(give_up, None)
+
+    async def wait(self, key: str, block: int, *, seconds: float) -> None:
+        """See `ClaimingCache.wait`. Without a connection to listen on, it waits for all of `seconds`."""
+
+        def is_over() -> bool:
+            with self._client.pipeline(transaction=False) as pipeline:
+                pipeline.exists(_name(key, block))
+                pipeline.exists(_claim_name(key, block))
+                is_stored, is_claimed = pipeline.execute()
+            return bool(is_stored) or not is_claimed
+
+        with trio.move_on_after(seconds), self._news.of(_name(key, block)) as changed:
+            # What happened before this listened is not reported.
+            if not await self._ask(is_over, True):
+                await changed.wait()
 
     def close(self) -> None:
         """Close the connections. The cache can be used again."""
@@ -209,6 +241,75 @@ class ValkeyCache:
         is_first, self.trouble = self.trouble is None, why
         if is_first and self._on_trouble is not None:
             self._on_trouble(f"the cache {self._place} is unusable ({why}): reading from the server")
+
+
+class _News:
+    """The blocks that other processes store and release: one connection and thread while somebody waits.
+
+    A waiter whose block was stored before the connection listened is woken when it does. If it breaks,
+    nobody is woken, and the next waiter opens another.
+    """
+
+    def __init__(self, client: Any, errors: tuple[type[Exception], ...]) -> None:
+        self._client = client
+        self._errors = errors
+        self._lock = threading.Lock()
+        self._waiting: dict[object, tuple[str, trio.lowlevel.TrioToken, trio.Event]] = {}
+        self._is_listening = False
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[trio.Event]:
+        """Return an event that is set when something was reported of the block `name`."""
+        waiter, event = object(), trio.Event()
+        with self._lock:
+            self._waiting[waiter] = name, trio.lowlevel.current_trio_token(), event
+            must_listen, self._is_listening = not self._is_listening, True
+        if must_listen:
+            threading.Thread(target=self._listen, name="playhead cache news", daemon=True).start()
+        try:
+            yield event
+        finally:
+            with self._lock:
+                del self._waiting[waiter]
+
+    def _listen(self) -> None:
+        is_idle = False
+        try:
+            with suppress(*self._errors), self._client.pubsub() as channel:
+                channel.subscribe(_NEWS)
+                while not is_idle:
+                    message = channel.get_message(timeout=LINGER_SECONDS)
+                    if message is None:
+                        is_idle = self._is_idle()
+                    elif message["type"] == "message":
+                        self._wake(message["data"].decode("ascii", "replace"))
+                    else:
+                        self._wake(None)  # subscribed, perhaps again
+        finally:
+            if not is_idle:
+                with self._lock:
+                    self._is_listening = False
+
+    def _is_idle(self) -> bool:
+        """Return whether nobody waits; then this thread listens no more."""
+        with self._lock:
+            self._is_listening = bool(self._waiting)
+            return not self._is_listening
+
+    def _wake(self, reported: str | None) -> None:
+        with self._lock:
+            waiters = list(self._waiting.values())
+        for name, token, event in waiters:
+            if reported in (None, name):
+                with suppress(trio.RunFinishedError):
+                    token.run_sync_soon(event.set)
+
+
+def _checked(answers: list[object]) -> None:
+    """Raise the first error. A message that may not be published (a user without the channel) is none."""
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
 
 
 def _name(key: str, part: int | str) -> str:

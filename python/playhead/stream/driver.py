@@ -56,6 +56,9 @@ STATUS_SECONDS = 3.0
 """A wait that is reported to the listener; the planner's own timer is the same."""
 SEQUENTIAL_START_SECONDS = 0.5
 """Audio in hand before playing starts where nothing can foresee when the next page arrives."""
+UNFORESEEN_START_SECONDS = 2.0
+"""The same while a page comes from a read that another process has sent. The pages before it came from the
+cache, at a rate that says nothing about the server; a busy one took 0.8 s for a page."""
 
 
 class Phase(Enum):
@@ -548,8 +551,11 @@ class Driver:
         total = self.total_bytes()
         left_bytes = None if total is None else max(0, total - self.pipe.tail + in_hand_bytes)
         first_at = self.writer.first_byte_at
-        wait_bytes = self._in_flight.wait_bytes(now if first_at is None else first_at)
-        if in_hand_bytes < (wait_bytes if left_bytes is None else min(wait_bytes, left_bytes)):
+        wanted = self._in_flight.wait_bytes(now if first_at is None else first_at)
+        if self._forms.form.waits_for_others():
+            unforeseen = UNFORESEEN_START_SECONDS * bytes_per_second
+            wanted = max(wanted, min(unforeseen, self.pipe.ahead_bytes / 2))
+        if in_hand_bytes < (wanted if left_bytes is None else min(wanted, left_bytes)):
             return False
         return self._planner.can_play(now, in_hand_bytes, bytes_per_second, left_bytes)
 

@@ -59,6 +59,9 @@ class RangeForm:
     """Called with each piece of an answer that the stream has accepted, and its offset."""
     on_end: Callable[[int], None] | None = None
     """Called with the size of the resource when the stream has reached its end."""
+    waits_for_others: Callable[[], bool] = lambda: False
+    """True while a read waits for one that another process has sent; the rate so far does not tell when it
+    is answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

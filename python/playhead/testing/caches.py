@@ -5,7 +5,8 @@
         await law(MyCache)
 
 A law takes a function that makes a cache, runs under trio, and raises `AssertionError`. The caches may share
-what they hold: every law uses keys of its own.
+what they hold: every law uses keys of its own. Those of `CLAIM_LAWS` are for a `ClaimingCache`; the caches
+that one of them makes stand for those of several processes, and must share what they hold.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from playhead.cache import BLOCK_BYTES, PageCache
+from playhead.cache import BLOCK_BYTES, ClaimingCache, PageCache
 
 MakeCache = Callable[[], PageCache]
 CacheLaw = Callable[[MakeCache], Awaitable[None]]
+MakeClaimingCache = Callable[[], ClaimingCache]
+ClaimLaw = Callable[[MakeClaimingCache], Awaitable[None]]
 
 
 def block_of(key: str, block: int, n_bytes: int = BLOCK_BYTES) -> bytes:
@@ -132,4 +135,109 @@ CACHE_LAWS: tuple[CacheLaw, ...] = (
     takes_a_block_twice,
     serves_many_tasks_at_once,
     stores_a_block_whole_or_not_at_all,
+)
+
+
+# --- claims -------------------------------------------------------------------------------------------------
+
+WAIT_SECONDS = 60.0
+"""Longer than any law takes: a cache that wakes nobody fails it, after `MOST_SECONDS`."""
+MOST_SECONDS = 10.0
+
+
+async def a_block_is_claimed_by_one(make_cache: MakeClaimingCache) -> None:
+    ours, theirs, key = make_cache(), make_cache(), new_key()
+    assert await ours.claim(key, 0, 3, "a") == 3
+    assert await theirs.claim(key, 2, 3, "b") == 0
+    assert await theirs.claim(key, 3, 3, "b") == 3
+    assert await ours.claim(key, 1, 1, "a") == 0, "a claim is not renewed"
+
+
+async def a_claim_ends_before_the_block_of_another(make_cache: MakeClaimingCache) -> None:
+    ours, theirs, key = make_cache(), make_cache(), new_key()
+    assert await ours.claim(key, 2, 1, "a") == 1
+    assert await theirs.claim(key, 0, 5, "b") == 2
+    assert await ours.claim(key, 3, 2, "c") == 2, "blocks past it are left to others"
+
+
+async def a_claim_is_released_by_its_owner_alone(make_cache: MakeClaimingCache) -> None:
+    ours, theirs, key = make_cache(), make_cache(), new_key()
+    await ours.claim(key, 0, 2, "a")
+    await theirs.release(key, [0], "b")
+    assert await theirs.claim(key, 0, 1, "b") == 0
+    await ours.release(key, [0, 1], "a")
+    assert await theirs.claim(key, 0, 2, "b") == 2
+
+
+async def a_run_has_the_blocks_that_were_put(make_cache: MakeClaimingCache) -> None:
+    ours, theirs, key = make_cache(), make_cache(), new_key()
+    for block in (3, 4, 6):
+        await ours.put(key, block, block_of(key, block))
+    assert await theirs.get_run(key, 3, 4) == [block_of(key, 3), block_of(key, 4), None, block_of(key, 6)]
+
+
+async def a_waiter_is_woken_when_the_block_is_stored(make_cache: MakeClaimingCache) -> None:
+    ours, theirs, key = make_cache(), make_cache(), new_key()
+    await ours.claim(key, 0, 4, "a")
+    with trio.fail_after(MOST_SECONDS):
+        async with trio.open_nursery() as nursery:
+
+            async def wait(block: int) -> None:
+                while await theirs.get(key, block) is None:
+                    await theirs.wait(key, block, seconds=WAIT_SECONDS)
+
+            for block in (0, 1, 0, 1):
+                nursery.start_soon(wait, block)
+            for block in (1, 0):
+                await ours.put(key, block, block_of(key, block))
+                await theirs.get(key, 9)
+        # Now that a connection listens, if it needs one: nothing is missed between a look and the wait.
+        for block in (2, 3):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wait, block)
+                await ours.put(key, block, block_of(key, block))
+
+
+async def a_waiter_is_woken_when_the_claim_is_released(make_cache: MakeClaimingCache) -> None:
+    ours, theirs, key = make_cache(), make_cache(), new_key()
+    await ours.claim(key, 0, 1, "a")
+    with trio.fail_after(MOST_SECONDS):
+        async with trio.open_nursery() as nursery:
+
+            async def wait() -> None:
+                while not await theirs.claim(key, 0, 1, "b"):
+                    await theirs.wait(key, 0, seconds=WAIT_SECONDS)
+
+            nursery.start_soon(wait)
+            await theirs.get(key, 9)
+            await ours.release(key, [0], "a")
+
+
+async def a_wait_for_nobody_is_none(make_cache: MakeClaimingCache) -> None:
+    cache, key = make_cache(), new_key()
+    await cache.put(key, 0, block_of(key, 0))
+    with trio.fail_after(MOST_SECONDS):
+        await cache.wait(key, 0, seconds=WAIT_SECONDS)
+        await cache.wait(key, 1, seconds=WAIT_SECONDS)
+
+
+async def a_wait_ends_after_its_time(make_cache: MakeClaimingCache) -> None:
+    cache, key = make_cache(), new_key()
+    await cache.claim(key, 0, 1, "a")
+    with trio.fail_after(MOST_SECONDS):
+        await cache.wait(key, 0, seconds=0.01)
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await cache.wait(key, 0, seconds=WAIT_SECONDS)
+
+
+CLAIM_LAWS: tuple[ClaimLaw, ...] = (
+    a_block_is_claimed_by_one,
+    a_claim_ends_before_the_block_of_another,
+    a_claim_is_released_by_its_owner_alone,
+    a_run_has_the_blocks_that_were_put,
+    a_waiter_is_woken_when_the_block_is_stored,
+    a_waiter_is_woken_when_the_claim_is_released,
+    a_wait_for_nobody_is_none,
+    a_wait_ends_after_its_time,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,36 +37,84 @@ async def test_neighbouring_blocks_are_read_in_one_round_trip(server: ValkeyServ
     assert client.info("commandstats")["cmdstat_mget"]["calls"] == before + 1
 
 
-async def test_a_block_is_claimed_by_one(server: ValkeyServer) -> None:
-    ours, theirs, key = ValkeyCache(server.url), ValkeyCache(server.url), new_key()
-    assert await ours.claim(key, 0, 3, "a") == 3
-    assert await theirs.claim(key, 2, 3, "b") == 0
-    assert await theirs.claim(key, 3, 3, "b") == 3
-    assert await ours.claim(key, 1, 1, "a") == 0, "a claim is not renewed"
-
-
-async def test_a_claim_ends_before_the_block_of_another(server: ValkeyServer) -> None:
-    cache, key = ValkeyCache(server.url), new_key()
-    assert await cache.claim(key, 2, 1, "a") == 1
-    assert await cache.claim(key, 0, 5, "b") == 2
-    assert await cache.claim(key, 3, 2, "c") == 2, "blocks past it are left to others"
-
-
-async def test_a_claim_is_released_by_its_owner_alone(server: ValkeyServer) -> None:
-    cache, key = ValkeyCache(server.url), new_key()
-    await cache.claim(key, 0, 2, "a")
-    await cache.release(key, [0], "b")
-    assert await cache.claim(key, 0, 1, "b") == 0
-    await cache.release(key, [0, 1], "a")
-    assert await cache.claim(key, 0, 2, "b") == 2
-
-
 async def test_a_claim_runs_out(server: ValkeyServer) -> None:
     cache, key = ValkeyCache(server.url), new_key()
     await cache.claim(key, 0, 1, "a")
     client: Any = valkey.Valkey.from_url(server.url)
     (name,) = client.scan_iter("playhead:1:*:claim")
     assert 0 < client.pttl(name) <= 1000 * module.CLAIM_SECONDS
+
+
+async def listeners(client: Any) -> int:
+    with trio.fail_after(10):
+        while not (count := client.pubsub_numsub("playhead:1:news")[0][1]):
+            await trio.lowlevel.checkpoint()
+    return int(count)
+
+
+async def test_a_process_listens_once_and_only_while_somebody_waits(
+    server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LINGER_SECONDS", 0.02)
+    cache, key = ValkeyCache(server.url), new_key()
+    client: Any = valkey.Valkey.from_url(server.url)
+    await cache.claim(key, 0, 1, "a")
+    for _ in range(2):  # the second time after the first connection was closed
+        assert client.pubsub_numsub("playhead:1:news")[0][1] == 0
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(partial(cache.wait, key, 0, seconds=60.0))
+            assert await listeners(client) == 1
+            nursery.cancel_scope.cancel()
+        with trio.fail_after(10):
+            while client.pubsub_numsub("playhead:1:news")[0][1]:
+                await trio.lowlevel.checkpoint()
+
+
+async def test_waiters_listen_again_after_their_connection_was_closed(server: ValkeyServer) -> None:
+    cache, key = ValkeyCache(server.url), new_key()
+    client: Any = valkey.Valkey.from_url(server.url)
+    await cache.claim(key, 0, 1, "a")
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+
+            async def wait() -> None:
+                while await cache.get(key, 0) is None:
+                    await cache.wait(key, 0, seconds=0.1)
+
+            nursery.start_soon(wait)
+            assert await listeners(client) == 1
+            client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+            assert await listeners(client) == 1
+            await cache.put(key, 0, block_of(key, 0))
+
+
+async def test_a_user_without_the_channel_stores_and_waits_all_the_same(server: ValkeyServer) -> None:
+    client: Any = valkey.Valkey.from_url(server.url)
+    client.execute_command(
+        "ACL", "SETUSER", "limited", "on", ">secret", "~playhead:*", "+@all", "resetchannels"
+    )
+    cache, key = ValkeyCache(server.url.replace("unix://", "unix://limited:secret@")), new_key()
+    await cache.claim(key, 0, 2, "a")
+    await cache.wait(key, 0, seconds=0.01)
+    await cache.put(key, 0, block_of(key, 0))
+    assert await cache.get(key, 0) == block_of(key, 0)
+    await cache.release(key, [1], "a")
+    assert await cache.claim(key, 1, 1, "b") == 1
+    assert cache.trouble is None
+
+
+async def test_a_stopped_server_holds_up_no_waiter(server: ValkeyServer) -> None:
+    cache, key = ValkeyCache(server.url), new_key()
+    client: Any = valkey.Valkey.from_url(server.url)
+    await cache.claim(key, 0, 1, "a")
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(cache.wait, key, 0, seconds=0.5))
+            await listeners(client)
+            server.stop()
+        await cache.wait(key, 0, seconds=60.0)
+        assert await cache.claim(key, 0, 1, "b") == 1, "everyone reads for themselves"
 
 
 async def test_blocks_have_a_time_to_live(server: ValkeyServer) -> None:

@@ -82,7 +82,13 @@ class Listener:
                     start_soon=session.start_soon,
                     server_name="the server",
                 )
-                form = RangeForm(name="scripted", read=reads, on_stored=reads.stored, on_end=reads.ended)
+                form = RangeForm(
+                    name="scripted",
+                    read=reads,
+                    on_stored=reads.stored,
+                    on_end=reads.ended,
+                    waits_for_others=lambda: reads.waits_for_others,
+                )
                 try:
                     async with open_forms(
                         [form],
@@ -424,6 +430,69 @@ async def test_a_reader_that_dies_holds_up_others_for_the_time_of_a_claim_at_mos
     assert await cache.claim(place.key, 0, 20, "dead") == 20
     with trio.fail_after(10):
         assert (await Listener(ValkeyCache(server.url)).read(pages()))[0] == DATA
+
+
+class Claimed(MemoryCache):
+    """A cache in which another process has claimed the blocks from 2 on, until `free`."""
+
+    claim_seconds = 8.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited = trio.Event()
+        self.freed = trio.Event()
+
+    async def get_run(self, key: str, first: int, count: int) -> list[bytes | None]:
+        return [await self.get(key, block) for block in range(first, first + count)]
+
+    async def claim(self, key: str, first: int, count: int, owner: str) -> int:
+        return count if self.freed.is_set() else max(0, min(count, 2 - first))
+
+    async def wait(self, key: str, block: int, *, seconds: float) -> None:
+        self.waited.set()
+        with trio.move_on_after(seconds):
+            await self.freed.wait()
+
+    async def release(self, key: str, blocks: list[int], owner: str) -> None:
+        pass
+
+
+async def test_audio_that_waits_for_another_process_starts_with_two_seconds_in_hand(
+    autojump_clock: MockClock,
+) -> None:
+    cache = Claimed()
+    async with Listener(cache).open(pages(), options=StreamOptions()) as stream:
+        await cache.waited.wait()
+        await trio.sleep(1)
+        in_hand = stream.buffered_bytes
+        assert in_hand == 2 * BLOCK_BYTES
+        assert not stream.can_play(in_hand, in_hand / 1.9), "the blocks before came at once, the next may not"
+        assert stream.can_play(in_hand, in_hand / 2.1)
+        cache.freed.set()
+        await trio.sleep(1)
+        assert stream.buffered_bytes >= 4 * BLOCK_BYTES
+        assert stream.can_play(in_hand, in_hand / 1.9), "nobody else reads any more"
+
+
+async def test_a_block_that_is_stored_and_damaged_is_waited_for_in_no_hot_loop(
+    autojump_clock: MockClock,
+) -> None:
+    class Damaged(Claimed):
+        looks = 0
+
+        async def get_run(self, key: str, first: int, count: int) -> list[bytes | None]:
+            self.looks += first == 0
+            return await super().get_run(key, first, count)
+
+        async def claim(self, key: str, first: int, count: int, owner: str) -> int:
+            return count if trio.current_time() >= began + 8.0 else 0
+
+        async def wait(self, key: str, block: int, *, seconds: float) -> None:
+            await trio.lowlevel.checkpoint()
+
+    cache, began = Damaged(), trio.current_time()
+    assert (await Listener(cache).read(pages()))[0] == DATA
+    assert cache.looks < 2000, "some reads of the first block, each every 0.05 s for 8 s"
 
 
 async def test_a_closed_stream_gives_up_its_claims(server: ValkeyServer) -> None:

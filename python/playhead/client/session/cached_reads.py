@@ -12,6 +12,7 @@ a page of another version ends the stream.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import secrets
 from collections import OrderedDict, deque
@@ -28,11 +29,14 @@ from playhead.errors import ResourceChangedError
 from playhead.stream.answer import Page, ReadRange, blob_bytes
 from playhead.stream.options import ReadPaths
 
-LOOK_SECONDS: Final = 0.02
-LOOK_SECONDS_MAX: Final = 0.25
-"""Pauses before another look for a block that another process reads, each twice the one before. A message
-when it is stored would take a connection and a thread per waiter. With 0.05 s at most, 60 players that waited
-for ten others kept two cores so busy with looking that the reads took longer than a claim lasted."""
+LOOK_SECONDS: Final = 0.05
+LOOK_SECONDS_MAX: Final = 1.0
+"""Pauses before another look for a block that another process reads, each twice the one before. The cache
+ends them when the block is stored; they are for a cache that cannot, and for a process that died with its
+claim."""
+LOOKS_AT_ONCE: Final = 3
+"""Looks that follow one another as the cache wakes them. A block that is stored and damaged would wake the
+next one at once."""
 CLOSE_SECONDS: Final = 1.0
 """Time that a closing stream waits for its last blocks to be stored."""
 MOST_PARTIAL: Final = 64
@@ -162,6 +166,8 @@ class CachedReads:
         self._is_pinned = False
         """Bytes of the current version have been delivered."""
         self._claims: dict[int, float] = {}
+        self._others = 0
+        """Reads that wait for those of other processes."""
         self._at_hand: OrderedDict[int, bytes] = OrderedDict()
         """The newest blocks from the cache: the pages of a first burst are of one block."""
         self._in_cache: set[int] = set()
@@ -192,7 +198,7 @@ class CachedReads:
         first = start // BLOCK_BYTES
         count = -(-end // BLOCK_BYTES) - first
         pause = LOOK_SECONDS
-        while True:
+        for looks in itertools.count(1):
             version = self._version
             found = await self._look(version, first, count)
             if version is not self._version:
@@ -203,11 +209,28 @@ class CachedReads:
             claimed = await self._claim(version, first, missing)
             if version is self._version and claimed:
                 break
-            await trio.sleep(pause)
+            self._others += 1
+            try:
+                await self._wait(version, first, seconds=pause)
+            finally:
+                self._others -= 1
+            if looks > LOOKS_AT_ONCE:
+                await trio.sleep(LOOK_SECONDS)
             pause = min(2 * pause, LOOK_SECONDS_MAX)
         # Of a resource of unknown size a page is not cut: a short page is evidence of an end.
         stop = min(end, (first + claimed) * BLOCK_BYTES) if self._has_size else end
         return await self._from_server(start, stop)
+
+    @property
+    def waits_for_others(self) -> bool:
+        """A read waits for a block that another process reads: nothing says when it arrives."""
+        return self._others > 0
+
+    async def _wait(self, version: _Version, block: int, *, seconds: float) -> None:
+        place = version.places[0] if version.places else None
+        if place is not None and isinstance(place.cache, ClaimingCache):
+            await place.cache.wait(place.key, block, seconds=seconds)
+        await trio.lowlevel.checkpoint()
 
     async def _from_server(self, start: int, end: int) -> Page:
         page = await self._read(start, end)

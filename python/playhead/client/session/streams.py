@@ -363,6 +363,7 @@ class StreamForms:
             read=cached or read,
             on_stored=None if cached is None else cached.stored,
             on_end=None if cached is None else cached.ended,
+            waits_for_others=lambda: cached is not None and cached.waits_for_others,
             reason=reason,
             is_queue=isinstance(strategy, PollStrategy),
             on_delivered=partial(self._known.worked.__setitem__, self._key, strategy.name),

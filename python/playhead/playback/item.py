@@ -27,7 +27,7 @@ from playhead.errors import ClosedError, SeekError
 from playhead.playback.conversion import convert_decoder
 from playhead.playback.decoder import PcmDecoder, open_decoder
 from playhead.playback.decoder_source import DecoderSource
-from playhead.playback.pcm_buffer import BufferPhase, PcmBuffer
+from playhead.playback.pcm_buffer import DECODED_SECONDS, BufferPhase, PcmBuffer
 from playhead.playback.state import (
     ITEM_ERRORS,
     ITEM_PHASES,
@@ -46,10 +46,6 @@ from playhead.stream.source import Demand, Playable, Reader
 
 ENDING_SECONDS = 10.0
 """The next item is opened when this much is left: longer than a server takes to begin."""
-DECODED_SECONDS = 0.2
-"""Decoded audio with which a sink starts, if its bytes are in hand: five periods of a device. With the first
-piece alone (23 ms) it ran dry before the second whenever the processors were busy: 64 players that started at
-once on two cores had 3 to 17 underruns. Decoding it takes a millisecond or two."""
 
 
 class Item:
@@ -588,9 +584,8 @@ class DecoderThread:
             self._token.run_sync_soon(request.done.set)
 
     def _release_if_enough(self, decoder: PcmDecoder, buffer: PcmBuffer) -> None:
-        decoded_seconds = buffer.buffered_seconds
-        is_decoded = decoded_seconds >= DECODED_SECONDS or (decoded_seconds > 0 and self._reader.is_queue)
-        if buffer.held and is_decoded and self._is_enough(decoder, buffer):
+        least = 0.0 if self._reader.is_queue else DECODED_SECONDS
+        if buffer.held and buffer.buffered_seconds > least and self._is_enough(decoder, buffer):
             buffer.release()
 
     def _is_enough(self, decoder: PcmDecoder, buffer: PcmBuffer) -> bool:

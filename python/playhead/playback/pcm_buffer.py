@@ -31,6 +31,10 @@ BUFFER_SECONDS = 1.25
 pause of a busy process: a full garbage collection among 256 players holds the GIL for 0.4 s and more, and
 then all of them decode. It also covers a slow start of the next item's server. 256 KiB at 48 kHz; the byte
 pipe remains the real buffer."""
+DECODED_SECONDS = 0.2
+"""Decoded audio with which a sink starts, if its bytes are in hand: five periods of a device. With the first
+piece alone (23 ms) it ran dry before the second whenever the processors were busy: 64 players that started at
+once on two cores had 3 to 17 underruns. Decoding it takes a millisecond or two."""
 _MIN_PIPE_FRAMES = 2 * PIECE_FRAMES
 """Room for a piece while the previous one is taken, at any rate."""
 _SPARE_FRAMES = PIECE_FRAMES

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
+from playhead.cli.app import app
 from playhead.limits import GIB, KIB, MIB, Limits
 
 REPOSITORY = Path(__file__).parents[2]
@@ -51,27 +56,26 @@ def test_a_program_of_the_documentation_runs(code: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def commands() -> list[str]:
-    """The `playhead` commands of the README's console blocks."""
-    blocks = re.findall(r"^```console\n(.*?)^```", PAGES[0].read_text("utf-8"), re.M | re.S)
-    lines = [line.partition(" #")[0].strip() for block in blocks for line in block.splitlines()]
-    return [line for line in lines if line.startswith("playhead ")]
+def commands(page: Path) -> list[str]:
+    """The `playhead` commands of a page's console blocks."""
+    blocks = re.findall(r"^```(?:console|sh)\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+    lines = [line.removeprefix("$ ").strip() for block in blocks for line in block.splitlines()]
+    found = (re.search(r"(?:^|\| )(playhead .*)", line) for line in lines)
+    return [each[1].partition(" #")[0].strip() for each in found if each]
 
 
-def test_the_readme_has_commands() -> None:
-    assert [command.split()[1] for command in commands()] == [
-        "demo",
-        "tools",
-        "call",
-        "play",
-        "read",
-        "check",
-    ]
+README, TUTORIAL = REPOSITORY / "README.md", REPOSITORY / "docs" / "tutorial.md"
+
+
+def test_the_readme_and_the_tutorial_have_commands() -> None:
+    of_readme = [command.split()[1] for command in commands(README)]
+    assert of_readme == ["demo", "tools", "call", "play", "read", "check"]
+    assert [command.split()[1] for command in commands(TUTORIAL)] == ["demo", "tools", "call"]
 
 
 @SLOW
-@pytest.mark.parametrize("command", commands(), ids=lambda command: command.split()[1])
-def test_a_command_of_the_readme_can_be_pasted(command: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [*dict.fromkeys([*commands(README), *commands(TUTORIAL)])])
+def test_a_command_of_the_readme_and_the_tutorial_can_be_pasted(command: str, tmp_path: Path) -> None:
     if command.startswith("playhead play "):
         command += " --sink null"  # as the README says, for machines without an audio device
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
@@ -86,6 +90,27 @@ def test_a_command_of_the_readme_can_be_pasted(command: str, tmp_path: Path) -> 
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", [*dict.fromkeys(command for page in PAGES for command in commands(page))])
+def test_a_command_of_any_page_has_existing_options(command: str) -> None:
+    """The others need servers, models or devices of the reader: they are parsed, and not run."""
+    words = shlex.split(command)[1:]
+    words = words[: next((at for at, word in enumerate(words) if word in ("|", ">")), len(words))]
+    parse(typer.main.get_command(app), words)
+
+
+def parse(command: Any, words: list[str]) -> None:
+    """Raise an error of click's if `command` does not take `words`."""
+    context = command.make_context("playhead", words)
+    if isinstance(command, TyperGroup):
+        _, found, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        parse(found, rest)
+
+
+def test_an_option_that_does_not_exist_is_found() -> None:
+    with pytest.raises(Exception, match="No such option"):
+        parse(typer.main.get_command(app), ["serve", "audio", "--transpot", "ws"])
 
 
 @pytest.mark.slow("mypy reads the whole package")

@@ -10,8 +10,9 @@ import pytest
 from playhead.config import auth, servers
 from playhead.config.servers import load_servers
 
-PAGE = (Path(__file__).parents[2] / "docs" / "servers-file.md").read_text("utf-8")
-EXAMPLES = re.findall(r"^```json\n(.*?)^```", PAGE, re.M | re.S)
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "servers-file.md").read_text("utf-8")
+EXAMPLES = re.findall(r"^```json\n(.*?)^```", PAGE + (DOCS / "sharing.md").read_text("utf-8"), re.M | re.S)
 NAMED = set(re.findall(r"^\| `(\w+)` \|", PAGE, re.M)) | {"type", "token"}
 ENVIRONMENT = {"MUSIC_KEY": "x", "RADIO_TOKEN": "x", "ARCHIVE_SECRET": "x"}
 

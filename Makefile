@@ -45,8 +45,10 @@ test-loom:
 	RUSTFLAGS="--cfg loom" cargo test --locked --quiet --release --target-dir target/loom --test loom_pipe --test loom_playout
 
 # Any bytes into the parsers, the ring and the planner, FUZZ_SECONDS for each target; a failing input is left in
-# build/fuzz. What is found there is kept for the next run, beside the inputs in tests/fuzz/corpus.
+# build/fuzz. What is found there is kept for the next run, beside the inputs in tests/fuzz/corpus. For a long run:
+# FUZZ_BUILD="--sanitizer none --no-trace-compares" has ten times the executions, and sees no access out of bounds.
 FUZZ_SECONDS ?= 60
+FUZZ_BUILD   ?=
 FUZZ_CORE    := frame ring_writes planner
 FUZZ_PARSERS := tool_use frames message lines
 FUZZ_INPUTS   = build/fuzz/corpus/$(1) tests/fuzz/corpus/$(1)
@@ -58,7 +60,7 @@ build/fuzz/atheris: $(STAMP)
 fuzz: $(STAMP) build/fuzz/atheris
 	@cargo +nightly fuzz --version >/dev/null || { echo "make fuzz needs a nightly toolchain and cargo-fuzz (cargo install cargo-fuzz)" >&2; exit 3; }
 	mkdir -p $(foreach target,$(FUZZ_CORE) $(FUZZ_PARSERS),build/fuzz/corpus/$(target))
-	cargo +nightly fuzz build --fuzz-dir tests/fuzz --target-dir target/fuzz
+	cargo +nightly fuzz build $(FUZZ_BUILD) --fuzz-dir tests/fuzz --target-dir target/fuzz
 	$(foreach target,$(FUZZ_CORE),target/fuzz/*/release/$(target) $(call FUZZ_INPUTS,$(target)) $(FUZZ_LIMITS) &&) true
 	$(foreach target,$(FUZZ_PARSERS),PYTHONPATH=build/fuzz/atheris $(BIN)/python -m tests.fuzz.parsers $(target) $(call FUZZ_INPUTS,$(target)) $(FUZZ_LIMITS) &&) true
 

@@ -26,12 +26,16 @@ from wsproto.connection import Connection, ConnectionType
 from wsproto.events import Ping, Pong, TextMessage
 from wsproto.utilities import RemoteProtocolError
 
+PIECES = 200
+"""Most pieces of an input: 24 KiB byte by byte would be nine tenths of the time."""
+
 
 def cut(data: bytes) -> tuple[bytes, list[bytes]]:
     """The input without its first byte; and the same in pieces, whose lengths that byte decides."""
     if not data:
         return b"", []
-    step, whole = 1 + data[0] % 61, data[1:]
+    whole = data[1:]
+    step = max(1 + data[0] % 61, len(whole) // PIECES)
     return whole, [whole[at : at + step] for at in range(0, len(whole), step)]
 
 

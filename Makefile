@@ -144,14 +144,14 @@ bench-history: $(STAMP)
 	$(BIN)/python -m benches.history
 
 # The documentation as a site, in build/docs/site. Its tools have an environment of their own; docstrings are read, not
-# imported.
+# imported. Without --quiet: it would hide the warnings from --strict too.
 build/docs/bin/mkdocs: docs/requirements.txt
 	$(PYTHON) -m venv build/docs
 	build/docs/bin/python -m pip install --quiet --requirement docs/requirements.txt
 	touch $@
 
 docs: build/docs/bin/mkdocs
-	PATH="$(CURDIR)/build/docs/bin:$$PATH" NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict --quiet
+	PATH="$(CURDIR)/build/docs/bin:$$PATH" NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict
 
 # Licenses, sources, duplicates and known vulnerabilities of the crates. The last needs the advisory database from
 # GitHub; without it: make deny DENY="bans licenses sources".

@@ -79,15 +79,23 @@ def from_the_root(link: re.Match[str]) -> str:
     return f"{mark}[{text}]({target}{anchor})"
 
 
+def title(page: str) -> str:
+    """Return the title of a page of docs/."""
+    return (ROOT / "docs" / page).read_text("utf-8").partition("\n")[0].removeprefix("# ")
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Point links out of docs/ at pages of the site, or leave their text."""
+    """Point links out of docs/ at pages of the site, or leave their text.
+
+    A link that shows the name of a file shows the title of its page.
+    """
 
     def inside(link: re.Match[str]) -> str:
         _, text, target, anchor = link.groups("")
         if target.startswith("examples/"):
             return f"{text}"
         if not target.startswith("../"):
-            return link[0]
+            return f"[{title(target)}]({target}{anchor})" if text == target else link[0]
         page = FROM_THE_ROOT.get(target.removeprefix("../"))
         return f"[{text}]({page}{anchor})" if page else text
 

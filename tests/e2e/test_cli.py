@@ -124,6 +124,16 @@ def test_play_starts_at_a_time_and_converts(tmp_path: Path) -> None:
     assert (done.code, narrow.stat().st_size) == (0, size * 16_000 // 44_100 // 2)
 
 
+@pytest.mark.parametrize(
+    ("rate", "bound"),
+    [("5", "at least 8000"), ("7999", "at least 8000"), ("768001", "at most 768000"), ("CD", "an integer")],
+)
+def test_a_rate_that_no_device_has_is_a_usage_error(rate: str, bound: str) -> None:
+    done = playhead("play", DATA / "chord.wav", "--sink", "null", "--rate", rate)
+    assert (done.code, done.stdout) == (2, b"")
+    assert f"'--rate': expected {bound}, got '{rate}'" in done.stderr
+
+
 def test_a_start_that_cannot_be_is_an_error(tmp_path: Path) -> None:
     (page := tmp_path / "page.mp3").write_text("<html>not music</html>")
     done = playhead("play", page, "--sink", "null", "--start", "3")

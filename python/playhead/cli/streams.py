@@ -114,7 +114,7 @@ def play(
     ] = None,
     rate: Annotated[
         int | None,
-        typer.Option("--rate", min=1, max=768_000, metavar="HZ", help="Convert to this sample rate."),
+        typer.Option("--rate", min=8000, max=768_000, metavar="HZ", help="Convert to this sample rate."),
     ] = None,
     channels: Annotated[
         int | None,

@@ -21,7 +21,14 @@ import miniaudio
 from playhead._core import Dither
 from playhead.errors import PlaybackError, UsageError
 from playhead.playback.decoder import MINIAUDIO_SAMPLES, PcmDecoder
-from playhead.playback.formats import MAX_CHANNELS, MAX_RATE_HZ, PIECE_FRAMES, PcmFormat, SampleFormat
+from playhead.playback.formats import (
+    MAX_CHANNELS,
+    MAX_RATE_HZ,
+    MIN_CONVERTED_HZ,
+    PIECE_FRAMES,
+    PcmFormat,
+    SampleFormat,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -209,8 +216,8 @@ def little_endian(pcm: Buffer, sample: SampleFormat = SampleFormat.S16) -> bytes
 
 
 def check_rate_and_channels(rate_hz: int | None, channels: int | None) -> None:
-    """Raise `UsageError` for a rate or a channel count that no device or decoder has."""
-    if rate_hz is not None and not 0 < rate_hz <= MAX_RATE_HZ:
-        raise UsageError(f"rate_hz: expected 1 to {MAX_RATE_HZ}, got {rate_hz}")
+    """Raise `UsageError` for a rate or a channel count that no device takes."""
+    if rate_hz is not None and not MIN_CONVERTED_HZ <= rate_hz <= MAX_RATE_HZ:
+        raise UsageError(f"rate_hz: expected {MIN_CONVERTED_HZ} to {MAX_RATE_HZ} Hz, got {rate_hz}")
     if channels is not None and not 0 < channels <= MAX_CHANNELS:
         raise UsageError(f"channels: expected 1 to {MAX_CHANNELS}, got {channels}")

@@ -37,6 +37,9 @@ EXTRA_DECODED = frozenset(
 PIECE_FRAMES = 4096
 """Most frames of one piece from a decoder: 85 ms at 48 kHz."""
 MAX_RATE_HZ = 768_000
+MIN_CONVERTED_HZ = 8000
+"""The lowest rate to convert to: that of a telephone, and miniaudio's lowest standard rate. Files may have
+less; but as a wish it is a slip, such as kHz in place of Hz."""
 MAX_CHANNELS = 32
 
 

@@ -6,15 +6,21 @@ import json
 import sys
 from pathlib import Path
 
+import mcp_types as types
 import pytest
+import trio
+import trio.testing
+from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
+from mcp.shared.exceptions import MCPError
 
 from playhead.check.options import CheckOptions
-from playhead.check.probes.server import attributed, changes, footprint, framework_of
+from playhead.check.probes.server import attributed, changes, footprint, framework_of, probe_server
 from playhead.check.results import Json, TestDraft, TestResult
 from playhead.check.run import catalogue, check_server
 from playhead.config.servers import ServerConfig
 from tests.servers.launch import REPOSITORY
+from tests.unit.check.probe_kit import defects, probed
 
 # Copied from what the servers send: mcp 1.30 and 2.3, FastMCP 4.1.2, the TypeScript SDK 1.32.2, mcp-go 1.2.1.
 FASTMCP: Json = {"name": "add", "_meta": {"fastmcp": {"tags": []}}, "inputSchema": {"type": "object"}}
@@ -63,6 +69,19 @@ def answered(**answers: Json) -> list[TestResult]:
 )
 def test_the_answers_of_a_server_reveal_its_framework(tests: list[TestResult], framework: str | None) -> None:
     assert framework_of(tests) == framework
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(40, set[str]()), (60, {"server.big-request"})])
+async def test_a_large_request_may_take_several_times_as_long_as_others(
+    seconds: float, found: set[str], autojump_clock: trio.testing.MockClock
+) -> None:
+    async def call(_context: object, params: types.CallToolRequestParams) -> types.CallToolResult:
+        if len((params.arguments or {}).get("text", "")) > 1_000_000:
+            await trio.sleep(seconds)
+        raise MCPError(-32602, "no such tool")
+
+    server = Server("slow", on_call_tool=call)
+    assert defects(await probed(server, probe_server, timeout_seconds=10)) == found
 
 
 def failing(name: str) -> TestResult:
@@ -154,6 +173,7 @@ def test_a_directory_of_too_many_entries_is_not_judged(
 NOTES = """
 import sys
 from mcp.server.mcpserver import MCPServer
+from mcp.shared.exceptions import MCPError
 from pathlib import Path
 server = MCPServer("notes")
 @server.tool()

@@ -83,6 +83,9 @@ KINDS: Final = (ANSWERED, UNKNOWN_METHOD, UNKNOWN_TOOL, MALFORMED, BIG_REQUEST, 
 
 BIG_BYTES: Final = 8 * MIB
 """More than the arguments of any tool, and less than the memory of ordinary servers."""
+BIG_PATIENCE: Final = 5.0
+"""The answer to it may take this many times `timeout_seconds`: most of the time goes into writing and parsing
+8 MiB, on both sides of a machine that may be busy."""
 _NO_METHOD: Final = "playhead/no-such-method"
 _NO_TOOL: Final = "playhead_no_such_tool"
 _ABOUT_SOMETHING_ELSE: Final = (-32700, -32600)
@@ -156,7 +159,8 @@ async def _probe_big_request(target: SessionTarget, found: Found) -> None:
     draft = TestDraft(subject="server", title=title, method="tools/call")
     draft.input = {"name": _NO_TOOL, "arguments": {"text": f"a string of {BIG_BYTES:,} characters"}}
     params = {"name": _NO_TOOL, "arguments": {"text": "a" * BIG_BYTES}}
-    answer = await target.request("tools/call", params)
+    seconds = BIG_PATIENCE * target.options.timeout_seconds
+    answer = await target.request("tools/call", params, timeout_seconds=seconds)
     draft.latency_ms = answer.latency_ms
     if answer.error is not None:
         draft.output = error_shown(answer.error)

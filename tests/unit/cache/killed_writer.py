@@ -1,5 +1,8 @@
 """Kill processes that write into a directory cache, and look at what they leave behind.
 
+Each kills itself in the middle of a write: after a number of writes that is drawn, and with a part of the
+next one on disk.
+
 `python -m tests.unit.cache.killed_writer DIRECTORY ROUNDS SEED` prints one JSON object.
 """
 
@@ -10,9 +13,8 @@ import os
 import random
 import signal
 import sys
-import time
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import trio
 
@@ -22,15 +24,33 @@ from playhead.testing.caches import block_of
 KEYS = tuple(f"song {number}" for number in range(6))
 BLOCKS = 12
 LAST_BYTES = 12_345
-MOST_SECONDS = 0.05
+MOST_WRITES = 60
 
 
 def expected(key: str, block: int) -> bytes:
     return block_of(key, block, LAST_BYTES) if block == BLOCKS - 1 else block_of(key, block)
 
 
+def die_in_a_write(chance: random.Random) -> None:
+    """Make one of the next writes of this process its last, and write a part of it."""
+    left = chance.randint(1, MOST_WRITES)
+    pwrite = os.pwrite
+
+    def last(fd: int, data: Any, offset: int) -> int:
+        nonlocal left
+        left -= 1
+        if left:
+            return pwrite(fd, data, offset)
+        pwrite(fd, memoryview(data)[: chance.randint(0, len(data))], offset)
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("this process was killed")
+
+    os.pwrite = last
+
+
 def write_for_ever(directory: Path, seed: int) -> NoReturn:
     chance = random.Random(seed)
+    die_in_a_write(chance)
 
     async def write() -> None:
         cache = DirectoryCache(directory, max_bytes=4 << 20)  # smaller than what is written: it evicts too
@@ -58,7 +78,6 @@ async def look(directory: Path) -> tuple[int, int]:
 
 
 def main(directory: Path, rounds: int, seed: int) -> None:
-    chance = random.Random(seed)
     total_held = total_wrong = 0
     for number in range(rounds):
         writers = []
@@ -67,11 +86,9 @@ def main(directory: Path, rounds: int, seed: int) -> None:
             if pid == 0:
                 write_for_ever(directory, seed + 10 * number + writer)
             writers.append(pid)
-        time.sleep(chance.random() * MOST_SECONDS)  # the moment of the kill is what is drawn
         for pid in writers:
-            os.kill(pid, signal.SIGKILL)
-        for pid in writers:
-            os.waitpid(pid, 0)
+            _, status = os.waitpid(pid, 0)
+            assert os.WTERMSIG(status) == signal.SIGKILL, "it did not die in a write"
         held, wrong = trio.run(look, directory)
         total_held, total_wrong = total_held + held, total_wrong + wrong
     print(json.dumps({"rounds": rounds, "held": total_held, "wrong": total_wrong}))

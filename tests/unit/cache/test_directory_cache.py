@@ -45,7 +45,7 @@ SECTOR_BYTES = 512
 
 
 class Disk:
-    """What was written and synced, to be left as a power failure leaves it."""
+    """The log of writes and syncs, and the files that a power failure leaves of it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.log: list[tuple[int, int, bytes] | int] = []

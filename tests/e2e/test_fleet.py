@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import random
 import subprocess
+import tempfile
+import wave
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import miniaudio
 import pytest
+import valkey
 
 import playhead as playhead_package
 from tests.e2e.command import PLAYHEAD, environment, playhead
+from tests.servers.valkey_server import ValkeyServer, valkey_server
 
 CALL = ("musicPlayer", "query=")
 PATIENT = ("--timeout", "60")
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+@contextmanager
+def audio_server(*options: str | Path) -> Iterator[str]:
     """An audio server over HTTP, in a process of its own."""
     command = [*PLAYHEAD, "serve", "audio", "--transport", "http", "--port", "0", "--mixer", "memory"]
+    command += map(str, options)
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as server:
         try:
             assert server.stderr is not None
@@ -30,6 +39,12 @@ def url() -> Iterator[str]:
         finally:
             server.terminate()
             server.communicate(timeout=30)
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with audio_server() as url:
+        yield url
 
 
 def demo_sha256() -> str:
@@ -105,3 +120,55 @@ def test_a_fleet_whose_server_refuses_fails(url: str) -> None:
     done = playhead("fleet", url, "musicPlayer query=nothing-like-it", "--players", "1", *PATIENT)
     assert done.code == 1
     assert "1 of 1" in done.stdout.decode()
+
+
+# --- a store in trouble -------------------------------------------------------------------------------------
+
+RATE_HZ = 96_000
+SONG_SECONDS = 14
+"""At 384 kB/s: a ring holds eight seconds ahead, and the song has 82 blocks."""
+STORED_BLOCKS = 60
+"""After so many the players are in the middle of the song, and the rest of it has not been read."""
+
+
+def make_trouble(store: ValkeyServer, trouble: str) -> None:
+    """Wait until `STORED_BLOCKS` were stored."""
+    client: Any = valkey.Valkey.from_url(store.url)
+    with client.pubsub() as channel:
+        channel.subscribe("playhead:1:news")
+        messages = (message for message in channel.listen() if message["type"] == "message")
+        for _ in range(STORED_BLOCKS):
+            next(messages)
+    if trouble == "stopped":
+        store.stop()
+        return
+    store.kill()
+    if trouble == "restarted empty":
+        store.start()
+
+
+@pytest.mark.slow("plays for 14 seconds in real time")
+@pytest.mark.parametrize("trouble", ["killed", "stopped", "restarted empty"])
+def test_a_store_in_trouble_costs_a_fleet_no_byte(tmp_path: Path, trouble: str) -> None:
+    pcm = random.Random(9).randbytes(4 * RATE_HZ * SONG_SECONDS)
+    (tmp_path / "library").mkdir()
+    with wave.open(str(tmp_path / "library" / "song.wav"), "wb") as song:
+        song.setnchannels(2)
+        song.setsampwidth(2)
+        song.setframerate(RATE_HZ)
+        song.writeframes(pcm)
+    with (
+        audio_server("--library", tmp_path / "library") as url,
+        tempfile.TemporaryDirectory() as directory,
+        valkey_server(Path(directory)) as store,
+    ):
+        options = ("--processes", "2", "--players", "3", "--real-time", "--json", "--cache", store.url)
+        command = [*PLAYHEAD, "fleet", url, "musicPlayer query=song", *options, *PATIENT]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment()) as fleet:
+            make_trouble(store, trouble)
+            stdout, _ = fleet.communicate(timeout=100)
+    found = json.loads(stdout)
+    assert (found["plays"], found["failed"], found["different"]) == (6, 0, 0)
+    assert found["audio_sha256"] == {"0": hashlib.sha256(pcm).hexdigest()}
+    assert found["server_bytes"] > 1.1 * len(pcm), "the store was not needed any more"
+    assert found["cache_bytes"] > len(pcm), "the store was never used"

@@ -57,8 +57,8 @@ STATUS_SECONDS = 3.0
 SEQUENTIAL_START_SECONDS = 0.5
 """Audio in hand before playing starts where nothing can foresee when the next page arrives."""
 UNFORESEEN_START_SECONDS = 2.0
-"""The same while a page comes from a read that another process has sent. The pages before it came from the
-cache, at a rate that says nothing about the server; a busy one took 0.8 s for a page."""
+"""The same while pages may come from reads of another process. Those before them came from the cache, at a
+rate that says nothing about the server; a busy one took 0.8 s for a page."""
 
 
 class Phase(Enum):

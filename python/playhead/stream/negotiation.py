@@ -60,8 +60,8 @@ class RangeForm:
     on_end: Callable[[int], None] | None = None
     """Called with the size of the resource when the stream has reached its end."""
     waits_for_others: Callable[[], bool] = lambda: False
-    """True while a read waits for one that another process has sent; the rate so far does not tell when it
-    is answered."""
+    """True while reads are in flight that may wait for those of another process: the rate so far does not
+    tell when they are answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -166,8 +166,9 @@ class CachedReads:
         self._is_pinned = False
         """Bytes of the current version have been delivered."""
         self._claims: dict[int, float] = {}
-        self._others = 0
-        """Reads that wait for those of other processes."""
+        self._in_flight = 0
+        self._follows = False
+        """It has waited for a block that another process was reading."""
         self._at_hand: OrderedDict[int, bytes] = OrderedDict()
         """The newest blocks from the cache: the pages of a first burst are of one block."""
         self._in_cache: set[int] = set()
@@ -195,6 +196,13 @@ class CachedReads:
         """
         if not self._version.places:
             return await self._from_server(start, end)
+        self._in_flight += 1
+        try:
+            return await self._through_cache(start, end)
+        finally:
+            self._in_flight -= 1
+
+    async def _through_cache(self, start: int, end: int) -> Page:
         first = start // BLOCK_BYTES
         count = -(-end // BLOCK_BYTES) - first
         pause = LOOK_SECONDS
@@ -209,11 +217,8 @@ class CachedReads:
             claimed = await self._claim(version, first, missing)
             if version is self._version and claimed:
                 break
-            self._others += 1
-            try:
-                await self._wait(version, first, seconds=pause)
-            finally:
-                self._others -= 1
+            self._follows = True
+            await self._wait(version, first, seconds=pause)
             if looks > LOOKS_AT_ONCE:
                 await trio.sleep(LOOK_SECONDS)
             pause = min(2 * pause, LOOK_SECONDS_MAX)
@@ -223,8 +228,9 @@ class CachedReads:
 
     @property
     def waits_for_others(self) -> bool:
-        """A read waits for a block that another process reads: nothing says when it arrives."""
-        return self._others > 0
+        """Reads are in flight, and this stream follows one of another process: some come from the cache at
+        once, others when that process has read them, and nothing says when that is."""
+        return self._follows and self._in_flight > 0
 
     async def _wait(self, version: _Version, block: int, *, seconds: float) -> None:
         place = version.places[0] if version.places else None

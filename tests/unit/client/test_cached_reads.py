@@ -442,9 +442,10 @@ class Claimed(MemoryCache):
         self.waited = trio.Event()
         self.freed = trio.Event()
         self.answers = trio.Event()
+        self.answers_up_to = 4
 
     async def get_run(self, key: str, first: int, count: int) -> list[bytes | None]:
-        if first >= 4:
+        if first >= self.answers_up_to:
             await self.answers.wait()
         return [await self.get(key, block) for block in range(first, first + count)]
 
@@ -478,6 +479,29 @@ async def test_audio_that_waits_for_another_process_starts_with_two_seconds_in_h
         cache.answers.set()
         await trio.sleep(1)
         assert stream.can_play(in_hand, in_hand / 1.9), "nobody else reads any more"
+
+
+@pytest.mark.parametrize("has_end", [True, False])
+async def test_audio_from_a_store_without_the_end_starts_with_two_seconds_in_hand(
+    has_end: bool, autojump_clock: MockClock
+) -> None:
+    full, cache = MemoryCache(), Claimed()
+    await Listener(full).read(pages())
+    key = (
+        Listener(full)
+        .cache.places(server=["server", "1"], resource="x:song", validator="v1", scope=None)[0]
+        .key
+    )
+    for block in (0, 1, SIZE // BLOCK_BYTES)[: 3 if has_end else 2]:
+        data = await full.get(key, block)
+        assert data is not None
+        await cache.put(key, block, data)
+    cache.answers_up_to = 2
+    async with Listener(cache).open(pages(), options=StreamOptions()) as stream:
+        await trio.sleep(1)
+        in_hand = stream.buffered_bytes
+        assert in_hand == 2 * BLOCK_BYTES
+        assert stream.can_play(in_hand, in_hand / 1.9) == has_end, "who reads the rest may be slow"
 
 
 async def test_a_block_that_is_stored_and_damaged_is_waited_for_in_no_hot_loop(

@@ -168,7 +168,7 @@ class CachedReads:
         self._claims: dict[int, float] = {}
         self._in_flight = 0
         self._follows = False
-        """It has waited for a block that another process was reading."""
+        """Another process seems to read: the cache has blocks and not the end, or a block is claimed."""
         self._at_hand: OrderedDict[int, bytes] = OrderedDict()
         """The newest blocks from the cache: the pages of a first burst are of one block."""
         self._in_cache: set[int] = set()
@@ -286,6 +286,7 @@ class CachedReads:
         if found[0] is None or not (at == end or self._has_size):
             return None
         self._is_pinned = True
+        self._follows = self._follows or self._exact_bytes is None
         self._counts.cache_hits += 1
         self._counts.cache_bytes += at - start
         return Page(blobs=tuple(blobs), mime_type=self._mime_type, total_bytes=self._exact_bytes)

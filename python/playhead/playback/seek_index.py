@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 NEAR_BYTES = 24 * 1024
 """A place this close before the wanted one is near enough to decode from: it arrives with the first pages of
 new reads, and a further look would cost a round trip. Twice as much after each look that cost one."""
-_EDGE_BYTES = 512 * 1024
-"""A first guess this far outside the bytes in hand is moved into them, where a look is free."""
 _MOST_LOOKS = 16
 """Five are usual at most. A stream of nonsense ends the search here, and is decoded from where it got to."""
 
@@ -65,12 +63,16 @@ def search(
     """
     bound = size_bytes if high is None else high.offset  # nothing from here on is a place for `low`
     near = NEAR_BYTES + 2 * unit_bytes
+    over_frames = 0  # how far the last look was behind `frame`
     for _look in range(_MOST_LOOKS):
         if high is not None and high.frame > low.frame:
             bytes_per_frame = (high.offset - low.offset) / (high.frame - low.frame)
         distance = int((frame - low.frame) * bytes_per_frame)
         if distance <= near or (bound is not None and bound - low.offset <= near):
             break
+        if high is not None and over_frames:
+            # Where the rate falls between the two, the line leads too far again: usually by less than half.
+            distance -= min(int(over_frames * bytes_per_frame / 2), 2 * near)
         aim = low.offset + max(distance - near // 2, near // 2)
         if bound is not None:
             aim = min(aim, max(bound - near, (low.offset + bound) // 2))
@@ -81,7 +83,9 @@ def search(
         if point is not None and point.frame <= frame:
             bytes_per_frame = (point.offset - low.offset) / max(1, point.frame - low.frame)
             low = point
+            over_frames = 0
         else:
+            over_frames = 0 if point is None else point.frame - frame
             bound = aim
             high = point
             if point is None:
@@ -90,11 +94,12 @@ def search(
 
 
 def _into(free: tuple[int, int], aim: int, least: int, bound: int | None) -> int:
-    """Move an aim that is just outside the bytes in hand into them."""
+    """Move an aim outside the bytes in hand to their edge: a look there is free, and tells the bit rate up to
+    there. Without it the first aim may be far off, as encoders need not announce a rate."""
     first, last = free[0], free[1] - NEAR_BYTES
-    if last < aim <= last + _EDGE_BYTES and max(first, least) < last and (bound is None or last < bound):
+    if last < aim and max(first, least) < last and (bound is None or last < bound):
         return last
-    if first - _EDGE_BYTES <= aim < first < last and least < first and (bound is None or first < bound):
+    if aim < first < last and least < first and (bound is None or first < bound):
         return first
     return aim
 

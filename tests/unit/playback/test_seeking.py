@@ -7,10 +7,12 @@ import random
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import av
 import lameenc
 import numpy as np
 import pytest
@@ -209,6 +211,39 @@ def test_a_far_seek_is_exact_where_the_format_states_times(kind: str) -> None:
                 assert decoder.position_is_exact
                 assert_equal_from(decoder, frame, pcm)
     assert max(round_trips) <= (3 if kind in ("flac", "vorbis") else 1)
+
+
+@cache
+def encoded_by_ffmpeg(page_microseconds: int) -> bytes:
+    """Ogg Vorbis whose header announces no bit rate."""
+    out = io.BytesIO()
+    pages, experimental = {"page_duration": str(page_microseconds)}, {"strict": "experimental"}
+    with av.open(out, "w", format="ogg", options=pages) as output:
+        stream = output.add_stream("vorbis", rate=RATE_HZ, layout="stereo", options=experimental)
+        assert isinstance(stream, av.AudioStream)
+        frame = av.AudioFrame.from_ndarray(music().reshape(1, -1), format="s16", layout="stereo")
+        frame.sample_rate, frame.time_base, frame.pts = RATE_HZ, Fraction(1, RATE_HZ), 0
+        resampler = av.AudioResampler(format="fltp", layout="stereo", rate=RATE_HZ)
+        for whole in (frame, None):
+            for part in resampler.resample(whole):
+                output.mux(stream.encode(part))
+        output.mux(stream.encode(None))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("page_microseconds", [200_000, 1_000_000])
+def test_a_far_seek_needs_three_round_trips_even_if_no_bit_rate_is_announced(page_microseconds: int) -> None:
+    data = encoded_by_ffmpeg(page_microseconds)
+    pcm, draw = decoded(data), random.Random(9)
+    for _ in range(12):
+        reader = RingReader(data)
+        with decoder_of(reader) as decoder:
+            for _seek in range(2):
+                frame = draw.randrange(len(pcm) // decoder.format.frame_bytes)
+                before = reader.round_trips
+                decoder.seek(frame)
+                assert reader.round_trips - before <= 3
+                assert_equal_from(decoder, frame, pcm, frames=2000)
 
 
 @pytest.mark.parametrize(

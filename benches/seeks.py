@@ -27,6 +27,7 @@ import trio
 from benches.peers import serving
 from playhead.client import connect
 from playhead.playback import Player
+from playhead.playback.pcm_buffer import SEEK_FADE_SECONDS
 from playhead.stream.options import StreamOptions
 from playhead.stream.source import Playable, Reader
 from tests.unit.playback.test_av_decoder import SECONDS as FFMPEG_SECONDS
@@ -64,7 +65,8 @@ def data_of(kind: str) -> bytes:
 async def seek_seconds(player: Player, sink: SteppedSink, to: float) -> float:
     begin = time.perf_counter()
     await player.seek(to)
-    await sink.heard(1)
+    # The first audio is the old one's fade, if it was heard; a frame more is new.
+    await sink.heard(int(SEEK_FADE_SECONDS * sink.buffer.format.rate_hz) + 1)
     return time.perf_counter() - begin
 
 

@@ -3,7 +3,7 @@
 
 mod story;
 
-use playhead_core::planner::{EndedBy, InvalidSetting, Planner, Request, Settings};
+use playhead_core::planner::{EndedBy, InvalidSetting, MAX_IN_FLIGHT, Planner, Request, Settings};
 use playhead_core::ring::CAPACITY_MAX_BYTES;
 use story::{EMPTY, KIB, LOST, ask, ask_one, end_of, planner, ranges, wait, whole};
 
@@ -25,6 +25,25 @@ fn a_short_page_with_nothing_later_is_continued_where_it_stopped() {
     assert!(
         next.end - next.start > 7 * KIB,
         "the rest alone is asked for"
+    );
+}
+
+#[test]
+fn answers_that_are_held_count_in_the_most_requests() {
+    let mut planner = planner(|settings| settings.in_flight = Some(1));
+    for start in 0..2 * MAX_IN_FLIGHT as u64 {
+        planner.probe(start, start + 1);
+    }
+    let mut held = Vec::new();
+    while let Some(request) = planner.next(0.0, 0) {
+        planner.hold(request.id);
+        held.push(request);
+    }
+    assert_eq!(held.len(), MAX_IN_FLIGHT);
+    planner.on_answer(held[0].id, 0.1, 1, None);
+    assert!(
+        planner.next(0.1, 0).is_some(),
+        "one is judged: room for another"
     );
 }
 

@@ -318,6 +318,7 @@ impl Planner {
         if self.broken().is_some()
             || self.finished()
             || self.flights.out() >= self.in_flight_limit()
+            || self.flights.len() >= MAX_IN_FLIGHT
             || self.now < self.patience.silent_until()
         {
             return None;

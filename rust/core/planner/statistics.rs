@@ -15,7 +15,7 @@ pub struct Statistics {
     pub retries: u64,
     /// Second requests for a late page.
     pub hedges: u64,
-    /// Requests on the wire now.
+    /// Requests on the wire now, and answers that the driver still judges: at most `MAX_IN_FLIGHT`.
     pub in_flight: usize,
     /// Most requests on the wire at once.
     pub in_flight_max: usize,

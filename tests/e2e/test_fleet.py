@@ -170,5 +170,7 @@ def test_a_store_in_trouble_costs_a_fleet_no_byte(tmp_path: Path, trouble: str) 
     found = json.loads(stdout)
     assert (found["plays"], found["failed"], found["different"]) == (6, 0, 0)
     assert found["audio_sha256"] == {"0": hashlib.sha256(pcm).hexdigest()}
-    assert found["server_bytes"] > 1.1 * len(pcm), "the store was not needed any more"
+    # A store that is back at once lacks only what was stored before: it costs a few blocks, or none.
+    if trouble != "restarted empty":
+        assert found["server_bytes"] > 1.1 * len(pcm), "the store was not needed any more"
     assert found["cache_bytes"] > len(pcm), "the store was never used"

@@ -353,6 +353,8 @@ async def test_a_file_gets_it_as_an_item_of_its_own(tmp_path: Path) -> None:
     sink = WaveSink(tmp_path / "out.wav")
     async with Player(sink) as player:
         await player.play(media(MUSIC))
+        while not sink.paths:  # else the announcement may be decoded first, and be the first file
+            await trio.lowlevel.checkpoint()
         async with player.announce(media(SAID)):
             pass
         await player.wait_finished()

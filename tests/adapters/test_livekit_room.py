@@ -63,7 +63,7 @@ logging: {{level: error}}
         try:
             while not answers(f"http://127.0.0.1:{port}/"):
                 assert process.poll() is None, "the server has ended"
-                time.sleep(0.05)
+                time.sleep(0.05)  # it tells nobody when it listens
             yield f"ws://127.0.0.1:{port}"
         finally:
             process.terminate()

@@ -215,7 +215,9 @@ class CachedReads:
                 return held
             missing = next((n for n, block in enumerate(found) if n and block is not None), count)
             claimed = await self._claim(version, first, missing)
-            if version is self._version and claimed:
+            if version is not self._version:
+                continue
+            if claimed:
                 break
             self._follows = True
             await self._wait(version, first, seconds=pause)
@@ -233,8 +235,8 @@ class CachedReads:
         return self._follows and self._in_flight > 0
 
     async def _wait(self, version: _Version, block: int, *, seconds: float) -> None:
-        place = version.places[0] if version.places else None
-        if place is not None and isinstance(place.cache, ClaimingCache):
+        place = version.places[0]
+        if isinstance(place.cache, ClaimingCache):
             await place.cache.wait(place.key, block, seconds=seconds)
         await trio.lowlevel.checkpoint()
 

@@ -280,7 +280,7 @@ class _News:
                 while not is_idle:
                     message = channel.get_message(timeout=LINGER_SECONDS)
                     if message is None:
-                        is_idle = self._is_idle()
+                        is_idle = self._stop_if_idle()
                     elif message["type"] == "message":
                         self._wake(message["data"].decode("ascii", "replace"))
                     else:
@@ -290,8 +290,8 @@ class _News:
                 with self._lock:
                     self._is_listening = False
 
-    def _is_idle(self) -> bool:
-        """Return whether nobody waits; then this thread listens no more."""
+    def _stop_if_idle(self) -> bool:
+        """Return whether nobody waits; then the next waiter starts another thread."""
         with self._lock:
             self._is_listening = bool(self._waiting)
             return not self._is_listening

@@ -151,7 +151,7 @@ def fleet_figures(plays: Sequence[PlayRecord]) -> dict[str, object]:
         "first_audio_p95_ms": percentile(first_audio, 0.95),
         "underruns": sum(play.underruns for play in plays),
         "different": sum(len(hashes) > 1 for hashes in heard.values()),
-        "audio_sha256": {str(item): sorted(hashes)[0] for item, hashes in sorted(heard.items())},
+        "audio_sha256": {str(item): min(hashes) for item, hashes in sorted(heard.items())},
         "reads": sum(play.reads for play in plays),
         "hedges": sum(play.hedges for play in plays),
         "bytes": sum(play.size_bytes for play in plays),

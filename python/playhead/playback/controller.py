@@ -295,9 +295,9 @@ class PlaybackController:
         """Handle the end of an item. Unless a call ended it, the queue continues."""
         if item is not self.item:
             return
-        if item.error is not None and item.phase is ItemPhase.FAILED:
-            self._fail(item.error)
         failed = item.phase is ItemPhase.FAILED
+        if failed and item.error is not None:
+            self._fail(item.error)
         self._failures = self._failures + 1 if failed else 0
         if failed and self.queue.repeat is Repeat.ONE:
             self.drop_upcoming()

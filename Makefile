@@ -44,15 +44,18 @@ test-rust:
 test-loom:
 	RUSTFLAGS="--cfg loom" cargo test --locked --quiet --release --target-dir target/loom --test loom_pipe --test loom_playout
 
-# Any bytes into the parsers, the ring and the planner, FUZZ_SECONDS for each target; a failing input is left in
+# Any bytes into the parsers, the ring, the planner, Ogg and Vorbis, FUZZ_SECONDS for each target; a failing input is left in
 # build/fuzz. What is found there is kept for the next run, beside the inputs in tests/fuzz/corpus. For a long run:
 # FUZZ_BUILD="--sanitizer none --no-trace-compares" has ten times the executions, and sees no access out of bounds.
 FUZZ_SECONDS ?= 60
 FUZZ_BUILD   ?=
-FUZZ_CORE    := frame ring_writes planner
+FUZZ_CORE    := frame ring_writes planner ogg vorbis
 FUZZ_PARSERS := tool_use frames message lines
 FUZZ_INPUTS   = build/fuzz/corpus/$(1) tests/fuzz/corpus/$(1)
-FUZZ_LIMITS  := -max_total_time=$(FUZZ_SECONDS) -max_len=512 -artifact_prefix=build/fuzz/ -print_final_stats=1 -verbosity=0
+FUZZ_BYTES   := 512
+FUZZ_BYTES_ogg := 65536
+FUZZ_BYTES_vorbis := 65536
+FUZZ_LIMITS   = -max_total_time=$(FUZZ_SECONDS) -max_len=$(or $(FUZZ_BYTES_$(1)),$(FUZZ_BYTES)) -malloc_limit_mb=64 -timeout=10 -artifact_prefix=build/fuzz/ -print_final_stats=1 -verbosity=0
 
 build/fuzz/atheris: $(STAMP)
 	$(BIN)/python -m pip install --quiet --target build/fuzz/atheris atheris==3.0.0
@@ -61,8 +64,8 @@ fuzz: $(STAMP) build/fuzz/atheris
 	@cargo +nightly fuzz --version >/dev/null || { echo "make fuzz needs a nightly toolchain and cargo-fuzz (cargo install cargo-fuzz)" >&2; exit 3; }
 	mkdir -p $(foreach target,$(FUZZ_CORE) $(FUZZ_PARSERS),build/fuzz/corpus/$(target))
 	cargo +nightly fuzz build $(FUZZ_BUILD) --fuzz-dir tests/fuzz --target-dir target/fuzz
-	$(foreach target,$(FUZZ_CORE),target/fuzz/*/release/$(target) $(call FUZZ_INPUTS,$(target)) $(FUZZ_LIMITS) &&) true
-	$(foreach target,$(FUZZ_PARSERS),PYTHONPATH=build/fuzz/atheris $(BIN)/python -m tests.fuzz.parsers $(target) $(call FUZZ_INPUTS,$(target)) $(FUZZ_LIMITS) &&) true
+	$(foreach target,$(FUZZ_CORE),target/fuzz/*/release/$(target) $(call FUZZ_INPUTS,$(target)) $(call FUZZ_LIMITS,$(target)) &&) true
+	$(foreach target,$(FUZZ_PARSERS),PYTHONPATH=build/fuzz/atheris $(BIN)/python -m tests.fuzz.parsers $(target) $(call FUZZ_INPUTS,$(target)) $(call FUZZ_LIMITS,$(target)) &&) true
 
 # Undefined behaviour in the only unsafe code of the core: an interpreter runs the tests of the ring and the pipe.
 miri:
@@ -178,7 +181,6 @@ workflows: build/workflows/bin/zizmor build/workflows/bin/actionlint
 
 # Resolve the newest versions that pyproject.toml allows, for every supported Python and platform.
 lock: $(BIN)/maturin
-	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --group dev --all-extras --universal \
 		--python-version 3.11 --custom-compile-command "make lock" --output-file requirements-dev.lock
 
@@ -204,19 +206,9 @@ build/wheels/bin/maturin:
 wheels: build/wheels/bin/maturin
 	PATH="$(CURDIR)/build/wheels/bin:$$PATH" build/wheels/bin/python -m tests.wheels.build $(TARGETS)
 
-# A wheel for this machine, installed in an empty environment and played from. CI builds it with the profile of
-# the extension that its tests have compiled already.
-WHEEL_PROFILE := wheel
-TRY := build/try-wheel
-
-try-wheel: $(BIN)/maturin
-	rm -rf $(TRY)
-	mkdir -p $(TRY)/empty
-	. $(BIN)/activate && maturin build --quiet --profile $(WHEEL_PROFILE) --out $(TRY)
-	$(PYTHON) -m venv $(TRY)/env
-	set -- $(TRY)/*.whl && $(TRY)/env/bin/python -m pip install "$$1[cli,serve]"
-	cd $(TRY)/empty && PATH="$(CURDIR)/$(TRY)/env/bin:$$PATH" playhead play 'playhead serve audio' musicPlayer query=first --sink wave:first.wav
-	cd $(TRY)/empty && ../env/bin/python -I -c "import wave; file = wave.open('first.wav'); print(seconds := file.getnframes() / file.getframerate(), 'seconds played'); assert seconds > 10"
+# Every program and command of the documentation from a wheel, in an environment per set of extras; prints the table.
+try-wheel: $(STAMP)
+	$(BIN)/python -m tests.wheels.try_wheel
 
 # What an installation with all extras consists of, as CycloneDX. The crates are listed in each wheel.
 sbom:

@@ -1,4 +1,4 @@
-"""The Rust core: strict base64, messages, a positional pipe, prefetch planner, playout, and dither."""
+"""The Rust core: base64, messages, a positional pipe, prefetch planner, playout, dither, Ogg and Vorbis."""
 
 from typing import Final, Literal, Self, TypeAlias, final
 
@@ -9,12 +9,15 @@ __all__ = [
     "Dither",
     "Frame",
     "MessageBuffer",
+    "OggPage",
+    "OggReader",
     "Pipe",
     "PipeStatistics",
     "Planner",
     "PlannerStatistics",
     "Playout",
     "Request",
+    "VorbisStream",
     "__version__",
     "check_base64",
     "decode_base64",
@@ -137,6 +140,83 @@ class MessageBuffer:
 
     def take(self) -> bytes:
         """All bytes. The buffer is empty afterwards."""
+
+@final
+class OggPage:
+    """One page of an Ogg stream (RFC 3533), with the right checksum."""
+
+    @property
+    def offset(self) -> int:
+        """Its place in the stream, in bytes."""
+
+    @property
+    def end(self) -> int:
+        """Offset of the byte behind it."""
+
+    @property
+    def is_continued(self) -> bool:
+        """It begins with the rest of a packet of the page before."""
+
+    @property
+    def is_first(self) -> bool:
+        """The first page of its logical stream."""
+
+    @property
+    def is_last(self) -> bool:
+        """The last page of its logical stream."""
+
+    @property
+    def is_open(self) -> bool:
+        """Its last packet continues on the next page."""
+
+    @property
+    def granule(self) -> int | None:
+        """Time of the end of the last packet that ends here, in the codec's units; None if none does."""
+
+    @property
+    def serial(self) -> int:
+        """Its logical stream."""
+
+    @property
+    def number(self) -> int:
+        """Its number in the logical stream."""
+
+    @property
+    def packets(self) -> list[bytes]:
+        """The packets of the reader's logical stream that end here, whole, whichever page they began on.
+
+        A packet whose beginning or middle is missing is dropped. Packets are cut after 1 MiB: only pictures
+        in comments are longer.
+        """
+
+@final
+class OggReader:
+    """Finds the pages of an Ogg stream, and joins their packets, from its bytes in any pieces.
+
+    What is not a page, or damaged, is skipped; the offset of the next page tells how much that was. It holds
+    less than a page, the last piece of bytes, and a packet.
+    """
+
+    def __new__(cls, *, offset: int = 0, serial: int | None = None) -> Self:
+        """Read the bytes from `offset` on. Packets are those of the logical stream `serial`, by default that
+        of the first page."""
+
+    @property
+    def offset(self) -> int:
+        """Offset of the first byte that is not part of a page, nor skipped, so far."""
+
+    def feed(self, data: Buffer, /) -> None:
+        """Take the next bytes.
+
+        Raises:
+            BufferError, TypeError: `data` has no contiguous bytes (yours).
+        """
+
+    def finish(self) -> None:
+        """Nothing follows: skip a page that is cut short instead of waiting for its rest."""
+
+    def next_page(self) -> OggPage | None:
+        """Return the next page, of any logical stream; None before more bytes are fed."""
 
 @final
 class Pipe:
@@ -407,14 +487,18 @@ class Playout:
             BufferError, TypeError: `buffer` has no writable, contiguous bytes (yours).
         """
 
-    def take(self, buffer: Buffer) -> int:
-        """Block, with the GIL released, until there is audio, and put it into `buffer`. 0 is the end.
+    def take(self, buffer: Buffer) -> int | None:
+        """Block, with the GIL released, until there is audio, and put it into `buffer`. 0 is the end, None an
+        `interrupt_take`.
 
         Raises:
             ClosedError: `close` was called, also while waiting.
             BusyError: Another thread takes (yours).
             BufferError, TypeError: `buffer` has no writable, contiguous bytes (yours).
         """
+
+    def interrupt_take(self) -> None:
+        """Make one `take`, the present one or the next, return None: other audio may come first."""
 
     def copy_taken(self, offset: int, buffer: Buffer) -> tuple[int, int]:
         """Copy audio that the sink has taken and that is still in the pipe, from `offset` on, into `buffer`.
@@ -813,3 +897,79 @@ class Planner:
 
     def statistics(self) -> PlannerStatistics:
         """Take a snapshot."""
+
+@final
+class VorbisStream:
+    """Decodes Ogg Vorbis to 16-bit PCM, from its bytes in any pieces.
+
+    Channels are in the order of WAV. The first and the last page trim the audio, as their times say. Streams
+    that follow each other in a file (radio) are one if they have the same rate and channels. Damaged pages
+    are skipped. It holds below 64 MiB, whatever the bytes; usual files take 1 MiB.
+    """
+
+    def __new__(cls) -> Self: ...
+    @property
+    def rate_hz(self) -> int | None:
+        """Frames per second, 1 to 768000; None before the headers were decoded."""
+
+    @property
+    def channels(self) -> int | None:
+        """1 to 8; None before the headers were decoded."""
+
+    @property
+    def nominal_bytes_per_second(self) -> int | None:
+        """As the encoder announces it, 0 if it does not; None before the headers were decoded."""
+
+    @property
+    def audio_offset(self) -> int | None:
+        """Offset of the first page of audio; None before the headers were decoded."""
+
+    @property
+    def serial(self) -> int | None:
+        """The first logical stream with Vorbis; None before its headers were decoded."""
+
+    @property
+    def start(self) -> int | None:
+        """Time of the first frame since the beginning or the last `restart`, in frames as the pages of the
+        first logical stream state it; None before that frame."""
+
+    @property
+    def decoded(self) -> tuple[int, int]:
+        """Bytes of the packets that were decoded since the beginning or the last `restart`, and their frames:
+        those returned, and those of the same page."""
+
+    @property
+    def page_bytes(self) -> int:
+        """Size of the newest page, in bytes."""
+
+    def feed(self, data: Buffer, /) -> None:
+        """Take the next bytes.
+
+        Raises:
+            BufferError, TypeError: `data` has no contiguous bytes (yours).
+        """
+
+    def finish(self) -> None:
+        """Nothing follows: what is left is decoded."""
+
+    def decode(self, frames: int) -> bytes | None:
+        """Return up to `frames` frames of interleaved samples, in the machine's byte order, as far as there
+        are bytes; empty at the end, None before more bytes are fed. The first needs a whole page.
+
+        The GIL is released.
+
+        Raises:
+            DecodeError: A header or a packet is damaged (the sender's fault). It comes after the audio before
+                it, and again until `restart`.
+            UnsupportedFormatError: The headers exceed a limit, or the next stream has another rate or other
+                channels (the sender's fault).
+        """
+
+    def restart(self, offset: int) -> None:
+        """Continue with a page of the first logical stream's audio, at `offset`, whose bytes are fed next.
+
+        The first frame is then that of the page's second packet.
+
+        Raises:
+            DecodeError: The headers have not been decoded, or are damaged.
+        """

@@ -1,10 +1,14 @@
 //! The table from the core's errors to `playhead.errors`.
 
+use std::io;
+
 use playhead_core::error::Error;
+use playhead_core::vorbis::Fault;
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
+use rustix::io::Errno;
 
 /// A class of `playhead.errors`, imported when it is first needed.
 struct Class {
@@ -36,7 +40,14 @@ static CLOSED: Class = Class::new("ClosedError");
 static BUSY: Class = Class::new("BusyError");
 static WINDOW: Class = Class::new("WindowError");
 static BASE64: Class = Class::new("Base64Error");
+static DESCRIPTORS: Class = Class::new("DescriptorLimitError");
 static CONTRADICTION: Class = Class::new("ContradictionError");
+static DECODE: Class = Class::new("DecodeError");
+static UNSUPPORTED: Class = Class::new("UnsupportedFormatError");
+
+/// As `playhead.errors.NO_DESCRIPTOR`.
+const NO_DESCRIPTOR: &str = "no file descriptor is free: the limit RLIMIT_NOFILE is reached; raise it \
+    (ulimit -n), or close streams and connections";
 
 /// The Python exception for `error`. `offset` is the start of the page in its resource, or 0.
 pub fn to_python(py: Python<'_>, error: Error, offset: u64) -> PyErr {
@@ -79,9 +90,30 @@ fn table(py: Python<'_>, error: Error, offset: u64) -> PyResult<PyErr> {
     class.make(py, message, &attributes)
 }
 
+/// An error of the system; one that names no file, such as that no file descriptor is free.
+pub fn of_system(py: Python<'_>, error: io::Error) -> PyErr {
+    match Errno::from_io_error(&error) {
+        Some(Errno::MFILE | Errno::NFILE) => DESCRIPTORS
+            .make(py, NO_DESCRIPTOR.to_owned(), &PyDict::new(py))
+            .unwrap_or_else(|failure| failure),
+        _ => error.into(),
+    }
+}
+
 /// An invalid argument.
 pub fn usage(py: Python<'_>, message: String) -> PyErr {
     USAGE
         .make(py, message, &PyDict::new(py))
+        .unwrap_or_else(|failure| failure)
+}
+
+/// The Python exception for a fault of Ogg Vorbis: what it asks for is beyond a limit, or its bytes are damaged.
+pub fn vorbis_to_python(py: Python<'_>, fault: &Fault) -> PyErr {
+    let class = match fault {
+        Fault::Limit { .. } | Fault::Format { .. } => &UNSUPPORTED,
+        Fault::Header(_) | Fault::Packet { .. } | Fault::Links(_) => &DECODE,
+    };
+    class
+        .make(py, fault.to_string(), &PyDict::new(py))
         .unwrap_or_else(|failure| failure)
 }

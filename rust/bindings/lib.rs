@@ -12,9 +12,11 @@ mod error;
 mod frame;
 mod interpreter;
 mod message_buffer;
+mod ogg;
 mod pipe;
 mod planner;
 mod playout;
+mod vorbis;
 mod wake;
 
 use pyo3::prelude::*;
@@ -36,11 +38,15 @@ mod _core {
     #[pymodule_export]
     use super::message_buffer::MessageBuffer;
     #[pymodule_export]
+    use super::ogg::{OggPage, OggReader};
+    #[pymodule_export]
     use super::pipe::PyPipe;
     #[pymodule_export]
     use super::pipe::PyPipeStatistics;
     #[pymodule_export]
     use super::playout::PyPlayout;
+    #[pymodule_export]
+    use super::vorbis::VorbisStream;
     #[pymodule_export]
     use crate::planner::{Planner, PlannerStatistics, Request};
 

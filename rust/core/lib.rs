@@ -12,6 +12,8 @@
 //!        ▲
 //!        └── which range next: planner (pure; time is an argument)
 //!
+//!  bytes of an Ogg file ──▶ ogg: pages, packets ──▶ vorbis: PCM
+//!
 //!  PCM of a decoder ──▶ pipe ──▶ playout: gate, pause, volume ──▶ a device's callback, or a sink's thread
 //! ```
 
@@ -20,6 +22,7 @@ pub mod dither;
 pub mod error;
 pub mod frame;
 pub mod gain;
+pub mod ogg;
 pub mod payload;
 pub mod pipe;
 pub mod planner;
@@ -27,3 +30,5 @@ pub mod playout;
 pub mod ranges;
 pub mod ring;
 mod sync;
+pub mod vorbis;
+pub mod vorbis_setup;

@@ -69,7 +69,9 @@ _HOMES: Final = {name: f"playhead.content.{home}" for home, names in _NAMES.item
 """Imported lazily: the SDK's types are slow to import, and the player needs only `content.audio`."""
 
 
-def __getattr__(name: str) -> object:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # a misspelt name is an error for a type checker
+
+    def __getattr__(name: str) -> object:
+        if name in _HOMES:
+            return getattr(import_module(_HOMES[name]), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,6 +6,8 @@ Pure tables. The classifier uses them to detect audio links, the player to choos
 from __future__ import annotations
 
 import enum
+import mimetypes
+from pathlib import PurePath
 from urllib.parse import urlsplit
 
 SNIFF_BYTES = 64
@@ -57,6 +59,13 @@ _MIME = {
     "audio/pcm": AudioFormat.PCM,
     "audio/x-pcm": AudioFormat.PCM,
 }
+_MIME_OF = {found: kind for kind, found in reversed(_MIME.items())} | {
+    AudioFormat.VORBIS: "audio/ogg",
+    AudioFormat.OPUS: "audio/ogg; codecs=opus",
+    AudioFormat.OGG_FLAC: "audio/ogg; codecs=flac",
+    AudioFormat.OGG: "audio/ogg",
+}
+"""For files; in Ogg with the codec (RFC 5334), as the type alone was long Vorbis."""
 _SUFFIX = {
     ".mp3": AudioFormat.MP3,
     ".flac": AudioFormat.FLAC,
@@ -67,7 +76,10 @@ _SUFFIX = {
     ".aac": AudioFormat.AAC,
     ".m4a": AudioFormat.MP4,
     ".mp4": AudioFormat.MP4,
+    ".m4b": AudioFormat.MP4,
     ".webm": AudioFormat.WEBM,
+    ".weba": AudioFormat.WEBM,
+    ".mka": AudioFormat.WEBM,
     ".aif": AudioFormat.AIFF,
     ".aiff": AudioFormat.AIFF,
     ".mid": AudioFormat.MIDI,
@@ -106,6 +118,24 @@ def sniff(head: bytes) -> AudioFormat | None:
 def format_of_mime(mime_type: str | None) -> AudioFormat | None:
     """Return the format for a MIME type, ignoring case and parameters, or None if unknown."""
     return _MIME.get(split_mime(mime_type)[0]) if mime_type else None
+
+
+def mime_of_file(name: str, head: bytes) -> str | None:
+    """Return the MIME type of an audio file, whether anything here plays it or not.
+
+    It is that of `head`, its first bytes, if they have a signature, else that of its suffix; None for a file
+    whose suffix does not name audio.
+    """
+    label = _SUFFIX.get(PurePath(name).suffix.lower())
+    guessed = mimetypes.guess_type(f"x{PurePath(name).suffix}")[0] or ""
+    found = sniff(head)
+    if label is None and (found is AudioFormat.TEXT or not guessed.startswith("audio/")):
+        return None
+    if found is AudioFormat.WEBM and b"matroska" in head:
+        return "audio/matroska"
+    if found is None or not has_signature(head) or head[:3] == b"ID3":  # a tag that stands before anything
+        found = label
+    return guessed if found is None else _MIME_OF[found]
 
 
 def format_of_uri(uri: str | None) -> AudioFormat | None:

@@ -19,13 +19,13 @@ Pure functions on a whole file. Time and memory grow with its length, whatever i
 from __future__ import annotations
 
 import struct
-import zlib
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from playhead._core import OggReader
 from playhead.content.audio import AudioFormat, sniff
 
 
@@ -270,40 +270,37 @@ def _bytes_at(data: bytes, at: int) -> str:
 
 # --- Ogg -----------------------------------------------------------------------------------------------
 
-_OGG_HEADER: Final = 27
-_BEGINS, _ENDS = 2, 4
+_OGG_STEP_BYTES: Final = 1 << 20
 
 
 def _ogg_problem(data: bytes) -> str | None:
-    at, next_page, ended = 0, dict[int, int](), set[int]()
-    while at < len(data):
-        head = data[at : at + _OGG_HEADER]
-        if head[:4] != b"OggS"[: len(head)]:
+    reader, at = OggReader(), 0
+    next_page, ended = dict[int, int](), set[int]()
+    for start in range(0, len(data), _OGG_STEP_BYTES):
+        reader.feed(data[start : start + _OGG_STEP_BYTES])
+        while (page := reader.next_page()) is not None and page.offset == at:
+            at, serial = page.end, page.serial
+            if page.is_first:
+                ended.discard(serial)
+                next_page[serial] = page.number
+            if page.number != next_page.get(serial, page.number) or serial in ended:
+                return (
+                    f"expected page {next_page[serial]} of the Ogg stream {serial} at byte {page.offset}, got"
+                    f" page {page.number}: pages are missing or repeated"
+                )
+            next_page[serial] = page.number + 1 & 0xFFFF_FFFF
+            if page.is_last:
+                ended.add(serial)
+        if page is not None:
+            break
+    if at < len(data):
+        if not b"OggS".startswith(data[at : at + 4]):
             return f"expected an Ogg page at byte {at}, got {_bytes_at(data, at)}"
-        count = head[26] if len(head) == _OGG_HEADER else 0
-        lacing = data[at + _OGG_HEADER : at + _OGG_HEADER + count]
-        size = _OGG_HEADER + count + sum(lacing)
-        if len(head) < _OGG_HEADER or len(lacing) < count or at + size > len(data):
+        if reader.offset == at:
             return (
                 f"expected the whole Ogg page at byte {at}, got {len(data) - at} bytes: the file is cut short"
             )
-        flags, serial, number, crc = struct.unpack_from("<5xB8xIII", head)
-        page = bytearray(data[at : at + size])
-        page[22:26] = bytes(4)
-        if ogg_crc32(page) != crc:
-            return f"expected the CRC-32 of the Ogg page at byte {at} to match: the page is damaged"
-        if flags & _BEGINS:
-            ended.discard(serial)
-            next_page[serial] = number
-        if number != next_page.get(serial, number) or serial in ended:
-            return (
-                f"expected page {next_page[serial]} of the Ogg stream {serial} at byte {at}, got page"
-                f" {number}: pages are missing or repeated"
-            )
-        next_page[serial] = number + 1 & 0xFFFF_FFFF
-        if flags & _ENDS:
-            ended.add(serial)
-        at += size
+        return f"expected the CRC-32 of the Ogg page at byte {at} to match: the page is damaged"
     if len(ended) < len(next_page):
         return (
             "expected an Ogg page that is marked as the last of its stream, got none: the file is cut short"
@@ -442,17 +439,6 @@ def _is_xing(frame: bytes, at: int) -> bool:
 
 
 # --- checksums -----------------------------------------------------------------------------------------
-
-_REVERSED: Final = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
-
-
-def ogg_crc32(data: bytes | bytearray) -> int:
-    """Ogg's CRC-32: polynomial 0x04C11DB7, most significant bit first, from 0.
-
-    zlib has the same polynomial with the bits the other way round, from all ones, inverted at the end.
-    """
-    mirrored = zlib.crc32(data.translate(_REVERSED), 0xFFFF_FFFF) ^ 0xFFFF_FFFF
-    return int(f"{mirrored:032b}"[::-1], 2)
 
 
 @cache

@@ -24,13 +24,14 @@ from av.audio.frame import AudioFrame
 from av.container import InputContainer
 from av.stream import Discard
 
+from playhead._core import OggPage, OggReader
 from playhead.content.audio import AudioFormat
 from playhead.errors import DecodeError, SeekError, UnsupportedFormatError
-from playhead.playback.decoder_source import DecoderSource
+from playhead.playback.decoder_source import STEP_BYTES, DecoderSource
 from playhead.playback.formats import ByteRate, PcmFormat, SampleFormat
-from playhead.playback.locators import CONTINUED, LAST, OggPage, look_for_page, page_at
 from playhead.playback.mpeg_locator import AAC_RUN_UP, ADTS_BYTES, AdtsLocator, adts_frame
-from playhead.playback.seek_index import SeekPoint, search
+from playhead.playback.ogg_search import page_before
+from playhead.playback.seek_index import SeekPoint
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -39,8 +40,6 @@ READ_BYTES = 16 * 1024
 """Bytes that a demuxer asks for at once: little is read before the first audio."""
 MOST_HEADER_BYTES = 16 * 1024 * 1024
 """Limit of what is read before the first audio: the index of 40 hours, or a large cover picture."""
-MOST_PACKET_BYTES = 1024 * 1024
-"""Limit of one packet of Ogg. FLAC's frames are the largest, below 200 KiB in practice."""
 MOST_SAMPLES = 1 << 23
 """Limit of the packets that one table of an MP4 may claim without listing them: two days of AAC. FFmpeg takes
 24 bytes for each."""
@@ -399,8 +398,8 @@ class _Ogg:
     def __init__(self, source: DecoderSource) -> None:
         self._source = source
         self.taken_bytes = 0
+        self._reader = OggReader()
         self._serial: int | None = None
-        self._open_packet = b""
         self._end: int | None = None
         self._begin: int | None = None
         self._is_opus, self._pre_skip = False, 0
@@ -419,8 +418,8 @@ class _Ogg:
                 self.duration_seconds = total / rate_hz
         else:
             raise UnsupportedFormatError("expected Opus or FLAC in Ogg, got incomplete headers")
-        self._start = source.offset
-        self._unit_bytes = 0
+        self._start = self._reader.offset
+        self._page_bytes = 0
         self._next = -self._pre_skip
         self._context = self._new_context()
 
@@ -445,39 +444,30 @@ class _Ogg:
                 self._serial = page.serial
             if page.serial != self._serial:
                 continue
-            self._unit_bytes = page.end - page.offset
+            self._page_bytes = page.end - page.offset
             packets = page.packets
-            if page.granule > 0 and self._begin is None:
+            if page.granule and self._begin is None:
                 self._begin = self._begin_granule(page, packets)
-            if page.flags & LAST and page.granule >= 0:
+            if page.is_last and page.granule is not None:
                 self._end = page.granule - (self._begin or 0)
-            if packets and page.flags & 1 and self._open_packet:
-                packets[0] = self._open_packet + packets[0]
-            elif packets and page.flags & 1:
-                del packets[0]
-            self._open_packet = packets.pop() if page.is_open and packets else b""
-            if len(self._open_packet) > MOST_PACKET_BYTES:
-                raise DecodeError(f"expected packets below {MOST_PACKET_BYTES} bytes, got a longer one")
             yield from packets
 
     def _begin_granule(self, page: OggPage, packets: list[bytes]) -> int:
         """Return the time of PCM frame 0: files cut from a longer one do not begin at 0."""
-        if not self._is_opus or page.flags & (CONTINUED | LAST) or page.is_open:
+        if not self._is_opus or page.granule is None or page.is_continued or page.is_last or page.is_open:
             return self._pre_skip
         return page.granule - sum(map(_opus_samples, packets)) + self._pre_skip
 
     def _page(self) -> OggPage | None:
-        page = page_at(self._source, self._source.offset)
-        if page is None and self._source.peek(1) and self._serial is not None:
-            # Bytes are missing or damaged: go on with the next page.
-            page = look_for_page(self._source, self._source.offset + 1, self._serial)
-        if page is None:
-            if self._source.broken is not None:
-                raise self._source.broken
-            return None
-        self._source.restart(page.end)
-        self._source.audio_began()
-        self.taken_bytes += page.end - page.offset
+        while (page := self._reader.next_page()) is None:
+            chunk = self._source.take(STEP_BYTES)
+            self._reader.feed(chunk)
+            if not chunk:
+                self._reader.finish()
+                page = self._reader.next_page()
+                break
+        if page is not None:
+            self.taken_bytes += page.end - page.offset
         return page
 
     def decode(self) -> list[tuple[AudioFrame, int]] | None:
@@ -497,37 +487,30 @@ class _Ogg:
         return self._end
 
     def seek(self, frame: int) -> None:
-        aim = frame - _OPUS_RUN_UP if self._is_opus else frame
-        start = SeekPoint(offset=self._start, frame=-self._pre_skip)
-        serial, begin = self._serial or 0, self._begin or 0
-
-        def look(offset: int) -> SeekPoint | None:
-            page = look_for_page(self._source, offset, serial)
-            return None if page is None else SeekPoint(offset=page.offset, frame=page.granule - begin)
-
-        size_bytes = self._source.size_bytes
-        high = None
-        if self.duration_seconds is not None and size_bytes is not None:
-            high = SeekPoint(
-                offset=size_bytes, frame=round(self.duration_seconds * self._context.sample_rate)
-            )
-        done = max(1, self._next + self._pre_skip)
-        found = search(
-            aim,
-            low=start,
-            high=high,
-            size_bytes=size_bytes,
-            bytes_per_frame=(self._source.offset - self._start) / done if self._next > 0 else 0.25,
-            free=self._source.free_range,
-            look=look,
-            unit_bytes=min(self._unit_bytes, 64 << 10),
+        end = (
+            None
+            if self.duration_seconds is None
+            else round(self.duration_seconds * self._context.sample_rate)
         )
-        self._open_packet, self._next = b"", found.frame
-        page = None if found is start else page_at(self._source, found.offset)
-        self._source.restart(found.offset if page is None else page.end)
+        done = max(1, self._next + self._pre_skip)
+        page = page_before(
+            frame - _OPUS_RUN_UP if self._is_opus else frame,
+            self._source,
+            serial=self._serial or 0,
+            start=SeekPoint(offset=self._start, frame=-self._pre_skip),
+            begin=self._begin or 0,
+            bytes_per_frame=(self._reader.offset - self._start) / done if self._next > 0 else 0.25,
+            page_bytes=self._page_bytes,
+            end_frame=end,
+        )
+        offset = self._start if page is None else page.offset
+        self._source.restart(offset)
         self._source.audio_began()
-        if page is not None and page.is_open:
-            self._open_packet = page.packets[-1]
+        self._reader = OggReader(offset=offset, serial=self._serial)
+        self._next = -self._pre_skip
+        if page is not None and page.granule is not None:
+            self._next = page.granule - (self._begin or 0)
+            self._page()  # only what continues behind it is wanted
         self._packets = self._read_packets()
         self._context = self._new_context()
 

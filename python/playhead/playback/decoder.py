@@ -1,4 +1,4 @@
-"""Decoders of a stream that is still arriving: miniaudio's, and raw samples.
+"""Decoders of a stream that is still arriving: miniaudio's for MP3, FLAC and WAV, and raw samples.
 
 miniaudio's `stream_any` needs the rate and channels before it has seen the stream, and resamples to them.
 Playhead keeps the file's own (the device resamples once, if it must; a wave file and a hash equal a local
@@ -16,10 +16,18 @@ import miniaudio
 
 from playhead.content.audio import SNIFF_BYTES, AudioFormat
 from playhead.errors import DecodeError, SeekError, UnsupportedFormatError
-from playhead.playback.decoder_source import LARGE_STEP_BYTES, STEP_BYTES, WHOLE_STEP_BYTES, DecoderSource
+from playhead.playback.decoder_source import (
+    LARGE_STEP_BYTES,
+    MOST_HEADER_BYTES,
+    STEP_BYTES,
+    WHOLE_STEP_BYTES,
+    DecoderSource,
+)
 from playhead.playback.formats import (
     EXTRA_DECODED,
+    FIRST_FRAMES,
     HEAD_BYTES,
+    LARGE_PIECE_SECONDS,
     PIECE_FRAMES,
     WAVE_FORMAT_BYTES,
     ByteRate,
@@ -32,29 +40,21 @@ from playhead.playback.formats import (
     mp3_bytes_per_second,
     sample_format,
 )
-from playhead.playback.locators import FlacLocator, VorbisLocator, WavLocator
+from playhead.playback.locators import FlacLocator, WavLocator
 from playhead.playback.mpeg_locator import MpegLocator
 from playhead.playback.seek_index import Locator
-from playhead.stream.source import BytesReader
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _ffi, _lib = miniaudio.ffi, miniaudio.lib
 
-FIRST_FRAMES = 1024
-"""Frames of the first piece: less than one MP3 frame, so that audio starts with the first one."""
-LARGE_PIECE_SECONDS = 0.25
-"""Audio of one piece while its bytes are in hand. Between two pieces a decoder's thread takes the GIL several
-times, where those of all players of a process wait for each other: 128 players took a quarter less CPU."""
 MP3_LOOKAHEAD_BYTES = 20 * 1024
 """Bytes that the MP3 decoder reads before it keeps pace with the audio: 16 KiB, which it holds while bytes
 follow, and two steps."""
 SEARCH_BYTES = {AudioFormat.MP3: 512 * 1024}
 """Limit of the search for the first audio. MPEG audio has almost no signature, so noise and error pages must
 end here."""
-HEADER_BYTES = 16 * 1024 * 1024
-"""The same for formats with a signature: Vorbis and FLAC may have a cover picture in their headers."""
 
 MINIAUDIO_SAMPLES = {
     SampleFormat.S16: miniaudio.SampleFormat.SIGNED16,
@@ -64,7 +64,6 @@ _ENCODINGS = {
     AudioFormat.MP3: miniaudio.FileFormat.MP3,
     AudioFormat.FLAC: miniaudio.FileFormat.FLAC,
     AudioFormat.WAV: miniaudio.FileFormat.WAV,
-    AudioFormat.VORBIS: miniaudio.FileFormat.VORBIS,
 }
 
 
@@ -130,18 +129,22 @@ def open_decoder(
         raise
     if found.raw is not None:
         return RawPcmDecoder(source, found.raw, size_bytes=size_bytes)
+    if found.format is AudioFormat.VORBIS:
+        from playhead.playback.vorbis_decoder import VorbisDecoder
+
+        return VorbisDecoder(source)
     if found.format in EXTRA_DECODED:
         from playhead.playback.av_decoder import AvDecoder  # 0.2 s
 
         return AvDecoder(source, found.format)
-    source.search_bytes = SEARCH_BYTES.get(found.format, HEADER_BYTES)
+    source.search_bytes = SEARCH_BYTES.get(found.format, MOST_HEADER_BYTES)
     if found.format is AudioFormat.WAV:
         source.step_bytes = WHOLE_STEP_BYTES
     return MiniaudioDecoder(source, found, head=head)
 
 
 class MiniaudioDecoder:
-    """One of miniaudio's four decoders on a source.
+    """One of miniaudio's decoders for MP3, FLAC and WAV on a source.
 
     A seek starts it anew where its locator says, and drops what comes before the wanted frame.
     """
@@ -193,9 +196,9 @@ class MiniaudioDecoder:
         self._buffer = _ffi.new("int8_t[]", self._large_frames * self.format.frame_bytes)
         self._got = _ffi.new("ma_uint64 *")
 
-    def _start(self) -> int:
-        """Open the decoder at the source's position; return miniaudio's result."""
-        config = _lib.ma_decoder_config_init(MINIAUDIO_SAMPLES[self._sample].value, 0, 0)
+    def _start(self, *, channels: int = 0, rate_hz: int = 0) -> int:
+        """Open the decoder at the source's position, 0 being the value found there; return the result."""
+        config = _lib.ma_decoder_config_init(MINIAUDIO_SAMPLES[self._sample].value, channels, rate_hz)
         config.encodingFormat = _ENCODINGS[self._audio_format].value
         result: int = _lib.ma_decoder_init(
             _lib._internal_decoder_read_callback,
@@ -275,7 +278,8 @@ class MiniaudioDecoder:
         self.position_frames, self.position_is_exact = landing.frame, landing.is_exact
         if self._audio_format is AudioFormat.MP3:
             self._end_frames = end
-        result = self._start()
+        # A damaged file may continue with other channels, and the buffer has room for these.
+        result = self._start(channels=self.format.channels, rate_hz=self.format.rate_hz)
         if not self._open and not self._source.is_at_end:
             raise DecodeError(
                 f"expected {self._name} to continue at byte {landing.offset}, got bytes that the decoder "
@@ -314,23 +318,8 @@ def _locator(audio_format: AudioFormat) -> Locator:
             return WavLocator()
         case AudioFormat.FLAC:
             return FlacLocator()
-        case AudioFormat.VORBIS:
-            return VorbisLocator(_count_vorbis_frames)
         case _:
             return MpegLocator()
-
-
-def _count_vorbis_frames(file: bytes) -> int:
-    """Decode a whole Ogg Vorbis file for the number of its frames."""
-    try:
-        decoder = MiniaudioDecoder(
-            DecoderSource(BytesReader(file)), Identified(format=AudioFormat.VORBIS), head=file
-        )
-    except UnsupportedFormatError:
-        return 0  # too short: one packet alone makes no audio
-    while len(memoryview(decoder.read())):
-        pass
-    return decoder.position_frames
 
 
 class RawPcmDecoder:

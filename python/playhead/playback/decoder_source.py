@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import miniaudio
 
-from playhead.errors import PlayheadError, SeekError, UnsupportedFormatError
+from playhead.errors import ClosedError, PlayheadError, SeekError, UnsupportedFormatError
 from playhead.stream.source import Reader
 
 STEP_BYTES = 2048
@@ -27,6 +27,8 @@ WHOLE_STEP_BYTES = 1 << 20
 """For the WAV decoder, which loses partial frames: it gets all that it requests (4096 frames)."""
 TAKE_BYTES = 64 * 1024
 """Most bytes taken from the reader at once; this never waits for more than is available."""
+MOST_HEADER_BYTES = 16 * 1024 * 1024
+"""Most bytes without audio, for formats with a signature: headers may have a cover picture."""
 REMEMBERED_BYTES = 128 * 1024
 """Distance that a decoder may seek back before the first audio."""
 SEEK_BYTES = 128 * 1024
@@ -144,6 +146,13 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         """End the search: after the first PCM, decoders only read forward."""
         self._searching = False
         self._forget()
+
+    def discard_errors(self) -> None:
+        """Forget the errors so far: their frames hold this source, in a cycle."""
+        for error in (self.error_in_readcallback, self._deferred):
+            if isinstance(error, ClosedError):
+                error.__traceback__ = None  # the reader's pipe holds that error itself
+        self.error_in_readcallback = self._deferred = None
 
     def peek(self, wanted_bytes: int) -> bytes:
         """Return the next `wanted_bytes`, or fewer at the end, without reading them. Raises what the reader

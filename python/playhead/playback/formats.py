@@ -36,6 +36,11 @@ EXTRA_DECODED = frozenset(
 
 PIECE_FRAMES = 4096
 """Most frames of one piece from a decoder: 85 ms at 48 kHz."""
+FIRST_FRAMES = 1024
+"""Frames of the first piece: less than one MP3 frame, so that audio starts with the first one."""
+LARGE_PIECE_SECONDS = 0.25
+"""Audio of one piece while its bytes are in hand. Between two pieces a decoder's thread takes the GIL several
+times, where those of all players of a process wait for each other: 128 players took a quarter less CPU."""
 MAX_RATE_HZ = 768_000
 MIN_CONVERTED_HZ = 8000
 """The lowest rate to convert to: that of a telephone, and miniaudio's lowest standard rate. Files may have

@@ -3,10 +3,6 @@
 * WAV: arithmetic. The prefix is the header with the size of what is left.
 * FLAC (RFC 9639): every frame header states its time and is found by its sync code and checksum. The prefix
   is STREAMINFO.
-* Ogg Vorbis: every page states the time of its end. The prefix is the headers and the page, whose packets
-  are decoded once beforehand to count the frames from its beginning to its end.
-
-The pages of an Ogg stream (RFC 3533) are at the end: read, found at any place, and written.
 
 MPEG audio is in mpeg_locator.py.
 """
@@ -14,13 +10,11 @@ MPEG audio is in mpeg_locator.py.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from playhead.content.audio_files import FlacFrame, flac_frame, flac_info, ogg_crc32
+from playhead.content.audio_files import FlacFrame, flac_frame, flac_info
 from playhead.playback.seek_index import (
-    MOST_LOOK_BYTES,
     NEAR_BYTES,
     HeaderParser,
     Landing,
@@ -33,9 +27,6 @@ from playhead.playback.seek_index import (
 
 if TYPE_CHECKING:
     from playhead.playback.decoder_source import DecoderSource
-
-_HEADER_BYTES = 1024 * 1024
-"""Most bytes of Vorbis headers that are kept. Pictures are in the comments, which are dropped."""
 
 
 # --- WAV -------------------------------------------------------------------------------------------------
@@ -102,6 +93,7 @@ class WavLocator:
 
 _SEEK_TABLE = 3
 _PLACEHOLDER = (1 << 64) - 1
+_MOST_TABLE_BYTES = 1024 * 1024
 
 
 class FlacLocator:
@@ -124,7 +116,7 @@ class FlacLocator:
             is_last, kind, size = head[0] & 0x80 != 0, head[0] & 0x7F, int.from_bytes(head[1:], "big")
             if kind == 0 and size == 34:
                 self._streaminfo = yield size
-            elif kind == _SEEK_TABLE and size <= _HEADER_BYTES:
+            elif kind == _SEEK_TABLE and size <= _MOST_TABLE_BYTES:
                 table = yield size
             else:
                 yield -size
@@ -204,259 +196,3 @@ class FlacLocator:
 
 def _by_frame(point: SeekPoint) -> int:
     return point.frame
-
-
-# --- Ogg Vorbis --------------------------------------------------------------------------------------------
-
-_EMPTY_COMMENTS = b"\x03vorbis" + bytes(8) + b"\x01"
-
-
-class VorbisLocator:
-    """Ogg Vorbis, one logical stream."""
-
-    end_frame: int | None = None
-
-    def __init__(self, count_frames: Callable[[bytes], int]) -> None:
-        """`count_frames` decodes a whole Ogg file and returns how many PCM frames it holds."""
-        self._count_frames = count_frames
-        self._serial = 0
-        self._nominal_bytes_per_frame = 0.0
-        """As the encoder announces it; 0 if it does not. Few seconds of audio say less."""
-        self._prefix = b""
-        self._start: int | None = None
-        """Offset of the first audio page."""
-        self._first_pages = b""
-        self._begin: int | None = None
-        """Granule position of PCM frame 0."""
-        self._headers = HeaderParser(self._parse())
-
-    def _parse(self) -> Generator[int, bytes, None]:
-        packets, is_open = [b""], False
-        kept = 0
-        while len(packets) < 4 or is_open:
-            raw = yield from _page()
-            page = parse_page(raw)
-            kept += 0 if len(packets) == 2 else len(raw)
-            if page is None or kept > _HEADER_BYTES:
-                return
-            self._serial = page.serial
-            for part in page.packets:
-                if len(packets) != 2:  # the comments, which may hold a picture, are not needed
-                    packets[-1] += part
-                packets.append(b"")
-            is_open = page.is_open
-            if is_open:
-                packets.pop()
-        rate_hz, nominal = struct.unpack_from("<I4xi", packets[0].ljust(28, b"\0"), 12)
-        self._nominal_bytes_per_frame = max(0, nominal) / 8 / max(1, rate_hz)
-        self._prefix = paginate([packets[0], _EMPTY_COMMENTS, packets[2]], serial=self._serial)
-        self._start = self._headers.offset
-        while len(self._first_pages) < MOST_LOOK_BYTES:
-            raw = yield from _page()
-            self._first_pages += raw
-            page = parse_page(raw)
-            if page is None or page.granule > 0:
-                return
-
-    def feed(self, offset: int, data: bytes) -> None:
-        self._headers.feed(offset, data)
-
-    def locate(self, frame: int, source: DecoderSource, *, bytes_per_frame: float) -> Landing:
-        finish_headers(self._headers, source, "Vorbis")
-        if self._start is None:
-            raise not_ready("Vorbis")
-        if self._begin is None:
-            self._begin = self._begin_granule()
-        begin = self._begin
-        start = SeekPoint(offset=self._start, frame=0)
-
-        def look(offset: int) -> SeekPoint | None:
-            page = look_for_page(source, offset, self._serial)
-            return None if page is None else SeekPoint(offset=page.offset, frame=page.granule - begin)
-
-        found = search(
-            frame,
-            low=start,
-            high=None,
-            size_bytes=source.size_bytes,
-            bytes_per_frame=min(bytes_per_frame, self._nominal_bytes_per_frame or bytes_per_frame),
-            unit_bytes=len(self._first_pages),
-            free=source.free_range,
-            look=look,
-        )
-        while found is not start:
-            page = page_at(source, found.offset)
-            if page is None or page.flags & LAST:
-                break
-            prefix = self._prefix + page.without_continuation().encode()
-            if count := self._count_frames(prefix):
-                return Landing(offset=page.end, frame=page.granule - begin - count, prefix=prefix)
-            following = look(page.end)
-            if following is None or following.frame > frame:
-                break
-            found = following
-        return Landing(offset=self._start, frame=0, prefix=self._prefix)
-
-    def _begin_granule(self) -> int:
-        """Files may begin at another time than 0: those cut from a longer one, and live streams."""
-        page = find_page(self._first_pages, offset=0, serial=self._serial)
-        if page is None or page.flags & LAST:
-            return 0
-        return page.granule - self._count_frames(self._prefix + self._first_pages)
-
-
-def look_for_page(source: DecoderSource, offset: int, serial: int) -> OggPage | None:
-    """Read from `offset` on to the first page of a logical stream on which a packet ends."""
-    found: list[OggPage] = []
-
-    def find(data: bytes) -> SeekPoint | None:
-        page = find_page(data, offset=offset, serial=serial)
-        if page is None:
-            return None
-        found.append(page)
-        return SeekPoint(offset=page.offset, frame=page.granule)
-
-    look_for(source, offset, find)
-    return found[0] if found else None
-
-
-def page_at(source: DecoderSource, offset: int) -> OggPage | None:
-    """Read the page at `offset`; None if there is none, or it is cut off or damaged."""
-    source.restart(offset)
-    head = source.peek(OGG_HEADER_BYTES)
-    is_whole = len(head) == OGG_HEADER_BYTES
-    lacing = source.peek(OGG_HEADER_BYTES + head[26])[OGG_HEADER_BYTES:] if is_whole else b""
-    return parse_page(source.peek(OGG_HEADER_BYTES + len(lacing) + sum(lacing)), offset=offset)
-
-
-def _page() -> Generator[int, bytes, bytes]:
-    """Read one page; empty if it is not one."""
-    head = yield OGG_HEADER_BYTES
-    if head[:4] != b"OggS":
-        return b""
-    lacing = (yield head[26]) if head[26] else b""
-    body = (yield sum(lacing)) if sum(lacing) else b""
-    return head + lacing + body
-
-
-# --- the pages of an Ogg stream --------------------------------------------------------------------------
-
-OGG_HEADER_BYTES = 27
-NO_GRANULE = -1
-"""No packet ends on this page."""
-CONTINUED, FIRST, LAST = 1, 2, 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OggPage:
-    """One page; `offset` is its place in the stream."""
-
-    offset: int
-    flags: int
-    granule: int
-    """Time of the end of the last packet that ends here, in the codec's units; `NO_GRANULE` if none does."""
-    serial: int
-    number: int
-    lacing: bytes
-    body: bytes
-
-    @property
-    def end(self) -> int:
-        return self.offset + OGG_HEADER_BYTES + len(self.lacing) + len(self.body)
-
-    @property
-    def packets(self) -> list[bytes]:
-        """The packets and parts of packets. The first one continues another page's if `CONTINUED`; the last
-        one is continued if `is_open`."""
-        packets, place, size = [], 0, 0
-        for part in self.lacing:
-            size += part
-            if part < 255:
-                packets.append(self.body[place : place + size])
-                place, size = place + size, 0
-        if self.is_open:
-            packets.append(self.body[place:])
-        return packets
-
-    @property
-    def is_open(self) -> bool:
-        """The last packet continues on the next page."""
-        return self.lacing.endswith(b"\xff")
-
-    def without_continuation(self) -> OggPage:
-        """Drop the rest of a packet that began on an earlier page."""
-        if not self.flags & CONTINUED:
-            return self
-        count = next((place + 1 for place, part in enumerate(self.lacing) if part < 255), len(self.lacing))
-        return replace(
-            self,
-            flags=self.flags & ~CONTINUED,
-            lacing=self.lacing[count:],
-            body=self.body[sum(self.lacing[:count]) :],
-        )
-
-    def encode(self) -> bytes:
-        head = struct.pack(
-            "<4sBBqIIIB", b"OggS", 0, self.flags, self.granule, self.serial, self.number, 0, len(self.lacing)
-        )
-        page = bytearray(head + self.lacing + self.body)
-        page[22:26] = ogg_crc32(page).to_bytes(4, "little")
-        return bytes(page)
-
-
-def parse_page(data: bytes, at: int = 0, *, offset: int = 0) -> OggPage | None:
-    """Read the page at `at`; `offset` is the place of `data` in the stream. None if it is missing, not whole
-    or damaged."""
-    if not data.startswith(b"OggS\x00", at) or at + OGG_HEADER_BYTES > len(data):
-        return None
-    flags, granule, serial, number, crc, count = struct.unpack_from("<5xBqIIIB", data, at)
-    lacing = data[at + OGG_HEADER_BYTES : at + OGG_HEADER_BYTES + count]
-    begin = at + OGG_HEADER_BYTES + count
-    body = data[begin : begin + sum(lacing)]
-    if len(lacing) < count or len(body) < sum(lacing):
-        return None
-    page = OggPage(
-        offset=offset + at,
-        flags=flags,
-        granule=granule,
-        serial=serial,
-        number=number,
-        lacing=lacing,
-        body=body,
-    )
-    raw = bytearray(data[at : begin + len(body)])
-    raw[22:26] = bytes(4)
-    return page if ogg_crc32(raw) == crc else None
-
-
-def find_page(data: bytes, *, offset: int, serial: int) -> OggPage | None:
-    """Return the first page of a logical stream on which a packet ends. `data` was read at `offset`."""
-    at = -1
-    while (at := data.find(b"OggS", at + 1)) >= 0:
-        page = parse_page(data, at, offset=offset)
-        if page is not None and page.serial == serial and page.granule != NO_GRANULE:
-            return page
-    return None
-
-
-def paginate(packets: Sequence[bytes], *, serial: int) -> bytes:
-    """Write header packets as pages, the first packet on a page of its own, as every codec wants it."""
-    pages: list[bytes] = []
-    for group in (packets[:1], packets[1:]):
-        lacing = b"".join(b"\xff" * (len(packet) // 255) + bytes([len(packet) % 255]) for packet in group)
-        body, place, is_continued = b"".join(group), 0, False
-        for start in range(0, len(lacing), 255):
-            part = lacing[start : start + 255]
-            size = sum(part)
-            page = OggPage(
-                offset=0,
-                flags=(FIRST if not pages else 0) | (CONTINUED if is_continued else 0),
-                granule=0 if min(part) < 255 else NO_GRANULE,
-                serial=serial,
-                number=len(pages),
-                lacing=part,
-                body=body[place : place + size],
-            )
-            pages.append(page.encode())
-            place, is_continued = place + size, page.is_open
-    return b"".join(pages)

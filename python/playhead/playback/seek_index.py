@@ -15,12 +15,14 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from playhead.errors import SeekError
 
 if TYPE_CHECKING:
     from playhead.playback.decoder_source import DecoderSource
+
+_Found = TypeVar("_Found")
 
 NEAR_BYTES = 24 * 1024
 """A place this close before the wanted one is near enough to decode from: it arrives with the first pages of
@@ -177,10 +179,8 @@ class Locator(Protocol):
         ...
 
 
-def look_for(
-    source: DecoderSource, offset: int, find: Callable[[bytes], SeekPoint | None]
-) -> SeekPoint | None:
-    """Read from `offset` on until `find` returns a place, and return it; None at the end of the stream, or
+def look_for(source: DecoderSource, offset: int, find: Callable[[bytes], _Found | None]) -> _Found | None:
+    """Read from `offset` on until `find` returns something, and return it; None at the end of the stream, or
     after `MOST_LOOK_BYTES`."""
     source.restart(offset)
     window = LOOK_BYTES

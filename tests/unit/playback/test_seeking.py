@@ -20,7 +20,7 @@ import soundfile
 
 from playhead.content.audio_files import mpeg_frame
 from playhead.errors import SeekError, StreamBrokenError
-from playhead.playback.decoder import PcmDecoder, open_decoder
+from playhead.playback.decoder import MiniaudioDecoder, PcmDecoder, open_decoder
 from playhead.playback.decoder_source import DecoderSource
 from playhead.stream.source import BytesReader
 
@@ -333,3 +333,19 @@ def test_raw_samples_are_sought_by_arithmetic() -> None:
         for frame in (70_000, 3, 99_999):
             decoder.seek(frame)
             assert_equal_from(decoder, frame, data)
+
+
+def test_a_seek_into_other_channels_keeps_those_of_the_beginning() -> None:
+    """The file begins with a damaged mono frame; at a seek miniaudio starts anew, in a stereo frame."""
+    data = (DATA / "other-channels.mp3").read_bytes()
+    source = DecoderSource(BytesReader(data))
+    decoder = open_decoder(source, mime_type="audio/mpeg", uri=None, size_bytes=len(data))
+    assert isinstance(decoder, MiniaudioDecoder)
+    try:
+        source.audio_began()
+        decoder.seek(6350)
+        assert decoder._decoder.outputChannels == decoder.format.channels == 1, (
+            "the buffer would be too small"
+        )
+    finally:
+        decoder.close()

@@ -1,0 +1,142 @@
+"""The decoder of Ogg Vorbis: `VorbisStream` of the Rust core on a source, and the search for a time.
+
+A stream of the core continues at any page: the audio of the page before the wanted frame says when it begins,
+as only ends are stated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from playhead._core import VorbisStream
+from playhead.errors import DecodeError, SeekError, UnsupportedFormatError
+from playhead.playback.decoder_source import LARGE_STEP_BYTES, MOST_HEADER_BYTES, STEP_BYTES
+from playhead.playback.formats import (
+    FIRST_FRAMES,
+    LARGE_PIECE_SECONDS,
+    PIECE_FRAMES,
+    ByteRate,
+    PcmFormat,
+)
+from playhead.playback.ogg_search import page_before
+from playhead.playback.seek_index import SeekPoint, not_ready
+
+if TYPE_CHECKING:
+    from playhead.playback.decoder_source import DecoderSource
+
+_RUN_UPS = (0, 1 << 14, 1 << 17)
+"""Frames before the wanted one to look for a page: where the page found has no beginning of a packet, its
+audio begins with the next one. A packet has at most 8192."""
+
+
+class VorbisDecoder:
+    """A `PcmDecoder` of Ogg Vorbis."""
+
+    duration_seconds: float | None = None
+    """Only the end of the file says it."""
+    position_is_exact = True
+
+    def __init__(self, source: DecoderSource) -> None:
+        self._source = source
+        self._stream = VorbisStream()
+        self._is_closed = False
+        self._silent_bytes = 0
+        """Bytes since the last audio."""
+        source.audio_began()  # nothing here seeks back into what was read
+        self._ahead = self._decode(FIRST_FRAMES)
+        """Decoded, and not read yet."""
+        if self._stream.rate_hz is None or self._stream.channels is None:
+            raise source.broken or UnsupportedFormatError(
+                "expected Ogg Vorbis, as the first bytes say, got a stream without its headers: it is "
+                "damaged, cut off, or in another format"
+            )
+        self.format = PcmFormat(rate_hz=self._stream.rate_hz, channels=self._stream.channels)
+        self._begin = self._stream.start or 0
+        """Granule position of frame 0: files cut from a longer one, and live streams, do not begin at 0."""
+        self.position_frames = 0
+        self._frames = PIECE_FRAMES
+        self._large_frames = max(PIECE_FRAMES, int(LARGE_PIECE_SECONDS * self.format.rate_hz))
+        self._byte_rate = ByteRate()
+
+    @property
+    def bytes_per_second(self) -> float:
+        return self._byte_rate.bytes_per_second
+
+    def read(self) -> bytes:
+        pcm, self._ahead = self._ahead or self._decode(self._frames), b""
+        if pcm:
+            self.position_frames += len(pcm) // self.format.frame_bytes
+            packet_bytes, frames = self._stream.decoded
+            self._byte_rate.add(packet_bytes, frames / self.format.rate_hz)
+            # A decoder that waits for bytes holds back what it has decoded.
+            piece_bytes = int(LARGE_PIECE_SECONDS * self.bytes_per_second)
+            is_large = self._source.in_hand_bytes >= 2 * piece_bytes + LARGE_STEP_BYTES
+            self._frames = self._large_frames if is_large else PIECE_FRAMES
+        return pcm
+
+    def _decode(self, frames: int) -> bytes:
+        """Return the next samples; empty at the end."""
+        if self._is_closed:
+            return b""
+        while (pcm := self._stream.decode(frames)) is None:
+            if self._silent_bytes > MOST_HEADER_BYTES:
+                raise DecodeError(
+                    f"expected Ogg Vorbis, got {self._silent_bytes} bytes without audio: the file is damaged"
+                )
+            chunk = self._source.take(STEP_BYTES)
+            self._silent_bytes += len(chunk)
+            self._stream.feed(chunk)
+            if not chunk:
+                self._stream.finish()
+        self._silent_bytes = 0
+        return pcm
+
+    def seek(self, frame: int) -> None:
+        before, restarts = self.position_frames, self._source.restarts
+        try:
+            self._seek(frame)
+        except SeekError:
+            if self._source.restarts != restarts:
+                self._seek(before)
+            raise
+
+    def _seek(self, frame: int) -> None:
+        for run_up in _RUN_UPS:
+            if self._restart_before(frame - run_up) <= frame:
+                break
+        while self.position_frames < frame and (pcm := self._ahead or self._decode(PIECE_FRAMES)):
+            self._ahead = pcm[(frame - self.position_frames) * self.format.frame_bytes :]
+            self.position_frames += (len(pcm) - len(self._ahead)) // self.format.frame_bytes
+        self._byte_rate = ByteRate(self.bytes_per_second)
+
+    def _restart_before(self, frame: int) -> int:
+        """Continue at a page before `frame`, or at the beginning. Returns the position."""
+        stream, source = self._stream, self._source
+        if stream.audio_offset is None or stream.serial is None:
+            raise not_ready("Vorbis")
+        nominal = (stream.nominal_bytes_per_second or 0) / self.format.rate_hz
+        mean = (self.bytes_per_second or self.format.bytes_per_second / 2) / self.format.rate_hz
+        page = page_before(
+            frame,
+            source,
+            serial=stream.serial,
+            start=SeekPoint(offset=stream.audio_offset, frame=0),
+            begin=self._begin,
+            bytes_per_frame=min(mean, nominal or mean),
+            page_bytes=stream.page_bytes,
+        )
+        offset = stream.audio_offset if page is None else page.end if page.is_last else page.offset
+        source.restart(offset)
+        source.audio_began()
+        stream.restart(offset)
+        self._ahead, self._silent_bytes = b"", 0
+        place = None if page is None else page.granule
+        if page is None or not page.is_last:  # behind the last page is another stream, or nothing
+            self._ahead = self._decode(PIECE_FRAMES)
+            place = place if stream.start is None else stream.start
+        self.position_frames = 0 if place is None else place - self._begin
+        return self.position_frames
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._ahead, self._stream = b"", VorbisStream()

@@ -1,0 +1,265 @@
+//! Ogg (RFC 3533): bytes in, pages and packets out. The decoder, the search for a time and the checker read it here.
+//!
+//! The rules:
+//! * "Not yet" is `None`. Any chunking of the bytes gives the same pages at the same offsets.
+//! * A page is one whose CRC is right. What is none is skipped; the offset of the next page tells how much that was.
+//! * Memory: [`Pages`] holds less than a page and the last chunk, [`Packets`] a packet of [`PACKET_MAX_BYTES`].
+//! * Time: wrong pages may begin every four bytes and be 64 KiB long each. For each byte that is skipped, at most
+//!   [`WASTE_RATIO`] are summed up in vain; beyond that, wrong beginnings are skipped without a look.
+
+use memchr::memmem;
+
+/// The longest page: 255 segments of 255 bytes.
+pub const PAGE_MAX_BYTES: usize = HEADER_BYTES + 255 + 255 * 255;
+/// Bytes of a packet that are kept; the rest is dropped. Comments with pictures are longer, audio is not.
+pub const PACKET_MAX_BYTES: usize = 1 << 20;
+/// Bytes that may be summed up in vain for each byte that is skipped.
+pub const WASTE_RATIO: usize = 8;
+const WASTE_MAX_BYTES: usize = 1 << 20;
+
+const HEADER_BYTES: usize = 27;
+const CAPTURE: &[u8] = b"OggS";
+const CONTINUED: u8 = 1;
+const FIRST: u8 = 2;
+const LAST: u8 = 4;
+
+/// One page with the right checksum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Its place in the stream.
+    pub offset: u64,
+    /// It begins with the rest of a packet.
+    pub is_continued: bool,
+    /// The first page of its logical stream.
+    pub is_first: bool,
+    /// The last page of its logical stream.
+    pub is_last: bool,
+    /// Time of the end of the last packet that ends here, in the codec's units; `None` if none does.
+    pub granule: Option<i64>,
+    /// Its logical stream.
+    pub serial: u32,
+    /// Its number in the logical stream.
+    pub number: u32,
+    segments: usize,
+    raw: Vec<u8>,
+}
+
+impl Page {
+    /// Reads the page that `raw` is; `None` if it is not one, or damaged.
+    fn parse(raw: &[u8], offset: u64) -> Option<Self> {
+        let (head, _) = raw.split_first_chunk::<HEADER_BYTES>()?;
+        if checksum(raw) != u32::from_le_bytes(field(head, 22)) {
+            return None;
+        }
+        let granule = i64::from_le_bytes(field(head, 6));
+        let is = |flag| head[5] & flag != 0;
+        Some(Self {
+            offset,
+            is_continued: is(CONTINUED),
+            is_first: is(FIRST),
+            is_last: is(LAST),
+            granule: (granule >= 0).then_some(granule),
+            serial: u32::from_le_bytes(field(head, 14)),
+            number: u32::from_le_bytes(field(head, 18)),
+            segments: usize::from(head[26]),
+            raw: raw.to_vec(),
+        })
+    }
+
+    /// Its size, all in all.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// One past its last byte.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.offset + self.raw.len() as u64
+    }
+
+    /// The packets and parts of packets, each with true if it ends here.
+    pub fn parts(&self) -> impl Iterator<Item = (&[u8], bool)> {
+        let (head, mut body) = self.raw.split_at(HEADER_BYTES + self.segments);
+        let lacing = head.get(HEADER_BYTES..).unwrap_or_default();
+        lacing
+            .chunk_by(|&before, _| before == 255)
+            .map(move |segments| {
+                let len = segments.iter().map(|&len| usize::from(len)).sum();
+                let (part, rest) = body.split_at(body.len().min(len));
+                body = rest;
+                (part, segments.last() != Some(&255))
+            })
+    }
+}
+
+fn field<const N: usize>(head: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
+    let bytes = head.get(at..at + N).unwrap_or_default();
+    bytes.try_into().unwrap_or([0; N])
+}
+
+/// Finds the pages of a stream.
+#[derive(Clone, Debug)]
+pub struct Pages {
+    held: Vec<u8>,
+    /// The place in `held` of the next byte to look at, which is at `offset` of the stream.
+    at: usize,
+    offset: u64,
+    /// Bytes that may be summed up in vain.
+    credit: usize,
+    is_over: bool,
+}
+
+impl Pages {
+    /// A reader of the bytes from `offset` of the stream on.
+    #[must_use]
+    pub fn new(offset: u64) -> Self {
+        Self {
+            held: Vec::new(),
+            at: 0,
+            offset,
+            credit: WASTE_MAX_BYTES,
+            is_over: false,
+        }
+    }
+
+    /// Takes the next bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.held.drain(..self.at);
+        self.at = 0;
+        self.held.extend_from_slice(bytes);
+    }
+
+    /// Nothing follows: a page that is cut short is not waited for.
+    pub fn finish(&mut self) {
+        self.is_over = true;
+    }
+
+    /// Offset of the first byte that is not part of a page so far.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The next page; `None` before more bytes are pushed.
+    pub fn next_page(&mut self) -> Option<Page> {
+        loop {
+            let held = self.held.get(self.at..).unwrap_or_default();
+            let Some(start) = memmem::find(held, CAPTURE) else {
+                let maybe = CAPTURE.len() - 1;
+                self.skip(held.len().saturating_sub(maybe));
+                return None;
+            };
+            self.skip(start);
+            let held = self.held.get(self.at..).unwrap_or_default();
+            let page = match (page_bytes(held), self.is_over) {
+                (None, false) => return None,
+                (None, true) => None,
+                (Some(len), _) if len > self.credit => None,
+                (Some(len), _) => match held.get(..len) {
+                    None if !self.is_over => return None,
+                    None => None,
+                    Some(raw) => {
+                        let page = Page::parse(raw, self.offset);
+                        if page.is_none() {
+                            self.credit -= len;
+                        }
+                        page
+                    }
+                },
+            };
+            if let Some(page) = page {
+                self.advance(page.bytes());
+                return Some(page);
+            }
+            self.skip(CAPTURE.len());
+        }
+    }
+
+    fn skip(&mut self, bytes: usize) {
+        self.credit = WASTE_MAX_BYTES.min(self.credit + bytes * WASTE_RATIO);
+        self.advance(bytes);
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.at += bytes;
+        self.offset += bytes as u64;
+    }
+}
+
+/// The size of the page that begins here, by its header; 0 for another version.
+fn page_bytes(held: &[u8]) -> Option<usize> {
+    let version = *held.get(4)?;
+    if version != 0 {
+        return Some(0);
+    }
+    let segments = usize::from(*held.get(HEADER_BYTES - 1)?);
+    let lacing = held.get(HEADER_BYTES..HEADER_BYTES + segments)?;
+    let body: usize = lacing.iter().map(|&len| usize::from(len)).sum();
+    Some(HEADER_BYTES + segments + body)
+}
+
+/// Joins the packets of one logical stream.
+#[derive(Clone, Debug, Default)]
+pub struct Packets {
+    /// The beginning of a packet that continues on the next page.
+    open: Option<Vec<u8>>,
+    /// The number of the next page.
+    number: Option<u32>,
+}
+
+impl Packets {
+    /// The packets that end on `page`, the next one of the logical stream. A packet whose beginning or whose middle
+    /// is missing is dropped; of a longer one than [`PACKET_MAX_BYTES`] that much is kept.
+    pub fn push(&mut self, page: &Page) -> Vec<Vec<u8>> {
+        let follows = self.number.is_none_or(|number| number == page.number);
+        let begun = self.open.take().filter(|_| follows && page.is_continued);
+        self.number = Some(page.number.wrapping_add(1));
+        let mut is_rest = page.is_continued && begun.is_none();
+        let mut packet = begun.unwrap_or_default();
+        let mut whole = Vec::new();
+        for (part, ends) in page.parts() {
+            let room = PACKET_MAX_BYTES.saturating_sub(packet.len());
+            packet.extend_from_slice(part.get(..room).unwrap_or(part));
+            let part = std::mem::take(&mut packet);
+            match (is_rest, ends) {
+                (false, true) => whole.push(part),
+                (false, false) => self.open = Some(part),
+                (true, _) => is_rest = !ends,
+            }
+        }
+        whole
+    }
+}
+
+/// CRC-32 of a page whose own field counts as zero: polynomial 0x04C11DB7, most significant bit first, from 0.
+#[must_use]
+pub fn checksum(page: &[u8]) -> u32 {
+    let (before, rest) = page.split_at(page.len().min(22));
+    let after = rest.get(4..).unwrap_or_default();
+    let zeros = [0; 4];
+    before
+        .iter()
+        .chain(&zeros)
+        .chain(after)
+        .fold(0, |crc, &byte| {
+            let index = usize::from((crc >> 24) as u8 ^ byte);
+            (crc << 8) ^ CRC.get(index).copied().unwrap_or_default()
+        })
+}
+
+static CRC: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = (byte as u32) << 24;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = (crc << 1) ^ if crc >> 31 == 1 { 0x04c1_1db7 } else { 0 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};

@@ -1,0 +1,250 @@
+//! The setup header of Vorbis (Vorbis I, section 4.2.4), read for its limits and its couplings before the crate
+//! `symphonia-codec-vorbis` allocates for it.
+//!
+//! The crate, in 0.6.1, undoes the couplings of channels from the first to the last. The encoder coupled them in that
+//! order, so it must be from the last to the first (section 4.3.5), which differs where one channel is in two of them:
+//! in files of three and more channels. [`prepare`] reverses the list.
+//!
+//! Where the partitions of a residue do not fill its last class word, the crate writes the classes of the padding over
+//! those of the next channel. [`prepare`] rounds the partitions up: the padding is of class 0, as encoders write it,
+//! and where that has no books it takes no bits and adds nothing.
+
+use crate::vorbis::Fault;
+
+/// Entries of all codebooks: each takes up to 256 bytes, as code words and tables.
+pub const CODEBOOK_ENTRIES_MAX: u64 = 1 << 17;
+/// Values of all codebooks, of 4 bytes each. A header of 100 bytes may state a thousand times as many.
+pub const CODEBOOK_VALUES_MAX: u64 = 1 << 21;
+
+/// Returns the header with its couplings in the order that the crate needs.
+///
+/// # Errors
+/// [`Fault::Limit`] for codebooks beyond a limit, [`Fault::Header`] for a header that ends early or is none.
+pub fn prepare(setup: &[u8], channels: u8) -> Result<Vec<u8>, Fault> {
+    let mut reader = Reader {
+        data: setup,
+        at: 0,
+        entries: 0,
+        values: 0,
+        dimensions: Vec::new(),
+        ends: Vec::new(),
+    };
+    let lists = reader.header(channels);
+    within("codebook entries", reader.entries, CODEBOOK_ENTRIES_MAX)?;
+    within("codebook values", reader.values, CODEBOOK_VALUES_MAX)?;
+    let mut reversed = setup.to_vec();
+    for list in lists.ok_or(Fault::Header("setup"))? {
+        for step in 0..list.steps {
+            for bit in 0..list.width {
+                let from = list.at + (list.steps - 1 - step) * list.width + bit;
+                put(
+                    &mut reversed,
+                    list.at + step * list.width + bit,
+                    bit_of(setup, from),
+                );
+            }
+        }
+    }
+    for (at, end) in reader.ends {
+        for bit in 0..24 {
+            put(&mut reversed, at + bit, end >> bit & 1 == 1);
+        }
+    }
+    Ok(reversed)
+}
+
+fn within(what: &'static str, got: u64, most: u64) -> Result<(), Fault> {
+    if got > most {
+        return Err(Fault::Limit { what, got, most });
+    }
+    Ok(())
+}
+
+fn bit_of(data: &[u8], at: usize) -> bool {
+    data.get(at / 8)
+        .is_some_and(|byte| byte >> (at % 8) & 1 == 1)
+}
+
+fn put(data: &mut [u8], at: usize, bit: bool) {
+    if let Some(byte) = data.get_mut(at / 8) {
+        *byte = *byte & !(1 << (at % 8)) | u8::from(bit) << (at % 8);
+    }
+}
+
+/// The couplings of one mapping: pairs of channels.
+struct Couplings {
+    /// The place of the first, in bits.
+    at: usize,
+    steps: usize,
+    /// Bits of one.
+    width: usize,
+}
+
+/// Reads fields from the least significant bit on. `None` ends a header that is cut short, or beyond a limit.
+struct Reader<'a> {
+    data: &'a [u8],
+    at: usize,
+    entries: u64,
+    values: u64,
+    /// Those of the codebooks.
+    dimensions: Vec<usize>,
+    /// The ends of residues to change: the place in bits, and the value.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Reader<'_> {
+    fn take(&mut self, bits: usize) -> Option<usize> {
+        let at = self.at;
+        self.skip(bits)?;
+        Some((0..bits).fold(0, |value, bit| {
+            value | usize::from(bit_of(self.data, at + bit)) << bit
+        }))
+    }
+
+    fn skip(&mut self, bits: usize) -> Option<()> {
+        self.at = self.at.checked_add(bits)?;
+        (self.at <= self.data.len() * 8).then_some(())
+    }
+
+    fn header(&mut self, channels: u8) -> Option<Vec<Couplings>> {
+        self.skip(7 * 8)?;
+        for _ in 0..=self.take(8)? {
+            self.codebook()?;
+        }
+        for _ in 0..=self.take(6)? {
+            self.skip(16)?;
+        }
+        for _ in 0..=self.take(6)? {
+            self.floor()?;
+        }
+        for _ in 0..=self.take(6)? {
+            self.residue()?;
+        }
+        let mut lists = Vec::new();
+        for _ in 0..=self.take(6)? {
+            lists.extend(self.mapping(usize::from(channels))?);
+        }
+        Some(lists)
+    }
+
+    fn codebook(&mut self) -> Option<()> {
+        if self.take(24)? != 0x56_43_42 {
+            return None;
+        }
+        let (dimensions, entries) = (self.take(16)?, self.take(24)?);
+        self.dimensions.push(dimensions);
+        self.entries += entries as u64;
+        self.values += entries as u64 * dimensions as u64;
+        if self.entries > CODEBOOK_ENTRIES_MAX || self.values > CODEBOOK_VALUES_MAX {
+            return None;
+        }
+        if self.take(1)? == 1 {
+            self.skip(5)?;
+            let mut entry = 0;
+            while entry < entries {
+                entry += self.take(width_of(entries - entry))?;
+            }
+        } else if self.take(1)? == 1 {
+            for _ in 0..entries {
+                let is_used = self.take(1)?;
+                self.skip(5 * is_used)?;
+            }
+        } else {
+            self.skip(5 * entries)?;
+        }
+        let lookup = self.take(4)?;
+        if lookup > 0 {
+            self.skip(64)?;
+            let bits = self.take(4)? + 1;
+            let values = match lookup {
+                1 => root(entries, dimensions),
+                _ => entries * dimensions,
+            };
+            self.skip(1 + bits * values)?;
+        }
+        Some(())
+    }
+
+    fn floor(&mut self) -> Option<()> {
+        if self.take(16)? == 0 {
+            self.skip(8 + 16 + 16 + 6 + 8)?;
+            let books = self.take(4)? + 1;
+            return self.skip(8 * books);
+        }
+        let parts = self.take(5)?;
+        let classes: Vec<_> = (0..parts).map(|_| self.take(4)).collect::<Option<_>>()?;
+        let mut dimensions = Vec::new();
+        for _ in 0..classes.iter().max().map_or(0, |most| most + 1) {
+            dimensions.push(self.take(3)? + 1);
+            let subclasses = self.take(2)?;
+            self.skip(8 * (usize::from(subclasses > 0) + (1 << subclasses)))?;
+        }
+        self.skip(2)?;
+        let bits = self.take(4)?;
+        let points: usize = classes
+            .iter()
+            .filter_map(|&class| dimensions.get(class))
+            .sum();
+        self.skip(bits * points)
+    }
+
+    fn residue(&mut self) -> Option<()> {
+        let kind = self.take(16)?;
+        let begin = self.take(24)?;
+        let end_at = self.at;
+        let end = self.take(24)?;
+        let partition = self.take(24)? + 1;
+        let classes = self.take(6)? + 1;
+        let book = self.take(8)?;
+        let mut books = Vec::new();
+        for _ in 0..classes {
+            let low = self.take(3)?.count_ones();
+            let high = if self.take(1)? == 1 {
+                self.take(5)?.count_ones()
+            } else {
+                0
+            };
+            books.push(low + high);
+        }
+        let word = *self.dimensions.get(book)?;
+        let partitions = end.saturating_sub(begin) / partition;
+        let rounded = begin + partitions.checked_next_multiple_of(word)? * partition;
+        if kind < 2 && books.first() == Some(&0) && partitions % word != 0 && rounded < 1 << 24 {
+            self.ends.push((end_at, rounded));
+        }
+        self.skip(8 * books.iter().sum::<u32>() as usize)
+    }
+
+    fn mapping(&mut self, channels: usize) -> Option<Option<Couplings>> {
+        self.skip(16)?;
+        let submaps = if self.take(1)? == 1 {
+            self.take(4)? + 1
+        } else {
+            1
+        };
+        let mut couplings = None;
+        if self.take(1)? == 1 {
+            let steps = self.take(8)? + 1;
+            let width = 2 * width_of(channels - 1);
+            let at = self.at;
+            self.skip(steps * width)?;
+            couplings = Some(Couplings { at, steps, width });
+        }
+        self.skip(2 + if submaps > 1 { 4 * channels } else { 0 } + 24 * submaps)?;
+        Some(couplings)
+    }
+}
+
+/// The bits of `value`.
+fn width_of(value: usize) -> usize {
+    (usize::BITS - value.leading_zeros()) as usize
+}
+
+/// The greatest number whose power of `dimensions` is at most `entries`.
+fn root(entries: usize, dimensions: usize) -> usize {
+    let power = |base: usize| base.checked_pow(u32::try_from(dimensions).unwrap_or(u32::MAX));
+    (1..=entries)
+        .take_while(|&base| power(base).is_some_and(|power| power <= entries && dimensions > 0))
+        .last()
+        .unwrap_or(0)
+}

@@ -1,4 +1,4 @@
-"""Play for long, and look at what is held: `python -m benches.soak [--plays N | --hours N]`.
+"""Play for long, and look at what is held: `python -m benches.soak [--plays N | --hours N | --skips N]`.
 
 `--plays`: the example audio server runs in a process of its own, over HTTP. Every play connects, calls
 the tool, plays the piece to its end (or, each fourth one, seeks in it and is stopped), and disconnects. After
@@ -7,6 +7,9 @@ each round of 25 a line says what the processes hold.
 `--hours`: one player plays in real time for so many hours of a simulated clock, from a server in this
 process: a piece of 24 minutes again and again, with a seek, a pause and a server that is silent for ten
 seconds in each quarter of an hour. A page takes 80 ms. After each hour a line says what the process holds.
+
+`--skips`: one player skips so many items, each as soon as its format is known: from a file, then from the
+example audio server, both without a garbage collection. After each fifty a line says what the process holds.
 
 Status 1 if threads, file descriptors or more than 32 MiB were added since the second line, if a play ends
 early, or if more than 5 % of the hours were not heard.
@@ -34,10 +37,11 @@ from trio.testing import MockClock
 import playhead
 from benches.music import encoded_music
 from playhead.limits import MIB
-from playhead.playback import AudioFrame, ClearFrames, FramesSink, NullSink, Player, Repeat
+from playhead.playback import AudioFrame, ClearFrames, FileMedia, FramesSink, NullSink, Player, Repeat
 from playhead.servers.ranged_resource import ranged_resource
 
 ROUND = 25
+SKIPS = 50
 GROWTH_BYTES = 32 * MIB
 FRAME_MS = 250
 """Frames of the simulated hours: two of them are less than the player decodes ahead."""
@@ -88,8 +92,9 @@ def audio_server() -> Iterator[tuple[str, int]]:
             process.terminate()
 
 
-def held(server: int | None = None) -> Held:
-    gc.collect()  # a pipe that its error leads back to keeps its event until then
+def held(server: int | None = None, *, collects: bool = True) -> Held:
+    if collects:
+        gc.collect()  # a pipe that its error leads back to keeps its event until then
     own = psutil.Process()
     return Held(
         bytes=own.memory_info().rss,
@@ -207,12 +212,41 @@ async def simulate(hours: int, clock: MockClock) -> int:
     return int(settled is not None and now.has_grown_since(settled))
 
 
+async def skip(skips: int) -> int:
+    grown = False
+    with audio_server() as (url, _):
+        async with playhead.connect(url) as session, Player(NullSink()) as player:
+            link = (await session.call_tool("musicPlayer", {"query": "first light"})).media[0]
+            for name, media in (("file", FileMedia(encoded_music(times=20))), ("stream", link)):
+                await player.play(media)
+                gc.collect()
+                gc.disable()
+                settled: Held | None = None
+                for number in range(1, skips + 1):
+                    await player.enqueue(media)
+                    events = player.events()
+                    await player.next()
+                    while player.snapshot().format is None:
+                        await events.receive()
+                    events.close()
+                    if number % SKIPS == 0:
+                        now = held(collects=False)
+                        settled = settled or now
+                        grown |= now.has_grown_since(settled)
+                        added = (now.bytes - settled.bytes) / MIB
+                        print(f"{number} skips of a {name}: {now}, {added:+.1f} MiB", flush=True)
+    return int(grown)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benches.soak", description=__doc__)
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--plays", type=int, default=1000)
     kind.add_argument("--hours", type=int)
+    kind.add_argument("--skips", type=int)
     arguments = parser.parse_args()
+    if arguments.skips is not None:
+        return trio.run(skip, arguments.skips)
     if arguments.hours is None:
         return trio.run(soak, arguments.plays)
     clock = MockClock()

@@ -71,7 +71,7 @@ fn fill(playout: &LoomPlayout) -> usize {
     playout.fill(&mut [0], Duration::ZERO).audio_bytes
 }
 
-fn take(playout: &LoomPlayout) -> Result<usize, Error> {
+fn take(playout: &LoomPlayout) -> Result<Option<usize>, Error> {
     playout.take(&mut [0], || Duration::ZERO)
 }
 
@@ -107,7 +107,7 @@ fn a_thread_at_the_gate_is_woken_by_each_thing_that_opens_it() {
         });
         playout.release();
         playout.set_paused(false);
-        assert_eq!(taker.join().unwrap(), Ok(1));
+        assert_eq!(taker.join().unwrap(), Ok(Some(1)));
     });
 }
 

@@ -292,8 +292,9 @@ fn a_thread_takes_as_fast_as_it_can_waits_while_paused_and_is_woken_by_the_end()
             let mut out = [0; 64];
             loop {
                 match playout.take(&mut out, || SOON) {
-                    Ok(0) => return Ok(all),
-                    Ok(len) => all.extend(samples_of(&out[..len])),
+                    Ok(Some(0)) => return Ok(all),
+                    Ok(Some(len)) => all.extend(samples_of(&out[..len])),
+                    Ok(None) => unreachable!("nothing interrupts it"),
                     Err(error) => return Err(error),
                 }
             }
@@ -319,6 +320,22 @@ fn closing_wakes_a_thread_that_waits_at_the_gate() {
         assert_eq!(taker.join().unwrap(), Err(Error::Closed));
     });
     assert!(!playout.close());
+}
+
+#[test]
+fn an_interrupt_wakes_a_thread_that_waits_at_the_gate_or_for_audio_once() {
+    let (pipe, playout) = playout(0);
+    std::thread::scope(|threads| {
+        for _ in 0..2 {
+            let taker = threads.spawn(|| playout.take(&mut [0; 64], || SOON));
+            playout.interrupt_take();
+            assert_eq!(taker.join().unwrap(), Ok(None));
+            playout.release();
+        }
+        let taker = threads.spawn(|| playout.take(&mut [0; 64], || SOON));
+        write(&pipe, &[1; 10]);
+        assert_eq!(taker.join().unwrap(), Ok(Some(20)));
+    });
 }
 
 #[test]
@@ -515,7 +532,7 @@ fn a_thread_that_takes_gets_a_seek_with_its_fades_too() {
     playout.release();
     let mut out = [0; 20];
     let mut take = || {
-        let len = playout.take(&mut out, || SOON).unwrap();
+        let len = playout.take(&mut out, || SOON).unwrap().unwrap();
         samples_of(&out[..len])
     };
     assert_eq!(take(), [8000; 10]);

@@ -24,7 +24,7 @@ use playhead_core::pipe::Wake;
 use playhead_core::playout::{Output, next_call};
 use pyo3::prelude::*;
 
-use crate::error::usage;
+use crate::error::{of_system, usage};
 use crate::pipe::Exception;
 use crate::playout::{PyPlayout, now};
 use crate::wake::FdWake;
@@ -127,7 +127,7 @@ impl PyDeviceCallback {
         }
         let target = Arc::new(Target {
             output: Output::default(),
-            wake: FdWake::new()?,
+            wake: FdWake::new().map_err(|error| of_system(py, error))?,
             frame_bytes,
         });
         let lent = match user_data_offset {

@@ -136,7 +136,7 @@ impl PyPlayout {
         Ok((filled.audio_bytes, filled.moved))
     }
 
-    fn take(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
+    fn take(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
         with_bytes_mut(buffer, |out| py.detach(|| self.playout.take(out, now)))?
             .map_err(|error| to_python(py, error, 0))
     }
@@ -178,6 +178,10 @@ impl PyPlayout {
 
     fn interrupt(&self) {
         self.playout.interrupt();
+    }
+
+    fn interrupt_take(&self, py: Python<'_>) {
+        py.detach(|| self.playout.interrupt_take());
     }
 
     fn copy_taken(&self, offset: u64, buffer: &Bound<'_, PyAny>) -> PyResult<(usize, u64)> {

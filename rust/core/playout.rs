@@ -207,6 +207,8 @@ pub struct Playout<W, E> {
     writer_waits: AtomicBool,
     /// The decoder's thread is to leave `wait_room`.
     interrupted: AtomicBool,
+    /// The sink's thread is to leave `take`.
+    take_interrupted: AtomicBool,
     level: Level,
     cuts: Cuts,
     /// The frame before the next one was audio, of this playout or of the one that it follows.
@@ -241,6 +243,7 @@ impl<W: Wake, E> Playout<W, E> {
             stop_frames: Word::new(PLAYS),
             writer_waits: AtomicBool::new(false),
             interrupted: AtomicBool::new(false),
+            take_interrupted: AtomicBool::new(false),
             level: Level::new(settings.sample, settings.frame_bytes, settings.gain),
             cuts: Cuts::default(),
             sounding: Flag::new(false),
@@ -418,11 +421,16 @@ impl<W: Wake, E> Playout<W, E> {
         Filled { audio_bytes, moved }
     }
 
-    /// For a sink's own thread: blocks until there is audio, and puts it into `out`. 0 is the end.
+    /// For a sink's own thread: blocks until there is audio, and puts it into `out`. 0 is the end, and `None` an
+    /// [`Self::interrupt_take`].
     ///
     /// # Errors
     /// [`Error::Closed`] after [`Self::close`]; [`Error::Busy`] while another thread takes.
-    pub fn take(&self, out: &mut [u8], now: impl FnOnce() -> Duration) -> Result<usize, Error> {
+    pub fn take(
+        &self,
+        out: &mut [u8],
+        now: impl FnOnce() -> Duration,
+    ) -> Result<Option<usize>, Error> {
         let audio_bytes = loop {
             drop(wait_while(
                 &self.gate_opened,
@@ -430,11 +438,16 @@ impl<W: Wake, E> Playout<W, E> {
                 None,
                 |()| {
                     let phase = self.phase();
-                    phase != Phase::Closed && (phase.is_held() || self.paused())
+                    phase != Phase::Closed
+                        && (phase.is_held() || self.paused())
+                        && !self.take_interrupted.load(Ordering::Acquire)
                 },
             ));
             if self.phase() == Phase::Closed {
                 return Err(Error::Closed);
+            }
+            if self.take_interrupted.swap(false, Ordering::AcqRel) {
+                return Ok(None);
             }
             let state = self.pipe.state();
             let tail = self.pipe.tail();
@@ -443,7 +456,7 @@ impl<W: Wake, E> Playout<W, E> {
                 Pending::Changing => continue, // for a few instructions of the decoder's thread
                 Pending::Cut(cut) => match self.make(&cut, out, None) {
                     (0, _) => continue,
-                    (faded_bytes, _) => return Ok(faded_bytes),
+                    (faded_bytes, _) => return Ok(Some(faded_bytes)),
                 },
             }
             let readable = tail.saturating_sub(self.pipe.head()) as usize;
@@ -459,7 +472,7 @@ impl<W: Wake, E> Playout<W, E> {
             } else if state == State::Open {
                 self.pipe.wait_readable()?;
             } else if self.advance(Event::Last) || self.phase() == Phase::Ended {
-                return Ok(0);
+                return Ok(Some(0));
             }
         };
         if self.phase() == Phase::Closed {
@@ -476,7 +489,7 @@ impl<W: Wake, E> Playout<W, E> {
         self.was_cut.store(false, Relaxed);
         self.sounding.store(true, Relaxed);
         self.advance(Event::Taken);
-        Ok(audio_bytes)
+        Ok(Some(audio_bytes))
     }
 
     /// Copies audio that the sink has taken and that is still in the pipe, from `offset` on, as much as fits into
@@ -556,6 +569,14 @@ impl<W: Wake, E> Playout<W, E> {
     pub fn interrupt(&self) {
         self.interrupted.swap(true, Ordering::AcqRel);
         self.pipe.wake().wake();
+    }
+
+    /// Makes one `take`, the present one or the next, return `None`: other audio may come first. A callback never
+    /// calls it.
+    pub fn interrupt_take(&self) {
+        self.take_interrupted.store(true, Ordering::Release);
+        self.wake_taker();
+        self.pipe.interrupt();
     }
 
     /// Holds the playhead, or lets it go on. A callback fades out before it holds, and in after it.

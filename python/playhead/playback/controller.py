@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable
 
 import trio
 
 from playhead.errors import UsageError
-from playhead.playback.item import Item
+from playhead.playback.item import Controls, Item
 from playhead.playback.pcm_buffer import PcmBuffer, PcmSequence
 from playhead.playback.queue import Queue
 from playhead.playback.sinks import Sink
-from playhead.playback.state import ITEM_ERRORS, ItemPhase, PlayerEvent, Repeat
+from playhead.playback.state import (
+    ACTIVE_PHASES,
+    ITEM_ERRORS,
+    OVER_PHASES,
+    ItemEvent,
+    ItemPhase,
+    PlayerEvent,
+    PlayerState,
+    Repeat,
+)
 from playhead.stream.source import Playable
 
 USER = "user"
@@ -29,34 +39,27 @@ FADE_OUT_SECONDS = 0.05
 """The part of it for the fade: a period of the device until its next callback, which takes the fade."""
 
 
-class SinkRun:
+class SinkRun(PcmSequence):
     """One call of `Sink.play`, for consecutive items, until a call of the player stops one or nothing
     follows.
     """
 
     def __init__(self, sink: Sink, lock: trio.Lock, *, on_late_error: Callable[[Exception], None]) -> None:
         """`on_late_error`: the sink failed after the last frame of its last item."""
+        super().__init__(is_open=True)
+        self.items = deque[Item]()
+        """Those that the sink is not done with."""
         self.finished = trio.Event()
-        self.is_open = True
-        """More items may be appended."""
         self._on_late_error = on_late_error
         self._sink = sink
         self._lock = lock
-        self._buffers = PcmSequence(on_next=self._next, is_open=True)
-        self._items = deque[Item]()
-        """Those that the sink is not done with."""
         self._has_asked = False
         self._scope = trio.CancelScope()
 
-    def append(self, item: Item, buffer: PcmBuffer) -> None:
+    def start(self, item: Item, buffer: PcmBuffer) -> None:
         """Play `item`, which has started: the one before it is over."""
-        self._items.append(item)
-        self._buffers.append(buffer)
-
-    def end(self) -> None:
-        """Nothing follows."""
-        self.is_open = False
-        self._buffers.end()
+        self.items.append(item)
+        self.append(buffer)
 
     def cancel(self) -> None:
         self._scope.cancel()
@@ -66,21 +69,22 @@ class SinkRun:
         try:
             with self._scope:
                 async with self._lock:
-                    await self._sink.play(self._buffers)
+                    await self._sink.play(self)
         except ITEM_ERRORS as failure:
             error = failure
         finally:
-            self.is_open = False
-            if self._items:
-                self._items.popleft().leave_sink(error)
+            self.end()
+            if self.items:
+                self.items.popleft().leave_sink(error)
             elif error is not None:
                 self._on_late_error(error)
+            error = None  # its traceback holds this frame
             self.finished.set()
 
-    def _next(self) -> None:
+    def asked(self) -> None:
         """The sink asks for a buffer: it is done with the one before."""
-        if self._has_asked and self._items:
-            self._items.popleft().leave_sink()
+        if self._has_asked and self.items:
+            self.items.popleft().leave_sink()
         self._has_asked = True
 
 
@@ -96,18 +100,19 @@ class PlaybackController:
     def __init__(
         self,
         sink: Sink,
+        controls: Controls,
         *,
-        gain: float,
-        output_latency_seconds: float,
         stop_on_error: bool,
-        rate_hz: int | None,
-        channels: int | None,
         publish: Callable[[PlayerEvent], None],
         on_change: Callable[[], None],
     ) -> None:
         self.queue = Queue()
+        self.controls = controls
         self.item: Item | None = None
-        """The current item, or the last one if nothing plays."""
+        """The current item; None if nothing plays."""
+        self.last = PlayerState()
+        """The state of the last item when it ended, at `last_at` of `time.perf_counter`."""
+        self.last_at = 0.0
         self.nursery: trio.Nursery | None = None
         """The nursery of the items; None while the player is not open."""
         self.first_error: Exception | None = None
@@ -120,21 +125,14 @@ class PlaybackController:
         self._run: SinkRun | None = None
         self._sink = sink
         self._sink_lock = trio.Lock()
-        self.holds: frozenset[str] = frozenset()
-        """The reasons for which every item is held."""
-        self._gain = gain
-        self._ducks: dict[str, float] = {}
-        self._output_latency_seconds = output_latency_seconds
         self._stop_on_error = stop_on_error
-        self._rate_hz = rate_hz
-        self._channels = channels
         self._publish = publish
         self._on_change = on_change
 
     @property
     def active(self) -> bool:
         """True while an item plays, is about to, or is paused."""
-        return self.item is not None and self.item.phase is ItemPhase.CURRENT
+        return self.item is not None and self.item.phase in ACTIVE_PHASES
 
     def append(self, items: tuple[Playable, ...]) -> None:
         """See `Queue.append`."""
@@ -142,30 +140,20 @@ class PlaybackController:
         for item in self._items():
             item.index -= forgotten
 
-    def set_gain(self, gain: float) -> None:
-        self._gain = gain
+    def adjust(self, *, ramp_seconds: float | None = None) -> None:
+        """Apply a change of the controls; see `Item.adjust`."""
         for item in self._items():
-            item.set_gain(gain)
+            item.adjust(ramp_seconds=ramp_seconds)
 
     def set_duck(self, by: str, gain: float, *, ramp_seconds: float) -> None:
-        """Set the gain that `by` asks for; the lowest one counts."""
+        """Set the gain that `by` asks for."""
         if not (0.0 <= gain <= 1.0 and 0.0 <= ramp_seconds < math.inf):
             raise UsageError(
                 "duck: expected a gain from 0.0 to 1.0 and 0.0 or more seconds, got a gain of "
                 f"{gain} and {ramp_seconds} seconds"
             )
-        self._ducks[by] = gain
-        for item in self._items():
-            item.set_duck(self._duck, ramp_seconds=ramp_seconds)
-
-    @property
-    def _duck(self) -> float:
-        return min(self._ducks.values(), default=1.0)
-
-    def set_holds(self, holds: frozenset[str]) -> None:
-        self.holds = holds
-        for item in self._items():
-            item.set_paused(bool(holds))
+        self.controls.ducks[by] = gain
+        self.adjust(ramp_seconds=ramp_seconds)
 
     # --- transitions ---------------------------------------------------------------------------------
 
@@ -184,7 +172,9 @@ class PlaybackController:
         self._linked = None
         self.item = upcoming if upcoming is not None else self._open(media, index)
         self.item.index = index
-        self.set_holds(self.holds - {USER} if by_call else self.holds)
+        if by_call:
+            self.controls.holds -= {USER}
+        self.adjust()
         self.item.begin()
         self._on_change()
         self._look_ahead()
@@ -218,6 +208,7 @@ class PlaybackController:
         """Stop every item, without waiting."""
         for item in self._items():
             item.stop()
+            item.conclude(ItemEvent.STOP, ItemEvent.END)
 
     async def wait_sink(self) -> None:
         """Wait until the sink, which nothing follows in, is done."""
@@ -225,29 +216,34 @@ class PlaybackController:
             await self._run.finished.wait()
 
     async def halt(self, *, keep_upcoming: bool = False, fade_seconds: float = STOP_FADE_SECONDS) -> None:
-        """Silence the current item and wait for its end, at most `STOP_SECONDS`."""
+        """Silence the current item and wait for its end, at most `STOP_SECONDS`. Then it is over, whatever
+        of it is not done yet."""
         # The upcoming one follows the end of the current one, which is itself if it repeats.
         keep_upcoming = keep_upcoming and self.queue.repeat is not Repeat.ONE
-        ending = [self.item] if keep_upcoming else self._items()
-        if not keep_upcoming:
-            self.drop_upcoming()
-        with trio.move_on_after(STOP_SECONDS):
-            try:
-                if self.item is not None:
-                    with trio.move_on_after(FADE_OUT_SECONDS):
-                        await self.item.fade_out(fade_seconds)
-            finally:  # also if a busy program used up all the time, or if the caller is cancelled
-                for item in ending:
-                    if item is not None and not item.finished.is_set():
+        ending = self._items()[: 1 if keep_upcoming else 2]
+        self._upcoming = self._upcoming if keep_upcoming else None
+        # What is started meanwhile is played by another call of the sink.
+        run, self._run = self._run, None
+        try:
+            with trio.move_on_after(STOP_SECONDS):
+                try:
+                    if self.item is not None:
+                        with trio.move_on_after(FADE_OUT_SECONDS):
+                            await self.item.fade_out(fade_seconds)
+                finally:  # also if a busy program used up all the time, or if the caller is cancelled
+                    for item in ending:
                         item.stop()
-                run, self._run = self._run, None
+                    if run is not None:
+                        run.cancel()
                 if run is not None:
-                    run.cancel()
-            if run is not None:
-                await run.finished.wait()
+                    await run.finished.wait()
+                for item in ending:
+                    await item.wait_for(OVER_PHASES)
+        finally:
             for item in ending:
-                if item is not None:
-                    await item.finished.wait()
+                item.conclude(ItemEvent.END)
+            if run is not None:
+                run.finished.set()
 
     # -------------------------------------------------------------------------------------------------
 
@@ -255,11 +251,7 @@ class PlaybackController:
         assert self.nursery is not None
         item = Item(
             media,
-            gain=self._gain,
-            duck=self._duck,
-            output_latency_seconds=self._output_latency_seconds,
-            rate_hz=self._rate_hz,
-            channels=self._channels,
+            self.controls,
             index=index,
             publish=self._publish,
             on_change=self._on_change,
@@ -289,10 +281,15 @@ class PlaybackController:
         if self._run is None or not self._run.is_open:
             self._run = SinkRun(self._sink, self._sink_lock, on_late_error=self._fail)
             self.nursery.start_soon(self._run.play)
-        self._run.append(item, buffer)
+        self._run.start(item, buffer)
 
     def _finished(self, item: Item) -> None:
         """Handle the end of an item. Unless a call ended it, the queue continues."""
+        if self._run is not None and item in self._run.items:  # it failed while it was played
+            self._run.cancel()
+            self._run = None
+        if item is self._upcoming:
+            self._upcoming = None
         if item is not self.item:
             return
         failed = item.phase is ItemPhase.FAILED
@@ -303,8 +300,9 @@ class PlaybackController:
             self.drop_upcoming()
         # A queue that repeats itself ends when every item failed in a row.
         repeats_failures = self.queue.repeat is Repeat.ALL and self._failures >= len(self.queue)
-        by_itself = item.is_over and self.nursery is not None
+        by_itself = item.phase is not ItemPhase.STOPPED and self.nursery is not None
         goes_on = by_itself and not self._ends_queue(item) and not repeats_failures
+        self.last, self.last_at, self.item, self._linked = item.state(), time.perf_counter(), None, None
         if goes_on and self.queue.forward(by_call=failed):
             self.start(by_call=False)
             return

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import trio
 
-from playhead.errors import ClosedError, UsageError
+from playhead.errors import (
+    NO_DESCRIPTOR,
+    ClosedError,
+    DescriptorLimitError,
+    UsageError,
+    is_descriptor_limit,
+)
 from playhead.stream.source import Reader
 
 if TYPE_CHECKING:
@@ -71,6 +77,8 @@ class _FileReader(Reader):
             self._file: BinaryIO = path.open("rb", buffering=0)
             self._size_bytes = os.fstat(self._file.fileno()).st_size
         except OSError as error:
+            if is_descriptor_limit(error):
+                raise DescriptorLimitError(NO_DESCRIPTOR) from error
             raise UsageError(
                 f"expected a readable file, got {path} ({error.strerror}); check the path and its permissions"
             ) from error

@@ -1,11 +1,7 @@
 """An item: one playing of a playable, with its reader, decoder thread, PCM buffer and outcome.
 
-UPCOMING ──begin──▶ CURRENT ──over──▶ ENDED, or FAILED
-   │                   └──stop──▶ STOPPING ──over──▶ STOPPED
-   └──stop──▶ WITHDRAWN
-
-More than 500 lines: the task and its decoder's thread share one protocol (seeks, the end, the gate), and
-apart they could be read only together.
+Its phases are those of `playhead.playback.state`. The task and its decoder's thread share one protocol
+(seeks, the end, the gate), so both are here.
 """
 
 from __future__ import annotations
@@ -13,11 +9,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import assert_never
 
 import trio
 
@@ -29,23 +24,47 @@ from playhead.playback.decoder import PcmDecoder, open_decoder
 from playhead.playback.decoder_source import DecoderSource
 from playhead.playback.pcm_buffer import DECODED_SECONDS, BufferPhase, PcmBuffer
 from playhead.playback.state import (
+    ACTIVE_PHASES,
     ITEM_ERRORS,
-    ITEM_PHASES,
+    OVER_PHASES,
     SILENCED_PHASES,
+    SILENT_STATUSES,
     ItemEnd,
     ItemError,
-    ItemMove,
+    ItemEvent,
     ItemPhase,
     ItemResumed,
     ItemStart,
     ItemWaiting,
     PlayerEvent,
+    PlayerState,
+    Status,
+    phase_after,
 )
 from playhead.stream.options import StreamEvent, StreamResumed, StreamWaiting
 from playhead.stream.source import Demand, Playable, Reader
 
 ENDING_SECONDS = 10.0
 """The next item is opened when this much is left: longer than a server takes to begin."""
+_OVER = "expected an item that plays, got one that is over"
+
+
+@dataclass(slots=True, kw_only=True)
+class Controls:
+    """The settings of a player for all its items."""
+
+    gain: float
+    output_latency_seconds: float
+    rate_hz: int | None
+    channels: int | None
+    ducks: dict[str, float] = field(default_factory=dict)
+    """The gain that each reason to duck asks for; the lowest one counts."""
+    holds: frozenset[str] = frozenset()
+    """The reasons for which every item is held."""
+
+    @property
+    def duck(self) -> float:
+        return min(self.ducks.values(), default=1.0)
 
 
 class Item:
@@ -54,12 +73,8 @@ class Item:
     def __init__(
         self,
         media: Playable,
+        controls: Controls,
         *,
-        gain: float,
-        duck: float,
-        output_latency_seconds: float,
-        rate_hz: int | None,
-        channels: int | None,
         index: int,
         publish: Callable[[PlayerEvent], None],
         on_change: Callable[[], None],
@@ -68,14 +83,12 @@ class Item:
         on_finished: Callable[[Item], None],
     ) -> None:
         """`on_progress`: it has a buffer, is about to end, or is decoded. `on_start`: its audio starts; the
-        sink reports by `leave_sink`. `on_finished`: it is over, and its playable is closed. All in the trio
-        thread.
+        sink reports by `leave_sink`. `on_finished`: it is over. All in the trio thread.
         """
         self.media = media
         self.index = index
         self.buffer: PcmBuffer | None = None
-        self._byte_rate: Callable[[], float | None] = lambda: None
-        self.duration_seconds: float | None = None
+        """None before it is identified, and once it is over."""
         self.phase = ItemPhase.UPCOMING
         self.error: Exception | None = None
         """The first failure, also while the audio before it still plays."""
@@ -83,16 +96,10 @@ class Item:
         """Everything is read, though its last audio may not have played yet; `error` is known."""
         self.is_ending = False
         """At most `ENDING_SECONDS` are left to decode."""
-        self.paused = False
-        """The listener paused it, in any phase."""
-        self.finished = trio.Event()
+        self._moved = trio.Event()
+        """Replaced whenever the phase changes."""
         self._started_at = time.perf_counter()
-        self._left_sink = trio.Event()
-        self._gain = gain
-        self._duck = duck
-        self._output_latency_seconds = output_latency_seconds
-        self._rate_hz = rate_hz
-        self._channels = channels
+        self._controls = controls
         self._publish = publish
         self._on_change = on_change
         self._on_progress = on_progress
@@ -100,23 +107,24 @@ class Item:
         self._on_finished = on_finished
         self._reader: Reader | None = None
         self._waiting: StreamWaiting | None = None
-        self._start = trio.Event()
         self._scope = trio.CancelScope()
-        self._identified = trio.Event()
         self._decoder_ended: trio.Event | None = None
         self._decoding: DecoderThread | None = None
-        self._last_is_exact = True
+        self._duration_seconds: float | None = None
         self._token = trio.lowlevel.current_trio_token()
 
     # --- called from other tasks ---------------------------------------------------------------------
 
+    async def wait_for(self, phases: Container[ItemPhase]) -> None:
+        while self.phase not in phases:
+            await self._moved.wait()
+
     def begin(self) -> None:
         """Start: until then it is read and decoded, and neither heard nor reported."""
-        if self._move(ItemMove.BEGIN):
-            self._started_at = time.perf_counter()
-            self._start.set()
-            if self._waiting is not None:
-                self._on_stream_event(self._waiting)
+        self._started_at = time.perf_counter()
+        self._move(ItemEvent.BEGIN)
+        if self._waiting is not None:
+            self._on_stream_event(self._waiting)
 
     def leave_sink(self, error: Exception | None = None) -> None:
         """The sink has played it, or failed with `error`."""
@@ -124,31 +132,55 @@ class Item:
             self._fail(error)
             self._close_buffer()
             self._on_progress()
-        self._left_sink.set()
+        self._move(ItemEvent.LEAVE_SINK)
 
     def stop(self) -> None:
-        """Silence it now; `finished` is set soon after."""
-        self._move(ItemMove.STOP)
-        if self.phase is ItemPhase.WITHDRAWN and self.buffer is not None:
+        """Silence it now; it is over soon after."""
+        self._move(ItemEvent.STOP)
+        if self.phase is ItemPhase.WITHDRAWING and self.buffer is not None:
             self.buffer.withdraw()
         self._close_buffer()
+        if self._decoding is not None:
+            self._decoding.close()
         self._scope.cancel()
 
-    def set_paused(self, paused: bool, /) -> None:
-        self.paused = paused
+    def conclude(self, *events: ItemEvent) -> None:
+        """Move it by `events`, of which the last one ends it, and report it. Its audio is freed; what of its
+        task is not done yet ends silently. Does nothing if it is over."""
+        if self.phase in OVER_PHASES:
+            return
+        self._close_buffer()
+        for event in events:
+            self._move(event)
+        index, title, frames = self.index, self.media.title, 0 if self.buffer is None else self.buffer.frames
+        if self.phase is ItemPhase.FAILED and self.error is not None:
+            self._publish(ItemError(index=index, title=title, frames=frames, error=self.error))
+        elif self.phase is not ItemPhase.WITHDRAWN:
+            stopped = self.phase is ItemPhase.STOPPED
+            self._publish(ItemEnd(index=index, title=title, frames=frames, stopped=stopped))
+        self._on_finished(self)
+        self.buffer = self._decoding = None
+
+    def adjust(self, *, ramp_seconds: float | None = None) -> None:
+        """Apply the controls; the duck only if it changed, over `ramp_seconds`."""
         if self.buffer is not None:
-            self.buffer.set_paused(paused)
+            self.buffer.set_gain(self._controls.gain)
+            if ramp_seconds is not None:
+                self.buffer.set_duck(self._controls.duck, ramp_seconds=ramp_seconds)
+            self.buffer.set_paused(bool(self._controls.holds))
         self._report_demand()
 
     async def seek(self, seconds: float) -> None:
         """Continue at `seconds`; returns once the new audio comes next. A later seek replaces this one.
 
-        Raises `SeekError`; then it plays on. Cancelled: it seeks all the same.
+        Raises `SeekError`, also if the item ends or is stopped first; else it plays on. Cancelled: it seeks
+        all the same.
         """
-        await self._identified.wait()
+        while self.phase is ItemPhase.OPENING:
+            await self._moved.wait()
         decoding, reader = self._decoding, self._reader
-        if decoding is None or reader is None or self.buffer is None:
-            raise SeekError(f"expected an item that plays, got {self.media.title!r}, which is over")
+        if self.phase is not ItemPhase.PLAYING or not (decoding and reader and self.buffer):
+            raise SeekError(_OVER)
         if not reader.seekable:
             raise SeekError(
                 f"expected a source that can seek, got {self.media.title!r}, which its server hands out once "
@@ -163,53 +195,51 @@ class Item:
             raise request.error
 
     @property
-    def position_is_exact(self) -> bool:
-        return self._last_is_exact if self._decoding is None else self._decoding.position_is_exact
-
-    @property
     def position_seconds(self) -> float:
         """The playhead; where a seek leads if one is under way."""
         if self._decoding is not None and (seconds := self._decoding.wanted_seconds) is not None:
             return seconds
         return 0.0 if self.buffer is None else self.buffer.position_frames / self.buffer.format.rate_hz
 
-    def set_gain(self, gain: float) -> None:
-        self._gain = gain
-        if self.buffer is not None:
-            self.buffer.set_gain(gain)
-
-    def set_duck(self, gain: float, *, ramp_seconds: float) -> None:
-        self._duck = gain
-        if self.buffer is not None:
-            self.buffer.set_duck(gain, ramp_seconds=ramp_seconds)
-
     async def fade_out(self, seconds: float) -> None:
         """Silence it over `seconds`; returns once the fade is in the sink's hands."""
-        if self.phase is not ItemPhase.CURRENT or self.buffer is None:
-            return
-        self.buffer.fade_out(seconds)
-        while not (self.buffer.closed or self.buffer.ended):
-            await self.buffer.wait_change()
+        self._move(ItemEvent.FADE)
+        if (buffer := self.buffer) is not None:
+            buffer.fade_out(seconds)
+            while not buffer.over:
+                await buffer.wait_change()
 
     @property
-    def frames(self) -> int:
-        return 0 if self.buffer is None else self.buffer.frames
+    def status(self) -> Status:
+        if self.phase in SILENT_STATUSES:
+            return SILENT_STATUSES[self.phase]
+        if self._controls.holds:
+            return Status.PAUSED
+        # The last frames are still heard after the sink took them.
+        is_waiting = self.buffer is None or self.buffer.held or self.buffer.phase is BufferPhase.READY
+        return Status.BUFFERING if is_waiting else Status.PLAYING
 
-    @property
-    def is_over(self) -> bool:
-        """It ended or failed by itself."""
-        return self.phase in (ItemPhase.ENDED, ItemPhase.FAILED)
-
-    @property
-    def first_audio_seconds(self) -> float | None:
-        if self.buffer is None or self.buffer.first_audio_at is None:
-            return None
-        # Without a gap before it, the sink takes the first frame a moment before the start is reported.
-        return max(0.0, self.buffer.first_audio_at - self._started_at)
-
-    @property
-    def stream_bytes_per_second(self) -> float | None:
-        return self._byte_rate() or None
+    def state(self) -> PlayerState:
+        """Return the part of a player's state that is the item's."""
+        buffer = self.buffer
+        if buffer is None:
+            return PlayerState(status=self.status, title=self.media.title)
+        decoding, begun_at = self._decoding, buffer.first_audio_at
+        return PlayerState(
+            status=self.status,
+            title=self.media.title,
+            format=buffer.format,
+            frames=buffer.frames,
+            position_seconds=self.position_seconds,
+            position_is_exact=decoding is None or decoding.position_is_exact,
+            heard_seconds=buffer.heard_seconds,
+            duration_seconds=self._duration_seconds,
+            buffered_seconds=0.0 if buffer.closed else buffer.buffered_seconds,
+            underruns=buffer.underruns,
+            # Without a gap before it, the sink takes the first frame a moment before the start is reported.
+            first_audio_seconds=None if begun_at is None else max(0.0, begun_at - self._started_at),
+            stream_bytes_per_second=None if decoding is None else decoding.bytes_per_second,
+        )
 
     # --- the task ------------------------------------------------------------------------------------
 
@@ -221,11 +251,11 @@ class Item:
                     await self._play()
                 except ITEM_ERRORS as error:  # from opening or closing the playable
                     self._fail(error)
-                await self._start.wait()  # an early failure is reported after the start
-                self._move(ItemMove.END if self.error is None else ItemMove.FAIL)
+                while self.phase in (ItemPhase.UPCOMING, ItemPhase.LOADED):
+                    await self._moved.wait()  # an early failure is reported after the start
+                self.conclude(ItemEvent.END if self.error is None else ItemEvent.FAIL)
         finally:
-            self._close_buffer()
-            self._conclude()
+            self.conclude(ItemEvent.STOP, ItemEvent.END)
 
     async def _play(self) -> None:
         try:
@@ -234,11 +264,9 @@ class Item:
                     self._reader = reader
                     reader.watch(self._on_stream_event)
                     self._report_demand()
-                    nursery.start_soon(self._decode, reader)
-                    await self._identified.wait()
-                    if self.buffer is not None:
-                        await self._emit(self.buffer)
-                        nursery.cancel_scope.cancel()  # after a failed sink the decoder still runs
+                    nursery.start_soon(self._decode, reader, nursery.cancel_scope)
+                    await self._hand_over()
+                    nursery.cancel_scope.cancel()  # after a failed sink the decoder still runs
                 if self.error is None:
                     reader.verify()  # the sink may have been done before `_decode` got to it
         finally:
@@ -246,15 +274,34 @@ class Item:
             # A thread that waits for bytes wakes when the reader is closed: after the context.
             if self._decoder_ended is not None:
                 await join(self._decoder_ended)
-            self._decoding = None
 
-    async def _decode(self, reader: Reader) -> None:
-        """Decode to the end, and again after each seek back from there, until cancelled or a failure."""
+    async def _hand_over(self) -> None:
+        """Wait for its turn and its format, and until the sink has played it."""
+        await self.wait_for((ItemPhase.PLAYING,))
+        buffer = self.buffer
+        assert buffer is not None
+        self._publish(
+            ItemStart(
+                index=self.index,
+                title=self.media.title,
+                uri=self.media.uri,
+                format=buffer.format,
+                duration_seconds=self._duration_seconds,
+            )
+        )
+        self._on_start(self, buffer)
+        await self.wait_for((ItemPhase.CLOSING,))
+        if buffer.failure is not None:  # a callback cannot raise it: the audio ends early
+            self._fail(buffer.failure)
+
+    async def _decode(self, reader: Reader, playing: trio.CancelScope) -> None:
+        """Decode to the end, and again after each seek back from there, until cancelled or a failure. One
+        without any audio cancels `playing`."""
         decoding = self._decoding = DecoderThread(
             self.media,
             reader,
-            rate_hz=self._rate_hz,
-            channels=self._channels,
+            rate_hz=self._controls.rate_hz,
+            channels=self._controls.channels,
             on_ending=lambda: self._token.run_sync_soon(self._set_ending),
         )
         try:
@@ -270,50 +317,30 @@ class Item:
                     reader.verify()
                 except ITEM_ERRORS as error:
                     self._fail(error)
-                finally:
-                    self._identified.set()
                 self.decoded = True
                 self._on_progress()
                 if self.error is not None:
+                    if self.buffer is None:
+                        playing.cancel()
                     return
                 await decoding.wait_wanted()
         finally:
-            last = self._byte_rate()
-            self._byte_rate = lambda: last  # the decoder holds the reader
-            self._last_is_exact = decoding.position_is_exact
             decoding.close()
 
     def _set_ending(self) -> None:
         self.is_ending = True
         self._on_progress()
 
-    async def _emit(self, buffer: PcmBuffer) -> None:
-        await self._start.wait()
-        self._publish(
-            ItemStart(
-                index=self.index,
-                title=self.media.title,
-                uri=self.media.uri,
-                format=buffer.format,
-                duration_seconds=self.duration_seconds,
-            )
-        )
-        self._on_start(self, buffer)
-        await self._left_sink.wait()
-        if buffer.failure is not None:  # a callback cannot raise it: the audio ends early
-            self._fail(buffer.failure)
-
     def _make_buffer(self, decoder: PcmDecoder) -> PcmBuffer:
         """Make the buffer, in the decoder's thread, once the stream is identified."""
         buffer = PcmBuffer(
             decoder.format,
             token=self._token,
-            gain=self._gain,
-            output_latency_seconds=self._output_latency_seconds,
+            gain=self._controls.gain,
+            output_latency_seconds=self._controls.output_latency_seconds,
             on_change=self._changed,
         )
-        self.duration_seconds = decoder.duration_seconds
-        self._byte_rate = lambda: decoder.bytes_per_second
+        self._duration_seconds = decoder.duration_seconds
         self.buffer = buffer
         # A call just before this line saw no buffer, so its effect is repeated.
         self._token.run_sync_soon(self._update_buffer)
@@ -322,10 +349,8 @@ class Item:
         return buffer
 
     def _update_buffer(self) -> None:
-        self.set_gain(self._gain)
-        self.set_duck(self._duck, ramp_seconds=0.0)
-        self.set_paused(self.paused)
-        self._identified.set()
+        self.adjust(ramp_seconds=0.0)
+        self._move(ItemEvent.IDENTIFY)
         self._on_progress()
 
     def _close_buffer(self) -> None:
@@ -342,49 +367,33 @@ class Item:
         if self.buffer is not None:
             self._reader.set_demand(self.buffer.demand)
         else:
-            self._reader.set_demand(Demand.PAUSED if self.paused else Demand.WAITING)
+            self._reader.set_demand(Demand.PAUSED if self._controls.holds else Demand.WAITING)
 
     def _on_stream_event(self, event: StreamEvent) -> None:
         self._waiting = event if isinstance(event, StreamWaiting) else None
-        if self.phase is not ItemPhase.CURRENT:
+        if self.phase not in ACTIVE_PHASES:
             return
-        match event:
-            case StreamWaiting():
-                self._publish(
-                    ItemWaiting(
-                        index=self.index,
-                        title=self.media.title,
-                        seconds=event.seconds,
-                        last_error=event.last_error,
-                        patience_seconds=event.patience_seconds,
-                    )
-                )
-            case StreamResumed():
-                self._publish(ItemResumed(index=self.index, title=self.media.title, seconds=event.seconds))
-            case _:
-                assert_never(event)
+        if isinstance(event, StreamResumed):
+            self._publish(ItemResumed(index=self.index, title=self.media.title, seconds=event.seconds))
+            return
+        self._publish(
+            ItemWaiting(
+                index=self.index,
+                title=self.media.title,
+                seconds=event.seconds,
+                last_error=event.last_error,
+                patience_seconds=event.patience_seconds,
+            )
+        )
 
-    def _move(self, event: ItemMove) -> bool:
-        """Change the phase as the table says. Returns whether it did."""
-        before, self.phase = self.phase, ITEM_PHASES.get((self.phase, event), self.phase)
-        return self.phase is not before
+    def _move(self, event: ItemEvent) -> None:
+        self.phase = phase_after(self.phase, event)
+        self._moved.set()
+        self._moved = trio.Event()
 
     def _fail(self, error: Exception) -> None:
         if self.error is None and self.phase not in SILENCED_PHASES:
             self.error = error
-
-    def _conclude(self) -> None:
-        self._move(ItemMove.STOP)  # cancelled from outside
-        self._move(ItemMove.END)
-        index, title = self.index, self.media.title
-        if self.phase is ItemPhase.FAILED:
-            assert self.error is not None
-            self._publish(ItemError(index=index, title=title, frames=self.frames, error=self.error))
-        elif self.phase is not ItemPhase.WITHDRAWN:
-            stopped = self.phase is ItemPhase.STOPPED
-            self._publish(ItemEnd(index=index, title=title, frames=self.frames, stopped=stopped))
-        self.finished.set()
-        self._on_finished(self)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -429,6 +438,7 @@ class DecoderThread:
         self._is_over = False
         self._is_running = False
         self.position_is_exact = True
+        self._last_rate: float | None = None
         self._rate_hz = rate_hz
         self._channels = channels
         self._media = media
@@ -460,7 +470,7 @@ class DecoderThread:
         or when the thread ends, which may still be in it. Idempotent."""
         self._is_over = True
         if (wanted := self._wanted) is not None:
-            self._answer(wanted, SeekError("expected an item that plays, got one that is over"))
+            self._answer(wanted, SeekError(_OVER))
         self._free()
 
     @property
@@ -468,6 +478,12 @@ class DecoderThread:
         """The aim of a seek that is under way."""
         wanted = self._wanted
         return None if wanted is None else wanted.seconds
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """Stream bytes per second of audio; None until it is known."""
+        opened = self._open
+        return self._last_rate if opened is None else opened[0].bytes_per_second or None
 
     # --- the thread ----------------------------------------------------------------------------------------
 
@@ -484,10 +500,13 @@ class DecoderThread:
 
     def _free(self) -> None:
         with self._lock:
-            if self._is_running or self._open is None:
+            if self._is_running:
                 return
-            (decoder, _buffer), self._open = self._open, None
-        decoder.close()
+            self._last_rate = self.bytes_per_second
+            opened, self._open = self._open, None
+        self._source.discard_errors()
+        if opened is not None:
+            opened[0].close()
 
     def _run(self, make_buffer: Callable[[PcmDecoder], PcmBuffer]) -> None:
         if self._open is None:
@@ -513,6 +532,7 @@ class DecoderThread:
             buffer.finish()
         except Exception as error:  # whatever a reader raises must reach the sink too
             if buffer.closed and isinstance(error, ClosedError):
+                error.__traceback__ = None  # the reader's pipe holds it
                 return
             buffer.finish(error)
             raise

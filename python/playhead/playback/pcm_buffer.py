@@ -12,9 +12,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
+from weakref import ref
 
 import trio
 
@@ -101,8 +103,8 @@ class PcmBuffer:
         )
         self._output_latency_seconds = output_latency_seconds
         self._mixed: PcmBuffer | None = None
-        self._below: PcmBuffer | None = None
-        """The buffer that this one is mixed into."""
+        self._below: ref[PcmBuffer] | None = None
+        """The buffer that this one is mixed into, which holds this one."""
         self.device_seconds = 0.0
         """See `set_delay`."""
         self.set_delay(0.0)
@@ -146,11 +148,25 @@ class PcmBuffer:
     def take(self, out: Buffer) -> int:
         """Block until there is audio, and put it into `out`, for a sink's own thread.
 
-        Returns the bytes of audio; 0 is the end.
+        Returns the bytes of audio; 0 is the end. What is mixed in comes first, between two pieces: this
+        buffer may be paused, or its audio without an end.
 
         Raises `ClosedError` when the player stopped, and the error that broke the stream, after the audio
         before it. In both cases, drop the output so far.
         """
+        while True:
+            over = self._mixed
+            if over is not None and not (over.held or over.paused or over.over or self.closed):
+                with suppress(ClosedError):
+                    if audio_bytes := over._take_alone(out):
+                        return audio_bytes
+            elif (audio_bytes := self._take_alone(out)) is not None:
+                if audio_bytes == 0 and self.failure is not None:
+                    raise self.failure
+                return audio_bytes
+
+    def _take_alone(self, out: Buffer) -> int | None:
+        """The same without what is mixed in. None: that has changed, look again."""
         before = self.playout.phase
         try:
             audio_bytes = self.playout.take(out)
@@ -158,8 +174,6 @@ class PcmBuffer:
             raise ClosedError("the player stopped while the sink was taking audio") from None
         if self.playout.phase != before:
             self._settle_soon()
-        if audio_bytes == 0 and self.failure is not None:
-            raise self.failure
         return audio_bytes
 
     def set_delay(self, seconds: float) -> None:
@@ -320,11 +334,12 @@ class PcmBuffer:
 
         The sink starts if either is ready. Once this buffer is closed, `over` is held with a fade.
         """
-        if over is self._mixed is None:
-            return
-        self._mixed = over
+        before, self._mixed = self._mixed, over
+        for buffer in (self, before):
+            if buffer is not None:
+                buffer.playout.interrupt_take()
         if over is not None:
-            over._below = self
+            over._below = ref(self)
             over.set_delay(self.device_seconds)
         is_mixed = self.playout.mix(None if over is None else over.playout)
         assert is_mixed, "expected a buffer of the same format"
@@ -347,9 +362,12 @@ class PcmBuffer:
     def settle(self) -> None:
         """Act on the current phase, in the trio thread. A sink calls it when its device reports a change.
         That of what is mixed in, too: a device reports for both."""
-        for buffer in (self, self._mixed, self._below):
-            if buffer is not None:
-                buffer._settle_alone()
+        self._settle_alone()
+        for other in (self._mixed, None if self._below is None else self._below()):
+            if other is not None:
+                for buffer in (self, other):
+                    buffer.playout.interrupt_take()
+                other._settle_alone()
 
     def _settle_alone(self) -> None:
         phase = self.phase
@@ -369,16 +387,14 @@ class PcmBuffer:
 class PcmSequence:
     """The buffers that a sink plays one after another: an async iterator.
 
-    `on_next` is called when the sink asks for the next buffer, so that it is done with the one before. An
-    open sequence makes it wait for one until `end`. Complete sequences link their buffers themselves.
+    An open sequence makes the sink wait for the next one until `end`. Complete sequences link their buffers
+    themselves.
     """
 
-    def __init__(
-        self, *buffers: PcmBuffer, on_next: Callable[[], None] = lambda: None, is_open: bool = False
-    ) -> None:
+    def __init__(self, *buffers: PcmBuffer, is_open: bool = False) -> None:
+        self.is_open = is_open
+        """More may be appended."""
         self._waiting = deque(buffers)
-        self._on_next = on_next
-        self._is_open = is_open
         self._changed = trio.Event()
         for before, following in pairwise(buffers):
             before.link(following)
@@ -389,17 +405,20 @@ class PcmSequence:
 
     def end(self) -> None:
         """Nothing follows."""
-        self._is_open = False
+        self.is_open = False
         self._changed.set()
+
+    def asked(self) -> None:
+        """Called when the sink asks for the next buffer, so that it is done with the one before."""
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> PcmBuffer:
         await trio.lowlevel.checkpoint()
-        self._on_next()
+        self.asked()
         while not self._waiting:
-            if not self._is_open:
+            if not self.is_open:
                 raise StopAsyncIteration
             self._changed = trio.Event()
             await self._changed.wait()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -14,35 +16,15 @@ from playhead.concurrency import Broadcast, require_trio
 from playhead.errors import ClosedError, SeekError, UsageError
 from playhead.playback.controller import ANNOUNCEMENT, STOP_FADE_SECONDS, USER, PlaybackController
 from playhead.playback.conversion import check_rate_and_channels
-from playhead.playback.pcm_buffer import BufferPhase
+from playhead.playback.item import Controls
 from playhead.playback.queue import as_items
 from playhead.playback.sinks import MixingSink, Sink
-from playhead.playback.state import ItemPhase, PlayerEvent, PlayerState, Repeat, StateChange, Status
+from playhead.playback.state import OVER_PHASES, PlayerEvent, PlayerState, Repeat, StateChange, Status
 from playhead.stream.source import Playable
 
 _NOT_OPEN = "expected an open player: use it inside `async with Player(...)`"
 EVENT_CAPACITY = 64
 """Events that a listener may fall behind. An item has about six."""
-
-_ITEM_STATUS = {
-    ItemPhase.UPCOMING: Status.BUFFERING,
-    ItemPhase.STOPPING: Status.STOPPED,
-    ItemPhase.STOPPED: Status.STOPPED,
-    ItemPhase.WITHDRAWN: Status.STOPPED,
-    ItemPhase.ENDED: Status.IDLE,
-    ItemPhase.FAILED: Status.ERROR,
-}
-_BUFFER_STATUS = {
-    BufferPhase.FILLING: Status.BUFFERING,
-    BufferPhase.READY: Status.BUFFERING,
-    BufferPhase.PLAYING: Status.PLAYING,
-    BufferPhase.DRAINING: Status.PLAYING,
-    BufferPhase.DRY: Status.BUFFERING,
-    BufferPhase.ENDED: Status.PLAYING,
-    BufferPhase.CLOSED: Status.PLAYING,
-}
-"""The status of the current item, unless it is paused. The last frames are still heard after the sink took
-them."""
 
 
 class Player:
@@ -89,13 +71,16 @@ class Player:
         self._volume = volume
         self._mixing = sink if isinstance(sink, MixingSink) else MixingSink(sink)
         self._announcing = trio.Lock()
+        self._announcement: Player | None = None
         self._controller = PlaybackController(
             self._mixing,
-            gain=gain_of(volume),
-            output_latency_seconds=output_latency_seconds,
+            Controls(
+                gain=gain_of(volume),
+                output_latency_seconds=output_latency_seconds,
+                rate_hz=rate_hz,
+                channels=channels,
+            ),
             stop_on_error=stop_on_error,
-            rate_hz=rate_hz,
-            channels=channels,
             publish=self._events.send,
             on_change=self._refresh,
         )
@@ -121,10 +106,7 @@ class Player:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        nursery, self._controller.nursery = self._controller.nursery, None
-        self._controller.silence()
-        if nursery is not None:
-            nursery.cancel_scope.cancel()
+        self._shut()
         try:
             if isinstance(error, trio.Cancelled) or (
                 isinstance(error, BaseExceptionGroup) and error.subgroup(trio.Cancelled) is not None
@@ -136,18 +118,26 @@ class Player:
         finally:
             self._events.close()
 
+    def _shut(self) -> None:
+        """Silence everything; nothing starts any more."""
+        nursery, self._controller.nursery = self._controller.nursery, None
+        self._controller.silence()
+        if nursery is not None:
+            nursery.cancel_scope.cancel()
+        if self._announcement is not None:
+            self._announcement._shut()
+
     # --- commands ------------------------------------------------------------------------------------
 
     async def play(self, media: Playable | Iterable[Playable]) -> None:
         """Stop the current item, replace the queue with `media`, one or several in order, and play it.
 
         Returns once it is accepted, before anything was read. Errors of an item are raised by
-        `wait_finished`, and reported by an `ItemError` and in the snapshot. Without any media it is the same
-        as `stop`.
+        `wait_finished`, and reported by an `ItemError` and in the snapshot.
 
-        Raises `UsageError` for anything but playables, or for more than `queue.QUEUE_ITEMS` (and changes
-        nothing), and `ClosedError` outside the player's context. Cancelled while the old item stops: that
-        item is over, the queue is unchanged, and nothing plays.
+        Raises `UsageError` for anything but playables, for none, or for more than `queue.QUEUE_ITEMS` (and
+        changes nothing), and `ClosedError` outside the player's context. Cancelled while the old item
+        stops: that item is over, the queue is unchanged, and nothing plays.
         """
         items = as_items(media, call="play")
         async with self._serialized() as go_on:
@@ -163,8 +153,9 @@ class Player:
         with the first item that has not been played.
 
         The queue holds `queue.QUEUE_ITEMS` (10,000); the oldest played items make room, and indexes count
-        from the oldest that is left. Raises `UsageError` for anything but playables, or without room (and
-        changes nothing), and `ClosedError` outside the player's context. Cancelled: nothing was enqueued.
+        from the oldest that is left. Raises `UsageError` for anything but playables, for none, or without
+        room (and changes nothing), and `ClosedError` outside the player's context. Cancelled: nothing was
+        enqueued.
         """
         items = as_items(media, call="enqueue")
         async with self._serialized() as go_on:
@@ -295,12 +286,12 @@ class Player:
         is held too. Only "user" ends by itself: a call that starts an item (`play`, `next`, `previous`,
         `jump`, an `enqueue` while nothing plays) is one to play.
         """
-        self._set_holds(self._controller.holds | {reason})
+        self._set_holds(self._controller.controls.holds | {reason})
 
     def release(self, reason: str) -> None:
         """Take back `hold(reason)`. Without a reason left the audio continues, with the very next sample and
         a fade of 10 ms. Does nothing if it is not held for `reason`."""
-        self._set_holds(self._controller.holds - {reason})
+        self._set_holds(self._controller.controls.holds - {reason})
 
     def duck(self, *, gain: float = 0.05, attack_seconds: float = 0.05) -> None:
         """Lower the audio to `gain` (0.0 to 1.0 of its samples, over the volume) in `attack_seconds`, for
@@ -345,11 +336,13 @@ class Player:
                 raise ClosedError(_NOT_OPEN)
             async with Player(self._mixing.over, volume=self._volume) as announcement:
                 self._controller.set_duck(ANNOUNCEMENT, gain, ramp_seconds=attack_seconds)
+                self._announcement = announcement
                 try:
                     await announcement.play(items)
                     yield announcement
                     await announcement.wait_finished()
                 finally:
+                    self._announcement = None
                     self._controller.set_duck(ANNOUNCEMENT, 1.0, ramp_seconds=release_seconds)
 
     async def seek(self, seconds: float) -> None:
@@ -386,7 +379,8 @@ class Player:
         The perceived loudness follows the number: the gain is its cube, as in PulseAudio (50 is -18 dB).
         Raises `UsageError` for anything but an integer from 0 to 100.
         """
-        self._controller.set_gain(gain_of(volume))
+        self._controller.controls.gain = gain_of(volume)
+        self._controller.adjust()
         self._volume = volume
         self._events.send(StateChange(state=self.snapshot()))
 
@@ -399,12 +393,14 @@ class Player:
         nothing played); each was reported by an `ItemError`. Queues that `play` replaced meanwhile do not
         count. Returns immediately if nothing was played.
         """
-        while (item := self._controller.item) is not None:
-            await item.finished.wait()
+        while True:
+            if (item := self._controller.item) is not None:
+                await item.wait_for(OVER_PHASES)
             await self._controller.wait_sink()
             async with self._lock:  # a `play` that has just stopped it is about to replace it
-                if item is self._controller.item:
-                    break
+                pass
+            if self._controller.item is None:
+                break
         if self._controller.first_error is not None:
             raise self._controller.first_error
 
@@ -417,35 +413,23 @@ class Player:
 
     def snapshot(self) -> PlayerState:
         """Return the current state."""
-        item = self._controller.item
-        if item is None:
-            return PlayerState(
-                volume=self._volume,
-                holds=self._controller.holds,
-                index=self._controller.queue.index,
-                repeat=self._controller.queue.repeat,
-                queue_length=len(self._controller.queue),
-            )
-        buffer = item.buffer
-        return PlayerState(
-            status=self._status(),
-            title=item.media.title,
-            format=None if buffer is None else buffer.format,
-            frames=item.frames,
-            position_seconds=item.position_seconds,
-            position_is_exact=item.position_is_exact,
-            heard_seconds=0.0 if buffer is None else buffer.heard_seconds,
-            holds=self._controller.holds,
-            duration_seconds=item.duration_seconds,
-            buffered_seconds=0.0 if buffer is None or buffer.closed else buffer.buffered_seconds,
-            underruns=0 if buffer is None else buffer.underruns,
-            first_audio_seconds=item.first_audio_seconds,
-            stream_bytes_per_second=item.stream_bytes_per_second,
+        controller = self._controller
+        if controller.item is not None:
+            state = controller.item.state()
+        else:  # what the device still held is heard after the end
+            state = controller.last
+            if state.format is not None:
+                heard_seconds = state.heard_seconds + time.perf_counter() - controller.last_at
+                taken_seconds = state.frames / state.format.rate_hz
+                state = replace(state, heard_seconds=min(heard_seconds, taken_seconds))
+        return replace(
+            state,
+            holds=controller.controls.holds,
             volume=self._volume,
-            last_error=self._controller.last_error,
-            index=self._controller.queue.index,
-            repeat=self._controller.queue.repeat,
-            queue_length=len(self._controller.queue),
+            last_error=controller.last_error,
+            index=controller.queue.index,
+            repeat=controller.queue.repeat,
+            queue_length=len(controller.queue),
         )
 
     def queue_titles(self) -> tuple[str, ...]:
@@ -466,25 +450,20 @@ class Player:
             return stops == self._stops
 
         async with self._lock:
+            item = self._controller.item
+            if item is not None and not self._controller.active:  # a `stop` is under way
+                await item.wait_for(OVER_PHASES)
             yield go_on
 
     def _set_holds(self, holds: frozenset[str]) -> None:
-        self._controller.set_holds(holds)
+        self._controller.controls.holds = holds
+        self._controller.adjust()
         self._refresh()
-
-    def _status(self) -> Status:
-        item = self._controller.item
-        if item is None:
-            return Status.IDLE
-        if item.phase is ItemPhase.CURRENT:
-            if item.paused:
-                return Status.PAUSED
-            return Status.BUFFERING if item.buffer is None else _BUFFER_STATUS[item.buffer.phase]
-        return _ITEM_STATUS[item.phase]
 
     def _refresh(self) -> None:
         """Publish the status if it changed."""
-        status = self._status()
+        item = self._controller.item
+        status = self._controller.last.status if item is None else item.status
         if status is not self._published_status:
             self._published_status = status
             self._events.send(StateChange(state=self.snapshot()))

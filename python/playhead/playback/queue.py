@@ -132,8 +132,8 @@ class Queue:
 def as_items(what: Playable | Iterable[Playable], *, call: str) -> tuple[Playable, ...]:
     """Return one playable, or several, as a tuple.
 
-    Raises `UsageError` for anything else, and for more than `QUEUE_ITEMS`. `call` is the name of the player's
-    method, for the message.
+    Raises `UsageError` for anything else, for none, and for more than `QUEUE_ITEMS`. `call` is the name of
+    the player's method, for the message.
     """
     if isinstance(what, Playable):
         return (what,)
@@ -148,6 +148,8 @@ def as_items(what: Playable | Iterable[Playable], *, call: str) -> tuple[Playabl
                 f" several of them, got a {type(item).__name__}"
             )
         items.append(item)
+    if not items:
+        raise UsageError(f"{call}: expected one playable or more, got none; `stop` ends what plays")
     if len(items) > QUEUE_ITEMS:
         raise UsageError(f"{call}: expected at most {QUEUE_ITEMS} items, got more: play them in parts")
     return tuple(items)

@@ -147,40 +147,82 @@ class ItemResumed:
 PlayerEvent = ItemStart | StateChange | ItemWaiting | ItemResumed | ItemEnd | ItemError
 
 
-# --- the phases of an item, for the controller ------------------------------------------------------------
+# --- the machine ------------------------------------------------------------------------------------------
 
 
 class ItemPhase(Enum):
-    UPCOMING = "upcoming"
-    """Read and decoded, but neither heard nor reported: it has not started."""
-    CURRENT = "current"
-    STOPPING = "stopping"
-    """A call ended it: it is silent, though its network reads may still hang."""
-    STOPPED = "stopped"
-    ENDED = "ended"
-    FAILED = "failed"
-    """It ended with `error`."""
-    WITHDRAWN = "withdrawn"
-    """It was stopped before its start: nothing is reported."""
+    """The phase of one playing. The state of a player is the phase of its current item."""
+
+    UPCOMING = "opened before its turn; neither heard nor reported"
+    LOADED = "upcoming, and its format is known"
+    OPENING = "it is the current item, and its format is not known yet"
+    PLAYING = "the sink has it, whether it is heard or held"
+    CLOSING = "the sink has played it, and its playable is closed"
+    FADING = "a call ends it: its last audio fades out"
+    STOPPING = "silent, though its network reads may still hang"
+    WITHDRAWING = "the same before its turn"
+    ENDED = "over, without an error"
+    FAILED = "over, with an error"
+    STOPPED = "over, ended by a call"
+    WITHDRAWN = "over before its turn: nothing is reported"
 
 
-class ItemMove(Enum):
-    """An event that moves an item to another phase."""
+class ItemEvent(Enum):
+    """An act of the player, or a report of the item's decoder, its sink or its task."""
 
-    BEGIN = "it starts"
-    STOP = "a call stops it"
-    END = "it is over"
-    FAIL = "it is over with an error"
+    BEGIN = "it becomes the current item"
+    IDENTIFY = "its decoder knows the format"
+    LEAVE_SINK = "the sink has played it, or failed"
+    FADE = "a call ends it, with a fade"
+    STOP = "a call ends it now"
+    END = "its playable is closed"
+    FAIL = "its playable is closed after an error"
 
 
-ITEM_PHASES = {
-    (ItemPhase.UPCOMING, ItemMove.BEGIN): ItemPhase.CURRENT,
-    (ItemPhase.UPCOMING, ItemMove.STOP): ItemPhase.WITHDRAWN,
-    (ItemPhase.CURRENT, ItemMove.STOP): ItemPhase.STOPPING,
-    (ItemPhase.CURRENT, ItemMove.END): ItemPhase.ENDED,
-    (ItemPhase.CURRENT, ItemMove.FAIL): ItemPhase.FAILED,
-    (ItemPhase.STOPPING, ItemMove.END): ItemPhase.STOPPED,
+_P, _E = ItemPhase, ItemEvent
+TRANSITIONS: dict[ItemPhase, dict[ItemEvent, ItemPhase]] = {
+    _P.UPCOMING: {_E.BEGIN: _P.OPENING, _E.IDENTIFY: _P.LOADED, _E.STOP: _P.WITHDRAWING},
+    _P.LOADED: {_E.BEGIN: _P.PLAYING, _E.STOP: _P.WITHDRAWING},
+    _P.OPENING: {_E.IDENTIFY: _P.PLAYING, _E.FADE: _P.FADING, _E.STOP: _P.STOPPING, _E.FAIL: _P.FAILED},
+    _P.PLAYING: {_E.LEAVE_SINK: _P.CLOSING, _E.FADE: _P.FADING, _E.STOP: _P.STOPPING, _E.FAIL: _P.FAILED},
+    _P.CLOSING: {_E.FADE: _P.FADING, _E.STOP: _P.STOPPING, _E.END: _P.ENDED, _E.FAIL: _P.FAILED},
+    _P.FADING: {_E.STOP: _P.STOPPING, _E.END: _P.STOPPED, _E.FAIL: _P.STOPPED},
+    _P.STOPPING: {_E.END: _P.STOPPED, _E.FAIL: _P.STOPPED},
+    _P.WITHDRAWING: {_E.END: _P.WITHDRAWN, _E.FAIL: _P.WITHDRAWN},
 }
-"""The phase after an event. Pairs that are not listed change nothing."""
+"""The phase after each event. An event that is neither here nor in `UNCHANGED` cannot happen."""
 
-SILENCED_PHASES = frozenset({ItemPhase.STOPPING, ItemPhase.STOPPED, ItemPhase.WITHDRAWN})
+UNCHANGED: dict[ItemPhase, set[ItemEvent]] = {
+    # A second call, and reports of a thread or a sink that has not noticed the first one.
+    _P.FADING: {_E.IDENTIFY, _E.LEAVE_SINK, _E.FADE},
+    _P.STOPPING: {_E.IDENTIFY, _E.LEAVE_SINK, _E.FADE, _E.STOP},
+    _P.WITHDRAWING: {_E.IDENTIFY, _E.STOP},
+    # The same after the end. A playable that breaks may end an item that is still at the sink.
+    _P.ENDED: {_E.FADE, _E.STOP},
+    _P.FAILED: {_E.IDENTIFY, _E.LEAVE_SINK, _E.FADE, _E.STOP},
+    _P.STOPPED: {_E.IDENTIFY, _E.LEAVE_SINK, _E.FADE, _E.STOP},
+    _P.WITHDRAWN: {_E.IDENTIFY, _E.STOP},
+}
+"""The events that change nothing."""
+
+ACTIVE_PHASES = frozenset({_P.OPENING, _P.PLAYING, _P.CLOSING})
+"""It is current, and no call ends it."""
+SILENCED_PHASES = frozenset({_P.STOPPING, _P.STOPPED, _P.WITHDRAWING, _P.WITHDRAWN})
+OVER_PHASES = frozenset(ItemPhase) - TRANSITIONS.keys()
+SILENT_STATUSES = {
+    **dict.fromkeys(SILENCED_PHASES, Status.STOPPED),
+    _P.ENDED: Status.IDLE,
+    _P.FAILED: Status.ERROR,
+}
+"""The status of a player whose current item is silent for good."""
+
+
+def phase_after(phase: ItemPhase, event: ItemEvent) -> ItemPhase:
+    """Return the phase after `event`. Raises `RuntimeError` for an event that cannot happen: a bug."""
+    if event in UNCHANGED.get(phase, ()):
+        return phase
+    if event in (row := TRANSITIONS.get(phase, {})):
+        return row[event]
+    raise RuntimeError(
+        f"the player cannot handle {event.name} when its item is {phase.name}: please report this bug"
+    )

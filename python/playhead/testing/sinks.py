@@ -233,9 +233,9 @@ class _Asked(PcmSequence):
     def __init__(self, first: PcmBuffer) -> None:
         self.asked_again = trio.Event()
         self._asks = 0
-        super().__init__(first, on_next=self._ask, is_open=True)
+        super().__init__(first, is_open=True)
 
-    def _ask(self) -> None:
+    def asked(self) -> None:
         self._asks += 1
         if self._asks == 2:
             self.asked_again.set()

@@ -503,16 +503,18 @@ async def test_a_stop_wins_over_the_calls_before_it() -> None:
         reader.release()
 
 
-async def test_playing_nothing_is_a_stop_and_enqueueing_nothing_changes_nothing() -> None:
+async def test_playing_and_enqueueing_nothing_are_refused_and_change_nothing() -> None:
     hanging = piece("chord.flac", hold_at=1000)
     async with Player(fast()) as player:
-        await player.enqueue([])
-        assert player.snapshot().status is Status.IDLE
-        await player.play(hanging)
-        await player.enqueue([])
-        assert player.snapshot().queue_length == 1
-        await player.play([])
-        assert (player.snapshot().status, player.snapshot().queue_length) == (Status.STOPPED, 0)
+        for queue_length in (0, 1):
+            for call in (player.play, player.enqueue, player.insert):
+                with pytest.raises(
+                    UsageError, match=f"{call.__name__}: expected one playable or more, got none"
+                ):
+                    await call([])
+            assert player.snapshot().queue_length == queue_length
+            await player.play(hanging)
+        assert player.snapshot().status is Status.BUFFERING
 
 
 @pytest.mark.parametrize("wrong", ["song.mp3", b"bytes", Path("song.mp3"), 3, None, [short(), "song.mp3"]])

@@ -349,11 +349,12 @@ class _Audio:
 
     def restart(self) -> None:
         """Forget the audio in the converter: what follows does not continue it."""
-        self.close()
+        self._converter.close()
         self._taken, self._ahead = self._block[:0], b""
         self._converter = PcmConverter(self.format, self._target, self._pull)
 
     def close(self) -> None:
+        self.buffer = None  # the converter and this refer to each other
         self._converter.close()
 
     def _pull(self, most_bytes: int) -> memoryview:

@@ -40,7 +40,7 @@ class MixingSink:
     sink's next period, even while the music is paused or still loading. Where the music ends, changes its
     format or is stopped, what is said goes on to its end before other music begins: without a missing sample,
     and after a stop with the gap of a device that is reopened. A sink that takes audio as fast as it is
-    decoded (files) gets it as an item of its own, after the current one.
+    decoded (files) gets it between two pieces of the music.
     """
 
     def __init__(self, sink: Sink) -> None:
@@ -124,7 +124,7 @@ class OverSink:
                         nursery.cancel_scope.cancel()
                 finally:
                     self.buffer = None
-                    if self._mixing._music is not None and not (over.over or over.fades_out):
+                    if self._mixing._music is not None and (over.over or not over.fades_out):
                         self._mixing._music.mix(None)
 
 

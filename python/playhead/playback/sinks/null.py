@@ -40,7 +40,8 @@ class TakenAudio:
     """
 
     def __init__(self, buffer: PcmBuffer) -> None:
-        self._buffer = buffer
+        self._format = buffer.format
+        self._buffer: PcmBuffer | None = buffer
         self._hash = hashlib.sha256()
         self._offset = 0
         self._taken_bytes = 0
@@ -49,22 +50,25 @@ class TakenAudio:
         buffer.before_write = self._update
 
     def conclude(self) -> None:
-        """The sink takes no more. Without this the buffer would be freed by a garbage collection only."""
+        """The sink takes no more: the buffer is freed."""
         self._update()
-        self._buffer.before_write = lambda: None
+        with self._lock:
+            if self._buffer is not None:
+                self._buffer.before_write = lambda: None
+            self._buffer = None
 
     def report(self) -> PcmReport:
         self._update()
         with self._lock:
             return PcmReport(
-                format=self._buffer.format,
-                frames=self._taken_bytes // self._buffer.format.frame_bytes,
+                format=self._format,
+                frames=self._taken_bytes // self._format.frame_bytes,
                 sha256=self._hash.hexdigest(),
             )
 
     def _update(self) -> None:
         with self._lock:
-            while True:
+            while self._buffer is not None:
                 taken_bytes, self._offset = self._buffer.playout.copy_taken(self._offset, self._block)
                 if not taken_bytes:
                     break

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from playhead.client import CallResult, Session, connect
     from playhead.client.hub import Hub, open_hub
     from playhead.config.servers import ServerConfig
-    from playhead.portals import asyncio_portal, blocking_portal
+    from playhead.portals import AsyncioPortal, BlockingPortal, asyncio_portal, blocking_portal
     from playhead.stream.options import StreamOptions
     from playhead.stream.reader import RangeStream, open_stream
 
 __all__ = [
     "DEFAULT_LIMITS",
+    "AsyncioPortal",
+    "BlockingPortal",
     "CallResult",
     "Hub",
     "Limits",
@@ -45,6 +47,8 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "AsyncioPortal": "playhead.portals",
+    "BlockingPortal": "playhead.portals",
     "CallResult": "playhead.client",
     "Hub": "playhead.client.hub",
     "RangeStream": "playhead.stream.reader",
@@ -60,14 +64,16 @@ _HOMES: Final = {
 """Imported on first use: the MCP SDK takes half a second, which `playhead --help` can do without."""
 
 
-def __getattr__(name: str) -> object:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    if name == "__version__":
-        from importlib.metadata import version
+if not TYPE_CHECKING:  # a misspelt name is an error for a type checker
 
-        return version("playhead")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        if name in _HOMES:
+            return getattr(import_module(_HOMES[name]), name)
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("playhead")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
 from types import TracebackType
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, cast
 
 import trio
 from sniffio import AsyncLibraryNotFoundError, current_async_library
@@ -26,24 +26,39 @@ def iter_leaves(group: BaseException) -> Iterator[BaseException]:
         yield group
 
 
-@contextmanager
-def unwrap_exception_group(*, deep: bool = False) -> Iterator[None]:
+def unwrap_exception_group(*, deep: bool = False) -> AbstractContextManager[None]:
     """Raise the only exception of a nursery's group as it is. Put it around the nursery.
 
     Several exceptions stay a group, and so does a group that the body itself raised. With `deep`, for
     nurseries inside a library, a single exception is raised from any depth. Ctrl-C precedes everything else,
     from any depth: it may strike in any task, and callers expect no group.
     """
-    try:
-        yield
-    except BaseExceptionGroup as group:
-        for leaf in iter_leaves(group):
-            if isinstance(leaf, KeyboardInterrupt):
-                raise leaf from group
-        found = list(iter_leaves(group)) if deep else group.exceptions
-        if len(found) != 1:
-            raise
-        raise found[0] from found[0].__cause__
+    return _Unwrapping(is_deep=deep)
+
+
+class _Unwrapping(AbstractContextManager[None]):
+    """Not a generator: its frames would hold the exception and its group in a cycle."""
+
+    def __init__(self, *, is_deep: bool) -> None:
+        self._is_deep = is_deep
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not isinstance(error, BaseExceptionGroup):
+            return
+        leaves = list(iter_leaves(error))
+        interrupts = [leaf for leaf in leaves if isinstance(leaf, KeyboardInterrupt)]
+        found = interrupts or (leaves if self._is_deep else error.exceptions)
+        if not interrupts and len(found) != 1:
+            return
+        only = found[0]
+        context = only.__context__
+        try:
+            raise only from error if interrupts else only.__cause__
+        finally:
+            only.__context__ = context  # not the group
+            del kind, error, trace, leaves, interrupts, found, only
 
 
 class Broadcast(Generic[T]):
@@ -180,10 +195,19 @@ async def run_thread(
     """
     thread_ended = trio.Event() if ended is None else ended
     token = trio.lowlevel.current_trio_token()
+    # Raised through trio's frames, an error would be in a cycle with all that it holds.
+    failures: list[Exception] = []
+    is_abandoned = False
 
-    def run() -> T:
+    def run() -> T | None:
         try:
             return work()
+        except Exception as error:  # noqa: BLE001  # raised below
+            if is_abandoned:
+                error.__traceback__ = None  # whoever holds it does not hold our frames
+            else:
+                failures.append(error)
+            return None
         finally:
             # RunFinishedError: trio ended first, and nobody waits.
             with suppress(trio.RunFinishedError):
@@ -195,13 +219,18 @@ async def run_thread(
         thread_ended.set()  # it never began
         raise
     try:
-        return await trio.to_thread.run_sync(
+        result = await trio.to_thread.run_sync(
             run, abandon_on_cancel=True, limiter=trio.CapacityLimiter(math.inf)
         )
     except trio.Cancelled:
+        is_abandoned = True
+        failures.clear()
         wake()
         await join(thread_ended, join_seconds)
         raise
+    if failures:
+        raise failures.pop()
+    return cast(T, result)
 
 
 async def join(ended: trio.Event, seconds: float = JOIN_SECONDS) -> None:

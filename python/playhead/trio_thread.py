@@ -1,32 +1,27 @@
 """A trio run in a thread of its own, and what another thread can start in it: calls, contexts, iterations.
 
-The thread and its run are those of anyio's blocking portal. On top of it:
-
-* Starting a call never blocks: anyio's `start_task_soon` holds the calling thread, and with it an asyncio
-  loop, until trio has time. Here a call is handed over by trio's own `run_sync_soon`.
-* Every start can be cancelled and has a future for its end, so that a cancelled caller can wait for it.
-* A context manager is entered and left in one trio task, as trio's nurseries and cancel scopes require, and
-  an async iterator is iterated in one.
-* Calls see the caller's context variables.
+Own code instead of anyio's blocking portal. That one holds the calling thread, and with it an asyncio loop,
+until trio has time (here, `run_sync_soon` hands a call over); has no future for the end of a cancelled call;
+and waits for ever in a forked child, where its thread does not exist, even as garbage.
 
 How the other side waits for a future is its own matter: portals.py.
 """
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 from concurrent import futures
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, suppress
+from contextlib import suppress
 from contextvars import Context, copy_context
 from inspect import isawaitable
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 import trio
-from anyio.abc import TaskStatus
-from anyio.from_thread import start_blocking_portal
 
-from playhead.errors import BusyError, ClosedError, UsageError
+from playhead.errors import ClosedError, UsageError
 
 T = TypeVar("T")
 
@@ -67,6 +62,10 @@ class TrioCall(Generic[T]):
         self.future.set_running_or_notify_cancel()
 
 
+def nothing() -> None:
+    """Do nothing: for what cannot be cancelled, or has nobody to be reported to."""
+
+
 async def run_either(function: Callable[[], object]) -> object:
     """Run `function`, async or not."""
     value = function()
@@ -77,52 +76,66 @@ class TrioThread:
     """The thread, and the nurseries in it. All but the coroutines are for other threads."""
 
     def __init__(self) -> None:
-        self.stack = ExitStack()
-        """Closing it ends the thread, once every context is left, and blocks until then. With an error it
-        cancels what is still there."""
-        self._calls: trio.Nursery | None = None
+        self.began: futures.Future[None] = futures.Future()
         self._calls_ended: futures.Future[None] = futures.Future()
+        self._ended: futures.Future[None] = futures.Future()
+        self._process = os.getpid()
+        self._thread = threading.Thread(target=self._run, name="playhead-portal", daemon=True)
+        self._thread.start()
 
-    def begin(self) -> None:
-        """Start the thread; blocks for some milliseconds."""
-        portal = self.stack.enter_context(start_blocking_portal("trio"))
-        portal.start_task(self._serve)
-        self.stack.callback(self.close_calls)
-
-    async def _serve(self, *, task_status: TaskStatus[None]) -> None:
-        self._thread_id = threading.get_ident()
-        self.token = trio.lowlevel.current_trio_token()
-        self._closing = trio.Event()
+    def _run(self) -> None:
         try:
-            async with trio.open_nursery() as self.contexts:
-                async with trio.open_nursery() as self._calls:
-                    task_status.started()
-                    await self._closing.wait()
-                    self._calls.cancel_scope.cancel()
-                    self._calls = None
-                self._calls_ended.set_result(None)
-        finally:
-            self._calls = None
+            trio.run(self._serve)
+            self._ended.set_result(None)
+        except BaseException as error:  # noqa: BLE001 - no free descriptor, for example
+            for future in (self.began, self._calls_ended, self._ended):
+                if not future.done():
+                    future.set_exception(error)
 
-    def check_thread(self) -> None:
-        if threading.get_ident() == self._thread_id:
-            raise UsageError("expected a call from another thread, got one from the portal's: await it there")
+    async def _serve(self) -> None:
+        self.token = trio.lowlevel.current_trio_token()
+        async with trio.open_nursery() as self._contexts:
+            async with trio.open_nursery() as self._calls:
+                self.began.set_result(None)
+                await trio.sleep_forever()
+            self._calls_ended.set_result(None)
+            await trio.sleep_forever()
 
-    def start(self, function: Callable[[], Awaitable[T]]) -> TrioCall[T]:
+    def join(self) -> None:
+        if self._ended.done():  # else a second Ctrl-C does not wait
+            self._thread.join()
+
+    @property
+    def is_forked(self) -> bool:
+        """This process is a forked child: the thread does not exist in it."""
+        return os.getpid() != self._process
+
+    def start(self, function: Callable[[], Awaitable[T]], *, is_context: bool = False) -> TrioCall[T]:
         """Call `function` in a task of its own, with the caller's context variables."""
-        self.check_thread()
+        self.check_caller()
         call = TrioCall(self.token, function)
-        self.soon(self._start, call, copy_context())
+        self.soon(self._start, call, copy_context(), is_context)
         return call
 
-    def _start(self, call: TrioCall[T], context: Context) -> None:
-        if self._calls is None:
+    def _start(self, call: TrioCall[T], context: Context, is_context: bool) -> None:
+        if self._calls.cancel_scope.cancel_called:
             call.abandon()
-        else:
-            context.run(self._calls.start_soon, call.run)  # a task copies the context it is started in
+        else:  # a task copies the context it is started in
+            context.run((self._contexts if is_context else self._calls).start_soon, call.run)
+
+    def check_caller(self) -> None:
+        """Raise `UsageError` in a thread that the wait for an answer would block for ever."""
+        if threading.get_ident() == self._thread.ident and not self.is_forked:
+            raise UsageError("expected a call from another thread, got one from the portal's: await it there")
 
     def soon(self, function: Callable[..., object], *args: object) -> None:
         """Call `function` in the trio thread, after what was handed over before."""
+        if self.is_forked:
+            raise UsageError(
+                f"expected a call in process {self._process}, which made the portal, got one in a forked"
+                f" child, {os.getpid()}, which has none of its threads: make a portal after the fork"
+            )
+        self.began.result()  # or the reason why the thread did not begin
         try:
             self.token.run_sync_soon(function, *args)
         except trio.RunFinishedError:
@@ -130,135 +143,129 @@ class TrioThread:
 
     def close_calls(self) -> futures.Future[None]:
         """Cancel the calls that run, and refuse others. The future ends when they have."""
-        with suppress(trio.RunFinishedError):
-            self.token.run_sync_soon(self._closing.set)
+        with suppress(ClosedError):
+            self.soon(lambda: self._calls.cancel_scope.cancel())
         return self._calls_ended
 
+    def end(self) -> futures.Future[None]:
+        """Cancel what still runs. The future ends with the thread."""
+        self.close_calls()
+        with suppress(ClosedError):
+            self.soon(lambda: self._contexts.cancel_scope.cancel())
+        return self._ended
 
-class HeldContext(Generic[T]):
-    """A context manager that one trio task enters, holds and leaves."""
+
+class ItemFeed(Generic[T]):
+    """An async iterator that spends its whole life, its closing included, in one trio task.
+
+    A generator may therefore hold nurseries and cancel scopes over a `yield`. It waits there until an item is
+    asked for; one that a cancelled caller did not take is held in `items`.
+    """
 
     def __init__(
-        self, thread: TrioThread, manager: AbstractAsyncContextManager[T], on_lost: Callable[[], None]
+        self,
+        thread: TrioThread,
+        iterable: AsyncIterable[T],
+        on_lost: Callable[[], None] = nothing,
+        *,
+        is_context: bool = False,
     ) -> None:
-        self.left: futures.Future[bool] = futures.Future()
-        """The end of the task: an error of leaving, or whether the block's error was suppressed."""
+        self.items: deque[T] = deque()
+        self.is_generator = isinstance(iterable, AsyncGenerator)
         self.is_lost = False
-        """The task ended before it was asked to: a nursery in the manager failed, or it ran out of time."""
+        """The generator ended at a `yield`: a nursery that it holds failed, it ran out of time, or the portal
+        was left."""
         self._thread = thread
-        self._manager = manager
+        self._iterable = iterable
+        self._generator = iterable if isinstance(iterable, AsyncGenerator) else _each(iterable)
         self._on_lost = on_lost
-        self.is_entered = False
-        self._leaving = trio.Event()
+        self._asked = trio.Event()
+        self._answer: futures.Future[None] | None = None
+        self._sent: Any = None
+        self._is_producing = self._is_ending = False
         self._scope = trio.CancelScope()
-        self._error: BaseException | None = None
+        self.ended = thread.start(self._run, is_context=is_context).future
+        self.ended.add_done_callback(lambda _: self._reply())
 
-    async def enter(self) -> T:
-        """Enter it in a task that stays. Cancelled, or if entering fails, no task is left."""
-        return cast(T, await self._thread.contexts.start(self._hold))
+    async def _run(self) -> None:
+        with self._scope:
+            try:
+                while True:
+                    self.items.append(await self._next())
+                    self._asked = trio.Event()
+                    self._reply()
+            except StopAsyncIteration:
+                pass
+            finally:
+                if self.is_lost:
+                    self._on_lost()
+                await self._close()
 
-    async def _hold(self, *, task_status: trio.TaskStatus[T]) -> None:
-        suppressed = False
+    async def _next(self) -> T:
         try:
-            with self._scope:
-                async with AsyncExitStack() as stack:
-                    value = await stack.enter_async_context(self._manager)
-                    task_status.started(value)
-                    self.is_entered = True
-                    await self._leaving.wait()
-                    error = self._error
-                    trace = None if error is None else error.__traceback__
-                    kind = None if error is None else type(error)
-                    suppressed = bool(await stack.__aexit__(kind, error, trace))
-        except BaseException as error:
-            if not self.is_entered or isinstance(error, trio.Cancelled):
-                self.left.cancel()
-                raise
-            self._notice_loss()
-            self.left.set_exception(error)
+            await self._asked.wait()
+        except trio.Cancelled as error:
+            # The `yield` is what waits here: the scope that is cancelled may be one of the generator's own.
+            self.is_lost = not self._scope.cancel_called
+            item = await self._generator.athrow(error)
+            self.is_lost = False
+            return item
+        if self._is_ending:
+            raise StopAsyncIteration
+        self._is_producing = True
+        try:
+            return await self._generator.asend(self._sent)
+        finally:
+            self._is_producing = False
+
+    async def _close(self) -> None:
+        try:
+            await self._generator.aclose()
+        except BaseExceptionGroup as group:  # a nursery over the `yield` wraps the GeneratorExit
+            errors = group.split(GeneratorExit)[1]
+            if errors is not None:
+                raise errors from None
+        finally:
+            # What nobody else can close in this thread. Other iterators, such as streams, can be read on.
+            if isinstance(self._iterable, trio.MemoryReceiveChannel):
+                self._iterable.close()
+
+    def ask(self, sent: object = None) -> futures.Future[None]:
+        """Ask for an item, and send a generator a value. The future ends when there is one, or when the
+        iteration has ended."""
+        self._thread.check_caller()
+        answer: futures.Future[None] = futures.Future()
+        self._thread.soon(self._ask, answer, sent)
+        return answer
+
+    def _ask(self, answer: futures.Future[None], sent: object) -> None:
+        self._answer, self._sent = answer, sent
+        if self.items or self.ended.done():
+            self._reply()
         else:
-            self._notice_loss()
-            self.left.set_result(suppressed)
+            self._asked.set()
 
-    def _notice_loss(self) -> None:
-        self.is_lost = not (self._leaving.is_set() or self._scope.cancel_called)
-        if self.is_lost:
-            self._on_lost()
+    def _reply(self) -> None:
+        answer, self._answer = self._answer, None
+        if answer is not None and answer.set_running_or_notify_cancel():
+            answer.set_result(None)
 
-    def leave(self, error: BaseException | None) -> None:
-        """Begin to leave it. Cancellations and Ctrl-C cancel the task: trio's managers know their own kind
-        of cancellation only."""
-        self._error = error
-        is_hurried = error is not None and not isinstance(error, Exception)
-        with suppress(ClosedError):  # `left` has its end
-            self._thread.soon(self._scope.cancel if is_hurried else self._leaving.set)
+    def end(self) -> None:
+        """End the iteration: close a generator where it waits at a `yield`, and cancel it elsewhere."""
+        with suppress(ClosedError):
+            self._thread.soon(self._end)
 
-    def hurry(self) -> None:
+    def _end(self) -> None:
+        self._is_ending = True
+        self._asked.set()
+        if self._is_producing:
+            self._scope.cancel()
+
+    def cancel(self) -> None:
         with suppress(ClosedError):
             self._thread.soon(self._scope.cancel)
 
 
-class ItemFeed(Generic[T]):
-    """An async iterator in one trio task, which asks for an item when it is asked for one.
-
-    What a cancelled caller can no longer take is held for the next one: one item at most.
-    """
-
-    def __init__(self, thread: TrioThread, items: AsyncIterable[T]) -> None:
-        self._thread = thread
-        self._items = items
-        self._iterator: AsyncIterator[T] | None = None
-        self._send, self._receive = trio.open_memory_channel[TrioCall[T]](1)
-        self._current: TrioCall[T] | None = None
-        self._is_over = False
-        self._task = thread.start(self._run)
-
-    async def _run(self) -> None:
-        try:
-            async for call in self._receive:
-                await call.run()
-        finally:
-            self._send.close()
-            with suppress(trio.EndOfChannel):
-                self._receive.receive_nowait().abandon()
-            self._receive.close()
-            # What nobody else can close in this thread. Other iterators, such as streams, can be read on.
-            if isinstance(self._items, AsyncGenerator | trio.MemoryReceiveChannel):
-                with trio.CancelScope(shield=True):
-                    await self._items.aclose()
-
-    async def _next(self) -> T:
-        if self._iterator is None:
-            self._iterator = aiter(self._items)
-        return await anext(self._iterator)
-
-    def ask(self) -> TrioCall[T]:
-        """The call of the next item: the same one until it is taken."""
-        self._thread.check_thread()
-        if self._is_over:
-            raise StopAsyncIteration
-        if self._current is None or self._current.future.cancelled():
-            self._current = TrioCall(self._thread.token, self._next)
-            self._thread.soon(self._ask, self._current)
-        elif not self._current.future.done():
-            raise BusyError("expected one task or thread to iterate, got a second one meanwhile")
-        return self._current
-
-    def _ask(self, call: TrioCall[T]) -> None:
-        if self._task.future.done():
-            call.abandon()
-            return
-        try:
-            self._send.send_nowait(call)
-        except trio.ClosedResourceError:
-            call.abandon()
-
-    def take(self) -> None:
-        """The caller takes the item."""
-        self._current = None
-
-    def end(self) -> futures.Future[None]:
-        """End the iteration; the future is that of its task."""
-        self._is_over = True
-        self._task.cancel()
-        return self._task.future
+async def _each(items: AsyncIterable[T]) -> AsyncGenerator[T, Any]:
+    async for item in items:
+        yield item

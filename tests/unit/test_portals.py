@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import traceback
+import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn, assert_type
 
+import psutil
 import pytest
 import trio
+import trio.testing
 from mcp.server.mcpserver import MCPServer
 
 import playhead
+from playhead import AsyncioPortal, BlockingPortal
 from playhead.agent import Agent
 from playhead.errors import BusyError, ClosedError, UsageError
+from playhead.limits import MIB
 from playhead.playback import NullSink, Player
-from playhead.portals import AsyncioPortal, BlockingPortal
 from playhead.testing.model import ScriptedModel, reply
 
 PLACE: ContextVar[str] = ContextVar("PLACE", default="nowhere")
@@ -72,17 +77,17 @@ class Context:
     def __init__(self, name: str, log: list[str], error: Exception | None = None) -> None:
         self.name = name
         self.tasks: list[trio.lowlevel.Task] = []
-        self._log = log
+        self.log = log
         self._error = error
 
     async def __aenter__(self) -> str:
         self.tasks.append(trio.lowlevel.current_task())
-        self._log.append(f"enter {self.name}")
+        self.log.append(f"enter {self.name}")
         return self.name
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> bool | None:
         self.tasks.append(trio.lowlevel.current_task())
-        self._log.append(f"leave {self.name}: {type(error).__name__}")
+        self.log.append(f"leave {self.name}: {type(error).__name__}")
         if self._error is not None:
             raise self._error
         return isinstance(error, KeyError)
@@ -280,6 +285,11 @@ if TYPE_CHECKING:
         assert_type(await portal.call(threading.get_ident), int)
         assert_type(await portal.enter(Context("a", [])), str)
         assert_type(await anext(portal.iterate(numbers([]))), int)
+        async with portal.use(Context("a", [])) as name:
+            assert_type(name, str)
+        with blocking.use(Context("a", [])) as name:
+            assert_type(name, str)
+        playhead.asyncio_portl()  # type: ignore[attr-defined]
         assert_type(blocking.call(add, 1, second=2), int)
         assert_type(blocking.call(threading.get_ident), int)
         assert_type(blocking.enter(Context("a", [])), str)
@@ -454,6 +464,142 @@ def test_a_thread_gets_the_error_of_a_context_that_failed_by_itself_at_the_end()
     assert caught.group_contains(LookupError)
 
 
+# --- contexts of one block ---------------------------------------------------------------------------------
+
+
+def test_a_used_context_is_left_at_the_end_of_its_block_in_the_task_that_entered_it() -> None:
+    async def main(context: Context) -> None:
+        async with playhead.asyncio_portal() as portal:
+            async with portal.use(context) as value:
+                context.log.append(value)
+            context.log.append("later")
+
+    def in_a_thread(context: Context) -> None:
+        with playhead.blocking_portal() as portal:
+            with portal.use(context) as value:
+                context.log.append(value)
+            context.log.append("later")
+
+    for run in (lambda context: asyncio.run(main(context)), in_a_thread):
+        context = Context("a", [])
+        run(context)
+        assert context.log == ["enter a", "a", "leave a: NoneType", "later"]
+        assert context.tasks[0] is context.tasks[1]
+
+
+def test_a_used_context_gets_the_error_of_its_block_and_may_replace_or_suppress_it() -> None:
+    def use(context: Context, error: Exception) -> None:
+        with playhead.blocking_portal() as portal, portal.use(context):
+            raise error
+
+    log: list[str] = []
+    mine = ValueError("mine")
+    with pytest.raises(ValueError, match="mine") as caught:
+        use(Context("a", log), mine)
+    assert caught.value is mine
+    with pytest.raises(StopIteration):
+        use(Context("b", log), StopIteration())
+    use(Context("c", log), KeyError("suppressed"))
+    with pytest.raises(OSError, match="leaving"):
+        use(Context("d", log, OSError("leaving")), mine)
+    assert log[1::2] == [
+        "leave a: ValueError",
+        "leave b: StopIteration",
+        "leave c: KeyError",
+        "leave d: ValueError",
+    ]
+
+
+def test_a_used_context_that_fails_by_itself_cancels_its_block_alone() -> None:
+    @asynccontextmanager
+    async def connection() -> AsyncIterator[trio.Nursery]:
+        async with trio.open_nursery() as nursery:
+            yield nursery
+
+    async def use(portal: AsyncioPortal) -> None:
+        async with portal.use(connection()) as nursery:
+            await portal.call(nursery.start_soon, fail)
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        async with playhead.asyncio_portal() as portal:
+            with pytest.raises(BaseExceptionGroup) as caught:
+                await use(portal)
+            assert caught.group_contains(LookupError, match="in trio")
+            task = asyncio.current_task()
+            assert task is not None
+            assert task.cancelling() == 0
+            assert await portal.call(add, 1, second=1) == 2
+
+    asyncio.run(main())
+
+
+def test_a_context_that_another_task_uses_ends_with_the_portal() -> None:
+    log: list[str] = []
+
+    async def use(portal: AsyncioPortal, entered: asyncio.Event) -> None:
+        async with portal.use(Context("a", log)):
+            entered.set()
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        async with playhead.asyncio_portal() as portal:
+            await portal.enter(Context("outer", log))
+            entered = asyncio.Event()
+            task = asyncio.create_task(use(portal, entered))
+            await entered.wait()
+        with pytest.raises(ClosedError, match="the portal was left"):
+            await task
+
+    asyncio.run(main())
+    assert log[2:] == ["leave a: Cancelled", "leave outer: NoneType"]
+
+
+def test_a_cancelled_block_cancels_its_used_context() -> None:
+    log: list[str] = []
+
+    async def main() -> None:
+        async with playhead.asyncio_portal() as portal:
+            entered = asyncio.Event()
+
+            async def use() -> None:
+                async with portal.use(Context("a", log)):
+                    entered.set()
+                    await asyncio.Event().wait()
+
+            task = asyncio.create_task(use())
+            await entered.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(main())
+    assert log == ["enter a", "leave a: Cancelled"]
+
+
+@pytest.mark.slow("enters 10,000 contexts through each portal")
+def test_the_process_has_not_grown_after_10_000_uses() -> None:
+    process = psutil.Process()
+
+    async def main() -> int:
+        async with playhead.asyncio_portal() as portal:
+            for number in range(11_000):
+                if number == 1000:
+                    before = process.memory_info().rss
+                async with portal.use(Context("a", [])):
+                    pass
+            return int(process.memory_info().rss - before)
+
+    assert asyncio.run(main()) < 2 * MIB
+    with playhead.blocking_portal() as portal:
+        for number in range(11_000):
+            if number == 1000:
+                before = process.memory_info().rss
+            with portal.use(Context("a", [])):
+                pass
+        assert process.memory_info().rss - before < 2 * MIB
+
+
 # --- iteration ---------------------------------------------------------------------------------------------
 
 
@@ -595,6 +741,219 @@ def test_an_iteration_of_another_task_ends_with_the_portal() -> None:
     asyncio.run(main())
 
 
+# --- generators that hold something over a yield -----------------------------------------------------------
+
+
+async def natural(log: list[str], count: int = 100) -> AsyncGenerator[int, None]:
+    """As programs write them: a nursery with a task, a cancel scope, and `yield` inside."""
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            with trio.CancelScope():
+                for number in range(count):
+                    await trio.lowlevel.checkpoint()
+                    yield number
+            nursery.cancel_scope.cancel()
+    finally:
+        log.append("closed")
+
+
+def test_a_generator_may_hold_nurseries_and_scopes_over_a_yield() -> None:
+    log: list[str] = []
+
+    async def main() -> list[int]:
+        async with playhead.asyncio_portal() as portal:
+            return [item async for item in portal.iterate(natural(log))]
+
+    assert asyncio.run(main()) == [*range(100)]
+    with playhead.blocking_portal() as portal:
+        assert [*portal.iterate(natural(log))] == [*range(100)]
+    assert log == ["closed", "closed"]
+
+
+def test_leaving_the_loop_early_closes_the_generator_in_its_task() -> None:
+    log: list[str] = []
+
+    async def main() -> None:
+        async with playhead.asyncio_portal() as portal:
+            async for _ in portal.iterate(natural(log)):
+                break
+            await portal.call(trio.testing.wait_all_tasks_blocked)
+            assert log == ["closed"]
+            items = portal.iterate(natural(log))
+            assert await anext(items) == 0
+            await items.aclose()
+            assert log == ["closed", "closed"]
+
+    asyncio.run(main())
+    log.clear()
+    with playhead.blocking_portal() as portal:
+        for _ in portal.iterate(natural(log)):
+            break
+        portal.call(trio.testing.wait_all_tasks_blocked)
+        assert log == ["closed"]
+        items = portal.iterate(natural(log))
+        assert next(items) == 0
+        items.close()
+        assert log == ["closed", "closed"]
+
+
+def test_a_cancelled_wait_ends_a_generator_and_waits_for_its_end() -> None:
+    log: list[str] = []
+
+    async def silent(reached: Callable[[], object]) -> AsyncIterator[int]:
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trio.sleep_forever)
+                reached()
+                await trio.sleep_forever()
+                yield 0
+        finally:
+            log.append("closed")
+
+    async def main() -> None:
+        async with playhead.asyncio_portal() as portal:
+            loop, reached = asyncio.get_running_loop(), asyncio.Event()
+            items = portal.iterate(silent(lambda: loop.call_soon_threadsafe(reached.set)))
+            waiting = asyncio.create_task(anext(items))
+            await reached.wait()
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert log == ["closed"]
+            with pytest.raises(StopAsyncIteration):
+                await anext(items)
+
+    asyncio.run(main())
+
+
+def test_what_a_generator_raises_arrives_as_it_is() -> None:
+    async def fails(error: Exception) -> AsyncIterator[int]:
+        yield 0
+        raise error
+
+    async def fails_to_close(error: Exception) -> AsyncIterator[int]:
+        try:
+            yield 0
+        finally:
+            raise error
+
+    group = ExceptionGroup("two", [ValueError("a"), ExceptionGroup("one", [ValueError("b")])])
+    with playhead.blocking_portal() as portal:
+        items = portal.iterate(fails(group))
+        assert next(items) == 0
+        with pytest.raises(ExceptionGroup) as caught:
+            next(items)
+        assert caught.value is group
+        closing = portal.iterate(fails_to_close(OSError("disk full")))
+        assert next(closing) == 0
+        with pytest.raises(OSError, match="disk full"):
+            closing.close()
+        closing.close()  # it was raised once
+
+
+def test_a_task_of_the_generator_that_fails_while_nobody_asks_is_not_lost() -> None:
+    async def fails_behind(fail: trio.Event) -> AsyncIterator[int]:
+        async def background() -> None:
+            await fail.wait()
+            raise OSError("the connection is lost")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(background)
+            yield 0
+            yield 1
+
+    async def out_of_time(events: list[str]) -> AsyncIterator[int]:
+        with trio.CancelScope() as scope:
+            nursery_of_others.append(scope)
+            yield 0
+            events.append("not reached")
+        yield 1
+
+    nursery_of_others: list[trio.CancelScope] = []
+    with playhead.blocking_portal() as portal:
+        fail = trio.Event()
+        items = portal.iterate(fails_behind(fail))
+        assert next(items) == 0
+        portal.call(fail.set)
+        portal.call(trio.testing.wait_all_tasks_blocked)
+        with pytest.raises(ExceptionGroup) as caught:
+            next(items)
+        assert caught.group_contains(OSError, match="the connection is lost")
+        events: list[str] = []
+        items = portal.iterate(out_of_time(events))
+        assert next(items) == 0
+        portal.call(nursery_of_others[0].cancel)
+        assert [*items] == [1]
+        assert events == []
+
+
+# --- forked children ---------------------------------------------------------------------------------------
+
+
+def in_a_child(run: Callable[[], object]) -> str:
+    """The message of the `UsageError` that `run` raises in a forked child, or its other end."""
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12: this process has threads
+        child = os.fork()
+    if child == 0:
+        text = "returned"
+        try:
+            run()
+        except BaseException as error:  # noqa: BLE001 - reported to the parent
+            text = f"{type(error).__name__}: {error}"
+        os.write(writing, text.encode())
+        os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as pipe:  # noqa: PTH123 - a descriptor
+        text = pipe.read().decode()
+    os.waitpid(child, 0)
+    return text
+
+
+def test_in_a_forked_child_every_call_says_to_make_a_portal_after_the_fork() -> None:
+    def use(portal: BlockingPortal) -> None:
+        with portal.use(Context("a", [])):
+            pass
+
+    with playhead.blocking_portal() as portal:
+        items = portal.iterate(numbers([]))
+        assert next(items) == 0
+        calls: list[Callable[[], object]] = [
+            lambda: portal.call(add, 1, second=1),
+            lambda: portal.enter(Context("a", [])),
+            lambda: use(portal),
+            lambda: portal.iterate(numbers([])),
+            lambda: next(items),
+            items.close,
+        ]
+        for call in calls:
+            assert "UsageError: " in in_a_child(call)
+            assert "make a portal after the fork" in in_a_child(call)
+        assert next(items) == 1  # the parent goes on
+
+
+def test_a_forked_child_can_leave_the_blocks_it_inherited_and_make_its_own_portal() -> None:
+    def own_portal() -> None:
+        with playhead.blocking_portal() as portal:
+            assert portal.call(add, 1, second=1) == 2
+
+    def leaves() -> None:
+        with playhead.blocking_portal() as portal:
+            portal.enter(Context("a", []))
+            with portal.use(Context("b", [])), warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                child = os.fork()
+        if child == 0:
+            os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+    with playhead.blocking_portal():
+        assert in_a_child(own_portal) == "returned"
+    assert in_a_child(leaves) == "returned"
+
+
 # --- cancelled at every await ------------------------------------------------------------------------------
 
 
@@ -661,6 +1020,9 @@ async def use_everything(busy: Busy) -> None:
     async with playhead.asyncio_portal() as portal:
         session = await portal.enter(playhead.connect(busy.server))
         await portal.enter(busy.context())
+        async with portal.use(busy.context()):
+            async for _ in portal.iterate(natural([])):
+                break
         assert (await portal.call(session.call_tool, "think")).text == "so be it"
         async for number in portal.iterate(numbers(made)):
             if number == 2:

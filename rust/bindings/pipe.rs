@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 
 use crate::base64::DETACH_BYTES;
 use crate::buffer::{with_bytes, with_bytes_mut, with_text};
-use crate::error::{to_python, usage};
+use crate::error::{of_system, to_python, usage};
 use crate::wake::FdWake;
 
 pub type Exception = Py<PyBaseException>;
@@ -27,7 +27,8 @@ impl PyPipe {
     #[new]
     #[pyo3(signature = (capacity_bytes, *, start = 0, behind_bytes = 0))]
     fn new(py: Python<'_>, capacity_bytes: u64, start: u64, behind_bytes: u64) -> PyResult<Self> {
-        let pipe = Pipe::new(capacity_bytes, start, behind_bytes, FdWake::new()?)
+        let wake = FdWake::new().map_err(|error| of_system(py, error))?;
+        let pipe = Pipe::new(capacity_bytes, start, behind_bytes, wake)
             .map_err(|error| to_python(py, error, 0))?;
         Ok(Self {
             pipe: Arc::new(pipe),

@@ -297,8 +297,9 @@ impl Planner {
         bytes_per_second: f64,
         left_bytes: Option<u64>,
     ) -> bool {
-        self.lock()
-            .can_play(now, in_hand_bytes, bytes_per_second, left_bytes)
+        let mut planner = self.lock();
+        planner.set_audio_rate(bytes_per_second);
+        planner.can_play(now, in_hand_bytes, bytes_per_second, left_bytes)
     }
 
     fn waited_seconds(&self, now: f64) -> f64 {

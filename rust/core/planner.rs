@@ -34,6 +34,7 @@ mod estimate;
 mod flight;
 mod gate;
 mod patience;
+mod serial;
 mod settings;
 mod settling;
 mod sizing;
@@ -52,8 +53,10 @@ pub use settings::{InvalidSetting, MAX_IN_FLIGHT, Settings};
 use sizing::Sizing;
 use statistics::Counters;
 pub use statistics::Statistics;
+use tuning::{
+    IN_FLIGHT_SERIAL, SERIAL_PAGE_BYTES, SERIAL_PAGE_SECONDS, STATUS_SECONDS, TIMER_SLACK_SECONDS,
+};
 pub use tuning::{REFILL_SECONDS, START_SECONDS};
-use tuning::{STATUS_SECONDS, TIMER_SLACK_SECONDS};
 use window::Window;
 
 /// A range to read now: bytes `start..end`, to be answered by `on_answer` or `on_error` with its id.
@@ -156,6 +159,8 @@ pub struct Planner {
     sleeping: bool,
     estimates: Estimates,
     sizing: Sizing,
+    /// Bytes of a second of the audio; 0 while that is not known.
+    audio_rate: f64,
     opening: OpeningRate,
     counters: Counters,
 }
@@ -197,6 +202,7 @@ impl Planner {
                 settings.page_bytes_max,
                 settings.capacity_bytes,
             ),
+            audio_rate: 0.0,
             opening: OpeningRate::default(),
             counters: Counters::default(),
             settings,
@@ -396,7 +402,14 @@ impl Planner {
         self.room_to = self.base.saturating_add(self.settings.capacity_bytes);
         self.ending.forget_claims();
         self.patience.progress(self.now, true);
-        self.sizing.restart();
+        let is_serial = self.estimates.serial.is_certain();
+        let second = (self.audio_rate * SERIAL_PAGE_SECONDS) as u64;
+        let first = if is_serial {
+            second.max(SERIAL_PAGE_BYTES)
+        } else {
+            0
+        };
+        self.sizing.restart(first);
         self.flights.drain_ids()
     }
 
@@ -471,7 +484,13 @@ impl Planner {
     }
 
     fn in_flight_limit(&self) -> usize {
-        self.window.limit(self.sizing.whole_bytes())
+        let limit = self.window.limit(self.sizing.whole_bytes());
+        let is_serial = self.estimates.serial.is_certain();
+        if is_serial {
+            limit.min(IN_FLIGHT_SERIAL)
+        } else {
+            limit
+        }
     }
 
     fn latency_seconds(&self) -> f64 {

@@ -24,7 +24,7 @@ from playhead.servers.audio import AudioServerOptions
 from playhead.servers.audio.audio_server import open_audio_server
 from playhead.servers.http import base_url, bind, serve_app
 from tests.conformance.gateways import PYTHON, needs_gateways
-from tests.e2e.command import Outcome, playhead
+from tests.e2e.command import AUDIO_SERVER, Outcome, playhead
 from tests.servers.launch import http_process
 from tests.servers.pages import PagesServer, parser
 from tests.servers.sdk_proxy import TOO_LARGE, sdk_proxy
@@ -134,8 +134,9 @@ async def audio_servers(*names: str) -> AsyncIterator[dict[str, str]]:
         yield urls
 
 
-def fastmcp(shape: str, urls: dict[str, str]) -> str:
-    return shlex.join([str(PYTHON), str(FASTMCP), shape, *(f"{name}={url}" for name, url in urls.items())])
+def fastmcp(shape: str, servers: dict[str, str], *options: str) -> str:
+    named = (f"{name}={server}" for name, server in servers.items())
+    return shlex.join([str(PYTHON), str(FASTMCP), shape, *named, *options])
 
 
 @needs_gateways
@@ -161,6 +162,32 @@ async def test_an_audio_server_behind_fastmcp(
     assert played.json["strategy"] == "uri-template"
     assert template in played.json["strategy_reason"]
     assert read.json["sha256"] == sha256(SONG)
+
+
+PIECE_SECONDS = 72.57
+
+
+@needs_gateways
+@pytest.mark.slow("starts a server for each request, in programs of another Python environment")
+async def test_links_outlive_the_processes_that_a_gateway_of_a_gateway_starts_for_each_request() -> None:
+    inner = fastmcp("plain", {"music": AUDIO_SERVER, "radio": AUDIO_SERVER})
+    gateway = fastmcp("mounted", {"house": inner})
+    played = await command(
+        "play", gateway, "house_radio_musicPlayer", "query=first", "--sink", "null", "--json"
+    )
+    assert played.code == 0, played.stderr
+    assert played.json["bytes"] == SONG.stat().st_size
+    assert played.json["position_seconds"] == pytest.approx(PIECE_SECONDS, abs=0.01)
+    assert "its server 'house/radio', which begins the name of the tool" in played.json["strategy_reason"]
+
+
+@needs_gateways
+@pytest.mark.slow("starts a server for each request, in programs of another Python environment")
+async def test_http_in_front_of_a_stdio_server() -> None:
+    async with http_process(shlex.split(fastmcp("plain", {"music": AUDIO_SERVER}, "--http"))) as url:
+        played = await command("play", url, "musicPlayer", "query=first", "--sink", "null", "--json")
+    assert played.code == 0, played.stderr
+    assert played.json["position_seconds"] == pytest.approx(PIECE_SECONDS, abs=0.01)
 
 
 @needs_gateways

@@ -124,7 +124,8 @@ def _wholes(size: int | None) -> dict[str, Cell]:
     return {
         f"whole file, {place}, {content}, {in_flight or 'many'} in flight": Cell(
             mood=_mood(announced_bytes=size, content=content, whole=whole),
-            right=TYPED,
+            # After a first page as it should be, the announced length identifies the whole file.
+            right=EXACT if size == SIZE_BYTES and whole.at else TYPED,
             in_flight=in_flight,
         )
         for place, whole in places.items()

@@ -179,6 +179,8 @@ pub struct Outcome {
     pub broken: Option<(u64, Broken)>,
     /// Requests sent during the outage.
     pub outage_requests: u64,
+    /// For each seek, the time until it played on.
+    pub seek_seconds: Vec<f64>,
     /// Time with nothing in flight, and how often it ended.
     pub resting_seconds: f64,
     pub bursts: u64,
@@ -196,6 +198,17 @@ pub fn run_with(
     listener: Listener,
     prepare: impl FnOnce(&mut Planner),
 ) -> Outcome {
+    run_seeking(world, settings, listener, &[], prepare)
+}
+
+/// `seeks` are when and where to, each outside of what is held.
+pub fn run_seeking(
+    world: World,
+    settings: Settings,
+    listener: Listener,
+    seeks: &[(f64, u64)],
+    prepare: impl FnOnce(&mut Planner),
+) -> Outcome {
     let mut planner = Planner::new(settings.clone()).unwrap();
     prepare(&mut planner);
     Simulation {
@@ -211,6 +224,8 @@ pub fn run_with(
         playing: false,
         asked_gate_at: 0,
         asked: BTreeMap::new(),
+        seeks: seeks.to_vec(),
+        sought_at: None,
         outcome: Outcome {
             first_8k: f64::INFINITY,
             first_24k: f64::INFINITY,
@@ -224,6 +239,7 @@ pub fn run_with(
             finished: false,
             broken: None,
             outage_requests: 0,
+            seek_seconds: vec![],
             resting_seconds: 0.0,
             bursts: 0,
             statistics: Planner::new(settings).unwrap().statistics(),
@@ -246,6 +262,8 @@ struct Simulation {
     /// Contiguous bytes when the gate was asked last.
     asked_gate_at: u64,
     asked: BTreeMap<u64, (u64, u64)>,
+    seeks: Vec<(f64, u64)>,
+    sought_at: Option<f64>,
     outcome: Outcome,
 }
 
@@ -262,6 +280,7 @@ const LONGEST_SECONDS: f64 = 3600.0;
 impl Simulation {
     fn run(mut self) -> Outcome {
         loop {
+            self.seek();
             self.drive();
             self.listen();
             let is_broken = self.planner.broken().is_some();
@@ -288,6 +307,20 @@ impl Simulation {
         self.outcome.broken = self.planner.broken();
         self.outcome.statistics = self.planner.statistics();
         self.outcome
+    }
+
+    fn seek(&mut self) {
+        let Some(&(at, offset)) = self.seeks.first().filter(|(at, _)| *at <= self.now) else {
+            return;
+        };
+        self.seeks.remove(0);
+        for id in self.planner.seek(offset) {
+            self.network.cancel(id);
+        }
+        (self.tail, self.head, self.asked_gate_at) = (offset, offset as f64, offset);
+        self.islands.clear();
+        self.playing = false;
+        self.sought_at = Some(at);
     }
 
     fn drive(&mut self) {
@@ -320,10 +353,12 @@ impl Simulation {
         } else {
             f64::INFINITY
         };
+        let seek = self.seeks.first().map_or(f64::INFINITY, |(at, _)| *at);
         self.network
             .next_event(self.now)
             .min(self.planner.timer().unwrap_or(f64::INFINITY))
             .min(reader)
+            .min(seek)
     }
 
     fn rate(&self) -> f64 {
@@ -337,7 +372,10 @@ impl Simulation {
         let seconds = next - self.now;
         if self.playing {
             self.head = (self.head + self.rate() * seconds).min(self.tail as f64);
-        } else if self.outcome.play_started.is_finite() && !self.planner.finished() {
+        } else if self.outcome.play_started.is_finite()
+            && !self.planner.finished()
+            && self.sought_at.is_none()
+        {
             self.outcome.stalled_seconds += seconds;
         }
         if self.network.is_idle() {
@@ -435,13 +473,18 @@ impl Simulation {
                 self.outcome.could_start = self.outcome.could_start.min(self.now);
             }
             let least = match self.outcome.play_started {
-                started if started.is_finite() => REFILL_SECONDS,
+                started if started.is_finite() && self.sought_at.is_none() => REFILL_SECONDS,
                 _ => START_SECONDS,
             };
             let left = self.world.size_bytes - self.head as u64;
             let enough = in_hand as f64 >= least * rate || at_end;
+            self.planner.set_audio_rate(rate);
             if enough && self.planner.can_play(self.now, in_hand, rate, Some(left)) {
                 self.playing = true;
+                let sought_at = self.sought_at.take();
+                self.outcome
+                    .seek_seconds
+                    .extend(sought_at.map(|at| self.now - at));
                 self.outcome.play_started = self.outcome.play_started.min(self.now);
             }
         }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from playhead._core import decode_base64
-from playhead.cache import ETAG_META, strong_etag
+from playhead.cache import ETAG_META, OFFSET_META, SIZE_META, strong_etag
 from playhead.content.formats import Base64Text, decoded_bytes
 from playhead.errors import (
     Base64Error,
@@ -50,6 +50,10 @@ class Page:
     mime_type: str | None = None
     total_bytes: int | None = None
     """The resource's size in the answer (Content-Range): exact, unlike `ResourceLink.size`."""
+    offset: int | None = None
+    """The offset of the first byte, if the answer declares it: that of another page is never used."""
+    size_bytes: int | None = None
+    """The present size, if the answer declares it. A resource may grow."""
     etag: str | None = None
     """The version of the resource, if the answer names one: another for any other byte."""
     cache_scope: Literal["public", "private"] | None = None
@@ -73,6 +77,8 @@ class Answer:
     n_bytes: int
     claims_end: EndedBy | None = None
     """The claim that nothing follows `end`, if any. Always set if `n_bytes` is 0."""
+    declared_offset: int | None = None
+    """The offset that the answer itself declares, if it does."""
 
     @property
     def end(self) -> int:
@@ -120,7 +126,9 @@ def measure(
         blobs.pop()
         total -= len(DONE_BYTES)
     claims_end: EndedBy | None = "done" if is_done else None if total else "empty"
-    return Answer(offset=offset, blobs=tuple(blobs), n_bytes=total, claims_end=claims_end)
+    return Answer(
+        offset=offset, blobs=tuple(blobs), n_bytes=total, claims_end=claims_end, declared_offset=page.offset
+    )
 
 
 def pieces(answer: Answer, start: int, stop: int) -> Iterator[tuple[int, Base64Text | bytes]]:
@@ -195,8 +203,11 @@ def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) 
     texts: list[str] = []
     mime_type: str | None = None
     etag: str | None = None
+    offset: int | None = None
+    size_bytes: int | None = None
     page_bytes = 0
     for index, item in enumerate(contents):
+        before_bytes = page_bytes
         kind = item if isinstance(item, dict) else {}
         if isinstance(blob := kind.get("blob"), str | memoryview):
             blobs.append(blob)
@@ -207,8 +218,12 @@ def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) 
             raise ProtocolError(
                 f"{server} answered resources/read with neither text nor blob in contents[{index}]"
             )
-        if etag is None and isinstance(meta := kind.get("_meta"), dict):
-            etag = strong_etag(meta.get(ETAG_META))
+        if isinstance(meta := kind.get("_meta"), dict):
+            etag = strong_etag(meta.get(ETAG_META)) if etag is None else etag
+            declared = _whole_number(meta.get(OFFSET_META))
+            if offset is None and declared is not None:
+                offset = max(0, declared - before_bytes)
+            size_bytes = _whole_number(meta.get(SIZE_META)) if size_bytes is None else size_bytes
         if mime_type is None and isinstance(named := kind.get("mimeType"), str):
             mime_type = named
     check_page_bytes(page_bytes, limits=limits, server=server)
@@ -218,6 +233,8 @@ def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) 
         text_items=len(texts),
         text=next(iter(texts), ""),
         mime_type=mime_type,
+        offset=offset,
+        size_bytes=size_bytes,
         etag=etag,
         cache_scope=scope if scope in ("public", "private") else None,
         ttl_seconds=None if not isinstance(ttl_ms, int | float) else max(0.0, ttl_ms / 1000),
@@ -226,6 +243,8 @@ def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) 
 
 DATA_FIELDS = ("bytes", "data", "blob", "audio_base64")
 """The names under which tools return base64."""
+CURSOR_FIELDS = ("next_cursor", "nextCursor", "nextOffset", "next_offset", "cursor")
+"""The names under which tools return the cursor of the next page."""
 
 
 def page_of_tool(result: Mapping[str, Any], *, tool: str, start: int, limits: Limits, server: str) -> Page:
@@ -237,15 +256,7 @@ def page_of_tool(result: Mapping[str, Any], *, tool: str, start: int, limits: Li
     than `Limits.block_bytes`.
     """
     fields = structured_content(result, tool=tool, server=server)
-    data = next((fields[name] for name in DATA_FIELDS if isinstance(fields.get(name), str)), None)
-    if data is None:
-        raise TextContentError(
-            f"{server}: expected base64 from tool {tool!r} in one of {', '.join(DATA_FIELDS)}, got"
-            f" {', '.join(fields) or 'no structured content'}",
-            offset=start,
-        )
-    n_bytes = decoded_bytes(data)
-    check_page_bytes(n_bytes, limits=limits, server=server)
+    data, n_bytes = tool_data(fields, tool=tool, start=start, limits=limits, server=server)
     offset, count, total = (_whole_number(fields.get(name)) for name in ("offset", "byteCount", "totalBytes"))
     if offset is not None and offset != start:
         raise RangeNotHonouredError(
@@ -263,6 +274,22 @@ def page_of_tool(result: Mapping[str, Any], *, tool: str, start: int, limits: Li
         mime_type=mime_type if isinstance(mime_type, str) else None,
         total_bytes=total,
     )
+
+
+def tool_data(
+    fields: Mapping[str, Any], *, tool: str, start: int, limits: Limits, server: str
+) -> tuple[str, int]:
+    """Return the base64 in a tool's structured result, and its decoded length. Raises as `page_of_tool`."""
+    data = next((fields[name] for name in DATA_FIELDS if isinstance(fields.get(name), str)), None)
+    if data is None:
+        raise TextContentError(
+            f"{server}: expected base64 from tool {tool!r} in one of {', '.join(DATA_FIELDS)}, got"
+            f" {', '.join(fields) or 'no structured content'}",
+            offset=start,
+        )
+    n_bytes = decoded_bytes(data)
+    check_page_bytes(n_bytes, limits=limits, server=server)
+    return data, n_bytes
 
 
 def structured_content(result: Mapping[str, Any], *, tool: str, server: str) -> Mapping[str, Any]:

@@ -36,7 +36,7 @@ from playhead.stream.negotiation import FormNegotiation, LateForm, RangeForm, Re
 from playhead.stream.options import StreamEvent, StreamOptions, StreamResumed, StreamStatistics, StreamWaiting
 from playhead.stream.pages import PageLimit, ResponseHandler, SequentialPlan
 from playhead.stream.range_support import RangeSupport
-from playhead.stream.ring_writer import RING_BUDGET, RingWriter
+from playhead.stream.ring_writer import RING_BUDGET, SMALL_RING_BYTES, RingWriter
 from playhead.stream.sequential import Sequential
 from playhead.stream.source import Demand
 
@@ -47,7 +47,7 @@ MANY_FIRST_PAGE_BYTES = 40 * KIB
 its bytes, and these are enough to start and to last until the next turn: a second at 320 kbit/s."""
 NO_SEEK = (
     "stream: expected to read on, got a seek; the server hands out the bytes of this stream once, in their "
-    "order (strategy poll)"
+    "order (strategy poll or cursor)"
 )
 CLOSED = "stream: expected an open stream, but its owner closed it (left its `async with`); open it again"
 TIMER_GRAIN_SECONDS = 0.001
@@ -121,16 +121,24 @@ class Driver:
         server_name: str,
         last_received: Callable[[], float],
         grid_bytes: int = 0,
+        remark: Callable[[bool], str] = lambda _: "",
     ) -> None:
-        self._forms = FormNegotiation(forms, server_name=server_name)
+        self._forms = FormNegotiation(forms, server_name=server_name, remark=remark)
         self._options = options
         self._server_name = server_name
         self._last_received = last_received
         self._size_bytes = size_bytes
         max_bytes = limits.stream_bytes if options.max_bytes is None else options.max_bytes
-        ring_bytes = RING_BUDGET.take(options.ring_bytes(), allowed_bytes=limits.streams_bytes)
+        ring_bytes = options.ring_bytes()
+        if size_bytes is not None:  # all of it fits; glibc reuses large blocks, and zeroes what is not needed
+            ring_bytes = min(ring_bytes, max(2 * size_bytes, SMALL_RING_BYTES))
+        ring_bytes = RING_BUDGET.take(ring_bytes, allowed_bytes=limits.streams_bytes)
         self._ring_bytes = ring_bytes
-        self.pipe = Pipe(ring_bytes, behind_bytes=ring_bytes // 4 if options.profile == "play" else 0)
+        try:
+            self.pipe = Pipe(ring_bytes, behind_bytes=ring_bytes // 4 if options.profile == "play" else 0)
+        except BaseException:  # no memory, or no file descriptor
+            RING_BUDGET.release(ring_bytes)
+            raise
         room_bytes = self.pipe.ahead_bytes
         self.writer = RingWriter(self.pipe, max_bytes=max_bytes)
         page_bytes = min(options.page_bytes, room_bytes)
@@ -327,6 +335,8 @@ class Driver:
         await self._forms.settle()
         form = self._forms.form
         self.writer.on_stored = form.on_stored
+        if form.page_bytes is not None and 2 * form.page_bytes <= self.pipe.ahead_bytes:
+            self._planner.set_page_bytes(form.page_bytes)
         if form.is_queue or form.name == "whole":
             self._handler.plan = SequentialPlan(is_queue=form.is_queue)
 
@@ -582,6 +592,7 @@ class Driver:
             end_bytes=None if end is None else end[0],
             size_bytes=self._size_bytes if self._planner.total is None else self._planner.total,
             size_was_wrong=planned.size_was_wrong,
+            ranges_ignored_from=self._support.ignored_from,
             strategy=self._forms.name,
             strategy_reason=self._forms.reason,
             mime_type=self._handler.mime_type,

@@ -59,18 +59,11 @@ class RangeForm:
     """Called with each piece of an answer that the stream has accepted, and its offset."""
     on_end: Callable[[int], None] | None = None
     """Called with the size of the resource when the stream has reached its end."""
+    page_bytes: int | None = None
+    """The server's own page size, if the form has no other."""
     waits_for_others: Callable[[], bool] = lambda: False
     """True while reads are in flight that may wait for those of another process: the rate so far does not
     tell when they are answered."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LateForm:
-    """A form that is known only after a request, which is sent when its turn comes."""
-
-    name: str
-    find: Callable[[], Awaitable[RangeForm | None]]
-    """Returns None if the form turns out not to apply. A `PlayheadError` of it is the form's refusal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +72,16 @@ class Refusal:
 
     error: PlayheadError | None = None
     claims_end: EndedBy | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateForm:
+    """A form that is known only after a request, which is sent when its turn comes."""
+
+    name: str
+    find: Callable[[], Awaitable[Sequence[RangeForm | LateForm] | Refusal]]
+    """Returns nothing if the form turns out not to apply. A `Refusal` stands until the next round, a
+    `PlayheadError` for good."""
 
 
 def is_refusal(error: PlayheadError) -> bool:
@@ -93,10 +96,18 @@ def is_refusal(error: PlayheadError) -> bool:
 class FormNegotiation:
     """The form that a stream uses now, and the refusals of those before it."""
 
-    def __init__(self, forms: Sequence[RangeForm | LateForm], *, server_name: str) -> None:
-        """The last of the `forms` is a `RangeForm`."""
+    def __init__(
+        self,
+        forms: Sequence[RangeForm | LateForm],
+        *,
+        server_name: str,
+        remark: Callable[[bool], str] = lambda _: "",
+    ) -> None:
+        """The last of the `forms` is a `RangeForm`. `remark` returns what else is to be said when all were
+        refused; its argument is True if the server says that the resource does not exist."""
         self._forms = list(forms)
         self._server_name = server_name
+        self._remark = remark
         self._index = 0
         self._round = 1
         self._refusals: list[tuple[str, Refusal]] = []
@@ -134,12 +145,13 @@ class FormNegotiation:
             try:
                 found = await late.find()
             except PlayheadError as error:
-                self._refusals.append((late.name, Refusal(error=error)))
-                found = None
-            if found is not None:
-                self._forms[self._index] = found
+                self._refusals.append((late.name, Refusal(error=error.with_traceback(None))))
+                found = ()
+            if isinstance(found, Refusal):
+                self._refusals.append((late.name, found))
+                self._index += 1
             else:
-                del self._forms[self._index]
+                self._forms[self._index : self._index + 1] = found
 
     def refuse(self, refusal: Refusal, *, now: float, has_bytes_past_0: bool) -> EndedBy | None:
         """Move on from the current form, which was refused before its first byte.
@@ -183,6 +195,7 @@ class FormNegotiation:
         error.__dict__.update(first.__dict__)  # its code and data, under a message that names every form
         problem = "has no such resource" if is_missing else "refused every form of a ranged read"
         remedy = ONE_SERVER if any(_AMBIGUOUS.search(str(each)) for each in errors) else ""
+        remedy += self._remark(is_missing)
         error.args = (f"{self._server_name}: {problem}; tried {self._tried()}{remedy}",)
         return error
 

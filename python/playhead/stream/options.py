@@ -191,6 +191,8 @@ class StreamStatistics:
     """The announced size."""
     size_was_wrong: bool
     """Bytes arrived past the announced size, or the resource ended below it."""
+    ranges_ignored_from: int | None
+    """First offset that was answered with the whole resource; None if none was, or all were."""
     strategy: str
     strategy_reason: str
     """Why this strategy is used, and which were refused before it."""

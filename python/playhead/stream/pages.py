@@ -33,6 +33,7 @@ from playhead.errors import (
     ProtocolError,
     RangeNotHonouredError,
     RangePastEndError,
+    ResourceChangedError,
     ServerEndedError,
     ServerError,
     SessionLostError,
@@ -96,7 +97,7 @@ def classify(error: PlayheadError) -> ReadFailure:
             return ReadFailure(kind="refused" if is_refusal else "lost", code=error.code)
         case ToolFailedError():
             return ReadFailure(kind="refused")
-        case Base64Error() | ProtocolError():
+        case Base64Error() | ProtocolError() | ResourceChangedError():
             return ReadFailure(kind="damaged")
         case _:
             return ReadFailure(kind="final")
@@ -303,6 +304,14 @@ class ResponseHandler:
             block_bytes=self._limits.block_bytes,
             ranged=not (self.plan is not None and self.plan.page_bytes is None),
         )
+        size_bytes, served_to = outcome.size_bytes, self._planner.served_to
+        if size_bytes is not None and size_bytes < served_to:
+            raise ResourceChangedError(
+                f"{self._server_name}: the resource changed while it was read: the page at byte"
+                f" {request.start} declares a size of {size_bytes} bytes, and {served_to} were there; read it"
+                " again from the start",
+                offset=request.start,
+            )
         self.mime_type = self.mime_type or outcome.mime_type
         if outcome.total_bytes is not None:
             self._planner.set_total(outcome.total_bytes, exact=True)
@@ -334,7 +343,8 @@ class ResponseHandler:
     def _accept(self, request: Request, answer: Answer) -> None:
         if self.plan is not None:
             return  # one of the planner's pages, which are given up
-        if not answer.n_bytes:
+        is_elsewhere = answer.declared_offset not in (None, answer.offset)
+        if not answer.n_bytes and not is_elsewhere:
             if request.start == self._start == 0 and not self.has_bytes:
                 self.refusal = self.refusal or Refusal(claims_end=answer.claims_end)
                 return
@@ -349,7 +359,7 @@ class ResponseHandler:
                 self._judge_held()
 
     def _waits_for_first(self, answer: Answer) -> bool:
-        return answer.offset > self._start == 0 and not self._support.knows_first
+        return answer.offset > self._start == 0 < answer.n_bytes and not self._support.knows_first
 
     def break_error(self) -> PlayheadError | None:
         """Return the error that breaks the stream, if any."""
@@ -400,7 +410,7 @@ class ResponseHandler:
     # --- judging -----------------------------------------------------------------------------------------
 
     def _judge(self, request: Request, answer: Answer) -> None:
-        self.has_bytes = True
+        self.has_bytes = self.has_bytes or answer.n_bytes > 0
         end = self._planner.end
         total_bytes = self._planner.total if end is None else end[0]  # known, after a seek back
         try:

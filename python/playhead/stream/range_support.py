@@ -3,13 +3,18 @@
 A server, or a cache in front of it, may ignore ranges or have its own page size, always or sometimes. Three
 things show it:
 
-* the fingerprint, the first bytes of offset 0: an answer from further on that begins with it is suspect;
+* the fingerprint, the first bytes of offset 0: an answer from further on that begins with it is suspect, and
+  so is a shorter one of at least 64 bytes with which the fingerprint begins;
 * an answer's length: one longer than its range is clipped, read again, or examined;
-* one more read (`Ask`), if bytes and lengths have two explanations.
+* one more read (`Ask`), if bytes and lengths have two explanations;
+* the offset that an answer declares (our own servers do): the bytes of another place are never used.
 
 A fingerprint that repeats itself within 1 KiB (silence, a test pattern) identifies nothing: then only lengths
-are judged, and a read far past any end exposes a server that ignores ranges. Ambiguity is
-`RangeNotHonouredError`: nothing is guessed.
+are judged, and a read far past any end exposes a server that ignores ranges. Nor does a short answer that
+repeats itself. Ambiguity is `RangeNotHonouredError`: nothing is guessed.
+
+A server may stop honouring ranges after it has sent every byte. Answers as long as the announced size, at
+that size and past it, are then the end.
 """
 
 from __future__ import annotations
@@ -24,6 +29,8 @@ from playhead.stream.answer import Answer, leading
 
 FINGERPRINT_BYTES = 4 * KIB
 """Two different pages of music never share this much; one block of most file systems."""
+SUSPECT_BYTES = 64
+"""An answer shorter than this begins like the resource by chance: a header, a few equal bytes."""
 PERIOD_BYTES = KIB
 """A fingerprint with a shorter period does not identify its offset."""
 FIRST_KEPT_BYTES = 64 * KIB
@@ -70,6 +77,8 @@ class Reason(Enum):
     """The same for an answer of the announced length, which may also be an inclusive end's one byte more."""
     SHIFTED = "shifted"
     """Find out whether the file repeats itself, or the server."""
+    PAST = "past"
+    """Find out whether an answer at the announced size, and as long as that, is the whole resource again."""
     FAR = "far"
     """Find out whether the server has bytes past the end of any resource."""
 
@@ -113,17 +122,28 @@ class RangeSupport:
         """The answer at offset 0 has arrived."""
         self.end_is_inclusive = False
         """The server takes the end of a range as its last byte: request one less."""
+        self.ignored_from: int | None = None
+        """The first offset whose answer was the whole resource, after other ranges were honoured."""
 
     def judge(self, answer: Answer, *, end: int, total_bytes: int | None) -> Verdict:
-        """Judge a non-empty answer to a read of `[answer.offset, end)`; `total_bytes` is the announced or
-        known size.
+        """Judge a non-empty answer to a read of `[answer.offset, end)`, or an empty one that declares another
+        offset; `total_bytes` is the announced or known size.
 
         Raises `RangeNotHonouredError` if answers to one offset were discarded too often.
         """
         want = end - answer.offset
+        is_whole = answer.declared_offset == 0 and answer.n_bytes == total_bytes
+        if answer.declared_offset not in (None, answer.offset) and not is_whole:
+            return self._discard(answer, f"those from {answer.declared_offset} on")
         if answer.offset == 0 and not self.knows_first:
             self._learn(answer)
-        if answer.offset > 0 and self._is_suspect(answer):
+        is_suspect = answer.offset > 0 and self._is_suspect(answer)
+        if self._first_bytes < answer.n_bytes == total_bytes and answer.offset >= total_bytes:
+            # A server whose own page is as long as that has sent such pages before.
+            is_longer = answer.n_bytes > want and answer.n_bytes != self._own_page_bytes
+            if is_suspect or (self._has_no_fingerprint and is_longer):
+                return self._ask(Reason.PAST, answer.offset + 1 if is_suspect else self._far)
+        if is_suspect:
             return self._judge_suspect(answer, end=end, total_bytes=total_bytes)
         if answer.n_bytes > want:
             return self._judge_longer(answer, want=want, total_bytes=total_bytes)
@@ -161,6 +181,8 @@ class RangeSupport:
                 return keep
             case Reason.SHIFTED:
                 return self._resolve_shifted(answer, found, keep)
+            case Reason.PAST:
+                return self._resolve_past(answer, found, keep, end=end)
             case Reason.FAR:
                 if found is None:
                     self._far_is_empty = True
@@ -182,6 +204,13 @@ class RangeSupport:
             self._fingerprint = fingerprint
 
     def _is_suspect(self, answer: Answer) -> bool:
+        fingerprint = self._fingerprint
+        if fingerprint is None or self._repeats or answer.n_bytes >= len(fingerprint):
+            return self._has_fingerprint(answer)
+        beginning = leading(answer, answer.n_bytes) if answer.n_bytes >= SUSPECT_BYTES else b""
+        return fingerprint.startswith(beginning) and not repeats_within(beginning, PERIOD_BYTES)
+
+    def _has_fingerprint(self, answer: Answer) -> bool:
         fingerprint = self._fingerprint
         return (
             fingerprint is not None
@@ -243,6 +272,8 @@ class RangeSupport:
         return self._ask(Reason.SHIFTED, answer.offset + 1)
 
     def _slice_of_whole(self, answer: Answer, *, end: int, total_bytes: int) -> Verdict:
+        if self.ignored_from is None and 0 < self._first_bytes < answer.n_bytes:
+            self.ignored_from = answer.offset
         return Accept(answer=_at_zero(answer), start=answer.offset, stop=min(end, total_bytes))
 
     def _judge_longer(self, answer: Answer, *, want: int, total_bytes: int | None) -> Verdict:
@@ -255,6 +286,7 @@ class RangeSupport:
             answer.n_bytes == self._own_page_bytes
             or answer.n_bytes - want == self._excess_bytes
             or answer.end == self._rest_end
+            or (self.ignored_from is not None and answer.end == total_bytes)  # the whole, from 0 on
         )
         if is_settled:
             return clipped
@@ -291,7 +323,7 @@ class RangeSupport:
             return self._ask(Reason.FAR, self._far)
         if found.n_bytes == answer.n_bytes and self.knows_first and answer.n_bytes != self._first_bytes:
             return self._discard(answer)  # not a page of the server's own, so the whole resource again
-        self._repeats = self._repeats or self._is_suspect(answer)
+        self._repeats = self._repeats or self._has_fingerprint(answer)
         if answer.end > keep.stop and self._far_is_empty:
             return self._adopt(answer, end=keep.stop)
         self._rest_end = answer.end
@@ -306,11 +338,22 @@ class RangeSupport:
         if leading(answer, compared + 1)[1:] == leading(found, compared):
             if answer.offset < answer.n_bytes:
                 return self._ask_last(answer)
-            self._repeats = True
+            self._repeats = self._has_fingerprint(answer)
             return keep
         if self._is_suspect(found) and answer.n_bytes == self._first_bytes == found.n_bytes:
             return Ignored(whole=_at_zero(answer))
         return self._discard(answer)
+
+    def _resolve_past(self, answer: Answer, found: Answer | None, keep: Accept, *, end: int) -> Verdict:
+        is_suspect = self._is_suspect(answer)
+        if found is not None and found.n_bytes == answer.n_bytes and self._is_suspect(found) == is_suspect:
+            self._slice_of_whole(answer, end=end, total_bytes=answer.n_bytes)
+            nothing = Answer(offset=answer.offset, blobs=(), n_bytes=0, claims_end="whole")
+            return Accept(answer=nothing, start=answer.offset, stop=answer.offset)
+        if is_suspect:
+            return self._resolve_shifted(answer, found, keep)
+        self._far_is_empty = self._far_is_empty or found is None
+        return self._judge_longer(answer, want=end - answer.offset, total_bytes=answer.n_bytes)
 
     def _ask_last(self, answer: Answer, reason: Reason = Reason.LAST) -> Ask:
         return Ask(reason=reason, start=answer.end - 1, end=answer.end)
@@ -318,13 +361,13 @@ class RangeSupport:
     def _ask(self, reason: Reason, start: int) -> Ask:
         return Ask(reason=reason, start=start, end=start + FINGERPRINT_BYTES)
 
-    def _discard(self, answer: Answer) -> Discard:
+    def _discard(self, answer: Answer, got: str = "the resource's beginning") -> Discard:
         count = self._discards.pop(answer.offset, 0) + 1
         self._discards[answer.offset] = count
         if len(self._discards) > REMEMBERED_OFFSETS:
             self._discards.popitem(last=False)
         if count >= DISCARDS:
-            raise self._unclear(answer, "the resource's beginning, every time")
+            raise self._unclear(answer, f"{got}, every time")
         return Discard()
 
     def _unclear(self, answer: Answer, got: str) -> RangeNotHonouredError:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from playhead.concurrency import iter_leaves
 from playhead.errors import BusyError, ClosedError, DigestError, LimitError, UsageError
 from playhead.limits import DEFAULT_LIMITS, KIB, Limits
 from playhead.stream.answer import ReadRange
@@ -410,13 +411,17 @@ class _BlockError(AbstractContextManager["_BlockError"]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if error is None or isinstance(error, (trio.Cancelled, GeneratorExit)):
+        if error is None or isinstance(error, GeneratorExit):
             return False
         self._error = error
-        return True
+        return not isinstance(error, trio.Cancelled)
 
-    def drop(self) -> None:
-        self._error = None
+    def drop(self, group: BaseExceptionGroup[BaseException]) -> bool:
+        """Forget it, unless `group` has cancellations only: then the block's is raised as it is, because a
+        group would be in a cycle with the frames of its contexts. Returns whether it is forgotten."""
+        if not all(isinstance(leaf, trio.Cancelled) for leaf in iter_leaves(group)):
+            self._error = None
+        return self._error is None
 
     def raise_again(self) -> None:
         if self._error is not None:
@@ -474,12 +479,13 @@ async def open_forms(
     sha256: Callable[[], str | None] = lambda: None,
     paths: ReadPaths | None = None,
     grid_bytes: int = 0,
+    remark: Callable[[bool], str] = lambda _: "",
 ) -> AsyncIterator[RangeStream]:
     """Read a resource in the first of the `forms` that delivers; the others as for `open_stream`.
 
     `sha256` is the digest that the source announced, if any, in hexadecimal; known when the first byte is.
     `paths` is where the reads are counted by who sends them. Pages of `grid_bytes` or more end on a multiple
-    of it.
+    of it. `remark` is added to the error if all forms are refused; see `FormNegotiation`.
     """
     driver = Driver(
         forms,
@@ -489,6 +495,7 @@ async def open_forms(
         server_name=server_name,
         last_received=last_received,
         grid_bytes=grid_bytes,
+        remark=remark,
     )
     stream = RangeStream(driver, limits=limits, sha256=sha256, paths=paths or ReadPaths())
     block_error = _BlockError()
@@ -500,8 +507,8 @@ async def open_forms(
                     yield stream
             finally:
                 nursery.cancel_scope.cancel()
-    except BaseExceptionGroup:
-        block_error.drop()  # caused by `read_range`, which raised what it must not
-        raise
+    except BaseExceptionGroup as group:
+        if block_error.drop(group):  # caused by `read_range`, which raised what it must not
+            raise
     finally:
         block_error.raise_again()

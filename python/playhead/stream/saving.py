@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import trio
 
-from playhead.errors import UsageError
+from playhead.errors import NO_DESCRIPTOR, DescriptorLimitError, UsageError, is_descriptor_limit
 
 
 def is_device(path: Path) -> bool:
@@ -54,6 +54,8 @@ async def whole_file(path: Path) -> AsyncIterator[BinaryIO]:
     except BaseException as error:  # a cancellation too: no file is left behind
         partial.unlink(missing_ok=True)
         if isinstance(error, OSError):
+            if is_descriptor_limit(error):
+                raise DescriptorLimitError(NO_DESCRIPTOR) from error
             error.filename = os.fspath(path)  # a full disk gives no name
         raise
 

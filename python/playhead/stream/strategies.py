@@ -19,20 +19,21 @@ from urllib.parse import urlsplit
 
 from playhead.errors import UsageError
 from playhead.limits import Limits
-from playhead.stream.answer import Page, page_of_contents, page_of_tool
-from playhead.stream.templates import TemplateMatch, match_template
+from playhead.stream.answer import CURSOR_FIELDS, DATA_FIELDS, Page, page_of_contents, page_of_tool
+from playhead.stream.templates import TemplateMatch, match_templates
 
 if TYPE_CHECKING:
     from mcp_types import Tool
 
-RANGE_VARIABLES = (("start", "end"), ("offset", "length"), ("from", "to"), ("range_start", "range_end"))
-"""Pairs of variables that make a URI template one for ranges, in the order of preference."""
+TRIED: Final = "nothing says that the server takes it, and a small read was answered"
+"""Why a form is used that nothing announces."""
 
 Fact = Literal["templates", "tools", "resources"]
 """A listing of a server: it may have to be requested before a form can be recognised."""
 
 URL_ARGUMENTS: Final = ("url", "uri")
 LENGTH_ARGUMENTS: Final = ("length", "byteCount")
+CURSOR_ARGUMENTS: Final = ("cursor", "page_token", "pageToken", "offset", *CURSOR_FIELDS)
 CHUNK_CAPABILITY: Final = "resourceReadChunking"
 """The experimental capability of servers that take `offset` and `length` in the params."""
 _TOKEN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+", re.ASCII)
@@ -74,7 +75,7 @@ class ResourceFacts:
     description: str | None = None
     """The link's. It counts if it is a single `scheme://…` token."""
     tool: str | None = None
-    """The tool whose result has the link, if any; see `match_template`."""
+    """The tool whose result has the link, if any; see `match_templates`."""
     templates: Sequence[str] | None = ()
     """The server's listed URI templates; None if they are not known yet."""
     tools: Sequence[Tool] | None = ()
@@ -118,6 +119,10 @@ class NotOffered:
     """As a clause: `no listed template fits`."""
     needs: Fact | None = None
     """The listing to request before that can be said."""
+    trial: ReadStrategy | None = None
+    """The form all the same, to be tried with one small read: only `needs` excludes one."""
+    unfit: str = ""
+    """The listed templates or tools of this kind, none of which fits."""
 
 
 # --- forms of a resources/read --------------------------------------------------------------------------
@@ -142,14 +147,20 @@ class ReadStrategy(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateStrategy(ReadStrategy):
-    """The range as two variables of a URI template."""
+    """The range as variables of a URI template."""
 
     name = "uri-template"
     match: TemplateMatch
+    others: tuple[TemplateStrategy, ...] = ()
+    """Further templates that fit, and spellings of the address, to be tried after this one."""
 
     def request(self, start: int, end: int) -> ResourceRequest:
-        is_length = self.match.variables[1] == "length"
-        return ResourceRequest(uri=self.match.expand(start, end - start if is_length else end))
+        is_length = self.match.variables.kind == "length"
+        return self.raw(start, end - start if is_length else end)
+
+    def raw(self, first: int, second: int) -> ResourceRequest:
+        """Return the read with these values of the variables, whatever they mean."""
+        return ResourceRequest(uri=self.match.expand(first, second))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,6 +263,26 @@ class ToolStrategy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CursorStrategy:
+    """No range: a tool that is called with the cursor of its answer before."""
+
+    name: ClassVar[str] = "cursor"
+    reason: str
+    tool: str
+    arguments: Mapping[str, object]
+    """Everything but the cursor."""
+    cursor_argument: str
+    first: object
+    """The cursor of the first page; None sends none."""
+    is_repeatable: bool
+    """As for `ToolStrategy`."""
+
+    def request(self, cursor: object) -> ToolRequest:
+        more = {} if cursor is None else {self.cursor_argument: cursor}
+        return ToolRequest(name=self.tool, arguments={**self.arguments, **more})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PollStrategy:
     """No range: a queue tool that is called until it is done."""
 
@@ -281,7 +312,7 @@ class HttpRangeStrategy:
 
 RequestStrategy = ReadStrategy | ToolStrategy
 """Forms in which each range is one request to the MCP server."""
-RangeStrategy = RequestStrategy | PollStrategy | FileStrategy | HttpRangeStrategy
+RangeStrategy = RequestStrategy | CursorStrategy | PollStrategy | FileStrategy | HttpRangeStrategy
 
 
 # --- how each is recognised ------------------------------------------------------------------------------
@@ -303,13 +334,12 @@ def is_url(text: str | None) -> bool:
     return parts.scheme in {"http", "https"} and bool(parts.netloc)
 
 
-def _match(facts: ResourceFacts) -> TemplateMatch | None:
-    return match_template(
+def _matches(facts: ResourceFacts) -> list[TemplateMatch]:
+    return match_templates(
         facts.templates or (),
         uri=facts.uri,
         url=facts.token,
         extra=facts.extra_arguments,
-        range_variables=RANGE_VARIABLES,
         tool=facts.tool,
     )
 
@@ -317,11 +347,16 @@ def _match(facts: ResourceFacts) -> TemplateMatch | None:
 def _template(facts: ResourceFacts) -> TemplateStrategy | NotOffered:
     if facts.templates is None:
         return NotOffered(why="the server has not listed its templates", needs="templates")
-    match = _match(facts)
-    if match is None:
-        listed = ", ".join(facts.templates) or "none"
-        return NotOffered(why=f"no listed template for ranges fits {facts.uri!r} (listed: {listed})")
-    return TemplateStrategy(match=match, reason=match.reason)
+    matches = _matches(facts)
+    encoded = [other for match in matches if (other := match.with_encoded_address()) is not None]
+    strategies = [TemplateStrategy(match=match, reason=match.reason) for match in (*matches, *encoded)]
+    if strategies:
+        return replace(strategies[0], others=tuple(strategies[1:]))
+    listed = ", ".join(facts.templates) or "none"
+    return NotOffered(
+        why=f"no listed template for ranges fits {facts.uri!r} (listed: {listed})",
+        unfit=f"the templates {listed}" if facts.templates else "",
+    )
 
 
 def _arguments(facts: ResourceFacts) -> ArgumentsStrategy | NotOffered:
@@ -329,37 +364,37 @@ def _arguments(facts: ResourceFacts) -> ArgumentsStrategy | NotOffered:
         reason = f"the description is a URL ({facts.token})"
     elif facts.extra_arguments:
         reason = f"extra arguments are given ({', '.join(facts.extra_arguments)})"
-    elif facts.forced == "arguments":
-        reason = ""
     else:
-        return NotOffered(why="the description is not a URL")
-    return ArgumentsStrategy(uri=facts.uri, url=facts.token, extra=facts.extra_arguments, reason=reason)
+        reason = TRIED
+    offered = ArgumentsStrategy(uri=facts.uri, url=facts.token, extra=facts.extra_arguments, reason=reason)
+    if reason == TRIED and facts.forced is None:
+        return NotOffered(why="the description is not a URL", trial=offered)
+    return offered
 
 
 def _query(facts: ResourceFacts) -> QueryStrategy | NotOffered:
     offered = QueryStrategy(uri=facts.uri, reason="no template fits, and the URI takes a query")
     if facts.forced == "query":
         return offered
-    if _match(facts) is not None:
-        return NotOffered(why="a template fits")
+    trial = replace(offered, reason=TRIED)
+    if _matches(facts):
+        return NotOffered(why="a template fits", trial=trial)
     if facts.uri.startswith("resource://"):
         return offered
     if not is_url(facts.uri):
-        return NotOffered(why="the URI is not a resource:// or web address")
+        return NotOffered(why="the URI is not a resource:// or web address", trial=trial)
     if facts.is_listed is None:
         return NotOffered(why="the server has not listed its resources", needs="resources")
-    return offered if facts.is_listed else NotOffered(why="the server does not list the URI")
+    return offered if facts.is_listed else NotOffered(why="the server does not list the URI", trial=trial)
 
 
 def _params(facts: ResourceFacts) -> ParamsStrategy | NotOffered:
-    if facts.chunk_bytes_max is None and facts.forced != "params":
-        return NotOffered(why=f"the server does not declare {CHUNK_CAPABILITY}")
-    return ParamsStrategy(
-        uri=facts.uri,
-        bytes_max=facts.chunk_bytes_max,
-        extra=facts.extra_arguments,
-        reason=f"the server declares {CHUNK_CAPABILITY} ({facts.chunk_bytes_max} bytes)",
-    )
+    most = facts.chunk_bytes_max
+    reason = TRIED if most is None else f"the server declares {CHUNK_CAPABILITY} ({most} bytes)"
+    offered = ParamsStrategy(uri=facts.uri, bytes_max=most, extra=facts.extra_arguments, reason=reason)
+    if most is None and facts.forced != "params":
+        return NotOffered(why=f"the server does not declare {CHUNK_CAPABILITY}", trial=offered)
+    return offered
 
 
 def _meta(facts: ResourceFacts) -> MetaStrategy | NotOffered:
@@ -392,9 +427,20 @@ def _tool(facts: ResourceFacts) -> ToolStrategy | NotOffered:
         )
     if facts.only_repeatable:
         return NotOffered(why="no reader tool declares that its calls can be repeated; set range_tool")
+    near = [tool.name for tool in facts.tools if _is_for_links(tool) and _is_near(tool)]
     return NotOffered(
-        why="no tool takes the link and an offset, and returns hasMore or totalBytes; set range_tool"
+        why="no tool takes the link and an offset, and returns hasMore or totalBytes; set range_tool",
+        unfit=f"the tools {', '.join(near)} (expected offset, or a cursor, among the arguments and in the"
+        " outputSchema hasMore, totalBytes or the next cursor; set range_tool)"
+        if near
+        else "",
     )
+
+
+def _is_near(tool: Tool) -> bool:
+    """Return True for a tool that may read pages, by the name of an argument or of what it returns."""
+    names = _properties(tool.input_schema) | _properties(tool.output_schema)
+    return not names.isdisjoint({*CURSOR_ARGUMENTS, *DATA_FIELDS, "start", "page", "hasMore", "totalBytes"})
 
 
 def _is_reader(tool: Tool) -> bool:
@@ -408,14 +454,46 @@ def _reader(tool: Tool, facts: ResourceFacts, *, why: str) -> ToolStrategy | Non
     length = next((name for name in LENGTH_ARGUMENTS if name in taken), None)
     if "offset" not in taken or not _required(tool) <= {*arguments, "offset", length}:
         return None
-    notes = tool.annotations
     return ToolStrategy(
         tool=tool.name,
         arguments=arguments,
         length_argument=length,
-        is_repeatable=notes is not None and bool(notes.read_only_hint or notes.idempotent_hint),
+        is_repeatable=_is_repeatable(tool),
         reason=f"tool {tool.name}: {why}",
     )
+
+
+def _is_repeatable(tool: Tool) -> bool:
+    notes = tool.annotations
+    return notes is not None and bool(notes.read_only_hint or notes.idempotent_hint)
+
+
+def _cursor(facts: ResourceFacts) -> CursorStrategy | NotOffered:
+    if facts.tools is None:
+        return NotOffered(why="the server has not listed its tools", needs="tools")
+    for tool in facts.tools:
+        taken, returned = _properties(tool.input_schema), _properties(tool.output_schema)
+        is_configured = tool.name == facts.range_tool
+        is_reader = _is_for_links(tool) and not returned.isdisjoint(DATA_FIELDS)
+        is_reader = is_reader and facts.range_tool is None and not returned.isdisjoint(CURSOR_FIELDS)
+        cursor = next((name for name in CURSOR_ARGUMENTS if name in taken), None)
+        arguments = {**facts.extra_arguments, **_link_arguments(taken, facts)}
+        if cursor is None or not (is_configured or is_reader) or not _required(tool) <= {*arguments, cursor}:
+            continue
+        is_repeatable = is_configured or _is_repeatable(tool)
+        if facts.only_repeatable and not is_repeatable:
+            continue
+        is_number = tool.input_schema["properties"][cursor].get("type") in {"integer", "number"}
+        why = "range_tool names it" if is_configured else "by its schemas, it returns pages with a cursor"
+        return CursorStrategy(
+            tool=tool.name,
+            arguments=arguments,
+            cursor_argument=cursor,
+            first=(0 if is_number else "") if cursor in _required(tool) else None,
+            is_repeatable=is_repeatable,
+            reason=f"tool {tool.name}: {why}",
+        )
+    return NotOffered(why="no tool takes the link and a cursor, and returns both data and the next cursor")
 
 
 def _poll(facts: ResourceFacts) -> PollStrategy | NotOffered:
@@ -455,8 +533,8 @@ def _file(facts: ResourceFacts) -> FileStrategy | NotOffered:
         # A link to a reader of URLs: the file is not the reader, but what it reads.
         if facts.templates is None:
             return NotOffered(why="the server has not listed its templates", needs="templates")
-        match = _match(facts)
-        uri = uri if match is None else match.expand_without_range()
+        match = next(iter(_matches(facts)), None)
+        uri = match.expand_without_range() if match is not None and match.is_in_query else uri
     return FileStrategy(uri=uri, reason="the server declares file transfer")
 
 
@@ -519,6 +597,7 @@ FORMS: Final = (
     Form(name="params", recognise=_params, summary="in the params, as offset and length"),
     Form(name="meta", recognise=_meta, summary="under a configured key of `_meta`"),
     Form(name="tool", recognise=_tool, summary="in the arguments of a reader tool"),
+    Form(name="cursor", recognise=_cursor, summary="nowhere: a tool is called with each answer's cursor"),
     Form(name="poll", recognise=_poll, summary="nowhere: a queue tool is called until it is done"),
     Form(name="file", recognise=_file, summary="in HTTP requests to a URL that the server hands out"),
     Form(name="http-range", recognise=_http_range, summary="in HTTP requests to the link's origin"),

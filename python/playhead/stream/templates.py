@@ -1,20 +1,24 @@
-"""Match a link to the listed URI template that reads ranges of it, even if a gateway has renamed it.
+"""Match a link to the listed URI templates that read ranges of it, even if gateways have renamed them.
+
+A link fits a template that equals it up to its first variable for a range. The names of these variables tell
+what they mean; two others are a guess, which the reader has to settle.
 
 A gateway that joins several servers writes a server's name into the URIs that it lists, so that a read finds
 its server. Links inside results often stay as the inner server wrote them. Three ways of writing the name are
 known: around the percent-encoded URI (endara-relay), in front of the scheme (Envoy AI Gateway), and as the
-first segment (FastMCP; Envoy for `ui:`). A link fits a renamed template if it fits what the inner server
-listed; the URI that is read has the gateway's form.
+first segment (FastMCP; Envoy for `ui:`). A gateway of gateways writes several. A link fits a renamed template
+if it fits what the inner server listed; the URI that is read has the gateway's form.
 
 Pure: the listed templates are an argument.
 """
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import quote, unquote
 
 from playhead.errors import UsageError
@@ -22,8 +26,62 @@ from playhead.errors import UsageError
 if TYPE_CHECKING:
     from mcp.shared.uri_template import UriTemplate
 
-RangeVariables = tuple[str, str]
-"""The names of a template's two variables for a range, such as `("start", "end")`."""
+RANGE_PAIRS: Final = (("start", "end"), ("offset", "length"), ("from", "to"), ("range_start", "range_end"))
+"""Pairs that are preferred if a template has more variables that could be a range."""
+_STARTS: Final = frozenset(
+    ["start", "offset", "from", "begin", "rangestart", "startbyte", "startoffset", "pos"]
+)
+_ENDS: Final = frozenset(["end", "to", "until", "stop", "rangeend", "endbyte", "endoffset"])
+_LENGTHS: Final = frozenset(["length", "len", "count", "limit", "size", "bytes", "bytecount", "maxbytes"])
+_PAGES: Final = frozenset(["page", "pagenumber", "pageno", "pagenum", "pageindex"])
+_PAGE_SIZES: Final = frozenset(["pagesize", "perpage", "pagelength", "pagebytes"]) | _LENGTHS
+"""Names by their meaning, in lower case and without separators."""
+_ADDRESSES: Final = frozenset(["url", "uri", "resourceuri", "resourceurl", "address", "link", "href"])
+"""Names of variables that take the address of what is read."""
+_GUESSED: Final = 2
+MATCHES_MAX: Final = 4
+"""Templates that are tried for one link."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeVariables:
+    """The variables of a template that select a range."""
+
+    kind: Literal["end", "length", "page", "guess"]
+    """The meaning of `second`: the end of the range, its length, the size of the page that `first` numbers,
+    or one of the first two."""
+    first: str
+    second: str | None = None
+
+    @property
+    def names(self) -> set[str]:
+        return {self.first} if self.second is None else {self.first, self.second}
+
+
+def range_variables(names: Sequence[str]) -> RangeVariables | None:
+    """Return the variables for a range among the `names` of a template, in their order; None without any."""
+    for first, second in RANGE_PAIRS:
+        if first in names and second in names:
+            kind: Literal["end", "length"] = "length" if second == "length" else "end"
+            return RangeVariables(kind=kind, first=first, second=second)
+
+    def named(meaning: frozenset[str]) -> str | None:
+        return next((name for name in names if re.sub(r"[._]", "", name).lower() in meaning), None)
+
+    start, page = named(_STARTS), named(_PAGES)
+    if start is not None and (end := named(_ENDS)) is not None:
+        return RangeVariables(kind="end", first=start, second=end)
+    if start is not None and (length := named(_LENGTHS)) is not None:
+        return RangeVariables(kind="length", first=start, second=length)
+    if page is not None:
+        return RangeVariables(kind="page", first=page, second=named(_PAGE_SIZES))
+    others = [name for name in names[-2:] if not is_address(name)]
+    return RangeVariables(kind="guess", first=others[0], second=others[1]) if len(others) == 2 else None
+
+
+def is_address(name: str) -> bool:
+    """Return True for a variable that takes the address of what is read."""
+    return re.sub(r"[._]", "", name).lower() in _ADDRESSES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +98,8 @@ class _Naming:
     """No other server has such URIs."""
 
 
+RENAMINGS_MAX: Final = 8
+"""Gateways in a row."""
 _SCHEME: Final = r"[A-Za-z][A-Za-z0-9.-]*"
 _NAMINGS: Final = (
     _Naming(
@@ -48,7 +108,9 @@ _NAMINGS: Final = (
         is_quoted=True,
     ),
     _Naming(
-        pattern=re.compile(rf"(?P<before>)(?P<server>{_SCHEME})\+(?P<after>{_SCHEME}://.*)", re.DOTALL),
+        pattern=re.compile(
+            rf"(?P<before>)(?P<server>{_SCHEME})\+(?P<after>{_SCHEME}(\+{_SCHEME})*://.*)", re.DOTALL
+        ),
         outer="{server}+{scheme}://{rest}",
     ),
     _Naming(
@@ -61,18 +123,33 @@ _NAMINGS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Renamed:
-    """The server behind a gateway that a URI or template belongs to, and its own form of it."""
+    """The servers behind gateways that a URI or template belongs to, and the innermost one's form of it."""
 
     inner: str
-    server: str
-    naming: _Naming
+    servers: tuple[str, ...]
+    """From the outside in; never empty."""
+    namings: tuple[_Naming, ...]
+    """For each, how its name was written."""
 
-    def outer(self, inner: str) -> str:
-        """Return the gateway's form of a URI of the same server."""
-        scheme, _, rest = inner.partition("://")
-        return self.naming.outer.format(
-            server=self.server, scheme=scheme, rest=rest, quoted=quote(inner, safe="")
-        )
+    @property
+    def server(self) -> str:
+        return "/".join(self.servers)
+
+    @property
+    def is_certain(self) -> bool:
+        return all(naming.is_certain for naming in self.namings)
+
+    def outer(self, uri: str) -> str:
+        """Return the outermost gateway's form of a URI of the same server."""
+        for server, naming in zip(reversed(self.servers), reversed(self.namings), strict=True):
+            scheme, _, rest = uri.partition("://")
+            uri = naming.outer.format(server=server, scheme=scheme, rest=rest, quoted=quote(uri, safe=""))
+        return uri
+
+    def begins(self, tool: str | None) -> bool:
+        """Return True if the servers' names begin the tool's name, each before a separator."""
+        pattern = "".join(re.escape(server) + r"[^A-Za-z0-9]+" for server in self.servers)
+        return tool is not None and re.match(pattern, tool) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,79 +163,137 @@ class TemplateMatch:
     reason: str
     """Why it was matched, as a clause: `the server lists the template 'x://{a}{?start,end}'`."""
     renamed: _Renamed | None = None
+    address: str | None = None
+    """The variable that takes the address of what is read, if `values` has it from the link."""
+    is_for_any: bool = False
+    """The template does not equal the link, and takes any."""
+
+    @property
+    def is_in_query(self) -> bool:
+        """The range is in the query, which can be left out."""
+        return self.variables.names <= _query_names(self.template)
 
     def expand(self, first: int, second: int) -> str:
         """Return the URI with the range; values are percent-encoded by RFC 6570, so reserved characters of a
         URL inside a URL survive."""
-        name_of_first, name_of_second = self.variables
-        uri = self.template.expand({**self.values, name_of_first: str(first), name_of_second: str(second)})
-        return uri if self.renamed is None else self.renamed.outer(uri)
+        of_range = {self.variables.first: str(first)}
+        if self.variables.second is not None:
+            of_range[self.variables.second] = str(second)
+        return self._outer({**self.values, **of_range})
 
     def expand_without_range(self) -> str:
         """Return the URI of the resource itself; for templates whose range is in the query."""
-        uri = self.template.expand(self.values)
+        return self._outer(self.values)
+
+    def _outer(self, values: Mapping[str, str | Sequence[str]]) -> str:
+        uri = self.template.expand(values)
         return uri if self.renamed is None else self.renamed.outer(uri)
 
+    def with_encoded_address(self) -> TemplateMatch | None:
+        """The same with the address in base64url, for servers whose router takes no slash in a variable; None
+        without an address."""
+        if self.address is None:
+            return None
+        plain = str(self.values[self.address]).encode()
+        encoded = base64.urlsafe_b64encode(plain).rstrip(b"=").decode("ascii")
+        return replace(
+            self,
+            values={**self.values, self.address: encoded},
+            reason=f"{self.reason}, and {self.address} is sent in base64url",
+        )
 
-def match_template(
+
+def match_templates(
     templates: Sequence[str],
     *,
     uri: str,
     url: str | None,
     extra: Mapping[str, object],
-    range_variables: Sequence[RangeVariables],
     tool: str | None = None,
-) -> TemplateMatch | None:
-    """Return the first of the listed `templates` that takes a range and fits the link `uri`, if any.
+) -> list[TemplateMatch]:
+    """Return the listed `templates` that take a range and fit the link `uri`, in the order to try them.
+
+    Those whose variables have known names go first, then numbered pages, then guesses.
 
     `url` is the URL in the link's description, `extra` are further values by the name of their variable.
-    `range_variables` are the accepted pairs of names for a range, in the order of preference. `tool` is the
-    tool whose result has the link: of the servers behind a gateway, the one whose name begins the tool's name
-    is preferred.
+    `tool` is the tool whose result has the link: of the servers behind a gateway, the one whose name begins
+    the tool's name is preferred.
 
     Raises `UsageError` if the link fits templates of several servers behind a gateway, and nothing says whose
     it is.
     """
+    parsed = {text: template for text in templates if (template := _parsed(text)) is not None}
+
+    def matched(template: UriTemplate, link: str, reason: str) -> TemplateMatch | None:
+        variables = range_variables(template.variable_names)
+        values = None if variables is None else _values(template, variables, uri=link, url=url, extra=extra)
+        if variables is None or values is None:
+            return None
+        addresses = [name for name in values if is_address(name) and values[name] in (url, link)]
+        return TemplateMatch(
+            template=template,
+            values=values,
+            variables=variables,
+            reason=reason,
+            address=next(iter(addresses), None),
+            is_for_any=link in values.values(),
+        )
+
+    tried = (
+        matched(template, uri, f"the server lists the template {text!r}") for text, template in parsed.items()
+    )
+    listed = sorted((match for match in tried if match is not None), key=_order)
+    found: dict[str, TemplateMatch] = {}
+    for text in dict.fromkeys(templates):
+        for renamed in _renamed(text):
+            link, inner = _inner_link(uri, renamed), _parsed(renamed.inner)
+            match = (
+                None if link is None or inner is None else matched(inner, link, _reason(text, renamed, tool))
+            )
+            if match is None or inner is None:
+                continue
+            # A segment may be anything: it names a server before the very link, or if the tool has it.
+            is_named = renamed.is_certain or uri in {renamed.inner, inner.expand({})}
+            if (is_named and not match.is_for_any) or renamed.begins(tool):
+                match = replace(match, renamed=renamed)
+                found[renamed.server] = min(found.get(renamed.server, match), match, key=_order)
+    if not listed or _order(listed[0]) >= _GUESSED:
+        chosen = _choose(found, uri=uri, tool=tool)
+        listed = listed if chosen is None else [chosen, *listed]
+    return listed[:MATCHES_MAX]
+
+
+def _order(match: TemplateMatch) -> int:
+    if match.is_for_any or match.variables.kind == "guess":
+        return _GUESSED
+    return 1 if match.variables.kind == "page" else 0
+
+
+def _parsed(text: str) -> UriTemplate | None:
     # Not with the module: the SDK takes half a second, and options are checked without it.
     from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
 
-    def matched(text: str, link: str, reason: str) -> TemplateMatch | None:
-        try:
-            template = UriTemplate.parse(text)
-        except InvalidUriTemplate:
-            return None  # an invalid template, listed for something else
-        for variables in range_variables:
-            values = _values(template, variables, uri=link, url=url, extra=extra)
-            if values is not None:
-                return TemplateMatch(template=template, values=values, variables=variables, reason=reason)
-        return None
-
-    for text in templates:
-        match = matched(text, uri, f"the server lists the template {text!r}")
-        if match is not None:
-            return match
-    found: dict[str, TemplateMatch] = {}
-    for text in templates:
-        for renamed in _renamed(text):
-            link = _inner_link(uri, renamed)
-            match = None if link is None else matched(renamed.inner, link, _reason(text, renamed, tool))
-            if match is not None and (
-                renamed.naming.is_certain
-                or _begins(renamed.server, tool)
-                # A segment may be anything: it names a server before the very link, or if the tool has it.
-                or uri in {renamed.inner, match.template.expand({})}
-            ):
-                found.setdefault(renamed.server, replace(match, renamed=renamed))
-    return _choose(found, uri=uri, tool=tool)
+    try:
+        return UriTemplate.parse(text)
+    except InvalidUriTemplate:
+        return None  # an invalid template, listed for something else
 
 
-def _renamed(text: str) -> Iterator[_Renamed]:
-    """Yield the readings of a URI or template as one that a gateway has renamed."""
-    for naming in _NAMINGS:
+def _renamed(text: str, depth: int = RENAMINGS_MAX) -> Iterator[_Renamed]:
+    """Yield the readings of a URI or template as one that gateways have renamed, the outermost first."""
+    for naming in _NAMINGS if depth else ():
         named = naming.pattern.fullmatch(text)
-        if named is not None:
-            after = unquote(named["after"]) if naming.is_quoted else named["after"]
-            yield _Renamed(inner=named["before"] + after, server=named["server"], naming=naming)
+        if named is None:
+            continue
+        after = unquote(named["after"]) if naming.is_quoted else named["after"]
+        one = _Renamed(inner=named["before"] + after, servers=(named["server"],), namings=(naming,))
+        yield one
+        for more in _renamed(one.inner, depth - 1):
+            yield _Renamed(
+                inner=more.inner,
+                servers=(*one.servers, *more.servers),
+                namings=(naming, *more.namings),
+            )
 
 
 def _inner_link(uri: str, renamed: _Renamed) -> str | None:
@@ -166,63 +301,92 @@ def _inner_link(uri: str, renamed: _Renamed) -> str | None:
 
     A link that was renamed without quotes fits the template as listed.
     """
-    for link in _renamed(uri):
-        if link.naming.is_quoted:
-            return link.inner if link.server == renamed.server else None
+    for link in _renamed(uri, 1):
+        if link.namings[0].is_quoted:
+            return link.inner if link.servers[0] == renamed.servers[0] else None
     return uri
 
 
-def _begins(server: str, tool: str | None) -> bool:
-    return tool is not None and re.match(re.escape(server) + r"[^A-Za-z0-9]", tool) is not None
-
-
 def _reason(text: str, renamed: _Renamed, tool: str | None) -> str:
-    by = f", which begins the name of the tool {tool!r}" if _begins(renamed.server, tool) else ""
+    by = f", which begins the name of the tool {tool!r}" if renamed.begins(tool) else ""
     return f"the gateway lists the template {text!r} for its server {renamed.server!r}{by}"
 
 
 def _choose(found: Mapping[str, TemplateMatch], *, uri: str, tool: str | None) -> TemplateMatch | None:
     """Return the match of the server that wrote the link `uri`, which `tool` returned."""
-    if not found:
+    known = [(match.renamed, match) for match in found.values() if match.renamed is not None]
+    if not known:
         return None
-    server = max(found, key=lambda name: (_begins(name, tool), len(name)))
-    if _begins(server, tool) or len(found) == 1:
-        return found[server]
-    forms = ", ".join(match.renamed.outer(uri) for match in found.values() if match.renamed is not None)
+    renamed, match = max(known, key=lambda pair: (pair[0].begins(tool), len(pair[0].server)))
+    if renamed.begins(tool) or len(known) == 1:
+        return match
+    forms = ", ".join(renamed.outer(uri) for renamed, _ in known)
     raise UsageError(
         f"{uri!r} fits templates of {len(found)} servers behind the gateway, and nothing says whose it is: "
         f"open it from the result of its tool, or read the server's own URI: {forms}"
     )
 
 
+def _links_before(text: str, names: set[str]) -> Iterator[str]:
+    """Yield what is in front of the first variable of `names`, as a template of links: `song://{id}` of
+    `song://{id}/bytes/{start}-{end}`, and first `song://{id}/bytes`."""
+    expressions = re.finditer(r"\{[^{}]*\}", text)
+    first = next((it for it in expressions if names & set(re.split(r"[^\w.]+", it.group()))), None)
+    scheme = re.match(r"[^:{}]+:(//)?", text)
+    if first is None or scheme is None:
+        return
+    before = text[: first.start()]
+    while len(before := before.rstrip("/?&=#:;,.-_~")) > scheme.end():
+        yield before
+        cut = max(map(before.rfind, "/?&;"))
+        if "{" in before[cut:]:
+            return
+        before = before[:cut]
+
+
+def _query_names(template: UriTemplate) -> set[str]:
+    return {variable.name for variable in template.variables if variable.operator in {"?", "&"}}
+
+
 def _values(
     template: UriTemplate,
-    range_variables: RangeVariables,
+    variables: RangeVariables,
     *,
     uri: str,
     url: str | None,
     extra: Mapping[str, object],
 ) -> dict[str, str | Sequence[str]] | None:
     """Return the template's other variables for this resource; None if it is for another resource."""
-    names = set(template.variable_names)
-    of_range = set(range_variables)
-    if not names >= of_range:
-        return None
+    names = template.variable_names
+    addresses = {name for name in names if is_address(name)}
+    in_query = _query_names(template)
     values: dict[str, str | Sequence[str]] = {}
-    if uri not in {str(template), template.expand({})}:
-        matched = template.match(uri)
-        if matched is None:
-            return None
+    if variables.names <= in_query:
+        candidates = [template]
+        is_same = uri in {str(template), template.expand({})}
+    else:
+        before = _links_before(str(template), variables.names), _links_before(str(template), addresses)
+        candidates = [each for texts in before for text in texts if (each := _parsed(text)) is not None]
+        is_same = uri == str(template)
+    matched = (
+        None if is_same else next((it for each in candidates if (it := each.match(uri)) is not None), None)
+    )
+    takes_any = {name for name in addresses if name.lower() != "url"}
+    if matched is not None:
+        if variables.kind == "guess" and variables.names & set(matched):
+            return None  # the link has them
         values.update(matched)
-    if url is not None and "url" in names:
-        values.setdefault("url", url)
+    elif not is_same and takes_any:
+        values[min(takes_any)] = uri  # a reader of any link of this server
+    elif not is_same:
+        return None
+    if url is not None:
+        for name in addresses & set(names):
+            values.setdefault(name, url)
     values.update({name: str(value) for name, value in extra.items() if name in names})
     # An unknown query variable may be left out (RFC 6570, 2.3). A path without its part, or a URL reader
     # without a URL, is another resource.
-    optional = set(template.query_variable_names) - {"url"}
-    optional |= {variable.name for variable in template.variables if variable.operator in {"?", "&"}} - {
-        "url"
-    }
-    if names - of_range - optional - set(values):
+    optional = (set(template.query_variable_names) | in_query) - addresses
+    if set(names) - variables.names - optional - set(values):
         return None
-    return {name: value for name, value in values.items() if name not in of_range}
+    return {name: value for name, value in values.items() if name not in variables.names}

@@ -105,6 +105,7 @@ impl Planner {
         let first = self.flights.first().or_else(|| self.flights.at_claim());
         first.filter(|first| {
             self.counters.hedges < budget
+                && !self.estimates.serial.is_certain()
                 && self.flights.len() < self.in_flight_limit()
                 && !first.held
                 && (first.overtaken >= OVERTAKEN_TO_HEDGE || is_last)

@@ -4,6 +4,7 @@
 //! (Cardwell et al., ACM Queue 14(5), 2016; draft-ietf-ccwg-bbr). Smoothed latency and its variance are RFC 6298's.
 //! The windowed maximum is Nichols's constant-space filter (Linux `lib/win_minmax.c`).
 
+use super::serial::Serial;
 use super::tuning::{
     BANDWIDTH_WINDOW_SECONDS, FLAT_ROUNDS, FLOOR_WINDOW_SECONDS, GAIN_STARTUP, GAIN_STEADY, GROWTH,
     IN_PROPORTION, LARGER_PAGES, PACING_STARTUP, PACING_STEADY, PAGE_LATENCIES, PAGE_SECONDS,
@@ -50,6 +51,7 @@ pub(super) struct Estimates {
     round_id: u64,
     train: Train,
     rounds: Rounds,
+    pub serial: Serial,
 }
 
 /// The pages of a round after its first: how fast they follow shows the bandwidth behind the latency. Used only until
@@ -163,6 +165,7 @@ impl Estimates {
             round_id: 0,
             train: Train::default(),
             rounds: Rounds::default(),
+            serial: Serial::default(),
         }
     }
 
@@ -254,6 +257,7 @@ impl Estimates {
 
     /// Counts a page, and returns the round that it ends.
     pub fn complete(&mut self, now: f64, page: &Completion) -> Option<Round> {
+        self.serial.answered(now, page.latency_seconds, page.bytes);
         self.delivered += page.bytes;
         let latency = page.latency_seconds.max(TICK_SECONDS);
         let rate = (self.delivered - page.delivered_before) as f64 / latency;

@@ -71,6 +71,7 @@ impl Planner {
                 }
             });
         over || full
+            || self.plays_page_by_page(in_hand_bytes, bytes_per_second)
             || GateInputs {
                 in_hand_bytes: in_hand_bytes as f64,
                 bytes_per_second,

@@ -92,6 +92,8 @@ pub(super) struct Sizing {
     capacity: u64,
     /// Size of the newest page; none before the first and after a seek.
     last: Option<u64>,
+    /// Size of the first page after a seek, if that is more than the smallest.
+    first: u64,
     cap: ServerCap,
 }
 
@@ -104,6 +106,7 @@ impl Sizing {
             ceiling: Ceiling::new(largest, page_max.min(room)),
             capacity,
             last: None,
+            first: 0,
             cap: ServerCap::Unknown {
                 shorts: 0,
                 largest: 0,
@@ -121,14 +124,16 @@ impl Sizing {
         };
     }
 
-    pub fn restart(&mut self) {
+    /// Starts small again, with a page of `first` bytes or the smallest.
+    pub fn restart(&mut self, first: u64) {
         self.last = None;
+        self.first = first.min(self.ceiling.bytes);
     }
 
     /// Size of the next new page.
     pub fn next_bytes(&self, estimates: &Estimates) -> u64 {
         let Some(last) = self.last else {
-            return self.under_cap(self.smallest);
+            return self.under_cap(self.smallest.max(self.first));
         };
         // The first rates under-read, because latency hides the bandwidth: they stop the growth but do not undo it.
         let (growth, affordable) = match estimates.page_bytes() {

@@ -73,6 +73,30 @@ pub(super) const QUEUED_LATENCIES: f64 = 1.75;
 /// Shorter gaps between requests are below what a driver's timer can keep.
 pub(super) const PACING_MIN_SECONDS: f64 = 0.002;
 
+/// Requests at once at a server that answers one read at a time: one that it serves, and one that waits. A seek waits
+/// for both.
+pub(super) const IN_FLIGHT_SERIAL: usize = 2;
+/// Answers in a row that show such a server, which a first burst and two pages more have, and by how much their sizes
+/// differ. Pages that share a link may look alike, too, but not so many of so different sizes.
+pub(super) const SERIAL_ANSWERS: u32 = 4;
+pub(super) const SERIAL_SIZES: u64 = 4;
+/// A page waited for the one before it if it was in flight for this share of the time that took.
+pub(super) const SERIAL_WAIT: f64 = 0.5;
+/// A page took the same time as the one before it up to this factor; the first two of a burst that share a link differ
+/// by one and a half.
+pub(super) const SAME_GAP: f64 = 1.1;
+/// The same while these are the only pages: the second may take as long by chance, if a link's latency is that of the
+/// first page.
+pub(super) const OPENING_SPREAD: f64 = 1.04;
+/// A page of another size: on a full link it would take as much longer, or less long.
+pub(super) const OTHER_SIZE: f64 = 1.5;
+/// The next page may take so many times as long as the newest.
+pub(super) const SERIAL_MARGIN: f64 = 1.25;
+/// Audio in the first page after a seek at such a server: more than the next page takes, as a rule.
+pub(super) const SERIAL_PAGE_SECONDS: f64 = 1.0;
+/// The same in bytes, at least: an MP3 decoder reads 16 KiB at once, and a page of 16,000 bytes made it wait for two.
+pub(super) const SERIAL_PAGE_BYTES: u64 = 32 << 10;
+
 // --- the link -----------------------------------------------------------------------------------------------
 
 /// The window of a delivery rate: BBR's ten rounds, at a second each.

@@ -268,8 +268,12 @@ async def test_each_form_is_found_alone_and_behind_a_wrong_form(
     server = case.server()
     async with connect(server) as session:
         got = await read_one(session, link(case.uri, case.description), case.options)
-    assert got == (DATA, form, case.reason)
-    assert set(server.reads) == {form}, "no other form was asked for"
+    chosen, _, refusals = got[2].partition("; refused before: ")
+    assert (got[0], got[1], chosen) == (DATA, form, case.reason)
+    tried = {"arguments", "query", "params"} if form == "whole" else set()
+    assert set(server.reads) == {form, *tried}, "no other form was asked for"
+    assert all(f"{each} (" in refusals for each in tried)
+    assert all(server.reads[each] == 1 for each in tried), "small, and alone"
     show(form, "alone", server.reads, case.reason)
 
     server = case.first()

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from playhead import _core
 from playhead.content.formats import Base64Text
 from playhead.errors import LimitError, TextContentError
-from playhead.stream.answer import Answer, Page, blob_bytes, leading, measure, pieces
+from playhead.limits import Limits
+from playhead.stream.answer import Answer, Page, blob_bytes, leading, measure, page_of_contents, pieces
 
 DONE = "W0RPTkVd"
 
@@ -149,3 +150,18 @@ def test_leading_bytes_cross_blobs_and_stand_for_themselves_where_they_do_not_de
     assert leading(Answer(offset=5, blobs=(view(b"abcd"), b"efgh"), n_bytes=8), 6) == b"abcdef"
     assert leading(Answer(offset=0, blobs=(memoryview(b"!!!!!!!!"),), n_bytes=6), 6) == b"!!!!!!!!"
     assert leading(Answer(offset=0, blobs=("!!!!!!!!",), n_bytes=6), 6) == b"!!!!!!!!"
+
+
+def test_the_first_offset_and_size_that_contents_declare_are_those_of_the_page() -> None:
+    def contents(*declared: object) -> dict[str, object]:
+        blobs = [text(b"abcd"), text(b"efg")]
+        items = [{"blob": blob, "_meta": meta} for blob, meta in zip(blobs, declared, strict=True)]
+        return {"contents": items}
+
+    def found(*declared: object) -> tuple[int | None, int | None]:
+        page = page_of_contents(contents(*declared), limits=Limits(), server="s")
+        return page.offset, page.size_bytes
+
+    assert found({"playhead/offset": 10, "playhead/size": 17}, {"playhead/offset": 14}) == (10, 17)
+    assert found(None, {"playhead/offset": 14, "playhead/size": 17}) == (10, 17)
+    assert found({"playhead/offset": "10", "playhead/size": -1}, {"playhead/offset": True}) == (None, None)

@@ -108,6 +108,61 @@ def test_an_answer_that_begins_as_offset_0_and_is_longer_than_asked_is_discarded
     assert caught.value.offset == 8192
 
 
+@pytest.mark.parametrize("kind", ["random", "zeros", "period 4096", "a header and silence"])
+def test_the_whole_again_at_the_announced_size_is_the_end_once_a_second_read_returns_it_too(
+    kind: str,
+) -> None:
+    data = KINDS[kind][:100_000]
+    made = support(data)
+    answer = whole(data, 100_000)
+    ask = asked(made.judge(answer, end=108_192, total_bytes=100_000))
+    assert (ask.reason, ask.start) == (Reason.PAST, FAR if kind == "zeros" else 100_001)
+    verdict = made.resolve(ask, answer, whole(data, ask.start), end=108_192)
+    assert kept(verdict) == (100_000, 100_000)
+    assert isinstance(verdict, Accept)
+    assert (verdict.answer.n_bytes, verdict.answer.claims_end) == (0, "whole")
+    assert made.ignored_from == 100_000
+
+
+def test_the_beginning_again_at_the_announced_size_is_no_end_if_the_file_goes_on_there() -> None:
+    data = RANDOM[:5000] * 2
+    made = support(data, first_bytes=2000)
+    answer = page(data, 5000, 5000)
+    ask = asked(made.judge(answer, end=10_000, total_bytes=5000))
+    assert kept(made.resolve(ask, answer, page(data, 5001, 4096), end=10_000)) == (5000, 10_000)
+    assert made.ignored_from is None
+
+
+@pytest.mark.parametrize("length", [64, 100, 4095])
+def test_a_short_answer_that_begins_the_resource_is_asked_about_too(length: int) -> None:
+    made = support(RANDOM)
+    answer = Answer(offset=24_576, blobs=(RANDOM[:length],), n_bytes=length)
+    ask = asked(made.judge(answer, end=57_344, total_bytes=None))
+    assert ask == Ask(reason=Reason.SHIFTED, start=24_577, end=24_577 + FINGERPRINT_BYTES)
+    assert isinstance(made.resolve(ask, answer, page(RANDOM, 24_577, 4096), end=57_344), Discard)
+    assert isinstance(made.resolve(ask, answer, whole(RANDOM[:length], 24_577), end=57_344), Discard)
+
+    data = RANDOM[:24_576] + RANDOM[:length] + RANDOM[50_000:90_000]
+    made = support(data)
+    verdict = made.resolve(ask, page(data, 24_576, length), page(data, 24_577, 4096), end=57_344)
+    assert kept(verdict) == (24_576, 24_576 + length), "the file repeats it"
+    other = Answer(offset=57_344, blobs=(RANDOM[:9000],), n_bytes=9000)
+    assert asked(made.judge(other, end=70_000, total_bytes=None)).reason is Reason.SHIFTED, (
+        "and is watched on"
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "length"), [(RANDOM, 63), (bytes(3000) + RANDOM, 2000), (RANDOM[:500] * 6 + RANDOM, 1000)]
+)
+def test_a_short_answer_of_few_bytes_or_that_repeats_itself_identifies_nothing(
+    data: bytes, length: int
+) -> None:
+    made = support(data)
+    answer = Answer(offset=24_576, blobs=(data[:length],), n_bytes=length)
+    assert kept(made.judge(answer, end=57_344, total_bytes=None)) == (24_576, 24_576 + length)
+
+
 def test_a_shorter_one_is_asked_about_at_the_next_byte() -> None:
     data = RANDOM[:5000]
     made = support(data)

@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote
 import pytest
 
 from playhead.errors import UsageError
-from playhead.stream.templates import TemplateMatch, match_template
+from playhead.stream.templates import TemplateMatch, match_templates
 
 LINK = "resource://read_from_http"
 READER = "resource://read_from_http{?url,start,end}"
@@ -22,9 +22,7 @@ def relayed(server: str, uri: str) -> str:
 
 
 def match(*templates: str, uri: str = LINK, tool: str | None = None) -> TemplateMatch | None:
-    return match_template(
-        templates, uri=uri, url=URL, extra={}, range_variables=[("start", "end")], tool=tool
-    )
+    return next(iter(match_templates(templates, uri=uri, url=URL, extra={}, tool=tool)), None)
 
 
 def read(*templates: str, uri: str = LINK, tool: str | None = None) -> str | None:
@@ -32,18 +30,65 @@ def read(*templates: str, uri: str = LINK, tool: str | None = None) -> str | Non
     return None if found is None else found.expand(0, 8)
 
 
-def test_the_pairs_of_range_variables_are_the_callers() -> None:
-    found = match_template(
-        ["x://a{?offset,length}"],
-        uri="x://a",
-        url=None,
-        extra={},
-        range_variables=[("start", "end"), ("offset", "length")],
-    )
+@pytest.mark.parametrize(
+    ("template", "expanded"),
+    [
+        ("x://a{?offset,length}", "x://a?offset=3&length=5"),
+        ("x://a{?range_start,range_end}", "x://a?range_start=3&range_end=5"),
+        ("x://a/{start}/{end}", "x://a/3/5"),
+        ("x://a{/offset,count}", "x://a/3/5"),
+        ("x://a/bytes/{from}-{to}", "x://a/bytes/3-5"),
+        ("x://a?begin={begin}&until={until}", "x://a?begin=3&until=5"),
+        ("x://a;{startByte},{endByte}", "x://a;3,5"),
+        ("x://{id}/{page}/{page_size}", "x://a/3/5"),
+        ("x://{id}/page/{pageNumber}{?limit}", "x://a/page/3?limit=5"),
+        ("x://{id}/{page}", "x://a/3"),
+        ("x://{id}/{v}/{w}", "x://a/3/5"),
+    ],
+)
+def test_the_variables_of_a_range_are_found_wherever_they_stand(template: str, expanded: str) -> None:
+    found = match(template, uri="x://a")
     assert found is not None
-    assert found.variables == ("offset", "length")
-    assert found.expand(3, 5) == "x://a?offset=3&length=5"
-    assert found.reason == "the server lists the template 'x://a{?offset,length}'"
+    assert found.expand(3, 5) == expanded
+    assert found.reason == f"the server lists the template {template!r}"
+
+
+@pytest.mark.parametrize(
+    ("template", "link"),
+    [
+        ("x://{id}/{start}/{end}", "x://a/3/5"),
+        ("x://{id}/{start}/{end}", "x://a/b"),
+        ("x://{id}/{part}/{start}/{end}", "x://a"),
+        ("x://{start}/{end}", "x://a"),
+        ("x://{id}{?quality}", "x://a"),
+        ("x://{id}{?v,w}", "x://a?v=1"),
+        ("y://{id}/{start}/{end}", "x://a"),
+    ],
+)
+def test_a_link_fits_only_what_equals_it_up_to_the_first_variable_of_the_range(
+    template: str, link: str
+) -> None:
+    assert match(template, uri=link) is None
+
+
+def test_of_templates_that_fit_those_with_known_names_go_first() -> None:
+    listed = ["x://{id}/{v}/{w}", "x://{id}/{page}", "any://{uri}/{start}/{end}", "x://{id}{?start,end}"]
+    found = match_templates(listed, uri="x://a", url=None, extra={})
+    assert [str(each.template) for each in found] == [listed[3], listed[1], listed[0], listed[2]]
+
+
+def test_an_address_is_sent_plain_and_in_base64url() -> None:
+    (found,) = match_templates(["any://{uri}/{start}/{end}"], uri="x://a?b", url=None, extra={})
+    encoded = found.with_encoded_address()
+    assert encoded is not None
+    assert found.expand(0, 8) == "any://x%3A%2F%2Fa%3Fb/0/8"
+    assert encoded.expand(0, 8) == "any://eDovL2E_Yg/0/8"
+
+
+def test_an_address_in_the_path_is_the_descriptions() -> None:
+    assert read("resource://reader/{url}/{start}/{end}", uri="resource://reader") == (
+        f"resource://reader/{ENCODED}/0/8"
+    )
 
 
 @pytest.mark.parametrize("tool", ["music_musicPlayer", "player", None])
@@ -92,6 +137,27 @@ def test_a_link_that_the_gateway_has_renamed_as_well_fits(listed: str, link: str
 
 def test_a_relayed_link_of_another_server_does_not_fit() -> None:
     assert read(relayed("music", "song://{id}{?start,end}"), uri="mcp-relay://radio/song%3A%2F%2F3") is None
+
+
+@pytest.mark.parametrize("tool", ["house_music_musicPlayer", None])
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        ("resource://house/music/read_from_http{?url,start,end}", READ.replace("://", "://house/music/")),
+        ("house+music+" + READER, "house+music+" + READ),
+        (
+            relayed("house", "resource://music/read_from_http{?url,start,end}"),
+            "mcp-relay://house/" + quote(READ.replace("://", "://music/"), safe=""),
+        ),
+    ],
+    ids=["segments", "schemes", "relay"],
+)
+def test_a_gateway_of_a_gateway_names_both_servers(listed: str, expected: str, tool: str | None) -> None:
+    found = match("resource://other/house{?start,end}", listed, tool=tool)
+    assert found is not None
+    assert found.expand(0, 8) == expected
+    assert "its server 'house/music'" in found.reason
+    assert ("begins the name of the tool" in found.reason) == (tool is not None)
 
 
 @pytest.mark.parametrize("form", ["resource://SERVER/read_from_http{?url,start,end}", "SERVER+" + READER])

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from typing import Final, Literal
 import trio
 
 from playhead._core import decode_base64
-from playhead.cache import BLOCK_BYTES, ClaimingCache, MemoryCache, PageCache, resource_key
+from playhead.cache import BLOCK_BYTES, ClaimingCache, MemoryCache, PageCache, is_dated, resource_key
 from playhead.content.formats import Base64Text
 from playhead.errors import ResourceChangedError
 from playhead.stream.answer import Page, ReadRange, blob_bytes
@@ -45,6 +46,9 @@ MOST_WAITING: Final = 64
 """Blocks that wait to be stored in a slow cache; more are not stored."""
 
 Scope = Literal["public", "private"]
+_LOOPBACK_PORT: Final = re.compile(
+    r"\b((?:https?|wss?)://(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])):\d{1,5}(?=[/?#\"\\])", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,9 @@ class SessionCache:
     """None: reads are shared in flight only."""
     server: object
     """The configured URL or command, in JSON's types; None for a server object in this process."""
+    machine: str | None = None
+    """A name for this machine, if another one has another server at the same address: a loopback URL, or a
+    command. Its ports may be others after each start."""
     credentials: str | None
     """A name for the credentials, empty without any; None if they are not known or change."""
     memory: MemoryCache = field(default_factory=MemoryCache)
@@ -75,15 +82,20 @@ class SessionCache:
         `scope` is the server's `cacheScope`; None if it is not known. What is read with
         credentials is private unless the server says otherwise, and what is private without credentials, or
         with such as nobody can name, stays in this session. So does a resource without a validator.
+
+        What only this machine can reach is told apart by its bytes: under an entity tag or a digest the ports
+        of loopback count for nothing. Under a date and a size, it is shared with no other machine.
         """
         if self.shared is None:
             return ()
+        about: object = [self.server, server, resource]
+        if self.machine is not None and is_dated(validator):
+            about = [self.machine, about]
+        elif self.machine is not None and validator:
+            about = _LOOPBACK_PORT.sub(r"\1", json.dumps(about, sort_keys=True, default=str))
 
         def at(cache: PageCache, access: str) -> _Place:
-            key = resource_key(
-                server=[self.server, server], resource=resource, validator=validator, access=access
-            )
-            return _Place(cache, key)
+            return _Place(cache, resource_key(about, validator=validator, access=access))
 
         public, here = at(self.shared, "public"), at(self.memory, f"session {self.nonce}")
         if not validator or self.server is None:

@@ -381,6 +381,7 @@ class Session:
                     sha256=forms.sha256,
                     paths=forms.paths,
                     grid_bytes=0 if self._cache.shared is None else BLOCK_BYTES,
+                    remark=forms.remark,
                 )
             )
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, assert_never
+from typing import Any, Literal, Protocol, assert_never
 
 import trio
 from mcp_types import Implementation, Resource, ResourceTemplate, ServerCapabilities, Tool
@@ -38,12 +38,15 @@ from playhead.errors import PlayheadError, ServerError
 from playhead.limits import Limits
 from playhead.net_guard import Origin, guarded_client, parse_origins
 from playhead.stream.answer import Page, ReadRange
-from playhead.stream.negotiation import LateForm, RangeForm
+from playhead.stream.cursor_pages import CursorReader
+from playhead.stream.negotiation import LateForm, RangeForm, Refusal
 from playhead.stream.options import DEFAULT_OPTIONS, ReadPaths, StreamOptions
 from playhead.stream.polling import QueueReader
+from playhead.stream.probing import Prober
 from playhead.stream.strategies import (
     CHUNK_CAPABILITY,
     FORMS,
+    CursorStrategy,
     Fact,
     FileStrategy,
     HttpRangeStrategy,
@@ -167,6 +170,9 @@ class FormExplanation:
     name: str
     is_offered: bool
     reason: str
+    is_tried: bool = False
+    """Nothing says that the server takes the form; it is tried with one small read, after those that are
+    offered."""
 
 
 @dataclass(slots=True)
@@ -175,8 +181,11 @@ class ServerForms:
 
     reads: SharedReads
     templates: Templates = field(default_factory=Templates)
-    worked: dict[str, str] = field(default_factory=dict)
-    """The form that delivered, by the reason of the template's match, or by the directory of the URIs."""
+    worked: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """The form that delivered and why it applied, by the reason of the first template's match, or by the
+    directory of the URIs."""
+    bounds: dict[str, Literal["end", "length"]] = field(default_factory=dict)
+    """The meaning of a guessed variable, by the reason of the template's match."""
     tools: Sequence[Tool] | None = None
     """The listed tools, once somebody has listed them."""
 
@@ -211,6 +220,8 @@ class StreamForms:
         self._stack = stack
         self._key = _directory(media.uri)
         self._forced_by = ""
+        size_bytes = media.size_bytes if options.size_bytes is None else options.size_bytes
+        self._prober = Prober(size_bytes=size_bytes, limits=limits, server_name=server.name)
         self.facts = ResourceFacts(uri=media.uri)
         self.arrivals = Arrivals()
         self.paths = ReadPaths()
@@ -233,24 +244,31 @@ class StreamForms:
         if isinstance(template := found.get("uri-template"), TemplateStrategy):
             self._key = template.match.reason
         forms: list[RangeForm | LateForm] = []
+        trials: list[ReadStrategy] = []
         for name, strategy in found.items():
             if not isinstance(strategy, NotOffered):
-                forms.append(await self._form(strategy))
+                forms += await self._forms(strategy)
             elif strategy.needs is not None:
                 forms.append(self._late(name))
+            elif strategy.trial is not None:
+                trials.append(strategy.trial)
         if self.facts.templates is None:  # a second chance, before the last resort
             forms.insert(-1, forms.pop(0))
-        worked = self._known.worked.get(self._key)
+        is_asked_first = self.facts.forced is not None or is_url(self.facts.uri)
+        while is_asked_first and isinstance(first := forms[0], LateForm):
+            settled = await first.find()
+            if isinstance(settled, Refusal):
+                break
+            forms[:1] = settled
+            if not forms:
+                recognise(self.facts)  # the forced form: raises why it does not apply
+        if isinstance(whole := forms[-1], RangeForm):
+            forms[-1:-1] = [self._trial(each, await self._form(each), whole) for each in trials]
+        worked, _ = self._known.worked.get(self._key, ("", ""))
         if worked == forms[-1].name:
             forms.insert(0, forms[-1])  # the last form stays one that is known
         else:
             forms.sort(key=lambda form: form.name != worked)
-        is_asked_first = self.facts.forced is not None or is_url(self.facts.uri)
-        while is_asked_first and isinstance(first := forms[0], LateForm):
-            settled = await first.find()
-            forms[:1] = [] if settled is None else [settled]
-            if not forms:
-                recognise(self.facts)  # the forced form: raises why it does not apply
         return forms
 
     async def explain(self) -> tuple[FormExplanation, ...]:
@@ -263,12 +281,29 @@ class StreamForms:
             found = recognise(self.facts).values()
             if any(isinstance(it, NotOffered) and it.needs == fact for it in found):
                 await self._learn(fact)
-        return tuple(
-            FormExplanation(name=name, is_offered=False, reason=it.why)
+        explained = [
+            FormExplanation(name=name, is_offered=False, reason=it.why, is_tried=it.trial is not None)
             if isinstance(it, NotOffered)
             else FormExplanation(name=name, is_offered=True, reason=it.reason)
             for name, it in recognise(self.facts).items()
+        ]
+
+        def turn(it: FormExplanation) -> tuple[bool, bool, bool]:
+            return not (it.is_offered or it.is_tried), it.name == "whole", it.is_tried
+
+        return tuple(sorted(explained, key=turn))
+
+    def remark(self, is_missing: bool) -> str:
+        """Return what the server lists and does not fit, and that it forgot its own link if it did."""
+        found = {form.name: form.recognise(self.facts) for form in FORMS} if not self._forced_by else {}
+        unfit = [it.unfit for it in found.values() if isinstance(it, NotOffered) and it.unfit]
+        forgot = (
+            f"; tool {self.facts.tool} returned this link, and the server does not know it: behind a gateway"
+            " that starts a server for each request (as FastMCP's proxy of stdio servers does) the server has"
+            " forgotten it; run it over HTTP behind the gateway, or connect to it without"
         )
+        listed = f"; listed and not fitting: {'; '.join(unfit)}" if unfit else ""
+        return listed + (forgot if is_missing and self.facts.tool is not None else "")
 
     async def _first_facts(self) -> ResourceFacts:
         """The facts that need no request of their own."""
@@ -313,15 +348,59 @@ class StreamForms:
         )
 
     def _late(self, name: str) -> LateForm:
-        async def find() -> RangeForm | None:
+        async def find() -> Sequence[RangeForm | LateForm]:
             (entry,) = (form for form in FORMS if form.name == name)
             found = entry.recognise(self.facts)
             while isinstance(found, NotOffered) and found.needs is not None:
                 await self._learn(found.needs)
                 found = entry.recognise(self.facts)
-            return None if isinstance(found, NotOffered) else await self._form(found)
+            return () if isinstance(found, NotOffered) else await self._forms(found)
 
         return LateForm(name=name, find=find)
+
+    async def _forms(self, strategy: RangeStrategy) -> list[RangeForm | LateForm]:
+        """Return the form of `strategy`, and those of other templates that fit."""
+        if not isinstance(strategy, TemplateStrategy):
+            return [await self._form(strategy)]
+        _, worked = self._known.worked.get(self._key, ("", ""))
+        fitting = [strategy, *strategy.others]
+        fitting.sort(key=lambda each: -len(each.reason) if worked.startswith(each.reason) else 0)
+        return [
+            await self._form(each) if each.match.variables.kind in {"end", "length"} else self._probed(each)
+            for each in fitting
+        ]
+
+    def _trial(self, strategy: ReadStrategy, form: RangeForm, whole: RangeForm) -> LateForm:
+        async def find() -> Sequence[RangeForm] | Refusal:
+            tried = await self._prober.try_form(form, whole=whole)
+            return tried if isinstance(tried, Refusal) else [tried]
+
+        return LateForm(name=strategy.name, find=find)
+
+    def _probed(self, strategy: TemplateStrategy) -> LateForm:
+        """The form of a template of which only probes tell what its variables mean."""
+        match, known = strategy.match, self._known.bounds
+
+        async def read(first: int, second: int) -> Page:
+            return self._page(strategy, await self._send(strategy.raw(first, second)), start=0)
+
+        async def find() -> Sequence[RangeForm] | Refusal:
+            variables = match.variables
+            try:
+                if variables.kind == "page":
+                    has_size = variables.second is not None
+                    pages = await self._prober.learn_pages(read, has_size=has_size)
+                    return [replace(await self._form(strategy, read=pages), page_bytes=pages.step)]
+                if strategy.reason not in known:
+                    known[strategy.reason] = await self._prober.learn_bound(read)
+            except PlayheadError as error:
+                return Refusal(error=error.with_traceback(None))
+            bound = replace(variables, kind=known[strategy.reason])
+            learned = f"{strategy.reason}, whose {variables.second} is the {bound.kind} by two small reads"
+            settled = replace(strategy, match=replace(match, variables=bound), reason=learned)
+            return [await self._form(settled)]
+
+        return LateForm(name=strategy.name, find=find)
 
     async def _learn(self, fact: Fact) -> None:
         match fact:
@@ -352,11 +431,11 @@ class StreamForms:
 
     # --- reading ---------------------------------------------------------------------------------------
 
-    async def _form(self, strategy: RangeStrategy) -> RangeForm:
+    async def _form(self, strategy: RangeStrategy, read: ReadRange | None = None) -> RangeForm:
         reason = f"set by {self._forced_by}" if self._forced_by else strategy.reason
-        if self._known.worked.get(self._key) == strategy.name:
+        if self._known.worked.get(self._key, ("", ""))[0] == strategy.name:
             reason += "; it has worked before"
-        read = await self._reader(strategy)
+        read = read or await self._reader(strategy)
         cached = self._cached(strategy, read)
         return RangeForm(
             name=strategy.name,
@@ -365,14 +444,16 @@ class StreamForms:
             on_end=None if cached is None else cached.ended,
             waits_for_others=lambda: cached is not None and cached.waits_for_others,
             reason=reason,
-            is_queue=isinstance(strategy, PollStrategy),
-            on_delivered=partial(self._known.worked.__setitem__, self._key, strategy.name),
+            is_queue=isinstance(strategy, CursorStrategy | PollStrategy),
+            on_delivered=partial(self._known.worked.__setitem__, self._key, (strategy.name, strategy.reason)),
         )
 
     def _cached(self, strategy: RangeStrategy, read: ReadRange) -> CachedReads | None:
         """Let `read` look into the page cache first; None for a form whose reads are not of ranges, or may
         have effects."""
-        if isinstance(strategy, PollStrategy | WholeStrategy) or isinstance(read, OnceReader):
+        if isinstance(strategy, CursorStrategy | PollStrategy | WholeStrategy) or isinstance(
+            read, OnceReader
+        ):
             return None
         media, info, facts = self._media, self._server.server_info, self.facts
         resource: object = _identity(strategy)
@@ -397,6 +478,15 @@ class StreamForms:
     async def _reader(self, strategy: RangeStrategy) -> ReadRange:
         """Return what reads ranges in the form of `strategy`."""
         match strategy:
+            case CursorStrategy():
+                return CursorReader(
+                    lambda cursor: self._send(strategy.request(cursor)),
+                    first=strategy.first,
+                    is_repeatable=strategy.is_repeatable,
+                    tool=strategy.tool,
+                    limits=self._limits,
+                    server=self._server.name,
+                )
             case PollStrategy():
                 request = ToolRequest(name=strategy.tool, arguments=dict(strategy.arguments))
                 return QueueReader(
@@ -427,7 +517,9 @@ class StreamForms:
         )
 
     async def _read(self, strategy: RequestStrategy, start: int, end: int) -> Page:
-        result = await self._send(strategy.request(start, end))
+        return self._page(strategy, await self._send(strategy.request(start, end)), start=start)
+
+    def _page(self, strategy: RequestStrategy, result: Mapping[str, Any], *, start: int) -> Page:
         return strategy.page(result, start=start, limits=self._limits, server=self._server.name)
 
     async def _shared_read(self, strategy: ReadStrategy, resource: Hashable, start: int, end: int) -> Page:
@@ -438,7 +530,7 @@ class StreamForms:
                 arrivals=arrivals,
                 paths=self.paths,
             )
-            return strategy.page(result, start=start, limits=self._limits, server=self._server.name)
+            return self._page(strategy, result, start=start)
 
         return await self._known.reads.read(
             resource, start, end, stream=self, arrivals=self.arrivals, send=send
@@ -474,7 +566,7 @@ def _identity(strategy: RangeStrategy) -> Hashable:
             about: object = strategy.url
         case FileStrategy():
             about = strategy.uri
-        case PollStrategy():
+        case CursorStrategy() | PollStrategy():
             about = [strategy.tool, dict(strategy.arguments)]
         case _:
             about = asdict(strategy.request(0, 1))

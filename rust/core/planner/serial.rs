@@ -1,0 +1,78 @@
+//! A server that answers one read at a time: a page that waited for others arrives one service time after the page
+//! before it, however long it is. On a link that is the limit, that time grows with the page.
+
+use super::Planner;
+use super::tuning::{
+    OPENING_SPREAD, OTHER_SIZE, SAME_GAP, SERIAL_ANSWERS, SERIAL_MARGIN, SERIAL_SIZES, SERIAL_WAIT,
+    START_SECONDS,
+};
+
+/// The evidence so far.
+#[derive(Default)]
+pub(super) struct Serial {
+    answered_at: f64,
+    /// The time and size of the newest page since the one before it; its latency if it did not wait for that.
+    newest: Option<(f64, u64)>,
+    /// Answers in a row that took the same time in spite of another size, and the sizes of their run.
+    answers: u32,
+    sizes: (u64, u64),
+    /// The largest factor by which their times differ.
+    spread: f64,
+}
+
+impl Serial {
+    /// Counts an answer of `bytes`.
+    pub fn answered(&mut self, now: f64, latency_seconds: f64, bytes: u64) {
+        let waited = self.answered_at - (now - latency_seconds);
+        let seconds = match self.newest {
+            Some((before, bytes_before)) if waited >= SERIAL_WAIT * before => {
+                let seconds = now - self.answered_at;
+                let factor = |ratio: f64| ratio.max(1.0 / ratio);
+                let longer = factor(seconds / before);
+                self.spread = self.spread.max(longer);
+                if longer > SAME_GAP {
+                    (self.answers, self.sizes, self.spread) = (0, (bytes, bytes), 1.0);
+                } else if factor(bytes as f64 / bytes_before as f64) >= OTHER_SIZE {
+                    self.answers = self.answers.saturating_add(1);
+                }
+                seconds
+            }
+            Some(_) | None => latency_seconds,
+        };
+        let (smallest, largest) = self.newest.map_or((bytes, bytes), |_| self.sizes);
+        self.sizes = (smallest.min(bytes), largest.max(bytes));
+        self.newest = Some((seconds, bytes));
+        self.answered_at = now;
+    }
+
+    pub fn is_certain(&self) -> bool {
+        let (smallest, largest) = self.sizes;
+        self.answers >= SERIAL_ANSWERS && largest >= SERIAL_SIZES * smallest
+    }
+}
+
+impl Planner {
+    /// Sets how many bytes a second of the audio has.
+    pub fn set_audio_rate(&mut self, bytes_per_second: f64) {
+        if bytes_per_second.is_finite() && bytes_per_second > 0.0 {
+            self.audio_rate = bytes_per_second;
+        }
+    }
+
+    /// Returns whether audio may start page by page: the next page is in flight, arrives while what is in hand plays
+    /// if it takes as long as the newest, and lasts longer. Until an answer contradicts it, every server may be a
+    /// serial one.
+    pub(super) fn plays_page_by_page(&self, in_hand_bytes: u64, bytes_per_second: f64) -> bool {
+        let serial = &self.estimates.serial;
+        let (Some((seconds, _)), Some(next)) = (serial.newest, self.flights.first()) else {
+            return false;
+        };
+        let needed = bytes_per_second * SERIAL_MARGIN * seconds;
+        let is_opening = self.counters.pages == u64::from(serial.answers) + 1
+            && serial.spread <= OPENING_SPREAD
+            && seconds <= START_SECONDS;
+        (serial.is_certain() || is_opening)
+            && in_hand_bytes as f64 >= needed.max(START_SECONDS * bytes_per_second)
+            && (next.end - next.start) as f64 >= needed
+    }
+}

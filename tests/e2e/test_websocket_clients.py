@@ -13,6 +13,11 @@ from websockets.sync.client import connect
 from tests.conformance.old_sdk import PYTHON, needs_old_sdk
 from tests.servers.served_websocket import served_websocket
 
+HANDSHAKE = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "plain", "version": "1"},
+}
 OLD_CLIENT = """
 import asyncio, sys
 from mcp import ClientSession
@@ -41,6 +46,24 @@ def adding_server() -> Server[Any]:
         return types.CallToolResult(content=[types.TextContent(type="text", text=total)])
 
     return Server("adder", on_list_tools=list_tools, on_call_tool=call_tool)
+
+
+async def test_a_plain_client_may_use_one_id_again_and_again() -> None:
+    def ask(port: int) -> list[dict[str, Any]]:
+        with connect(f"ws://127.0.0.1:{port}/mcp") as client:
+            client.send(json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HANDSHAKE}))
+            client.recv()
+            client.send(json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+            answers = []
+            for _ in range(200):
+                client.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}))
+                answers.append(json.loads(client.recv()))
+            return answers
+
+    with trio.fail_after(60):
+        async with served_websocket(adding_server()) as port:
+            answers = await trio.to_thread.run_sync(ask, port)
+    assert [answer for answer in answers if "error" in answer] == []
 
 
 @needs_old_sdk

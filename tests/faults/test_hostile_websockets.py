@@ -162,6 +162,50 @@ async def test_a_message_that_is_too_long_closes_with_1009() -> None:
         assert await closed_with(client) == 1009
 
 
+@pytest.mark.parametrize("announced", [4097, 70_000, 2**63 - 1])
+async def test_a_frame_whose_head_announces_too_much_closes_with_1009_before_its_payload(
+    announced: int,
+) -> None:
+    extended = (
+        b"\xfe" + struct.pack(">H", announced)
+        if announced < 2**16
+        else b"\xff" + struct.pack(">Q", announced)
+    )
+    async with client_of() as client:  # the head alone, byte by byte
+        for at in range(len(extended) + 1):
+            await client.stream.send_all((b"\x81" + extended)[at : at + 1])
+        assert await closed_with(client) == 1009
+    async with client_of() as client:  # in the packet of a complete message
+        message = client.frames.send(TextMessage(data=json.dumps(HELLO)))
+        await client.stream.send_all(message + b"\x81" + extended)
+        assert await closed_with(client) == 1009
+
+
+async def test_a_long_frame_right_behind_the_upgrade_is_refused_at_its_head() -> None:
+    async with serving() as port, await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        client = RawWebSocket(stream, b"HTTP/1.1 101", b"")
+        await stream.send_all(upgrade("/mcp", port) + b"\x81\xff" + struct.pack(">Q", 1 << 40))
+        received = b""
+        while b"\r\n\r\n" not in received:
+            received += await stream.receive_some()
+        client.frames.receive_data(received.partition(b"\r\n\r\n")[2])
+        assert await closed_with(client) == 1009
+
+
+async def test_an_id_is_free_as_soon_as_its_answer_was_sent() -> None:
+    async with client_of() as client:
+        for _ in range(2000):
+            assert "result" in await client.ask("resources/read", {"uri": "echo://hello"}, id=7)
+
+
+async def test_a_notification_with_the_id_null_learns_that_a_notification_has_none() -> None:
+    async with client_of() as client:
+        await client.send({"jsonrpc": "2.0", "id": None, "method": "notifications/initialized"})
+        answer = await client.receive()
+        assert (answer["id"], answer["error"]["code"]) == (None, -32600)
+        assert "a notification has no" in answer["error"]["message"]
+
+
 async def test_its_length_is_counted_in_bytes() -> None:
     async with client_of() as client:
         await client.send_text("é" * 2049)
@@ -458,7 +502,9 @@ async def test_a_client_that_speaks_before_it_was_answered_is_heard() -> None:
         (["Authorization: Bearer s3cret", "Authorization: Bearer wrong"], 401),
         (["Authorization: Bearer s3cret", "Origin: https://evil.example"], 403),
         (["Authorization: Bearer s3cret"], 101),
-        (["authorization: bearer s3cret", "Origin: http://localhost:5173"], 101),
+        (["Authorization: Bearer s3cret", "Origin: http://localhost:5173"], 403),
+        (["Authorization: Bearer s3cret", "Origin: http://localhost"], 403),
+        (["authorization: bearer s3cret", "Host: localhost:80", "Origin: http://127.0.0.1"], 101),
         (["Authorization: Bearer s3cret", "Origin: https://app.example"], 101),
         (["Authorization: Bearer s3cret", "Host: localhost"], 101),
     ],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from pathlib import Path
 
 import pytest
 import trio
@@ -25,6 +27,21 @@ async def test_a_dead_process_fails_its_reads_and_is_started_again() -> None:
         assert session.statistics().reconnects == 1
         with pytest.raises(ConnectionLostError, match="restart = 'once'"):
             await session.read_resource("x:")
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="pidfd_open: waits for a non-child process")
+async def test_a_server_that_dies_takes_its_children_with_it(tmp_path: Path) -> None:
+    script = f'sleep 600 & echo $! > {tmp_path}/child; exec "$@"'
+    command = ["/bin/sh", "-c", script, "sh", sys.executable, "-c", DIES_AT_EACH_READ]
+    async with connect(command) as session:
+        child = os.pidfd_open(int((tmp_path / "child").read_text()))
+        try:
+            with pytest.raises(ConnectionLostError):
+                await session.read_resource("x:")
+            with trio.fail_after(20):
+                await trio.lowlevel.wait_readable(child)
+        finally:
+            os.close(child)
 
 
 @pytest.mark.parametrize(("restart", "reconnects"), [("never", 0), ("always", 3)])

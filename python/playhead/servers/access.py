@@ -28,8 +28,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from playhead.errors import UsageError
 
-ANY_PORT = ":*"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
@@ -38,7 +36,7 @@ class Access:
     hosts: frozenset[str]
     """Names and addresses that `Host` may have, without a port; IPv6 in brackets."""
     origins: frozenset[str] = frozenset()
-    """`scheme://host[:port]`, or `scheme://host:*` for every port and none."""
+    """`scheme://host[:port]` of pages that other servers serve."""
     token: str | None = field(default=None, repr=False)
     """The token that `Authorization: Bearer …` must carry; None requires none."""
 
@@ -47,7 +45,7 @@ class Access:
         """Access to a server that listens on `host`.
 
         Its names are those of loopback and `host` itself, and for a server on every address also this
-        machine's name. Pages that it serves itself are allowed.
+        machine's name. Pages that it serves itself are allowed: those of the request's scheme and port.
 
         Args:
             host: the address that it listens on.
@@ -61,7 +59,6 @@ class Access:
         if host in ("0.0.0.0", "::"):
             machine = socket.gethostname().lower()
             names |= {machine, f"{machine}.local"}
-        own = {f"{scheme}://{name}{ANY_PORT}" for name in names for scheme in ("http", "https")}
         if token is not None and (
             not token or not token.isascii() or not token.isprintable() or " " in token
         ):
@@ -70,14 +67,14 @@ class Access:
             )
         return cls(
             hosts=frozenset(names),
-            origins=frozenset(own | {_origin(origin) for origin in web_origins}),
+            origins=frozenset(_origin(origin) for origin in web_origins),
             token=token,
         )
 
     def protect(self, app: ASGIApp, *, without_token: Iterable[str] = ()) -> ASGIApp:
         """Put `app` behind these checks.
 
-        Pages of the exact `origins` get the CORS headers that a browser needs, preflights included.
+        Pages of `origins` get the CORS headers that a browser needs, preflights included.
 
         Args:
             app: any ASGI application; its `lifespan` is passed through.
@@ -86,34 +83,34 @@ class Access:
         """
         open_paths = frozenset(without_token)
         open_prefixes = tuple(path for path in open_paths if path.endswith("/"))
-        pages = sorted(origin for origin in self.origins if not origin.endswith(ANY_PORT))
 
         async def checked(scope: Scope, receive: Receive, send: Send) -> None:
             refusal = None
             if scope["type"] in ("http", "websocket"):
                 is_open = scope["path"] in open_paths or scope["path"].startswith(open_prefixes)
-                refusal = self.refusal(Headers(scope=scope), needs_token=not is_open)
+                refusal = self.refusal(Headers(scope=scope), scope["scheme"], needs_token=not is_open)
             await (refusal or app)(scope, receive, send)
 
-        if not pages:
+        if not self.origins:
             return checked
         return CORSMiddleware(
             checked,
-            allow_origins=pages,
+            allow_origins=sorted(self.origins),
             allow_methods=("GET", "POST", "DELETE"),
             allow_headers=("*",),
             expose_headers=("mcp-session-id", "mcp-protocol-version", "www-authenticate"),
         )
 
-    def refusal(self, headers: Headers, *, needs_token: bool = True) -> PlainTextResponse | None:
+    def refusal(self, headers: Headers, scheme: str, *, needs_token: bool = True) -> PlainTextResponse | None:
         """The answer to a request that is refused; None if it is allowed.
 
         The answer is an ASGI application for HTTP and, before the upgrade, for WebSocket.
         """
         hosts = headers.getlist("host")
-        if len(hosts) != 1 or _without_port(hosts[0].lower()) not in self.hosts:
+        scheme = {"ws": "http", "wss": "https"}.get(scheme, scheme)
+        if len(hosts) != 1 or _name_and_port(hosts[0], scheme)[0] not in self.hosts:
             return _refuse(421, "the Host header is not a name of this server")
-        if not all(self._allows_origin(origin) for origin in headers.getlist("origin")):
+        if not all(self._allows_origin(origin, scheme, hosts[0]) for origin in headers.getlist("origin")):
             return _refuse(403, "this Origin is not allowed; the server's --web-origin allows it")
         if self.token is None or not needs_token:
             return None
@@ -126,12 +123,12 @@ class Access:
             return _refuse(401, "the bearer token is wrong", challenge='Bearer error="invalid_token"')
         return None
 
-    def _allows_origin(self, origin: str) -> bool:
-        origin = origin.lower()
-        if origin in self.origins:
-            return True
-        scheme, separator, place = origin.partition("://")
-        return bool(separator) and f"{scheme}://{_without_port(place)}{ANY_PORT}" in self.origins
+    def _allows_origin(self, origin: str, scheme: str, host: str) -> bool:
+        its_scheme, _, place = origin.lower().partition("://")
+        name, port = _name_and_port(place, its_scheme)
+        # Any name of the server, but the port that was connected to: other ports are other programs' pages.
+        is_own = name in self.hosts and (its_scheme, port) == (scheme, _name_and_port(host, scheme)[1])
+        return is_own or origin.lower() in self.origins
 
     def _is_token(self, credentials: str) -> bool:
         scheme, _, token = credentials.partition(" ")
@@ -140,9 +137,14 @@ class Access:
         return scheme.lower() == "bearer" and hmac.compare_digest(*digests)
 
 
-def _without_port(place: str) -> str:
-    name, colon, port = place.rpartition(":")
-    return name if colon and port.isdigit() else place
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def _name_and_port(place: str, scheme: str) -> tuple[str, int | None]:
+    name, _, port = place.lower().rpartition(":")
+    if name and port.isascii() and port.isdigit():
+        return name, int(port[:6])
+    return place.lower(), _DEFAULT_PORTS.get(scheme)
 
 
 def _origin(text: str) -> str:
@@ -158,7 +160,7 @@ def _origin(text: str) -> str:
     if parts.query or parts.fragment or parts.username is not None:
         raise UsageError(f"expected a web origin without path, query or user, got {text!r}")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    default = {"http": 80, "https": 443}[parts.scheme]
+    default = _DEFAULT_PORTS[parts.scheme]
     return f"{parts.scheme}://{host}" + ("" if port in (None, default) else f":{port}")
 
 

@@ -24,6 +24,9 @@ from playhead.limits import MIB
 DIGEST_BYTES: Final = 256 * MIB
 """A longer file is announced without a digest: to compute it would take longer than a client waits."""
 
+_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
+"""Linux only: read what is in memory, and nothing from the disk."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceBytes:
@@ -63,7 +66,7 @@ class _FileSource:
         self._digest: tuple[str, bytes] | None = None
 
     async def read(self, start: int, end: int, values: Mapping[str, str]) -> ResourceBytes:
-        return await anyio.to_thread.run_sync(self._read, start, end)
+        return await read_file(self._path, start, end)
 
     async def sha256(self, found: ResourceBytes) -> bytes | None:
         if found.total_bytes is None or found.total_bytes > DIGEST_BYTES:
@@ -75,22 +78,10 @@ class _FileSource:
             self._digest = version, digest
         return self._digest[1]
 
-    def _read(self, start: int, end: int) -> ResourceBytes:
-        try:
-            with self._path.open("rb") as file:
-                before = os.fstat(file.fileno())
-                data = os.pread(file.fileno(), end - start, start)
-                after = os.fstat(file.fileno())
-        except OSError as error:
-            raise MCPError(types.INTERNAL_ERROR, f"reading failed: {error.strerror or error}") from error
-        if _version(before) != _version(after):
-            raise MCPError(types.INTERNAL_ERROR, "the file changed while it was read; read it again")
-        return ResourceBytes(data=data, total_bytes=before.st_size, etag=_version(before))
-
     def _hash(self) -> tuple[str, bytes]:
         with self._path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").digest()
-            return _version(os.fstat(file.fileno())), digest
+            return file_version(os.fstat(file.fileno())), digest
 
 
 class _BytesSource:
@@ -139,5 +130,40 @@ def source_of(source: object, *, size_bytes: int | None, sha256: str | None) -> 
     return _CallableSource(cast("ReadCallable", source), size_bytes=size_bytes, digest=digest)
 
 
-def _version(status: os.stat_result) -> str:
+async def read_file(path: Path, start: int, end: int) -> ResourceBytes:
+    """Read `[start, end)` of a file: at once if the system has it in memory, otherwise in a thread.
+
+    A thread costs more than the read itself. Raises `MCPError` (-32603) for a file that cannot be read, or
+    that changes meanwhile.
+    """
+    found = _read(path, start, end, flags=_NOWAIT) if _NOWAIT else None
+    return found or cast("ResourceBytes", await anyio.to_thread.run_sync(_read, path, start, end))
+
+
+def _read(path: Path, start: int, end: int, *, flags: int = 0) -> ResourceBytes | None:
+    """None if it would have to wait for the disk, and `flags` forbid that."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            before = os.fstat(descriptor)
+            data = bytearray(max(0, min(end, before.st_size) - start))
+            n_bytes = os.preadv(descriptor, [data], start, flags) if data else 0
+            after = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if flags:
+            return None
+        raise MCPError(types.INTERNAL_ERROR, f"reading failed: {error.strerror or error}") from error
+    if n_bytes < len(data) and flags:
+        return None
+    if file_version(before) != file_version(after):
+        raise MCPError(types.INTERNAL_ERROR, "the file changed while it was read; read it again")
+    return ResourceBytes(
+        data=bytes(memoryview(data)[:n_bytes]), total_bytes=before.st_size, etag=file_version(before)
+    )
+
+
+def file_version(status: os.stat_result) -> str:
+    """Return the entity tag of a file: another one, if it was written to or replaced."""
     return f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'

@@ -2,8 +2,9 @@
 
 Theory of operation. `Wire` carries the bytes: every wait for the client has a deadline, and a send that fails
 closes the connection. A body is read in whole before the application is called, so a client that drips costs
-no request. While the application works, one task reads ahead (one packet), because a client that leaves ends
-its request. A WebSocket is read in `websocket_frames.py`, when the application asks for the next message.
+no request. While the application takes its time, one task reads ahead (one packet), because a client that
+leaves ends its request. A WebSocket is read in `websocket_frames.py`, when the application asks for the next
+message.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ SEND_BYTES: Final = 64 * KIB
 """The piece of an answer that has `HttpServerOptions.send_seconds`."""
 RECEIVE_BYTES: Final = 16 * KIB
 """Read at once. In empty fragments these are some 2,700 frames, 40 ms of work between two checkpoints."""
+WATCH_SECONDS: Final = 0.5
+"""After this time a request is watched for the leaving of its client. Nearly every
+page is ready sooner, and to cancel a watch would be part of what it costs."""
 
 ASGI_VERSIONS: Final = {"version": "3.0", "spec_version": "2.4"}
 """2.4: `send` raises an `OSError` once the client has left."""
@@ -238,7 +242,7 @@ class HttpConnection:
         ):
             await self._upgrade(request)
             return
-        gone = trio.Event()
+        gone, answered = trio.Event(), trio.Event()
         unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
         del body
 
@@ -254,10 +258,11 @@ class HttpConnection:
             await self.send_response(message)
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch, gone, nursery.cancel_scope)
+            nursery.start_soon(self._watch, gone, answered, nursery.cancel_scope)
             if _may_never_end(request):
                 nursery.start_soon(self._end_events, nursery.cancel_scope)
             await run_app(self._served.app, self._scope(request, "http"), receive, send, gone)
+            answered.set()
             nursery.cancel_scope.cancel()
         if gone.is_set():
             return
@@ -278,8 +283,11 @@ class HttpConnection:
             await websocket.finish()
             nursery.cancel_scope.cancel()
 
-    async def _watch(self, gone: trio.Event, scope: trio.CancelScope) -> None:
+    async def _watch(self, gone: trio.Event, answered: trio.Event, scope: trio.CancelScope) -> None:
         """Notice that the client leaves while its request is answered."""
+        with trio.move_on_after(WATCH_SECONDS):
+            await answered.wait()
+            return
         while len(self.http.trailing_data[0]) <= RECEIVE_BYTES:
             data = await self.wire.receive(math.inf) or b""
             self.http.receive_data(data)

@@ -66,6 +66,11 @@ def decode(data: bytes, limits: Limits = MESSAGE_LIMITS) -> types.JSONRPCMessage
 def _message(value: dict[str, Any]) -> types.JSONRPCMessage | ErrorAnswer:
     request_id = value.get("id")
     known = request_id if isinstance(request_id, str | int) and not isinstance(request_id, bool) else None
+    if "method" in value and "id" in value and request_id is None:
+        return ErrorAnswer(
+            types.INVALID_REQUEST,
+            'expected a string or an integer as "id", got null; a notification has no "id": leave it out',
+        )
     if "method" in value:
         model: Any = types.JSONRPCRequest if "id" in value else types.JSONRPCNotification
     elif "result" in value:

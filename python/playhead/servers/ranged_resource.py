@@ -35,7 +35,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from playhead.cache import ETAG_META
+from playhead.cache import ETAG_META, OFFSET_META, SIZE_META
 from playhead.errors import UsageError
 from playhead.limits import MIB
 from playhead.servers.byte_sources import ByteSource, ReadCallable, ResourceBytes, source_of
@@ -47,9 +47,6 @@ __all__ = ["RangedResource", "ReadCallable", "ResourceBytes", "ranged_resource"]
 
 META_KEY: Final = "playhead/range"
 """The key of `_meta` that holds `{"start": …, "end": …}`."""
-ETAG_KEY: Final = ETAG_META
-SIZE_KEY: Final = "playhead/size"
-"""Keys of `_meta` of each page: the version of the resource and its size, if known."""
 PAGE_BYTES: Final = 8 * MIB
 """More than a client should want at once: the page is four thirds of it in base64, in one message."""
 RESOURCE_NOT_FOUND: Final = -32002
@@ -182,7 +179,7 @@ class RangedResource:
             description=self.description,
             mime_type=found.mime_type,
             size=found.total_bytes,
-            _meta={ETAG_KEY: found.etag} if found.etag is not None else None,
+            _meta={ETAG_META: found.etag} if found.etag is not None else None,
         )
 
     async def file(self, **values: str) -> dict[str, Any]:
@@ -230,7 +227,7 @@ class RangedResource:
         values = {**matched, **given}
         from_uri = values.keys() - given.keys()
         if self.whole_bytes and values.keys().isdisjoint(("start", "end")):
-            found = await self._whole(self.known(matched, given))
+            start, found = 0, await self._whole(self.known(matched, given))
         else:
             start = self._offset(values.get("start"), "start", may_be_string="start" in from_uri)
             end = self._offset(values.get("end"), "end", may_be_string="end" in from_uri)
@@ -239,12 +236,12 @@ class RangedResource:
             found = await self.read(start, end, self.known(matched, given))
             if not found.data:
                 found = replace(found, data=self.end_marker, mime_type=None)
-        meta_out = {ETAG_KEY: found.etag, SIZE_KEY: found.total_bytes}
+        meta_out = {OFFSET_META: start, ETAG_META: found.etag, SIZE_META: found.total_bytes}
         contents = types.BlobResourceContents(
             uri=uri,
             mime_type=found.mime_type,
             blob=base64.b64encode(found.data).decode("ascii"),
-            _meta={key: value for key, value in meta_out.items() if value is not None} or None,
+            _meta={key: value for key, value in meta_out.items() if value is not None},
         )
         return types.ReadResourceResult(
             contents=[contents], ttl_ms=int(1000 * self.ttl_seconds), cache_scope=self.cache_scope

@@ -30,6 +30,8 @@ from playhead.servers.websocket_frames import NO_SLOT, OPTIONS_KEY, OWN_BYTES, S
 
 SUBPROTOCOL: Final = "mcp"
 CANCELLED: Final = "notifications/cancelled"
+ANSWERING: Final = object()
+"""The key of the request whose answer is being sent; one task sends."""
 _SUBSCRIBE: Final = "subscriptions/listen"
 """A request that does not end by itself."""
 
@@ -132,7 +134,7 @@ class RequestQueue:
         self._options = options
         self._slots = slots
         self._waiting: OrderedDict[types.RequestId, _Held] = OrderedDict()
-        self._in_flight: dict[types.RequestId, _Held] = {}
+        self._in_flight: dict[object, _Held] = {}
         self._bytes = 0
         self.refuses_new = False
         """The server shuts down: requests that were taken are finished, and no others are taken."""
@@ -179,10 +181,16 @@ class RequestQueue:
         self._in_flight[request_id] = self._waiting.pop(request_id)
         return held.request
 
-    def done(self, request_id: types.RequestId | None) -> bool:
+    def answering(self, request_id: types.RequestId | None) -> None:
+        """Free the id of a request whose answer is sent now. The request is in flight, as `ANSWERING`, until
+        that is done: a client may use the id again as soon as it has the answer."""
+        if (held := self._in_flight.pop(request_id, None)) is not None:
+            self._in_flight[ANSWERING] = held
+
+    def done(self, request_id: object) -> bool:
         """Forget a request in flight that was answered, or never will be. False for an unknown
         request."""
-        return request_id is not None and self._forget(self._in_flight.pop(request_id, None))
+        return self._forget(self._in_flight.pop(request_id, None))
 
     def cancel_waiting(self, notification: types.JSONRPCNotification) -> bool:
         """Drop a request that is cancelled while it waits; it gets no answer. False for an unknown
@@ -314,10 +322,11 @@ class _McpConnection:
                 )
                 text = _encoded(message)
                 del item, message  # one page less to hold while the client takes its time
+                self._requests.answering(answered)
                 await self._websocket.send({"type": "websocket.send", "text": text})
-                self._done(answered)
+                self._done(ANSWERING)
 
-    def _done(self, request_id: types.RequestId | None) -> None:
+    def _done(self, request_id: object) -> None:
         if self._requests.done(request_id):
             self._something_changed()
 

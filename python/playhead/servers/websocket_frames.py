@@ -45,6 +45,9 @@ OWN_BYTES: Final = 64 * KIB
 """A message that is longer waits for one of the server's slots, so that not every client can send one at
 once."""
 
+_EXTENDED_BYTES: Final = {126: 2, 127: 8}
+"""Bytes of the extended length, by the length in the second byte (RFC 6455, section 5.2)."""
+
 NO_SLOT: Final = "the server has as many requests in work as it can hold; try again later"
 
 
@@ -63,6 +66,43 @@ class FrameOptions:
     """Without a byte from the client, pongs counted; then 1008."""
     send_seconds: float = 30.0
     """For each 64 KiB that a client has to take: 2 KiB/s, a tenth of the slowest music."""
+
+
+class FrameHeads:
+    """The lengths that a peer's frame heads announce, in any chunking.
+
+    wsproto says nothing about a frame before it has payload, so that a peer could announce 2⁶³ bytes and hold
+    the connection open.
+    """
+
+    def __init__(self) -> None:
+        self._head = b""
+        """The beginning of an incomplete head."""
+        self._left = 0
+        """Bytes of the current frame behind its head."""
+
+    def too_long_at(self, data: bytes, limit_bytes: int) -> int | None:
+        """The end of the first head in `data` that announces more than `limit_bytes`; None without one."""
+        at = 0
+        while at < len(data):
+            if self._left:
+                skipped = min(self._left, len(data) - at)
+                at, self._left = at + skipped, self._left - skipped
+                continue
+            piece = data[at : at + self._missing()]
+            at, self._head = at + len(piece), self._head + piece
+            if self._missing():
+                continue
+            length = int.from_bytes(self._head[2:] or bytes([self._head[1] & 127]), "big")
+            if length > limit_bytes:
+                return at
+            self._left = length + (4 if self._head[1] & 128 else 0)  # and the mask
+            self._head = b""
+        return None
+
+    def _missing(self) -> int:
+        size = 2 if len(self._head) < 2 else 2 + _EXTENDED_BYTES.get(self._head[1] & 127, 0)
+        return size - len(self._head)
 
 
 class FramedWebSocket:
@@ -84,6 +124,9 @@ class FramedWebSocket:
         self._closing_seconds = closing_seconds
         self._received = received
         self._options = FrameOptions()
+        self._heads = FrameHeads()
+        self._is_too_long = False
+        """The head that was read last announces too many bytes."""
         self._frames: Frames | None = None
         """None until the application has accepted."""
         self._connect_received = False
@@ -151,7 +194,7 @@ class FramedWebSocket:
         self._fragments += event.frame_finished
         length = len(self._message) + len(piece)
         if length > options.message_bytes:
-            await self._fail(CloseReason.MESSAGE_TOO_BIG, f"a message may have {options.message_bytes} bytes")
+            await self._fail_too_long()
         elif self._fragments > MESSAGE_FRAGMENTS:
             await self._fail(
                 CloseReason.POLICY_VIOLATION, f"a message may have {MESSAGE_FRAGMENTS} fragments"
@@ -173,12 +216,14 @@ class FramedWebSocket:
     async def _read(self) -> None:
         if self._disconnect is not None:
             return
-        assert self._frames is not None
+        if self._is_too_long:
+            await self._fail_too_long()
+            return
         # From now, not from the last byte: while the server itself does not read, nobody is silent.
         silence = trio.current_time() + self._options.silence_seconds
         data = await self._wire.receive(min(self._message_deadline, silence))
         if data:
-            self._frames.receive_data(data)
+            self._feed(data)
         elif data is None:
             late = self._message_deadline <= trio.current_time()
             await self._fail(
@@ -187,6 +232,12 @@ class FramedWebSocket:
             )
         else:
             self._end(CloseReason.ABNORMAL_CLOSURE, "")
+
+    def _feed(self, data: bytes) -> None:
+        assert self._frames is not None
+        end = self._heads.too_long_at(data, self._options.message_bytes)
+        self._is_too_long = end is not None
+        self._frames.receive_data(data[:end])
 
     async def _take_slot(self) -> bool:
         with trio.move_on_at(
@@ -202,6 +253,11 @@ class FramedWebSocket:
         """Close, because the client broke a rule. Both sides are told which."""
         await self._close(code, reason)
         self._end(code, reason)
+
+    async def _fail_too_long(self) -> None:
+        self._broken |= self._is_too_long  # its payload was not fed to wsproto
+        reason = f"a message may have {self._options.message_bytes} bytes"
+        await self._fail(CloseReason.MESSAGE_TOO_BIG, reason)
 
     def _end(self, code: int, reason: str) -> None:
         self._forget_message()
@@ -227,7 +283,8 @@ class FramedWebSocket:
     async def _accept(self, message: Message) -> None:
         self._options = message.get(OPTIONS_KEY, self._options)
         self._wire.send_seconds = self._options.send_seconds
-        self._frames = Frames(self._role, trailing_data=self._received)
+        self._frames = Frames(self._role)
+        self._feed(self._received)
         self._accepted.set()
 
     async def _send_event(self, event: Event) -> None:

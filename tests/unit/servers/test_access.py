@@ -64,6 +64,33 @@ async def test_another_page_may_neither_ask_nor_read(origin: str) -> None:
         assert ALLOWED not in refused.headers
 
 
+async def test_a_page_of_the_server_itself_is_one_with_its_scheme_and_port() -> None:
+    async with audio_server() as (url, http):
+        port = httpx2.URL(url).port
+        statuses = {
+            origin: (await http.post(url, json=PING, headers={"origin": origin, **ACCEPT})).status_code == 403
+            for origin in (
+                f"http://127.0.0.1:{port}",
+                f"http://LOCALHOST:{port}",
+                f"https://127.0.0.1:{port}",
+                f"http://127.0.0.1:{(port or 0) ^ 1}",
+                "http://127.0.0.1",
+                f"http://127.0.0.1:{port}9",
+                f"http://127.0.0.1:{port}@evil.example",
+                "http://",
+            )
+        }
+        assert [*statuses.values()] == [False, False, True, True, True, True, True, True], statuses
+
+
+async def test_a_notification_with_the_id_null_learns_that_a_notification_has_none() -> None:
+    async with audio_server() as (url, http):
+        notification = {"jsonrpc": "2.0", "id": None, "method": "notifications/initialized"}
+        answered = await http.post(url, json=notification, headers=ACCEPT)
+        assert answered.status_code == 400
+        assert "a notification has no" in answered.json()["error"]["message"]
+
+
 async def test_an_allowed_page_can_read_why_it_was_refused() -> None:
     async with audio_server(token="s3cret") as (url, http):
         refused = await http.post(url, json=PING, headers={"origin": PAGE, **ACCEPT})

@@ -368,13 +368,103 @@ async def test_sessions_that_are_never_used_again_are_bounded() -> None:
         url = await nursery.start(serve, options)
         async with httpx2.AsyncClient(headers=headers) as http:
             opened = [await http.post(url, json=hello) for _ in range(3)]
-            assert [answered.status_code for answered in opened] == [200, 200, 503]
-            # One that ends makes room.
-            await http.delete(url, headers={"mcp-session-id": opened[0].headers["mcp-session-id"]})
-            assert (await http.post(url, json=hello)).status_code == 200
+            assert [answered.status_code for answered in opened] == [200, 200, 200]
+            oldest = {"mcp-session-id": opened[0].headers["mcp-session-id"]}
+            assert (await http.delete(url, headers=oldest)).status_code == 404
         async with Client(url) as connected:  # the newer protocol has no sessions, and goes on
             assert await song_url(connected)
         nursery.cancel_scope.cancel()
+
+
+# --- links that outlive their process -------------------------------------------------------------------
+
+
+async def test_a_link_works_after_a_restart_and_in_another_process_of_the_user(tmp_path: Path) -> None:
+    async with client(state_directory=tmp_path / "state") as first:
+        url = await song_url(first)
+        async with client(state_directory=tmp_path / "state") as second:
+            assert await by_template(second, url, 5, 25) == SONG.read_bytes()[5:25]
+            assert (await song_url(second)).partition("/media/")[2] == url.partition("/media/")[2]
+    async with client(state_directory=tmp_path / "state") as third:
+        assert await by_arguments(third, url, 0, PAGE) == SONG.read_bytes()[:PAGE]
+
+
+@pytest.mark.parametrize("state", [None, "other"])
+async def test_a_link_of_another_key_is_refused_with_the_remedy(tmp_path: Path, state: str | None) -> None:
+    async with client(state_directory=tmp_path / "state") as first:
+        url = await song_url(first)
+    async with client(state_directory=None if state is None else tmp_path / state) as second:
+        with pytest.raises(MCPError, match="call musicPlayer for a new one") as caught:
+            await by_arguments(second, url, 0, 5)
+    assert caught.value.code == -32602
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "https://127.0.0.1:{port}{path}",
+        "http://127.0.0.2:{port}{path}",
+        "http://169.254.169.254:{port}{path}",
+        "http://127.0.0.1:{port}@169.254.169.254{path}",
+        "http://127.0.0.1:{port}/",
+        "http://127.0.0.1:{port}{path}/../../../etc/passwd",
+        "http://127.0.0.1:{port}{path}?a=b",
+        "http://127.0.0.1:{port}/x{path}",
+    ],
+)
+async def test_only_a_whole_link_is_read_and_the_rest_of_loopback_stays_closed(wrong: str) -> None:
+    async with client() as connected:
+        port, slash, path = (await song_url(connected)).removeprefix("http://127.0.0.1:").partition("/")
+        with pytest.raises(MCPError, match="--allow-origin") as caught:
+            await by_arguments(connected, wrong.format(port=port, path=slash + path), 0, 5)
+    assert caught.value.code == -32602
+
+
+async def test_a_link_to_a_file_that_has_changed_since_is_refused(tmp_path: Path) -> None:
+    song = tmp_path / "song.mp3"
+    song.write_bytes(bytes(1000))
+    async with client(library=tmp_path) as connected:
+        (link,) = (await call(connected, "musicPlayer", query="")).content
+        assert isinstance(link, types.ResourceLink)
+        url = link.description
+        assert url is not None
+        assert await by_arguments(connected, url, 0, 5) == bytes(5)
+        song.write_bytes(bytes(range(200)))
+        with pytest.raises(MCPError, match="has changed since this link was made") as caught:
+            await by_arguments(connected, url, 5, 10)
+        assert caught.value.data == {"kind": "ResourceChangedError"}
+        (fresh,) = (await call(connected, "musicPlayer", query="")).content
+        assert isinstance(fresh, types.ResourceLink)
+        assert fresh.size == 200
+        assert fresh.description is not None
+        assert await by_arguments(connected, fresh.description, 5, 10) == bytes(range(5, 10))
+        song.unlink()
+        assert "cannot be read any more" in text_of(await call(connected, "musicPlayer", query=""))
+
+
+async def test_the_link_names_the_version_that_its_pages_name() -> None:
+    async with client() as connected:
+        (link,) = (await call(connected, "musicPlayer", query="first light")).content
+        assert isinstance(link, types.ResourceLink)
+        arguments = {"url": link.description, "start": 0, "end": 5}
+        request = RangedReadRequest(
+            params=RangedReadParams.model_validate({"uri": URI, "arguments": arguments})
+        )
+        result = await connected.session.send_request(request, types.ReadResourceResult)
+    etag = (link.meta or {})["playhead/etag"]
+    assert result.contents[0].meta is not None
+    assert result.contents[0].meta["playhead/etag"] == etag
+
+
+async def test_without_a_place_for_its_key_the_server_says_so_in_one_line_and_plays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    async with client(state_directory=tmp_path / "file") as connected:
+        assert await by_arguments(connected, await song_url(connected), 0, 3) == b"ID3"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "links end with this process" in line
+    assert "Not a directory" in line
 
 
 async def test_the_origin_of_the_library_answers_to_its_own_name_only() -> None:

@@ -16,9 +16,10 @@ import pytest
 from mcp import Client, MCPError
 from mcp.server import MCPServer, Server
 
+from playhead.cache import ETAG_META, OFFSET_META, SIZE_META
 from playhead.errors import UsageError
 from playhead.servers.file_downloads import FileDownloads
-from playhead.servers.ranged_resource import ETAG_KEY, SIZE_KEY, ResourceBytes, ranged_resource
+from playhead.servers.ranged_resource import ResourceBytes, ranged_resource
 
 URI = "music://albums/song.mp3"
 SONG = bytes(range(256)) * 40
@@ -106,8 +107,10 @@ async def test_each_form_reads_the_same_bytes_and_ends_with_an_empty_blob(
             while page := await data(connected, form(len(got), len(got) + 4000)):
                 got += page
             assert got == SONG
-            assert await data(connected, form(len(SONG) + 5, len(SONG) + 6)) == b""
-        assert await data(connected, {"uri": URI}) == SONG
+            past = await contents(connected, form(len(SONG) + 5, len(SONG) + 6))
+            assert (past.blob, (past.meta or {})[OFFSET_META]) == ("", len(SONG) + 5)
+        whole = await contents(connected, {"uri": URI})
+        assert (base64.b64decode(whole.blob), (whole.meta or {})[OFFSET_META]) == (SONG, 0)
 
 
 async def test_the_server_s_own_resources_stay_and_this_one_is_listed_with_them() -> None:
@@ -189,7 +192,7 @@ async def test_a_family_gives_its_variables_to_the_callable_wherever_they_stand(
         assert (await connected.list_resources()).resources == []
     assert seen == [{"url": "http://x/?a", "lang": "de"}, {"url": "y", "lang": "en"}]
     assert (base64.b64decode(page.blob), page.mime_type) == (b"234", "text/plain")
-    assert page.meta == {ETAG_KEY: '"v1"', SIZE_KEY: 10}
+    assert page.meta == {OFFSET_META: 2, ETAG_META: '"v1"', SIZE_META: 10}
 
 
 @pytest.mark.parametrize("span", [{}, {"start": 0, "end": 5}])
@@ -322,8 +325,8 @@ async def test_a_file_that_is_replaced_has_another_version_and_its_page_is_of_on
             await contents(connected, in_uri(0, 10))
     assert before.meta is not None
     assert after.meta is not None
-    assert before.meta[ETAG_KEY] != after.meta[ETAG_KEY]
-    assert (before.meta[SIZE_KEY], after.meta[SIZE_KEY]) == (1000, 2000)
+    assert before.meta[ETAG_META] != after.meta[ETAG_META]
+    assert (before.meta[SIZE_META], after.meta[SIZE_META]) == (1000, 2000)
 
 
 async def test_a_link_has_the_type_and_the_size_for_a_tool_s_result() -> None:

@@ -41,6 +41,9 @@ class AudioServerOptions:
     """PEM, without a passphrase; None if it is in the certificate's file."""
     library: Path | None = None
     """A directory of music; None is the piece shipped with the package."""
+    state_directory: Path | None = None
+    """Has the key of the user's links, which then work after a restart and in other processes; None: they end
+    with this process."""
     allow_origins: tuple[str, ...] = ()
     """Origins (`http://host:port`) that may be read even if their address is not global."""
     mixer: MixerKind = "system"
@@ -51,6 +54,6 @@ class AudioServerOptions:
     origin_seconds: float = 10.0
     """Silence allowed to an origin; twice this and a second stay below a client's 30 s for a page."""
     sessions: int = 1000
-    """Over HTTP, in the protocol versions that have sessions; past it a new one gets 503. The SDK ends a
-    session that was not used for half an hour: music is seldom paused for longer."""
+    """Over HTTP, in the protocol versions that have sessions. A newcomer past it takes the place of the
+    oldest idle session, and gets 503 if none is idle."""
     limits: Limits = DEFAULT_LIMITS

@@ -3,8 +3,9 @@
 The resource `resource://read_from_http` is a range of a URL, which is plain or in base64url (in it, reserved
 characters survive a URI template). docs/ranged-resources.md has the ways to ask for the range.
 
-It runs over stdio, Streamable HTTP or WebSocket, with the HTTP origin of its library. Over HTTP and WebSocket
-it offers its resource as a file too (`file` form), at the same address.
+A link to the library is read from its file, whichever process of the user made it (`media_links`); any other
+URL is fetched. The server runs over stdio, Streamable HTTP or WebSocket, with the HTTP origin of its library.
+Over HTTP and WebSocket it offers its resource as a file too (`file` form), at the same address.
 
 More than 500 lines with the mixers, which are for the tool `set_volume` alone.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import secrets
 import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -30,7 +32,6 @@ import mcp_types as types
 import trio
 from mcp.server import Server
 from mcp.server.context import ServerRequestContext
-from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -44,17 +45,19 @@ from playhead.errors import (
     PlaybackError,
     PlayheadError,
     RangePastEndError,
+    ResourceChangedError,
     UsageError,
 )
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.net_guard import Origin, guarded_client, parse_origins
 from playhead.servers.access import Access
 from playhead.servers.audio import DEFAULT_META_KEY, AudioServerOptions
-from playhead.servers.audio.library import Library, entity_tag, media_url, serve_origin
-from playhead.servers.byte_sources import ResourceBytes
+from playhead.servers.audio.library import Library
+from playhead.servers.audio.media_links import KEY_BYTES, MediaLinks, SignedTrack, load_key, path_of
+from playhead.servers.audio.origin import serve_origin
+from playhead.servers.byte_sources import ResourceBytes, file_version, read_file
 from playhead.servers.file_downloads import FileDownloads
 from playhead.servers.http import (
-    DEFAULT_OPTIONS,
     base_url,
     bind,
     check_endpoint,
@@ -62,6 +65,7 @@ from playhead.servers.http import (
     serve_until_sigterm,
     tls_context,
 )
+from playhead.servers.http_sessions import streamable_http_app
 from playhead.servers.ranged_resource import ranged_resource
 from playhead.servers.stdio import serve_stdio
 from playhead.servers.websocket import websocket_endpoint, websocket_routes
@@ -119,10 +123,11 @@ class AudioTools:
     them."""
 
     library: Library
+    links: MediaLinks
     origin: str
     """The base URL under which the library is served."""
     client: httpx2.AsyncClient
-    """A guarded client that may reach `origin`."""
+    """A guarded client, for URLs that are not links to the library."""
     mixer: Mixer
     meta_key: str = DEFAULT_META_KEY
     limits: Limits = DEFAULT_LIMITS
@@ -156,21 +161,30 @@ class AudioTools:
         return server
 
     async def read(self, start: int, end: int, *, url: str) -> ResourceBytes:
-        """Fetch `[start, end)` of a URL.
+        """Read `[start, end)` of a URL.
 
-        A request that the origin does not answer in time is repeated once, after a second. Cancelling closes
-        the HTTP request.
+        A link to the library is read from its file, and refused if that has changed since. Any other URL is
+        fetched: a request that the origin does not answer in time is repeated once, after a second, and
+        cancelling closes it.
 
         Raises:
             MCPError: -32602 if the URL is invalid or may not be fetched, -32603 if fetching failed.
         """
         url = _decoded_url(url)
+        path = path_of(url)
+        if path is not None and (signed := self.links.open(path)) is not None:
+            return await _from_library(signed, start, end)
         try:
             found = await self._fetch(url, start, end)
         except RangePastEndError:
             return ResourceBytes(data=b"")
         except BlockedAddressError as error:
-            raise MCPError(types.INVALID_PARAMS, f"{error} (with this server's --allow-origin)") from error
+            remedy = (
+                "" if path is None else ". If it was a link to music here, call musicPlayer for a new one"
+            )
+            raise MCPError(
+                types.INVALID_PARAMS, f"{error} (with this server's --allow-origin){remedy}"
+            ) from error
         except PlayheadError as error:
             reason = {"kind": type(error).__name__}
             raise MCPError(types.INTERNAL_ERROR, f"reading failed: {error}", reason) from error
@@ -224,16 +238,19 @@ class AudioTools:
         if track is None:
             titles = "\n".join(f"- {track.title}" for track in self.library.tracks)
             return _failed(f"No title is like {query[:200]!r}. The titles are:\n{titles}")
-        etag = entity_tag(track)
+        try:
+            path, status = self.links.sign(track)
+        except OSError as error:
+            return _failed(f"{track.title!r} cannot be read any more: {error.strerror}")
         link = types.ResourceLink(
             type="resource_link",
             uri=URI,
             name=track.title,
             title=track.title,
-            description=media_url(self.origin, track),
+            description=self.origin + path,
             mime_type=track.mime_type,
-            size=track.size_bytes,
-            _meta=None if etag is None else {ETAG_META: etag},
+            size=status.st_size,
+            _meta={ETAG_META: file_version(status)},
         )
         return types.CallToolResult(content=[link])
 
@@ -248,6 +265,18 @@ class AudioTools:
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=f"Volume set to {volume} ({how}).")]
         )
+
+
+async def _from_library(signed: SignedTrack, start: int, end: int) -> ResourceBytes:
+    found = await read_file(signed.track.path, start, end)
+    if found.etag != signed.etag:
+        raise MCPError(
+            types.INVALID_PARAMS,
+            f"the file of {signed.track.title!r} has changed since this link was made; call musicPlayer for a"
+            " new one",
+            {"kind": ResourceChangedError.__name__},
+        )
+    return replace(found, mime_type=signed.track.mime_type, name=signed.track.id)
 
 
 def _decoded_url(text: str) -> str:
@@ -346,15 +375,7 @@ def _app(server: Server[dict[str, Any]], options: AudioServerOptions, files: Fil
     downloads = Route(f"{files.path}/{{link:path}}", files)
     if options.transport == "ws":
         return Starlette(routes=[downloads, *websocket_routes(server, MCP_PATH)])
-    return server.streamable_http_app(
-        streamable_http_path=MCP_PATH,
-        json_response=True,  # a page does not need an event stream
-        max_request_body_size=DEFAULT_OPTIONS.body_bytes,
-        max_sessions=options.sessions,
-        # `Access` checks Host and Origin.
-        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-        custom_starlette_routes=[downloads],
-    )
+    return streamable_http_app(server, MCP_PATH, sessions=options.sessions, routes=[downloads])
 
 
 @asynccontextmanager
@@ -376,6 +397,7 @@ async def open_audio_server(
     """
     if library is None:
         library = await trio.to_thread.run_sync(Library.scan, options.library)
+    links = MediaLinks(library, key=await _signing_key(options.state_directory))
     if origins is None:
         origins = parse_origins(options.allow_origins)
     mixer: Mixer = MemoryMixer()
@@ -383,13 +405,11 @@ async def open_audio_server(
         mixer = SystemMixer(environment=options.mixer_environment)
     limits = replace(options.limits, page_seconds=options.origin_seconds)
     async with trio.open_nursery() as nursery:
-        own = await nursery.start(partial(serve_origin, library))
-        async with guarded_client(allow_origins=origins | {Origin.parse(own)}, limits=limits) as client:
-            # The first request of a process imports and connects for 20 ms and more, which would delay the
-            # first sound; so it is made here.
-            await client.head(media_url(own, library.tracks[0]))
+        own = await nursery.start(serve_origin, links)
+        async with guarded_client(allow_origins=origins, limits=limits) as client:
             yield AudioTools(
                 library=library,
+                links=links,
                 origin=own,
                 client=client,
                 mixer=mixer,
@@ -398,6 +418,20 @@ async def open_audio_server(
                 files=files,
             ).server()
         nursery.cancel_scope.cancel()
+
+
+async def _signing_key(directory: Path | None) -> bytes:
+    """The user's key, or one of this process only."""
+    if directory is not None:
+        try:
+            return await trio.to_thread.run_sync(load_key, directory)
+        except (OSError, RuntimeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            sys.stderr.write(
+                "playhead audio server: links end with this process, because the key in"
+                f" {directory} cannot be used: {reason}\n"
+            )
+    return secrets.token_bytes(KEY_BYTES)
 
 
 # --- the volume of the system, or a number that stands for it ----------------------------------------------

@@ -57,5 +57,5 @@ class TemplateServerOptions:
     """From SIGTERM to the closing of the port: `/ready` answers 503 and everything else goes on, so that a
     load balancer has time to notice and to send its clients elsewhere. Part of the grace of 30 s."""
     sessions: int = 1000
-    """Over HTTP, in the protocol versions that have sessions; past it a new one gets 503."""
+    """Over HTTP, in the protocol versions that have sessions; see `AudioServerOptions`."""
     limits: Limits = DEFAULT_LIMITS

@@ -18,7 +18,6 @@ import mcp_types as types
 import trio
 from mcp.server import Server
 from mcp.server.context import ServerRequestContext
-from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, PaginatedRequestParams
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
@@ -33,8 +32,8 @@ from playhead.content.revisions import downgrade
 from playhead.errors import PlayheadError, UsageError
 from playhead.net_guard import guarded_client, parse_origins
 from playhead.servers.access import Access
-from playhead.servers.http import DEFAULT_OPTIONS, base_url, bind, dial, serve_app, tls_context
-from playhead.servers.messages import OnlyMessages
+from playhead.servers.http import base_url, bind, dial, serve_app, tls_context
+from playhead.servers.http_sessions import streamable_http_app
 from playhead.servers.serving import Shutdown
 from playhead.servers.stdio import serve_stdio
 from playhead.servers.template import TemplateServerOptions
@@ -183,18 +182,11 @@ def template_app(
     """
     access = Access.for_host(options.host, web_origins=options.web_origins, token=options.token)
     # Both at one path: a route of Starlette's answers either HTTP or WebSocket.
-    over_http = server.streamable_http_app(
-        streamable_http_path=ENDPOINTS["mcp"],
-        json_response=True,
-        max_request_body_size=DEFAULT_OPTIONS.body_bytes,
-        max_sessions=options.sessions,
-        # `access` checks every endpoint alike.
-        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-    )
+    over_http = streamable_http_app(server, ENDPOINTS["mcp"], sessions=options.sessions)
     over_websocket = websocket_routes(server, ENDPOINTS["mcp"])
     app = Starlette(
         routes=[*over_http.routes, *_routes(server, metrics, shutdown), *over_websocket],
-        middleware=[Middleware(metrics.count_connections), Middleware(OnlyMessages, path=ENDPOINTS["mcp"])],
+        middleware=[Middleware(metrics.count_connections), *over_http.user_middleware],
         lifespan=over_http.router.lifespan_context,
     )
     return access.protect(app, without_token=WITHOUT_TOKEN)

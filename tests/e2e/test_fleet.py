@@ -18,7 +18,7 @@ import pytest
 import valkey
 
 import playhead as playhead_package
-from tests.e2e.command import PLAYHEAD, environment, playhead
+from tests.e2e.command import AUDIO_SERVER, PLAYHEAD, environment, playhead
 from tests.servers.valkey_server import ValkeyServer, valkey_server
 
 CALL = ("musicPlayer", "query=")
@@ -71,6 +71,31 @@ def test_a_second_read_takes_all_from_the_cache(url: str, mode: str, tmp_path: P
     assert first["reads"]["direct"] + first["reads"]["session"] > 1
     assert second["cache_bytes"] == second["bytes"] == first["bytes"] > 100_000
     assert second["reads"] == {"direct": 0, "session": 0}, "the second read cost the server something"
+
+
+def play_with(cache: Path, server: str) -> dict[str, Any]:
+    """The report of a whole play."""
+    done = playhead("play", server, *CALL, "--sink", "null", "--cache", cache, "--json", *PATIENT)
+    assert done.code == 0, done.stderr
+    return done.json
+
+
+def test_a_server_that_is_started_for_each_play_is_read_once(tmp_path: Path) -> None:
+    first, *others = (play_with(tmp_path / "cache", AUDIO_SERVER) for _ in range(3))
+    assert (first["cache_hits"], first["cache_bytes"]) == (0, 0)
+    for report in others:
+        assert report["cache_hits"] == report["pages"]
+        assert report["cache_bytes"] == report["bytes"] > 100_000
+        assert report["reads"] == {"direct": 0, "session": 0}
+    assert len(list((tmp_path / "cache").glob("*.data"))) == 1
+
+
+def test_a_server_that_comes_back_on_another_port_is_read_once(tmp_path: Path) -> None:
+    with audio_server() as before, audio_server() as after:
+        assert before != after
+        first, second = (play_with(tmp_path / "cache", url) for url in (before, after))
+    assert (first["cache_bytes"], second["cache_bytes"]) == (0, second["bytes"])
+    assert len(list((tmp_path / "cache").glob("*.data"))) == 1
 
 
 def test_a_cache_of_the_servers_file_is_used(url: str, tmp_path: Path) -> None:

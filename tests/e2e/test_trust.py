@@ -136,6 +136,7 @@ def test_at_a_terminal_it_is_shown_what_the_file_can_do_and_yes_is_remembered(
     assert f"start evil: {sys.executable} server.py" in screen
     assert "environment variables OPENAI_API_KEY" in screen
     assert (clone / "OWNED").read_text() == "server"
+    (clone / "OWNED").unlink()  # what a server writes there counts, too
     config = str(tmp_path / "config")
     done = playhead("explain", "evil", "x", cwd=clone, XDG_CONFIG_HOME=config, OPENAI_API_KEY="hush")
     assert "playhead-tools.toml: this directory is not trusted" in done.stderr, "the other file is asked for"

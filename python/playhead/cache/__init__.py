@@ -24,6 +24,9 @@ BLOCK_BYTES: Final = 64 * KIB
 """The grid. Growing and hedged pages of two players never coincide; their blocks do."""
 ETAG_META: Final = "playhead/etag"
 """The key of `_meta`, of links and of pages, with the version of a resource: another one for other bytes."""
+OFFSET_META: Final = "playhead/offset"
+SIZE_META: Final = "playhead/size"
+"""Keys of `_meta` of a page: the offset of its first byte, and the present size of the resource."""
 MEMORY_BYTES: Final = 32 * MIB
 
 
@@ -122,13 +125,26 @@ class MemoryCache:
             self._sizes.pop(place[0], None)
 
 
-def resource_key(*, server: object, resource: object, validator: str, access: str) -> str:
+def resource_key(resource: object, *, validator: str, access: str) -> str:
     """Return the key of one version of a resource: 64 hexadecimal digits, in which nothing can be read.
 
-    `server` and `resource` are what tells them apart, in JSON's types; `access` names who may read it.
+    `resource` tells it and its server from others, in JSON's types; `access` names who may read it.
     """
-    parts = json.dumps([1, server, resource, validator, access], sort_keys=True, default=str)
+    parts = json.dumps([2, resource, validator, access], sort_keys=True, default=str)
     return hashlib.sha256(parts.encode()).hexdigest()
+
+
+_DATED: Final = "modified "
+
+
+def dated_validator(modified: str, size_bytes: int) -> str:
+    """Return the validator of a resource that has neither an entity tag nor a digest."""
+    return f"{_DATED}{modified} size {size_bytes}"
+
+
+def is_dated(validator: str) -> bool:
+    """Return True for a validator that different files of two machines may share by chance."""
+    return validator.startswith(_DATED)
 
 
 def strong_etag(value: object) -> str | None:
@@ -139,8 +155,8 @@ def strong_etag(value: object) -> str | None:
 def open_cache(where: str, *, on_trouble: Callable[[str], None] | None = None) -> PageCache:
     """Return the cache at `where`: a `valkey://`, `valkeys://` or `unix://` URL, or a directory.
 
-    `on_trouble` is called with one message when a Valkey becomes unusable. Raises `UsageError` if the
-    directory is not private to this user, or if the extra `valkey` is missing.
+    `on_trouble` is called with one message when a Valkey becomes unusable, or a directory can only be read.
+    Raises `UsageError` if the directory is not private to this user, or if the extra `valkey` is missing.
     """
     if "://" in where:
         from playhead.cache.valkey import ValkeyCache
@@ -150,4 +166,4 @@ def open_cache(where: str, *, on_trouble: Callable[[str], None] | None = None) -
 
     from playhead.cache.directory import DirectoryCache
 
-    return DirectoryCache(Path(where).expanduser())
+    return DirectoryCache(Path(where).expanduser(), on_trouble=on_trouble)

@@ -18,7 +18,7 @@ import threading
 import time
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,11 +64,18 @@ class DirectoryCache:
     """A page cache in a directory, at most `max_bytes` on disk; the least recently used resources go first.
 
     Safe for any number of processes at once, and after a crash at any moment. The bytes are on disk in the
-    clear, readable by this user only.
+    clear, readable by this user only. On a file system that is read-only or has no locks, it only reads.
     """
 
-    def __init__(self, directory: Path, *, max_bytes: int = MAX_BYTES) -> None:
-        """The directory is made if it is missing, with mode 0700.
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        max_bytes: int = MAX_BYTES,
+        on_trouble: Callable[[str], None] | None = None,
+    ) -> None:
+        """The directory is made if it is missing, with mode 0700. `on_trouble` is called at once, with one
+        message, if nothing can be stored in it.
 
         Raises `UsageError` if it belongs to another user, is open to others, or cannot be made.
         """
@@ -90,6 +97,16 @@ class DirectoryCache:
                 f"cache: expected a directory of yours, closed to others, got {directory} with the mode"
                 f" {stat.filemode(found.st_mode)}; chmod 700 it, or name one that does not exist yet"
             )
+        self._access = os.O_RDWR
+        try:
+            with self._locked():
+                pass
+        except BlockingIOError:  # by another process, so there are locks
+            pass
+        except OSError as error:
+            self._access = os.O_RDONLY
+            if on_trouble is not None:
+                on_trouble(f"the cache {directory} is only read, nothing is stored in it: {error.strerror}")
 
     # --- the protocol ----------------------------------------------------------------------------------
 
@@ -107,6 +124,8 @@ class DirectoryCache:
 
     async def put(self, key: str, block: int, data: bytes, *, ttl_seconds: float | None = None) -> None:
         """See `PageCache.put`. Cancelled: the thread finishes the block."""
+        if self._access == os.O_RDONLY:
+            return
         until = 0.0 if ttl_seconds is None else time.time() + ttl_seconds
         await trio.to_thread.run_sync(self._put, key, block, data, until, abandon_on_cancel=True)
 
@@ -203,7 +222,7 @@ class DirectoryCache:
             return resource
         if resource is not None:  # evicted, perhaps by another process
             self._forget(name)
-        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+        flags = self._access | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
         try:
             data = os.open(self._path(name, "data"), flags, 0o600)
         except FileNotFoundError:
@@ -232,7 +251,8 @@ class DirectoryCache:
         now = time.monotonic()
         if now - resource.noted_at > _USED_SECONDS or not resource.noted_at:
             resource.noted_at = now
-            os.utime(resource.index)
+            if self._access == os.O_RDWR:
+                os.utime(resource.index)
 
     # --- the limit -------------------------------------------------------------------------------------
 
@@ -242,11 +262,15 @@ class DirectoryCache:
             if self._written_bytes < max(self._max_bytes // _SCAN_SHARE, BLOCK_BYTES):
                 return
             self._written_bytes = 0
+        with suppress(BlockingIOError), self._locked():  # else another process is at it
+            self._evict()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
         lock = os.open(f"{self._directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            with suppress(BlockingIOError):  # another process is at it
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._evict()
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
         finally:
             os.close(lock)
 

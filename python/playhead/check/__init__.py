@@ -71,7 +71,9 @@ _HOMES: Final = {
 """Imported on first use: the command line shows its help without them."""
 
 
-def __getattr__(name: str) -> object:
-    if name in _HOMES:
-        return getattr(import_module(f"playhead.check.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # a misspelt name is an error for a type checker
+
+    def __getattr__(name: str) -> object:
+        if name in _HOMES:
+            return getattr(import_module(f"playhead.check.{_HOMES[name]}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

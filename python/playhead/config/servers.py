@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -45,6 +46,7 @@ RangeStrategyName = Literal[
     "params",
     "meta",
     "tool",
+    "cursor",
     "poll",
     "file",
     "http-range",
@@ -290,6 +292,21 @@ def from_url(url: str) -> ServerConfig:
     if place.port is not None and not 0 < place.port < 65536:
         raise ConfigError(f"{redacted_url(url)}: expected a port from 1 to 65535, got {place.port}")
     return ServerConfig(name=redacted_url(url).partition("?")[0], url=url)
+
+
+def server_identity(config: ServerConfig) -> object:
+    """Return the URL, or the program, arguments and working directory as they are found now, in JSON's types.
+
+    Never the name: it is another server's in another file. None without a URL and a command.
+    """
+    if config.command is None:
+        return config.url
+    program, *arguments = config.command
+    if "/" not in program:
+        program = shutil.which(program, path=config.env.get("PATH")) or program
+    directory = Path(config.cwd or "").absolute()
+    # Links are not followed: the `python` of a virtual environment is one.
+    return [[str(directory / program), *arguments], str(directory)]
 
 
 def is_websocket(url: str) -> bool:

@@ -2,35 +2,29 @@
 
 Running `playhead` inside a cloned repository must not run the repository's code, start its servers or send
 it the user's keys. `./mcp.json` and `./playhead-tools.toml` are used only after a person was shown what they
-would do. The decision is stored with the file's path and with a hash of everything that decides what runs:
+would do. The decision is stored with the file's path and one hash over the names and contents of every file
+below the directory that Python or a command could load, so a change, such as a `git pull`, requires consent
+again. Files in the user's configuration directory, and files named by an option, need no consent.
 
-* the file itself;
-* every file of the directory that it names, or that a Python file among these imports, in each form that
-  Python loads: `helper.py`, `helper.so`, `helper/__init__.py`;
-* the names of the modules in each directory where a server's Python starts to search (that of a script; the
-  working directory for `-m` and `-c`; PYTHONPATH). A new name there can hide an installed module that a
-  library imports. Data files, namespace packages and `__pycache__` hide nothing and do not count.
-
-A change, such as a `git pull`, requires consent again. An import whose name is computed is not seen. Files in
-the user's configuration directory, and files named by an option, need no consent.
+What does not count, because it is large or changes by itself: `.git`, `.venv` and `node_modules`, unless the
+file names something in one; audio and images that it does not name; what Python caches in `__pycache__` and
+checks against its source.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import os
 import re
 import shlex
-import sys
+import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.machinery import all_suffixes
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from playhead.config.document import (
     VARIABLE,
@@ -42,20 +36,35 @@ from playhead.config.document import (
     validate,
 )
 from playhead.errors import ConfigError
+from playhead.limits import MIB
 
 SERVERS_FILES: Final = ("mcp.json",)
 TOOL_FILES: Final = ("playhead-tools.toml", "playhead-tools.json")
 _STORE: Final = "trust.json"
-_WORDS: Final = re.compile(r"[\s=:,;]+")
-"""Separators between a file's name and the rest: `--script=run.py`, `handler.py:summarise`."""
-_SUFFIXES: Final = frozenset({".py", ".pyc", ".so", ".pyd"})
-"""Of a file that Python imports, the last one: `helper.cpython-313-x86_64-linux-gnu.so`."""
-_SEARCHES_CWD: Final = re.compile(r"-\w*[mc]|--module")
-"""Options of Python, and of what starts it, that put the working directory on its search path."""
-_INTERPRETER: Final = re.compile(r"(?:.*/)?(?:python|pypy|(?:py|uv)$)")
-_UNUSED: Final = frozenset({"test"})
-"""Modules of the standard library that no library imports; projects have directories of this name."""
-_FIRST_LINE_BYTES: Final = 256
+_TREE: Final = "./"
+"""The key of the hash; earlier versions stored one per file, which asks again."""
+MOST_FILES: Final = 2_000
+MOST_BYTES: Final = 64 * MIB
+_LARGE: Final = frozenset({".git", ".venv", "node_modules"})
+_MEDIA: Final = frozenset(
+    {
+        ".aac",
+        ".flac",
+        ".gif",
+        ".jpeg",
+        ".jpg",
+        ".m4a",
+        ".mp3",
+        ".oga",
+        ".ogg",
+        ".opus",
+        ".png",
+        ".wav",
+        ".webp",
+    }
+)
+_BETWEEN_NAMES: Final = re.compile(r"[\s=:,;/\"']+")
+"""Separators between the names in a command: `--script=src/run.py`, `handler.py:summarise`."""
 
 
 class UntrustedError(ConfigError):
@@ -96,36 +105,53 @@ class ProjectFile:
             found.append(("read", f"environment variables {', '.join(sorted(self.variables))}"))
         return tuple(found)
 
-    @property
-    def fingerprint(self) -> dict[str, str]:
-        """The SHA-256 of the file and of what else decides what runs (see above), by relative path.
+    @cached_property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the directory's tree (see above).
 
-        Under the path of a directory, with a slash at its end: that of the names of its modules.
+        Raises `ConfigError` if a part of it cannot be read, or if it exceeds `MOST_FILES` or `MOST_BYTES`.
         """
-        directory = self.path.parent
-        modules = _Modules(directory)
-        named, roots = _named_files(self.values, modules)
-        if self.path.name not in SERVERS_FILES:
-            roots = set()  # a handler's directory is never on playhead's own search path
-        named |= {path for root in roots for path in modules.standard(root)}
-        found = {self.path.name: hashlib.sha256(self.data).hexdigest()}
-        for path in sorted(named | _imported_files(named, modules)):
-            try:
-                with path.open("rb") as opened:
-                    digest = hashlib.file_digest(opened, "sha256").hexdigest()
-            except OSError as error:
-                raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-            found[str(path.relative_to(directory))] = digest
-        for root in roots:
-            names = "\n".join(sorted(str(path.relative_to(root)) for path in modules.listed(root)))
-            found[f"{root.relative_to(directory)}/"] = hashlib.sha256(os.fsencode(names)).hexdigest()
-        return found
+        names = {name for text in strings_in(self.values) for name in _BETWEEN_NAMES.split(text)}
+        directory, tree = self.path.parent, hashlib.sha256()
+        files = size_bytes = 0
+        try:
+            for path in _tree(directory, names):
+                status = path.stat() if path.exists() else path.lstat()
+                is_file = stat.S_ISREG(status.st_mode)
+                if not is_file and not path.is_symlink():
+                    continue  # nothing loads a socket or a pipe
+                files += 1
+                size_bytes += status.st_size if is_file else 0
+                if files > MOST_FILES or size_bytes > MOST_BYTES:
+                    self._refuse()
+                digest = hashlib.sha256(self.data)
+                if path != self.path:
+                    link = path.readlink() if path.is_symlink() else ""
+                    digest = hashlib.sha256(os.fsencode(link))
+                    digest.update(path.read_bytes() if is_file else b"")
+                name = os.fsencode(path.relative_to(directory))
+                tree.update(hashlib.sha256(name).digest() + digest.digest())
+        except OSError as error:
+            _unreadable(error)
+        return tree.hexdigest()
+
+    def _refuse(self) -> NoReturn:
+        raise ConfigError(
+            f"{self.path.parent}: expected at most {MOST_FILES:,} files and {MOST_BYTES // MIB} MiB below a"
+            " directory to trust, got more; use --trust for one command, or name the file by an option"
+        )
 
 
 def user_directory(environment: Mapping[str, str]) -> Path:
     """`playhead` in the user's configuration directory (XDG base directory specification)."""
     base = Path(environment.get("XDG_CONFIG_HOME", ""))
     return (base if base.is_absolute() else Path("~/.config").expanduser()) / "playhead"
+
+
+def state_directory(environment: Mapping[str, str]) -> Path:
+    """`playhead` in the user's state directory (the same specification); it may begin with `~`."""
+    base = Path(environment.get("XDG_STATE_HOME", ""))
+    return (base if base.is_absolute() else Path("~/.local/state")) / "playhead"
 
 
 def project_files(names: Sequence[str], directory: Path = Path()) -> tuple[ProjectFile, ...]:
@@ -186,8 +212,9 @@ class Trust:
             return True
         if file.path in self._answers:
             return self._answers[file.path]
+        fingerprint = file.fingerprint  # before anybody is asked: there may be too much to trust
         answer = self._stored().get(str(file.path))
-        if answer is None or answer.files != file.fingerprint:
+        if answer is None or answer.files != {_TREE: fingerprint}:
             raise UntrustedError(file)
         if not answer.accepted:
             self.say(f"{file.path} is not used, as you decided; `playhead trust` changes that")
@@ -198,7 +225,7 @@ class Trust:
         """Store the decision for later runs. Raises `OSError`; for this run it applies even then."""
         self._answers[file.path] = accepted
         answers = self._stored()
-        answers[str(file.path)] = _Answer(accepted=accepted, files=file.fingerprint)
+        answers[str(file.path)] = _Answer(accepted=accepted, files={_TREE: file.fingerprint})
         directory = user_directory(self.environment)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         text = _Store(answers=answers).model_dump_json(indent=1)
@@ -219,153 +246,26 @@ class Trust:
         return dict(validate(_Store, values, path=path).answers)
 
 
-# --- what a file names ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Modules:
-    """The importable files below `directory`; each of its directories is listed once."""
-
-    directory: Path
-    _listings: dict[Path, dict[str, set[Path]]] = field(default_factory=dict)
-
-    def find(self, base: Path, relative: str) -> set[Path]:
-        """Return the files that `import` of the module at `relative`, such as `pack/inner`, could load."""
-        found: set[Path] = set()
-        for part in relative.split("/"):
-            found |= self._listing(base).get(part, set())
-            base /= part
-        return {path for path in map(Path.resolve, found) if path.is_relative_to(self.directory)}
-
-    def listed(self, base: Path) -> set[Path]:
-        """Return the files in `base` that make a module importable."""
-        return {path for paths in self._listing(base).values() for path in paths}
-
-    def standard(self, base: Path) -> set[Path]:
-        """Return the files of the modules in `base` that hide one of the standard library.
-
-        Libraries import these, so that the imports of the directory's own files don't tell if they are used.
-        """
-        found: set[Path] = set()
-        for name in sys.stdlib_module_names & self._listing(base).keys() - _UNUSED:
-            found |= self.find(base, name)
-            found.update(path for path in (base / name).rglob("*.py") if path.is_file())
-        return {path for path in map(Path.resolve, found) if path.is_relative_to(self.directory)}
-
-    def _listing(self, base: Path) -> dict[str, set[Path]]:
-        if base not in self._listings:
-            self._listings[base] = _importable(base)
-        return self._listings[base]
-
-
-def _importable(directory: Path) -> dict[str, set[Path]]:
-    """Return the modules and regular packages of a directory by name, with the files that make them so."""
-    found: dict[str, set[Path]] = {}
-    try:
-        entries = list(directory.iterdir())
-    except (OSError, ValueError):  # it is not a directory
-        return {}
-    for entry in entries:
-        name = entry.name.partition(".")[0]
-        if not name.isidentifier() or name in ("__init__", "__main__"):
-            continue
-        if entry.suffix in _SUFFIXES and entry.is_file():
-            found.setdefault(name, set()).add(entry)
-        elif entry.name == name:
-            initial = {entry / f"__init__{suffix}" for suffix in all_suffixes()}
-            if present := {path for path in initial if path.is_file()}:
-                found.setdefault(name, set()).update(present)
-    return found
-
-
-def _named_files(values: object, modules: _Modules) -> tuple[set[Path], set[Path]]:
-    """Return the files below the directory that a string names, by path or as a Python module; and the
-    directories in which a Python that is started with these words searches first."""
-    directory = modules.directory
-    words = {word for text in strings_in(values) for word in (text, *_WORDS.split(text)) if word}
-    bases = {directory, *(path for path in _below(directory, words, directory) if path.is_dir())}
-    found = {path for base in bases for path in _below(base, words, directory) if path.is_file()}
-    # `python DIR` runs DIR/__main__.py.
-    found |= {path for base in bases if (path := base / "__main__.py").is_file()}
-    roots = {path.parent for path in found if _is_python(path)}
-    if any(map(_SEARCHES_CWD.match, words)) and any(map(_INTERPRETER.match, words)):
-        cwds = set(_strings_under(values, "cwd"))
-        roots |= {directory, *_below(directory, cwds, directory)}
-    if "PYTHONPATH" in words:
-        roots |= bases
-    for relative in {word.replace(".", "/") for word in words if word.replace(".", "").isidentifier()}:
-        for base in bases:
-            of_module = modules.find(base, relative)
-            if (main := base / relative / "__main__.py").is_file():
-                of_module.add(main.resolve())
-            if of_module:
-                found |= of_module
-                roots.add(base)
-    return found, {root for root in roots if root.is_dir()}
-
-
-def _is_python(path: Path) -> bool:
-    """Tell a Python script by its suffix or its first line."""
-    if path.suffix in (".py", ".pyw"):
-        return True
-    try:
-        with path.open("rb") as opened:
-            first = opened.readline(_FIRST_LINE_BYTES)
-    except OSError:
-        return False
-    return first.startswith(b"#!") and b"python" in first
-
-
-def _strings_under(values: object, key: str) -> Iterator[str]:
-    for entry in _table(values, "mcpServers").values():
-        if isinstance(entry, dict) and isinstance(found := entry.get(key), str):
-            yield found
-
-
-def _below(base: Path, words: set[str], directory: Path) -> Iterator[Path]:
-    for word in words:
-        try:
-            path = (base / word).resolve()
-            if path.is_relative_to(directory) and path != directory and path.exists():
+def _tree(directory: Path, names: set[str]) -> Iterator[Path]:
+    """Yield the files below `directory` that count, and the links, in a fixed order."""
+    left_out = _LARGE - names
+    for base, directories, files in os.walk(directory, onerror=_unreadable):
+        directories[:] = sorted(set(directories) - left_out)
+        for name in sorted([*files, *directories]):
+            path = Path(base, name)
+            if path.is_symlink() or (not path.is_dir() and (name in names or not _is_inert(path))):
                 yield path
-        except (OSError, ValueError):  # too long for a path, or with a NUL in it: it names no file
-            continue
 
 
-def _imported_files(named: set[Path], modules: _Modules) -> set[Path]:
-    """Return the files below the directory that the `named` Python files import, directly or not."""
-    found: set[Path] = set()
-    left = [path for path in named if _is_python(path)]
-    while left:
-        path = left.pop()
-        for relative, above in _imports(path):
-            # A package's root is not known: any directory from the file's own up to the project's may be it.
-            roots = [base for base in path.parents if base.is_relative_to(modules.directory)]
-            for base in roots if not above else roots[above - 1 : above]:
-                new = modules.find(base, relative)
-                if above and base != modules.directory:
-                    new |= modules.find(base.parent, base.name)
-                new -= found | named
-                found |= new
-                left += (path for path in new if path.suffix == ".py")
-    return found
+def _is_inert(path: Path) -> bool:
+    if path.parent.name == "__pycache__" and path.suffix == ".pyc":
+        with path.open("rb") as file:
+            return file.read(8)[4:] == bytes(4)  # PEP 552: valid by the time and size of its source
+    return path.suffix.lower() in _MEDIA and not os.access(path, os.X_OK)
 
 
-def _imports(path: Path) -> set[tuple[str, int]]:
-    """Return the modules that a Python file imports, as paths, each with its leading dots."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError, OSError, RecursionError, MemoryError):  # nor can Python import it
-        return set()
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {(name.name, 0) for name in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = [] if node.module is None else [node.module]
-            found |= {(".".join([*base, name.name]), node.level) for name in node.names}
-            found |= {(name, node.level) for name in base}
-    return {(name.replace(".", "/"), level) for name, level in found}
+def _unreadable(error: OSError) -> NoReturn:
+    raise ConfigError(f"{error.filename}: cannot be read ({error.strerror})") from None
 
 
 # --- what a file would do ------------------------------------------------------------------------------

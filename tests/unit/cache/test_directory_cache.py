@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import random
@@ -13,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from playhead.cache import BLOCK_BYTES
+from playhead.cache import BLOCK_BYTES, open_cache
 from playhead.cache.directory import DirectoryCache
 from playhead.errors import UsageError
 from playhead.testing.caches import block_of
@@ -183,6 +185,51 @@ def test_a_directory_that_is_open_to_others_is_refused(tmp_path: Path, mode: int
     (tmp_path / "cache").chmod(mode)
     with pytest.raises(UsageError, match="chmod 700"):
         DirectoryCache(tmp_path / "cache")
+
+
+@pytest.mark.parametrize("trouble", ["no locks", "read-only"])
+async def test_where_nothing_can_be_stored_it_says_so_once_and_reads(
+    trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await DirectoryCache(tmp_path / "cache").put("key", 0, block_of("key", 0))
+    before = {path.name: path.stat() for path in (tmp_path / "cache").iterdir()}
+    really_open = os.open
+
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    def read_only(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR):
+            raise OSError(errno.EROFS, "Read-only file system", path)
+        return really_open(path, flags, mode)
+
+    if trouble == "no locks":
+        monkeypatch.setattr(fcntl, "flock", no_locks)
+    else:
+        monkeypatch.setattr(os, "open", read_only)
+        monkeypatch.setattr(os, "utime", no_locks)
+    lines: list[str] = []
+    cache = open_cache(str(tmp_path / "cache"), on_trouble=lines.append)
+    assert await cache.get("key", 0) == block_of("key", 0)
+    await cache.put("key", 1, block_of("key", 1))
+    await cache.put("other", 0, block_of("other", 0))
+    assert await cache.get("key", 1) is None
+    (line,) = lines
+    assert "is only read" in line
+    assert {"no locks": "No locks", "read-only": "Read-only file system"}[trouble] in line
+    after = {path.name: path.stat() for path in (tmp_path / "cache").iterdir()}
+    assert {name: (was.st_size, was.st_mtime_ns) for name, was in before.items()} == {
+        name: (now.st_size, now.st_mtime_ns) for name, now in after.items()
+    }
+
+
+def test_a_directory_that_another_process_evicts_from_is_written_to(tmp_path: Path) -> None:
+    DirectoryCache(tmp_path)
+    lines: list[str] = []
+    with (tmp_path / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        DirectoryCache(tmp_path, on_trouble=lines.append)
+    assert lines == []
 
 
 def test_a_file_and_a_link_are_refused(tmp_path: Path) -> None:

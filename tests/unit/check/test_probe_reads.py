@@ -82,8 +82,9 @@ def song(
     plain: Callable[[], bytes] = lambda: SONG,
     seconds: float = 0.0,
     series: bool = False,
+    declared: Callable[[int], dict[str, Any]] = lambda _start: {},
 ) -> Server[Any]:
-    """A server of one song whose ranges are `page`."""
+    """A server of one song whose ranges are `page`, each with what it declares in `_meta`."""
     turn = trio.CapacityLimiter(1 if series else 100)
 
     async def read(_context: object, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
@@ -92,7 +93,8 @@ def song(
             await trio.sleep(seconds)
         data = page(int(str(asked["start"])), int(str(asked["end"]))) if "start" in asked else plain()
         blob = base64.b64encode(data).decode()
-        return types.ReadResourceResult(contents=[types.BlobResourceContents(uri=URI, blob=blob)])
+        meta = declared(int(str(asked.get("start", 0)))) or None
+        return types.ReadResourceResult(contents=[types.BlobResourceContents(uri=URI, blob=blob, _meta=meta)])
 
     async def templates(_context: object, _params: object) -> types.ListResourceTemplatesResult:
         template = types.ResourceTemplate(name="song", uri_template=str(TEMPLATE))
@@ -162,6 +164,33 @@ async def test_a_resource_that_changes_while_it_is_read_is_not_judged_by_its_byt
     found, open_questions = await of(song(live, plain=lambda: live(0, 1000)))
     assert not found & {"reads.page-bytes", "reads.page-repeated", "reads.page-length"}
     assert any("the resource changes" in why for why in open_questions)
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        (lambda start: {"playhead/offset": start, "playhead/size": len(SONG)}, set()),
+        (lambda start: {"playhead/offset": max(0, start - 1)}, {"reads.page-declared"}),
+        (lambda start: {"playhead/offset": str(start)}, {"reads.page-declared"}),
+        (lambda _start: {"playhead/size": 30_000}, {"reads.page-declared"}),
+    ],
+)
+async def test_what_pages_declare_is_held_against_their_bytes(
+    declared: Callable[[int], dict[str, Any]], expected: set[str]
+) -> None:
+    server = song(lambda start, end: SONG[start:end], declared=declared)
+    assert (await of(server, size=len(SONG)))[0] == expected
+
+
+async def test_other_bytes_of_the_same_version_in_a_second_read_are_a_defect() -> None:
+    count = iter(range(10**6))
+
+    def live(start: int, end: int) -> bytes:
+        now = next(count)
+        return bytes((index + now) % 256 for index in range(start, min(end, 1000)))
+
+    server = song(live, plain=lambda: live(0, 1000), declared=lambda _start: {"playhead/etag": '"1"'})
+    assert "reads.page-declared" in (await of(server))[0]
 
 
 async def test_a_plain_read_that_returns_only_the_first_part_is_not_a_defect() -> None:

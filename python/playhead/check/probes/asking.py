@@ -6,13 +6,14 @@ The rules for a block are those for results of tools (`content.validation`), als
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
 import mcp_types as types
 
 from playhead._core import decode_base64
+from playhead.cache import ETAG_META, OFFSET_META, SIZE_META
 from playhead.check.results import CheckKind, Json, TestDraft
 from playhead.check.target import RequestOutcome, Target
 from playhead.client.transports.outcomes import PAST_END, text_of
@@ -189,6 +190,8 @@ class ReadPage:
     """The received bytes; empty at the end. None if there are none, with the reason in `why`."""
     why: str = ""
     failure: PlayheadError | None = None
+    declared: Mapping[str, Json] = field(default_factory=dict)
+    """`playhead/offset`, `playhead/size` and `playhead/etag` of its first contents, as far as it has them."""
     past_end: bool = False
     """True if the answer says that `start` is past the end: empty, `[DONE]`, or 416."""
 
@@ -222,7 +225,14 @@ class Pages:
         data, why = blobs_of(answer.result)
         if data == DONE and start > 0:
             data = b""
-        return ReadPage(start=start, end=end, data=data, why=why, past_end=data == b"")
+        return ReadPage(
+            start=start,
+            end=end,
+            data=data,
+            why=why,
+            declared=_declared(answer.result),
+            past_end=data == b"",
+        )
 
     async def plain(self) -> bytes | None:
         """Read without a range. None if the result has no bytes."""
@@ -282,6 +292,14 @@ def blobs_of(result: Mapping[str, Any]) -> tuple[bytes | None, str]:
         except Base64Error as error:
             return None, f"contents[{index}].blob is not base64: {error}"
     return bytes(whole), ""
+
+
+def _declared(result: Mapping[str, Any]) -> Mapping[str, Json]:
+    contents = result.get("contents")
+    first = contents[0] if isinstance(contents, list) and contents else None
+    meta = first.get("_meta") if isinstance(first, dict) else None
+    found = meta if isinstance(meta, dict) else {}
+    return {key: found[key] for key in (OFFSET_META, SIZE_META, ETAG_META) if key in found}
 
 
 def place_of(data: bytes, whole: bytes) -> int | None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import trio
 
+from playhead.cache import ETAG_META, OFFSET_META, SIZE_META
 from playhead.check.probes.asking import (
     MOST_BYTES,
     Pages,
@@ -44,6 +45,11 @@ HONOURED: Final = _kind(
 )
 LENGTH: Final = _kind("page-length", "A page has no more bytes than requested")
 SAME: Final = _kind("page-bytes", "A page has the same bytes as a whole read")
+DECLARED: Final = _kind(
+    "page-declared",
+    "A page has the bytes of the offset, size and version that it declares",
+    "docs/ranged-resources.md",
+)
 REPEATED: Final = _kind("page-repeated", "A page does not have the bytes of another place")
 TAIL: Final = _kind("tail", "Pages reach the last byte of a whole read")
 STREAM: Final = _kind(
@@ -72,6 +78,7 @@ KINDS: Final = (
     HONOURED,
     LENGTH,
     SAME,
+    DECLARED,
     REPEATED,
     TAIL,
     STREAM,
@@ -240,6 +247,7 @@ class _Reads:
         expected = whole[page.start : page.end]
         asked = f"bytes [{page.start}, {page.end})"
         data = page.data
+        self._judge_declared(draft, page)
         if data is not None and expected.startswith(data) and (data or not expected):
             draft.passed(LENGTH)
             draft.passed(SAME)
@@ -249,7 +257,15 @@ class _Reads:
             return
         again = await self.pages.page(page.start, page.end)
         if again.data != data or (again.data is None and data is None and again.why != page.why):
-            draft.undecided = "a second read of the range had another outcome: the resource changes, or fails"
+            etag = page.declared.get(ETAG_META)
+            if data and again.data and isinstance(etag, str) and again.declared.get(ETAG_META) == etag:
+                draft.failed(
+                    DECLARED, f"expected {asked} of version {etag} again, got other bytes of the same version"
+                )
+            else:
+                draft.undecided = (
+                    "a second read of the range had another outcome: the resource changes, or fails"
+                )
             return
         if data is None:
             draft.failed(SAME, f"expected {asked}, which a whole read has; got {page.why}")
@@ -267,6 +283,17 @@ class _Reads:
                 len(expected),
             )
             draft.failed(SAME, f"expected {asked} as in a whole read; byte {page.start + at} differs")
+
+    def _judge_declared(self, draft: TestDraft, page: ReadPage) -> None:
+        """Judge the place that a page declares. A page that declares none is not judged."""
+        offset, size = page.declared.get(OFFSET_META), page.declared.get(SIZE_META)
+        end = page.start + len(page.data or b"")
+        if offset is not None:
+            why = f"expected {OFFSET_META} {page.start}, where the read begins, got {offset!r}"
+            draft.require(DECLARED, offset == page.start, why)
+        if size is not None and page.data:
+            is_size = isinstance(size, int) and size >= end
+            draft.require(DECLARED, is_size, f"expected {SIZE_META} of {end} or more, got {size!r}")
 
     async def _follow_tail(self, reference: Reference, start: int, page_bytes: int) -> None:
         """Read on from the last page, as a stream does: a short page is not the end."""

@@ -27,7 +27,8 @@ from playhead.content.audio import split_mime
 from playhead.content.findings import Finding, Notes, kind_of
 from playhead.content.formats import number, quoted
 from playhead.content.validation import BLOCKS, Field, check_annotations, check_fields
-from playhead.stream.strategies import RANGE_VARIABLES, is_url
+from playhead.stream.strategies import is_url
+from playhead.stream.templates import RANGE_PAIRS
 
 PAGE: Final = f"{SPECIFICATION}/server/resources"
 RESOURCE_NOT_FOUND: Final = -32002
@@ -143,7 +144,7 @@ async def _probe_template(target: Target, text: str, found: Callable[[TestResult
         template = UriTemplate.parse(text)
     except InvalidUriTemplate:
         return  # invalid, or a form that can't be expanded here: the listing was judged
-    if any(set(template.variable_names) >= set(pair) for pair in RANGE_VARIABLES):
+    if any(set(template.variable_names) >= set(pair) for pair in RANGE_PAIRS):
         return  # for ranges of another resource: probed with its links
     uri = template.expand(dict.fromkeys(template.variable_names, FILLING))
     draft = TestDraft(subject=f"template {text}", title="generated values", method="resources/read")

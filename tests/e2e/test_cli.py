@@ -15,7 +15,7 @@ import pytest
 
 from playhead.cli.app import run
 from playhead.servers.audio.library import Library
-from tests.e2e.command import AUDIO_SERVER, HANG_SECONDS, playhead, playhead_process, shell, start
+from tests.e2e.command import AUDIO_SERVER, HANG_SECONDS, PLAYHEAD, playhead, playhead_process, shell, start
 from tests.servers.shared import SharedServers
 
 MUSIC = Path(__file__).parents[2] / "python" / "playhead" / "servers" / "audio" / "music"
@@ -424,3 +424,16 @@ def test_interrupted_in_the_middle_it_leaves_nothing_behind(
     assert list(output.iterdir()) == []
     with pytest.raises(ProcessLookupError):
         os.kill(server_process, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
+@pytest.mark.parametrize("leave", ["", "setsid "], ids=["in the group", "in a session of its own"])
+def test_the_command_ends_every_descendant_of_its_servers(leave: str, tmp_path: Path) -> None:
+    script = (
+        f'{leave}sh -c "trap : TERM; echo \\$\\$ > {tmp_path}/left; while :; do sleep 600; done" & exec "$@"'
+    )
+    server = ["/bin/sh", "-c", script, "sh", *PLAYHEAD, "serve", "audio", "--mixer", "memory"]
+    done = playhead_process("tools", shlex.join(server))
+    assert (done.code, b"musicPlayer" in done.stdout) == (0, True)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "left").read_text()), 0)

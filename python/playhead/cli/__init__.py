@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from playhead.errors import UsageError
 from playhead.extras import require_extra
@@ -16,6 +17,9 @@ from playhead.extras import require_extra
 EXIT_USAGE = 2
 EXIT_BY_SIGNAL = 128
 EXIT_INTERRUPTED = EXIT_BY_SIGNAL + signal.SIGINT
+
+_SET_CHILD_SUBREAPER = 36
+_STRAY_SECONDS = {signal.SIGTERM: 0.2, signal.SIGKILL: 2.0}
 
 
 def main() -> None:
@@ -31,7 +35,9 @@ def main() -> None:
     with quick_imports():
         from playhead.cli.app import run
 
+    adopt_strays()
     code = run(sys.argv[1:])
+    end_strays()
     if code >= EXIT_BY_SIGNAL:
         # Everything is closed: tearing down the interpreter would double the time that the user waits.
         with suppress(OSError):
@@ -39,6 +45,48 @@ def main() -> None:
             sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def adopt_strays() -> None:
+    """Become the parent of descendants that lose theirs, so that `end_strays` finds them. Linux only.
+
+    For a process that is ours alone: the library ends the process groups of its servers, and no more.
+    """
+    if sys.platform == "linux":
+        import ctypes
+
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_strays() -> None:
+    """End what stdio servers left behind outside of their process groups. Nothing else may run any more.
+
+    After a login the browser may be one of our children, and nothing is ended.
+    """
+    if "webbrowser" not in sys.modules and _children():
+        import trio
+
+        trio.run(_end_children)
+
+
+async def _end_children() -> None:
+    import trio
+
+    for number, seconds in _STRAY_SECONDS.items():
+        with trio.move_on_after(seconds), suppress(ChildProcessError):
+            while children := _children():
+                for child in children:
+                    with suppress(OSError):
+                        os.kill(child, number)
+                await trio.to_thread.run_sync(os.waitpid, -1, 0, abandon_on_cancel=True)
+
+
+def _children() -> list[int]:
+    tasks = Path("/proc/self/task").glob("*/children")
+    with suppress(OSError):  # a thread that has just ended
+        return [int(child) for task in tasks for child in task.read_text().split()]
+    return []
 
 
 @contextmanager

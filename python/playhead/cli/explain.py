@@ -78,7 +78,8 @@ def explain(
             report["resource"] = resource
             forms = await session.explain_forms(media, options=options)
             report["forms"] = [
-                {"strategy": it.name, "offered": it.is_offered, "reason": it.reason} for it in forms
+                {"strategy": it.name, "offered": it.is_offered, "tried": it.is_tried, "reason": it.reason}
+                for it in forms
             ]
             used = ""
             try:
@@ -95,7 +96,8 @@ def explain(
                 terminal.show_rows(
                     (
                         f"{'>' if it.name == used else ' '} {it.name}",
-                        f"{'' if it.is_offered else 'no: '}{escape_line(it.reason)}",
+                        f"{'' if it.is_offered else 'a small read: ' if it.is_tried else 'no: '}"
+                        f"{escape_line(it.reason)}",
                     )
                     for it in forms
                 )

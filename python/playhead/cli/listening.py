@@ -79,7 +79,7 @@ async def listen(
         finally:
             if (seen := watched.statistics()) is not None:
                 report |= stream_report(seen)
-                warn_of_size(seen, terminal)
+                warn_of_server(seen, terminal)
             report |= player_report(player.snapshot())
     return keys.is_untouched
 
@@ -127,7 +127,7 @@ async def listen_to_all(
             for each, about in zip(watched, heard, strict=True):
                 if (seen := each.statistics()) is not None:
                     about |= stream_report(seen)
-                    warn_of_size(seen, terminal)
+                    warn_of_server(seen, terminal)
             if isinstance(sink, WaveSink | PcmSink):
                 files += map(str, sink.paths)
             if len(files) > 1:
@@ -225,8 +225,8 @@ class PlayerView:
         yield f"volume {now.volume}"
         if stream is not None:
             if stream.bandwidth_bytes_per_second:
-                yield f"{human_bytes(stream.bandwidth_bytes_per_second)}/s"
-            yield human_bytes(stream.bytes)
+                yield f"link {human_bytes(stream.bandwidth_bytes_per_second)}/s"
+            yield f"{human_bytes(stream.bytes)} read"
             if stream.paths.cache_bytes:
                 yield f"{human_bytes(stream.paths.cache_bytes)} from the cache"
 
@@ -284,14 +284,20 @@ def stream_report(seen: StreamStatistics) -> dict[str, object]:
         "strategy_reason": seen.strategy_reason,
         "ended_by": seen.ended_by,
         "size_was_wrong": seen.size_was_wrong,
+        "ranges_ignored_from": seen.ranges_ignored_from,
     }
 
 
-def warn_of_size(seen: StreamStatistics, terminal: Terminal) -> None:
-    """Warn if the announced size was wrong."""
+def warn_of_server(seen: StreamStatistics, terminal: Terminal) -> None:
+    """Warn if the announced size was wrong, or the server stopped honouring ranges."""
     if seen.size_was_wrong:
         true = "" if seen.end_bytes is None else f", the resource has {seen.end_bytes}"
         terminal.warn(f"the announced size of {seen.size_bytes} bytes is wrong{true}")
+    if seen.ranges_ignored_from is not None:
+        terminal.warn(
+            "expected ranges to be honoured, got the whole resource in answer to the range from byte "
+            f"{seen.ranges_ignored_from} on; no byte was lost, but tell the server's author"
+        )
 
 
 def player_report(state: PlayerState) -> dict[str, object]:

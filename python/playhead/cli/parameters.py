@@ -119,8 +119,8 @@ Strategy = Annotated[
     typer.Option(
         "--strategy",
         metavar="NAME",
-        help="How ranges are requested: uri-template, arguments, query, params, meta, tool, poll, file,"
-        " http-range or whole. [default: each that the server offers, until one works]",
+        help="How ranges are requested: uri-template, arguments, query, params, meta, tool, cursor, poll,"
+        " file, http-range or whole. [default: each that the server offers, until one works]",
         autocompletion=_strategies,
     ),
 ]

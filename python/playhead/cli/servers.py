@@ -109,12 +109,15 @@ def audio(
     tls_key: TlsKey = None,
 ) -> None:
     """Serve music over MCP: musicPlayer, set_volume, and ranged reads of linked audio."""
+    from playhead.config.trust import state_directory
+
     options = AudioServerOptions(
         transport=transport,
         dial=endpoint_of(dial),
         host=host,
         port=port,
         library=library,
+        state_directory=state_directory(os.environ),
         allow_origins=tuple(allow_origin or ()),
         mixer=mixer,
         mixer_environment=os.environ,
@@ -179,7 +182,8 @@ def _serve(module: str, options: AudioServerOptions | TemplateServerOptions) -> 
             raise UsageError(f"--dial listens on no port: it does not go with {', '.join(unused)}")
 
     async def command(_terminal: Terminal, _report: Report) -> int:
-        require_extra("serve", "the example servers")
+        if isinstance(options, TemplateServerOptions):
+            require_extra("serve", "the template server's metrics")
         with quick_imports():
             serve = import_module(module).serve
         await serve(options)

@@ -143,9 +143,9 @@ def trust(
 ) -> None:
     """Accept a directory's mcp.json and playhead-tools.toml.
 
-    Show what the files do and store that you accept them. A change to them, or
-    to a script, module or program of the directory that they name, needs a new
-    consent; so does a new Python module beside a script. Files named by --config or --tool-config need none.
+    Show what the files do and store that you accept them. A change to any file
+    of the directory that Python or a command could load needs a new consent.
+    Files named by --config or --tool-config need none.
     """
 
     async def command(terminal: Terminal, report: Report) -> int:
@@ -202,7 +202,7 @@ async def with_consent(terminal: Terminal, load: Callable[[Trust], T], *, truste
 
 
 async def _ask(terminal: Terminal, file: ProjectFile) -> bool:
-    terminal.say(f"{file.path} is used for the first time, or it or a file that it names has changed. It can")
+    terminal.say(f"{file.path} is used for the first time, or its directory has changed. It can")
     for verb, what in file.effects:
         terminal.say(f"  {verb} {escape_line(what)}", whole=True)
     terminal.prompt("Use it? Only if you trust this directory. [y/N] ")

@@ -15,7 +15,7 @@ import trio
 import typer
 
 from playhead.cli import parameters as p
-from playhead.cli.listening import listen, stream_report, waiting_lines, warn_of_size
+from playhead.cli.listening import listen, stream_report, waiting_lines, warn_of_server
 from playhead.cli.parameters import check_sink, file_to_write, has_device, make_sink
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, Report, run_command
 from playhead.cli.targets import connected, find_media, find_server, options_for, server_name, stream_options
@@ -29,7 +29,6 @@ from playhead.cli.terminal import (
     seconds_of,
 )
 from playhead.errors import UsageError
-from playhead.extras import require_extra
 
 if TYPE_CHECKING:
     from playhead.playback import Sink
@@ -210,7 +209,7 @@ def read(
                         report["sha256"] = await _save(stream, output)
                 finally:
                     report |= stream_report(stream.statistics())
-                    warn_of_size(stream.statistics(), terminal)
+                    warn_of_server(stream.statistics(), terminal)
                     report["total_ms"] = round((trio.current_time() - started) * 1000, 1)
         where = str(output) if output is not None else "stdout"
         terminal.say(f"{human_bytes(stream.statistics().bytes)} to {where}", style="green")
@@ -265,7 +264,6 @@ def demo(
     async def command(terminal: Terminal, report: Report) -> int:
         from playhead.config.servers import from_command
 
-        require_extra("serve", "the example servers")
         chosen = sink
         if chosen is None and not await has_device():
             terminal.say(

@@ -257,7 +257,9 @@ def test_the_form_of_a_resource_and_why(capsys: pytest.CaptureFixture[str], shar
     told = json.loads(out)
     assert told["strategy"] == "uri-template"
     assert told["strategy_reason"].startswith("the server lists the template 'resource://read_from_http{?url")
-    assert [form["strategy"] for form in told["forms"]] == list(STRATEGY_NAMES)
+    assert sorted(form["strategy"] for form in told["forms"]) == sorted(STRATEGY_NAMES)
+    turns = [(form["offered"], form["tried"]) for form in told["forms"] if form["strategy"] != "whole"]
+    assert turns == sorted(turns, reverse=True), "in the order in which they are tried"
     offered = {form["strategy"]: form["reason"] for form in told["forms"] if form["offered"]}
     assert offered["arguments"] == f"the description is a URL ({link['description']})"
 
@@ -267,7 +269,7 @@ def test_the_form_of_a_resource_and_why(capsys: pytest.CaptureFixture[str], shar
     assert code == 0
     assert "is read with arguments: set by --strategy" in out
     assert "> arguments " in out
-    assert "  params        no: the server does not declare resourceReadChunking" in out
+    assert "  params        a small read: the server does not declare resourceReadChunking" in out
 
 
 def called(capsys: pytest.CaptureFixture[str], shared: SharedServers) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from rich.console import Console
@@ -11,6 +13,7 @@ from rich.console import Console
 from playhead.cli.listening import PlayerView
 from playhead.cli.terminal import seconds_of
 from playhead.playback.state import PlayerState, Status
+from playhead.stream.options import StreamStatistics
 
 NOW = PlayerState(
     status=Status.PLAYING,
@@ -57,6 +60,16 @@ def test_long_and_foreign_titles_take_one_line_and_are_escaped(columns: int) -> 
     assert lines[0].startswith("\\x1b]0;"[: columns - 1])
     assert "\x1b" not in "".join(lines)
     assert lines[0].endswith("…")
+
+
+def test_each_number_of_the_stream_has_a_name() -> None:
+    stream = SimpleNamespace(
+        bandwidth_bytes_per_second=1_250_000.0, bytes=219_475, paths=SimpleNamespace(cache_bytes=102_400)
+    )
+    view = PlayerView(now=NOW, stream=cast("StreamStatistics", stream))
+    assert drawn(view, columns=120)[2].partition("volume 80 · ")[2] == (
+        "link 1.2 MiB/s · 214.3 KiB read · 100.0 KiB from the cache"
+    )
 
 
 def test_a_position_that_is_estimated_is_marked() -> None:

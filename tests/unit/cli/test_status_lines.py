@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +11,7 @@ import trio.testing
 
 from playhead.agent.events import AudioResumed, AudioWaiting
 from playhead.cli.chat_view import ChatView, show_waiting
-from playhead.cli.listening import stream_report, waiting_lines, warn_of_size
+from playhead.cli.listening import stream_report, waiting_lines, warn_of_server
 from playhead.cli.terminal import Terminal
 from playhead.errors import ConnectionLostError, PlayheadError
 from playhead.playback import NullSink, Player
@@ -101,6 +102,25 @@ async def test_a_wrong_size_is_one_warning_beside_json_too(
 
     async with open_stream(read_range, options=StreamOptions(size_bytes=announced)) as stream:
         assert await stream.read_all() == DATA
-        warn_of_size(stream.statistics(), Terminal(json_output=True))
+        warn_of_server(stream.statistics(), Terminal(json_output=True))
         assert stream_report(stream.statistics())["size_was_wrong"] is bool(warning)
     assert capsys.readouterr() == ("", warning)
+
+
+async def test_ranges_that_are_ignored_from_some_byte_on_are_one_warning_beside_json_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data = random.Random(3).randbytes(60_000)
+
+    async def read_range(start: int, end: int) -> Page:
+        return Page(blobs=(data if start >= 24_576 else data[start:end],))
+
+    async with open_stream(read_range, options=StreamOptions(size_bytes=len(data))) as stream:
+        assert await stream.read_all() == data
+        warn_of_server(stream.statistics(), Terminal(json_output=True))
+        assert stream_report(stream.statistics())["ranges_ignored_from"] == 24_576
+    assert capsys.readouterr() == (
+        "",
+        "warning: expected ranges to be honoured, got the whole resource in answer to the range from byte"
+        " 24576 on; no byte was lost, but tell the server's author\n",
+    )

@@ -17,32 +17,12 @@ from typer.core import TyperGroup
 
 from playhead.cli.app import app
 from playhead.limits import GIB, KIB, MIB, Limits
-
-REPOSITORY = Path(__file__).parents[2]
-PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+from tests.snippets import DOCS, PAGES, REPOSITORY, blocks, programs
 
 
-def programs() -> list[tuple[str, str]]:
-    fenced = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
-    return [
-        (f"{page.name}-{number}", code)
-        for page in PAGES
-        for number, code in enumerate(fenced.findall(page.read_text("utf-8")))
-    ]
-
-
-SLOW = pytest.mark.slow("a new interpreter for each program or command, and most of them start a server")
-"""For all but the README's programs, which anybody tries first."""
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        pytest.param(code, id=name, marks=[] if name.startswith("README") else SLOW)
-        for name, code in programs()
-    ],
-)
-def test_a_program_of_the_documentation_runs(code: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", [code for name, code in programs() if name.startswith("README")])
+def test_a_program_of_the_readme_runs_in_the_checkout(code: str, tmp_path: Path) -> None:
+    """All the others run from the wheel: tests/wheels."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
@@ -57,14 +37,12 @@ def test_a_program_of_the_documentation_runs(code: str, tmp_path: Path) -> None:
 
 
 def commands(page: Path) -> list[str]:
-    """The `playhead` commands of a page's console blocks."""
-    blocks = re.findall(r"^```(?:console|sh)\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
-    lines = [line.removeprefix("$ ").strip() for block in blocks for line in block.splitlines()]
-    found = (re.search(r"(?:^|\| )(playhead .*)", line) for line in lines)
-    return [each[1].partition(" #")[0].strip() for each in found if each]
+    """The `playhead` commands of a page, without what they are piped from."""
+    found = (re.search(r"(?:^|\| )(playhead .*)", line) for block in blocks(page) for line in block.commands)
+    return [each[1].removesuffix(" &") for each in found if each]
 
 
-README, TUTORIAL = REPOSITORY / "README.md", REPOSITORY / "docs" / "tutorial.md"
+README, TUTORIAL = REPOSITORY / "README.md", DOCS / "tutorial.md"
 
 
 def test_the_readme_and_the_tutorial_have_commands() -> None:
@@ -73,28 +51,9 @@ def test_the_readme_and_the_tutorial_have_commands() -> None:
     assert [command.split()[1] for command in commands(TUTORIAL)] == ["demo", "tools", "call"]
 
 
-@SLOW
-@pytest.mark.parametrize("command", [*dict.fromkeys([*commands(README), *commands(TUTORIAL)])])
-def test_a_command_of_the_readme_and_the_tutorial_can_be_pasted(command: str, tmp_path: Path) -> None:
-    if command.startswith("playhead play "):
-        command += " --sink null"  # as the README says, for machines without an audio device
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    environment = os.environ | {"PATH": path, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
-    done = subprocess.run(
-        ["sh", "-c", command],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.mark.parametrize("command", [*dict.fromkeys(command for page in PAGES for command in commands(page))])
 def test_a_command_of_any_page_has_existing_options(command: str) -> None:
-    """The others need servers, models or devices of the reader: they are parsed, and not run."""
+    """Also of those that are not run, as they need servers, models or devices of the reader."""
     words = shlex.split(command)[1:]
     words = words[: next((at for at, word in enumerate(words) if word in ("|", ">")), len(words))]
     parse(typer.main.get_command(app), words)
@@ -130,7 +89,7 @@ def test_the_programs_of_the_documentation_pass_mypy_strict(tmp_path: Path) -> N
 
 
 def test_the_index_lists_every_page() -> None:
-    index = (REPOSITORY / "docs" / "README.md").read_text("utf-8")
+    index = (DOCS / "README.md").read_text("utf-8")
     pages = {page.name for page in PAGES if page.parent.name == "docs"} - {"README.md"}
     assert set(re.findall(r"\]\(([\w-]+\.md)\)", index)) == pages
 
@@ -164,7 +123,7 @@ def shown(name: str, value: float) -> str:
 
 
 def test_the_table_of_limits_is_the_class() -> None:
-    page = (REPOSITORY / "docs" / "safety.md").read_text("utf-8")
+    page = (DOCS / "safety.md").read_text("utf-8")
     table = dict(re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", page, re.M))
     limits = Limits()
     assert table == {field.name: shown(field.name, getattr(limits, field.name)) for field in fields(Limits)}

@@ -1,7 +1,10 @@
-"""A LiveKit agent that plays music from an MCP server into its room: `pip install livekit-agents playhead`.
+"""A LiveKit agent that plays music from an MCP server into its room.
 
+pip install livekit-agents 'playhead[cli]'
 python livekit_music.py dev
 """
+
+# not run: a LiveKit server and its keys
 
 from livekit.agents import AgentServer, BackgroundAudioPlayer, JobContext, cli
 

@@ -1,7 +1,12 @@
-"""A pipecat bot with music on this machine's loudspeaker: `pip install 'pipecat-ai[local]' playhead`.
+"""A pipecat bot with music on this machine's loudspeaker.
+
+    pip install 'pipecat-ai[local]' 'playhead[cli]'
+    python pipecat_music.py
 
 When the user speaks, the music stops. Put your speech recognition, model and voice where it says so.
 """
+
+# not run: a loudspeaker and a microphone
 
 import asyncio
 from collections.abc import Callable

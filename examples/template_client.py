@@ -1,7 +1,8 @@
 """A client of the template server with only `websockets` and JSON: every message is spelled out.
 
+pip install websockets 'playhead[cli,serve]'
 playhead serve template &
-python examples/template_client.py [ws://127.0.0.1:8030/mcp]
+python template_client.py [ws://127.0.0.1:8030/mcp]
 """
 
 from __future__ import annotations

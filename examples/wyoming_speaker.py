@@ -1,5 +1,6 @@
 """Play music from an MCP server on a Wyoming audio output service, such as a Home Assistant satellite.
 
+pip install 'playhead[cli]'
 python wyoming_speaker.py HOST PORT [SERVER]
 """
 

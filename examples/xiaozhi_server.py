@@ -1,5 +1,6 @@
-"""Play music on xiaozhi-esp32 devices, which connect to this WebSocket server (needs trio-websocket).
+"""Play music on xiaozhi-esp32 devices, which connect to this WebSocket server.
 
+    pip install trio-websocket 'playhead[cli,formats]'
     python xiaozhi_server.py [HOST [PORT]]
 
 Waking a device ("listen") plays a piece, and its wake word ("abort") stops it.

@@ -4,6 +4,7 @@
 * `RemoteError`: the peer. Its answer is an error or invalid. Never retried.
 * `TransportError`: the connection. Not all of the answer arrived; reads are retried.
 * `PlaybackError`: the audio. The bytes arrived and cannot be decoded or played.
+* `DescriptorLimitError`: this process. No file descriptor is free.
 * `SavingError`: the disk. A result arrived and could not be saved.
 
 Every message says what was expected, what arrived instead, where, and what to do. The precedent for naming
@@ -12,6 +13,9 @@ words.
 """
 
 from __future__ import annotations
+
+import errno
+from typing import Final
 
 
 class PlayheadError(Exception):
@@ -356,6 +360,24 @@ class SeekError(PlaybackError):
 
 class NoDeviceError(PlaybackError):
     """No sound device is available."""
+
+
+# --- this process ------------------------------------------------------------------------------------
+
+
+NO_DESCRIPTOR: Final = (
+    "no file descriptor is free: the limit RLIMIT_NOFILE is reached; raise it (ulimit -n), or close streams"
+    " and connections"
+)
+
+
+class DescriptorLimitError(PlayheadError):
+    """The process has no free file descriptor; the message names the limit, `RLIMIT_NOFILE`."""
+
+
+def is_descriptor_limit(error: OSError) -> bool:
+    """Return whether `error` says that no file descriptor is free, in this process or in the system."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 # --- the disk ----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from playhead.errors import UsageError
 
 EXTRAS: Final = {
     "cli": ("typer", "rich", "markdown_it"),
-    "serve": ("starlette", "prometheus_client"),
+    "serve": ("prometheus_client",),
     "formats": ("av",),
     "check": ("rich", "jinja2", "markupsafe"),
     "langgraph": ("langgraph",),

@@ -73,6 +73,9 @@ class Limits:
     stderr_bytes: int = 64 * KIB
     """The newest bytes of a stdio server's stderr, saved for error messages."""
 
+    idle_session_seconds: float = 300.0
+    """A session of our HTTP servers without a request in flight or an open stream ends after this time."""
+
     connect_seconds: float = 10.0
     handshake_seconds: float = 10.0
     authorization_seconds: float = 300.0

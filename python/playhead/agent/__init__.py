@@ -72,10 +72,12 @@ _HOMES: Final = {
 """Imported on first access, as in `playhead`."""
 
 
-def __getattr__(name: str) -> object:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # a misspelt name is an error for a type checker
+
+    def __getattr__(name: str) -> object:
+        if name in _HOMES:
+            return getattr(import_module(_HOMES[name]), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

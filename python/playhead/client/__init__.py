@@ -48,7 +48,9 @@ _HOMES: Final = {name: f"playhead.client.{home}" for home, names in _NAMES.items
 example servers read origins with `client.session.http_range`."""
 
 
-def __getattr__(name: str) -> object:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # a misspelt name is an error for a type checker
+
+    def __getattr__(name: str) -> object:
+        if name in _HOMES:
+            return getattr(import_module(_HOMES[name]), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

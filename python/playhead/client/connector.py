@@ -6,6 +6,7 @@ transports, because a session outlives its connections: `transport_factory`.
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -37,9 +38,16 @@ from playhead.client.transports.server_process import ServerProcess, StartedServ
 from playhead.client.transports.stdio import StdioTransport, stdio_transport
 from playhead.concurrency import require_trio, unwrap_exception_group
 from playhead.config.auth import ClientCredentials, OAuthLogin
-from playhead.config.servers import ServerConfig, from_command, is_websocket, resolve_target
+from playhead.config.servers import (
+    ServerConfig,
+    from_command,
+    is_websocket,
+    resolve_target,
+    server_identity,
+)
 from playhead.errors import ConfigError
 from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.net_guard import is_loopback
 from playhead.redaction import redacted_url
 from playhead.results.plan import DEFAULT_POLICY, Policy
 from playhead.sdk_internals import InMemoryTransport
@@ -111,7 +119,10 @@ async def connect(
     if cache is None and settings.cache is not None:
         cache = open_cache(settings.cache)
     session_cache = SessionCache(
-        shared=cache, server=_identity(resolved), credentials=_credentials(settings, auth)
+        shared=cache,
+        server=server_identity(settings),
+        machine=_machine(settings),
+        credentials=_credentials(settings, auth),
     )
     changes = ToolListChanges(limits)
     if settings.trust_structured is not None:
@@ -152,13 +163,15 @@ async def connect(
                 supervisor.close()
 
 
-def _identity(target: StartedServer | ServerConfig | Server[Any] | MCPServer) -> object:
-    """Return what the user has configured as the server; None for an object, which has no name outside of
-    this process."""
-    config = target.config if isinstance(target, StartedServer) else target
-    if not isinstance(config, ServerConfig):
+def _machine(config: ServerConfig) -> str | None:
+    """Return a name for this machine if the server's address means another server on another one."""
+    if config.url is not None and not is_loopback(config.url):
         return None
-    return config.url if config.url is not None else [config.command, config.cwd]
+    try:
+        number = Path("/etc/machine-id").read_text("ascii").strip()
+    except (OSError, ValueError):
+        number = ""
+    return f"{socket.gethostname()} {number}"
 
 
 def _credentials(config: ServerConfig, auth: httpx2.Auth | None) -> str | None:

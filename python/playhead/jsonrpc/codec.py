@@ -143,6 +143,8 @@ def _as_message(value: Any) -> types.JSONRPCMessage:
         raise ProtocolError(
             f"expected a JSON-RPC message (an object), got JSON of type {type(value).__name__}"
         )
+    if isinstance(number := value.get("id"), float) and number.is_integer():
+        value["id"] = int(number)  # JSON has one kind of number: 1.0 is 1
     if "method" in value:
         model: Any = types.JSONRPCRequest if "id" in value else types.JSONRPCNotification
     elif "result" in value:

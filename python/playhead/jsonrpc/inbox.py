@@ -192,7 +192,8 @@ class Inbox:
                 return None
 
     def _on_line(self, line: bytes) -> types.JSONRPCMessage | None:
-        begin = line[:_SHOWN_BYTES].lstrip()
+        line = line.lstrip()  # the same object, unless blanks lead it
+        begin = line[:_SHOWN_BYTES]
         if not begin.startswith(b"{"):  # a log line, recognized before anything more expensive is tried
             if begin:
                 self._ignore(line, "it does not begin as a JSON object")
@@ -261,7 +262,7 @@ class Inbox:
 
     def _is_unwanted(self, head: bytes) -> bool:
         """True if a long line that begins with `head` can be skipped."""
-        if not head.lstrip().startswith(b"{"):
+        if not head.isspace() and not head.lstrip().startswith(b"{"):
             return True
         key = codec.answered_id(head)
         if key is not None:

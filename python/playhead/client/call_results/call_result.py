@@ -26,7 +26,7 @@ from mcp_types import (
     TextContent,
 )
 
-from playhead.cache import ETAG_META, strong_etag
+from playhead.cache import ETAG_META, dated_validator, strong_etag
 from playhead.client.call_results.media import BytesMedia, ImageMedia, ResourceMedia, Streams, checked
 from playhead.concurrency import unwrap_exception_group
 from playhead.content import ABSENT, Block, Finding, parse_blocks
@@ -377,7 +377,7 @@ def _validator(link: ResourceLink) -> str:
     modified = None if link.annotations is None else link.annotations.last_modified
     if modified is None or link.size is None:
         return ""
-    return f"modified {modified} size {link.size}"
+    return dated_validator(modified, link.size)
 
 
 def as_media(what: ResourceLink | ResourceMedia | str, *, streams: Streams) -> ResourceMedia:

@@ -17,12 +17,14 @@ from mcp_types import JSONRPCError, JSONRPCResponse, RequestId
 
 from playhead.client.transports.outcomes import names_lost_session, quoted
 from playhead.errors import (
+    NO_DESCRIPTOR,
     AccessDeniedError,
     ConnectionLostError,
     HttpRefusedError,
     HttpStatusError,
     ProtocolError,
     SessionLostError,
+    is_descriptor_limit,
 )
 from playhead.jsonrpc import codec
 from playhead.limits import Limits
@@ -97,6 +99,8 @@ def unreachable(place: str, error: BaseException) -> str:
     for cause in causes:  # grows
         if isinstance(cause, socket.gaierror | UnicodeError):
             reason = "no such host"
+        elif isinstance(cause, OSError) and is_descriptor_limit(cause):
+            return f"could not connect to {place}: {NO_DESCRIPTOR}"
         elif isinstance(cause, OSError) and cause.errno:
             reason = os.strerror(cause.errno).lower()
         inner = cause.__cause__ or cause.__context__

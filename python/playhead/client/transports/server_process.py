@@ -5,7 +5,7 @@ server imports its own.
 
 The server leads a session and process group of its own. Ctrl-C in a terminal therefore reaches playhead and
 not the server behind its back, and one signal to the group reaches the server's children too. (A grandchild
-that starts a session of its own has left the group, and cannot be found without cgroups.)
+that starts a session of its own has left the group: the `playhead` command ends it, in cli/__init__.py.)
 
 If playhead is killed with SIGKILL, a watcher ends the server: a POSIX `sh` of a megabyte that waits on a pipe
 whose other end only playhead holds. A line on it dismisses the watcher; an end without one means that
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from playhead.errors import ConnectError
+from playhead.errors import NO_DESCRIPTOR, ConnectError, is_descriptor_limit
 from playhead.limits import MIB
 
 if TYPE_CHECKING:
@@ -224,6 +224,8 @@ def _cannot_start(program: str, error: OSError | ValueError, cwd: str | os.PathL
             return (
                 begin + "permission denied; make it executable (chmod +x), or name the program that runs it"
             )
+        case OSError() if is_descriptor_limit(error):
+            return begin + NO_DESCRIPTOR
         case OSError():
             return begin + f"{error.strerror}; check that it is a program for this machine"
         case _:

@@ -52,9 +52,13 @@ async def serving(framework: str, folder: Path) -> AsyncIterator[tuple[int, psut
     try:
         while b"running on" not in (line := await process.stdout.readline()).lower():
             assert line, "the server ended"
+        drain = asyncio.create_task(process.stdout.read())  # aiohttp prints a line for each answer
         yield port, psutil.Process(process.pid)
-    finally:
         process.terminate()
+        await drain
+    finally:
+        if process.returncode is None:
+            process.terminate()
         await process.wait()
 
 

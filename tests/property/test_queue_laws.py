@@ -22,8 +22,8 @@ from playhead.testing.media import ScriptedReader
 Kind = str
 KINDS = st.sampled_from(["sound", "noise", "hangs"])
 OPERATIONS: st.SearchStrategy[tuple[str, list[Kind]]] = st.one_of(
-    st.tuples(st.just("play"), st.lists(KINDS, max_size=3)),
-    st.tuples(st.just("enqueue"), st.lists(KINDS, max_size=3)),
+    st.tuples(st.just("play"), st.lists(KINDS, min_size=1, max_size=3)),
+    st.tuples(st.just("enqueue"), st.lists(KINDS, min_size=1, max_size=3)),
     st.tuples(st.sampled_from(["next", "previous", "stop", "pause", "resume", "let go"]), st.builds(list)),
 )
 

@@ -411,14 +411,16 @@ class ResponseHandler:
 
     def _judge(self, request: Request, answer: Answer) -> None:
         self.has_bytes = self.has_bytes or answer.n_bytes > 0
-        end = self._planner.end
-        total_bytes = self._planner.total if end is None else end[0]  # known, after a seek back
         try:
-            verdict = self._support.judge(answer, end=request.end, total_bytes=total_bytes)
+            verdict = self._support.judge(answer, end=request.end, total_bytes=self._total_bytes)
+            self._apply(request, answer, verdict)
         except RangeNotHonouredError as error:
             self._broken = self._broken or error
-            return
-        self._apply(request, answer, verdict)
+
+    @property
+    def _total_bytes(self) -> int | None:
+        end = self._planner.end
+        return self._planner.total if end is None else end[0]  # known, after a seek back
 
     def _judge_held(self) -> None:
         held, self._held = sorted(self._held, key=lambda pair: pair[1].offset), []
@@ -426,6 +428,7 @@ class ResponseHandler:
             self._accept(request, answer)
 
     def _apply(self, request: Request, answer: Answer, verdict: Verdict) -> None:
+        """Raises `RangeNotHonouredError` if pages that wait to be judged contradict the verdict."""
         match verdict:
             case Accept():
                 self._keep(request, verdict)
@@ -437,8 +440,12 @@ class ResponseHandler:
                 if 2 * verdict.page_bytes <= self._pipe.ahead_bytes:
                     self._planner.set_page_bytes(verdict.page_bytes)
                     self._keep(request, Accept(answer=answer, start=answer.offset, stop=request.end))
-                else:
-                    self.plan = SequentialPlan(answers=(answer,), page_bytes=verdict.page_bytes)
+                    return
+                for ahead, held in self._held:
+                    self._support.check_own_page(
+                        held, want=ahead.end - ahead.start, total_bytes=self._total_bytes
+                    )
+                self.plan = SequentialPlan(answers=(answer,), page_bytes=verdict.page_bytes)
             case Ignored():
                 self.plan = SequentialPlan(answers=(verdict.whole,))
             case Ask():
@@ -463,12 +470,12 @@ class ResponseHandler:
                 found if isinstance(found, Answer) else None,
                 end=question.request.end,
             )
+            if isinstance(verdict, OwnPage) and isinstance(found, Answer):
+                self._planner.seen_to(min(found.end, question.ask.end))
+            self._apply(question.request, question.answer, verdict)
         except RangeNotHonouredError as error:
             self._broken = self._broken or error
             return
-        if isinstance(verdict, OwnPage) and isinstance(found, Answer):
-            self._planner.seen_to(min(found.end, question.ask.end))
-        self._apply(question.request, question.answer, verdict)
         if self.plan is None:
             self._judge_held()
 

@@ -147,10 +147,7 @@ class RangeSupport:
             return self._judge_suspect(answer, end=end, total_bytes=total_bytes)
         if answer.n_bytes > want:
             return self._judge_longer(answer, want=want, total_bytes=total_bytes)
-        if self._contradicts_own_page(answer, want=want, total_bytes=total_bytes):
-            raise self._unclear(
-                answer, f"earlier {self._own_page_bytes} for a range that is shorter than that"
-            )
+        self.check_own_page(answer, want=want, total_bytes=total_bytes)
         if self.end_is_inclusive and answer.n_bytes == want - 1:
             self.end_is_inclusive = False  # it is not, after all: the missing byte is requested next
         if self._fingerprint is None and answer.n_bytes == total_bytes and 0 < answer.offset < total_bytes:
@@ -253,15 +250,19 @@ class RangeSupport:
         """The resource's beginning identifies nothing, so only lengths are judged."""
         return self._fingerprint is None or self._repeats
 
-    def _contradicts_own_page(self, answer: Answer, *, want: int, total_bytes: int | None) -> bool:
-        """The answer ends with its range, although the server seemed to have a longer page size.
+    def check_own_page(self, answer: Answer, *, want: int, total_bytes: int | None) -> None:
+        """Raise `RangeNotHonouredError` if the answer ends with its range, although the server seemed to have a
+        longer page size.
 
         Then the longer answer may have been the whole resource. Bytes that identify nothing cannot decide it.
         """
         is_shorter = self._own_page_bytes is not None and answer.n_bytes < self._own_page_bytes
         is_cut = answer.n_bytes == want and answer.end != total_bytes
         # With an inclusive end, one byte less was requested than it has.
-        return self._has_no_fingerprint and is_shorter and is_cut and not self.end_is_inclusive
+        if self._has_no_fingerprint and is_shorter and is_cut and not self.end_is_inclusive:
+            raise self._unclear(
+                answer, f"earlier {self._own_page_bytes} for a range that is shorter than that"
+            )
 
     def _judge_suspect(self, answer: Answer, *, end: int, total_bytes: int | None) -> Verdict:
         if answer.n_bytes == total_bytes and answer.offset < total_bytes:

@@ -251,8 +251,8 @@ class RangeSupport:
         return self._fingerprint is None or self._repeats
 
     def check_own_page(self, answer: Answer, *, want: int, total_bytes: int | None) -> None:
-        """Raise `RangeNotHonouredError` if the answer ends with its range, although the server seemed to have a
-        longer page size.
+        """Raise `RangeNotHonouredError` if the answer ends with its range, although the server seemed to have
+        a longer page size.
 
         Then the longer answer may have been the whole resource. Bytes that identify nothing cannot decide it.
         """

@@ -2,81 +2,32 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use playhead_core::ogg::{Packets, Page, Pages};
+use playhead_core::ogg::{Packets, Pages};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::PyBytes;
 
 use crate::buffer::with_bytes;
 
-#[pyclass(frozen, module = "playhead._core")]
+#[pyclass(frozen, get_all, module = "playhead._core")]
 pub struct OggPage {
-    page: Page,
-    packets: Vec<Vec<u8>>,
+    offset: u64,
+    end: u64,
+    is_continued: bool,
+    is_first: bool,
+    is_last: bool,
+    is_open: bool,
+    granule: Option<i64>,
+    serial: u32,
+    number: u32,
+    packets: Vec<Py<PyBytes>>,
 }
 
 #[pymethods]
 impl OggPage {
-    #[getter]
-    fn offset(&self) -> u64 {
-        self.page.offset
-    }
-
-    #[getter]
-    fn end(&self) -> u64 {
-        self.page.end()
-    }
-
-    #[getter]
-    fn is_continued(&self) -> bool {
-        self.page.is_continued
-    }
-
-    #[getter]
-    fn is_first(&self) -> bool {
-        self.page.is_first
-    }
-
-    #[getter]
-    fn is_last(&self) -> bool {
-        self.page.is_last
-    }
-
-    #[getter]
-    fn is_open(&self) -> bool {
-        self.page.parts().last().is_some_and(|(_, ends)| !ends)
-    }
-
-    #[getter]
-    fn granule(&self) -> Option<i64> {
-        self.page.granule
-    }
-
-    #[getter]
-    fn serial(&self) -> u32 {
-        self.page.serial
-    }
-
-    #[getter]
-    fn number(&self) -> u32 {
-        self.page.number
-    }
-
-    #[getter]
-    fn packets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        PyList::new(
-            py,
-            self.packets.iter().map(|packet| PyBytes::new(py, packet)),
-        )
-    }
-
     fn __repr__(&self) -> String {
         format!(
             "<OggPage offset={} end={} serial={} number={} granule={:?}>",
-            self.page.offset,
-            self.page.end(),
-            self.page.serial,
-            self.page.number,
-            self.page.granule,
+            self.offset, self.end, self.serial, self.number, self.granule,
         )
     }
 }
@@ -122,7 +73,7 @@ impl OggReader {
         self.lock().pages.finish();
     }
 
-    fn next_page(&self) -> Option<OggPage> {
+    fn next_page(&self, py: Python<'_>) -> Option<OggPage> {
         // Attached: a page has at most 64 KiB, and its checksum takes 150 µs.
         let mut reader = self.lock();
         let page = reader.pages.next_page()?;
@@ -132,6 +83,20 @@ impl OggReader {
         } else {
             Vec::new()
         };
-        Some(OggPage { page, packets })
+        Some(OggPage {
+            offset: page.offset,
+            end: page.end(),
+            is_continued: page.is_continued,
+            is_first: page.is_first,
+            is_last: page.is_last,
+            is_open: page.parts().last().is_some_and(|(_, ends)| !ends),
+            granule: page.granule,
+            serial: page.serial,
+            number: page.number,
+            packets: packets
+                .iter()
+                .map(|packet| PyBytes::new(py, packet).unbind())
+                .collect(),
+        })
     }
 }

@@ -98,8 +98,8 @@ def _start(name: str, folder: Path) -> int:
 
 
 def left_of(pid: int) -> tuple[int, ...]:
-    """Return the processes of a server that still run: itself, its group, its watcher. (A zombie does not
-    run.)"""
+    """Return the processes of a server that still run: itself, its group, its watcher. (Neither a zombie nor
+    one that is just being reaped does.)"""
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -109,7 +109,7 @@ def left_of(pid: int) -> tuple[int, ...]:
             continue  # it ended while it was looked at
         own, state, group = int(status.parent.name), fields[0], int(fields[2])
         is_watcher = b"playhead-watcher" in words and str(pid).encode() in words
-        if state != "Z" and (pid in (own, group) or is_watcher):
+        if state not in "ZX" and (pid in (own, group) or is_watcher):
             found.append(own)
     return tuple(found)
 

@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
-.PHONY: demo test test-all test-rust test-python test-loom fuzz miri real-servers check-servers old-sdk gateways adapters conformance documents lint format bench bench-smoke bench-history soak docs lock wheel wheels sdist try-wheel sbom deny workflows clean
+.PHONY: demo test test-all test-rust test-python test-loom fuzz fuzz-media fuzz-asan miri real-servers check-servers old-sdk gateways adapters conformance documents lint format bench bench-smoke bench-history soak docs lock wheel wheels sdist try-wheel sbom deny workflows clean
 .DEFAULT_GOAL := demo
 
 # Exact versions for the tools, the tests and every extra; plain pip against PyPI installs them.
@@ -60,7 +60,24 @@ FUZZ_LIMITS   = -max_total_time=$(FUZZ_SECONDS) -max_len=$(or $(FUZZ_BYTES_$(1))
 build/fuzz/atheris: $(STAMP)
 	$(BIN)/python -m pip install --quiet --target build/fuzz/atheris atheris==3.0.0
 
-fuzz: $(STAMP) build/fuzz/atheris
+# Damaged media, one run for each container and codec: FUZZ_SECONDS times 100 files, a minute at most. fuzz-asan runs
+# miniaudio's C with AddressSanitizer.
+FUZZ_MEDIA   := wav mp3 flac vorbis opus ogg-flac webm aac m4a alac
+FUZZ_FILES   := $$(($(FUZZ_SECONDS) * 100))
+MINIAUDIO    := $(shell sed -n 's/ *;.*//; /^miniaudio==/p' requirements-dev.lock)
+ASAN_FLAGS   := -fsanitize=address -fno-omit-frame-pointer -g -O1
+
+build/fuzz/asan: $(STAMP)
+	CFLAGS="$(ASAN_FLAGS)" LDFLAGS="-fsanitize=address" $(BIN)/python -m pip install --quiet --no-cache-dir --no-deps --no-binary :all: --target build/fuzz/asan $(MINIAUDIO)
+
+fuzz-asan: build/fuzz/asan
+	for format in wav mp3 flac; do PYTHONPATH=build/fuzz/asan LD_PRELOAD=$$(cc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=16 \
+		$(BIN)/python -m tests.fuzz.media $$format --count $(FUZZ_FILES) || exit 1; done
+
+fuzz-media: $(STAMP)
+	for format in $(FUZZ_MEDIA); do $(BIN)/python -m tests.fuzz.media $$format --count $(FUZZ_FILES) || exit 1; done
+
+fuzz: $(STAMP) build/fuzz/atheris fuzz-media
 	@cargo +nightly fuzz --version >/dev/null || { echo "make fuzz needs a nightly toolchain and cargo-fuzz (cargo install cargo-fuzz)" >&2; exit 3; }
 	mkdir -p $(foreach target,$(FUZZ_CORE) $(FUZZ_PARSERS),build/fuzz/corpus/$(target))
 	cargo +nightly fuzz build $(FUZZ_BUILD) --fuzz-dir tests/fuzz --target-dir target/fuzz

@@ -150,6 +150,16 @@ def test_the_library_needs_no_extra() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("arguments", [("demo", "--sink", "null"), ("play", __file__)])
+def test_playing_without_miniaudio_says_what_to_install(arguments: tuple[str, ...]) -> None:
+    done = without(("miniaudio",), COMMAND, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: playback needs miniaudio, which cannot be imported (No module named 'miniaudio'); install it"
+        " anew: pip install --force-reinstall miniaudio\n"
+    )
+
+
 @pytest.mark.parametrize("path", OF_A_STACK)
 def test_an_adapter_without_its_stack_says_what_to_install(path: str) -> None:
     modules, package = OF_A_STACK[path]

@@ -12,6 +12,15 @@ The player (trio) starts, watches and stops them; nothing on this path waits for
 
 from __future__ import annotations
 
+from playhead.errors import UsageError
+
+try:
+    import miniaudio as _miniaudio  # noqa: F401
+except ImportError as _error:  # removed, or a system for which it has no wheel and could not be built
+    raise UsageError(
+        f"playback needs miniaudio, which cannot be imported ({_error}); install it anew: "
+        "pip install --force-reinstall miniaudio"
+    ) from _error
 from playhead.playback.files import FileMedia
 from playhead.playback.player import Player
 from playhead.playback.sinks import (

@@ -35,8 +35,8 @@ use crate::vorbis_setup;
 
 /// Channels that Vorbis gives an order (Vorbis I, section 4.3.9).
 pub const CHANNELS_MAX: u8 = 8;
-/// As for raw samples.
-pub const RATE_MAX_HZ: u32 = 768_000;
+/// As for all formats.
+pub const RATE_MAX_HZ: u32 = 384_000;
 /// Streams of a chain for each second of audio at most, after the first [`LINKS_FREE`].
 pub const LINKS_PER_SECOND: u32 = 20;
 /// Streams of a chain that need no audio.

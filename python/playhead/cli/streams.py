@@ -113,7 +113,7 @@ def play(
     ] = None,
     rate: Annotated[
         int | None,
-        typer.Option("--rate", min=8000, max=768_000, metavar="HZ", help="Convert to this sample rate."),
+        typer.Option("--rate", min=8000, max=384_000, metavar="HZ", help="Convert to this sample rate."),
     ] = None,
     channels: Annotated[
         int | None,

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import av
@@ -28,7 +29,7 @@ from playhead._core import OggPage, OggReader
 from playhead.content.audio import AudioFormat
 from playhead.errors import DecodeError, SeekError, UnsupportedFormatError
 from playhead.playback.decoder_source import STEP_BYTES, DecoderSource
-from playhead.playback.formats import ByteRate, PcmFormat, SampleFormat
+from playhead.playback.formats import ByteRate, PcmFormat, SampleFormat, require_playable
 from playhead.playback.mpeg_locator import AAC_RUN_UP, ADTS_BYTES, AdtsLocator, adts_frame
 from playhead.playback.ogg_search import page_before
 from playhead.playback.seek_index import SeekPoint
@@ -40,9 +41,12 @@ READ_BYTES = 16 * 1024
 """Bytes that a demuxer asks for at once: little is read before the first audio."""
 MOST_HEADER_BYTES = 16 * 1024 * 1024
 """Limit of what is read before the first audio: the index of 40 hours, or a large cover picture."""
-MOST_SAMPLES = 1 << 23
-"""Limit of the packets that one table of an MP4 may claim without listing them: two days of AAC. FFmpeg takes
-24 bytes for each."""
+MOST_SAMPLES = 1 << 22
+"""Limit of the packets that the tables of an MP4 may claim, a day of AAC, and one more for every
+`LEAST_PACKET_BYTES` read. FFmpeg takes up to 36 bytes for each, before it reads any, and as much per edit."""
+LEAST_PACKET_BYTES = 8
+CODECS = ("aac", "alac", "flac", "libopus", "mp3", "mp3float", "opus", "vorbis")
+"""FFmpeg's decoders that may run: a file can name hundreds more, which are rarely used and tested less."""
 _OPUS_RUN_UP = 48_000
 _OPUS_STEP = 120
 """Samples of 2.5 ms at 48 kHz, which Opus always has."""
@@ -80,6 +84,7 @@ class AvDecoder:
 
     def __init__(self, source: DecoderSource, audio_format: AudioFormat) -> None:
         self._source = source
+        source.time.resume()  # importing PyAV does not count
         self._name = audio_format.value
         self._pending: list[tuple[AudioFrame, int]] = []
         self._is_closed = False
@@ -97,7 +102,8 @@ class AvDecoder:
         frame = self._pending[0][0]
         is_small = frame.format.name in ("u8", "u8p", "s16", "s16p")
         sample = SampleFormat.S16 if is_small else SampleFormat.F32
-        self.format = PcmFormat(rate_hz=frame.rate, channels=frame.layout.nb_channels, sample=sample)
+        shape = PcmFormat(rate_hz=frame.rate, channels=frame.layout.nb_channels, sample=sample)
+        self.format = require_playable(shape)
         self._resampler = self._new_resampler()
         self.duration_seconds = self._packets.duration_seconds
         self._byte_rate = ByteRate()
@@ -118,6 +124,11 @@ class AvDecoder:
                 if not self._fill():
                     return b""
                 frame, begin = self._pending.pop(0)
+                if (frame.rate, frame.layout.nb_channels) != (self.format.rate_hz, self.format.channels):
+                    raise DecodeError(
+                        f"expected audio of {self.format.rate_hz} Hz and {self.format.channels} channels as "
+                        f"before, got {frame.rate} Hz and {frame.layout.nb_channels}: the file is damaged"
+                    )
                 pcm = b"".join(
                     bytes(part.planes[0])[: part.samples * self.format.frame_bytes]
                     for part in self._resampler.resample(frame)
@@ -157,10 +168,12 @@ class AvDecoder:
 
     def _fill(self) -> bool:
         while not self._pending:
+            self._source.time.check()
             frames = self._packets.decode()
             if frames is None:
                 return False
             self._pending += frames
+            self._source.time.add_audio(sum(frame.samples / (frame.rate or 1) for frame, _place in frames))
         return True
 
     def _new_resampler(self) -> av.AudioResampler:
@@ -173,6 +186,10 @@ class AvDecoder:
             self._packets.close()
 
 
+_BYTE_ERRORS = (av.FFmpegError, ValueError, MemoryError, OverflowError, IndexError)
+"""PyAV raises these for damaged bytes: the last one for streams that FFmpeg finds while it demuxes."""
+
+
 class _DecodeErrors:
     """Turns FFmpeg's errors, which come from the bytes, into `DecodeError`."""
 
@@ -182,7 +199,7 @@ class _DecodeErrors:
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, (av.FFmpegError, ValueError)):
+        if isinstance(error, _BYTE_ERRORS):
             raise DecodeError(f"the {self._name} decoder failed ({error}): the bytes are damaged") from error
 
 
@@ -197,22 +214,78 @@ def _open(source: DecoderSource, audio_format: AudioFormat) -> _Packets:
 
 # --- MP4, WebM -------------------------------------------------------------------------------------------
 
-_TABLE = re.compile(rb"(stsz|trun).{4}(.{4})(.{4})", re.DOTALL)
+_TABLE = re.compile(rb"stsz|stz2|trun|elst|stts")
+
+
+class Mp4Tables:
+    """The packets that the tables of an MP4 claim, found before FFmpeg reads them, outside of media data."""
+
+    def __init__(self) -> None:
+        self.is_fragmented = False
+        """Each fragment has an index of its own."""
+        self._claims: dict[int, int] = {}
+        self._claimed = self._edits = 0
+        self._next_box = 0
+        """Offset of the next outer box, as far as they were read one after the other."""
+        self._media = range(0)
+        self._tail, self._end = b"", 0
+
+    def feed(self, offset: int, data: bytes, *, taken_bytes: int) -> None:
+        """Take bytes of the file. Raises `UnsupportedFormatError` for more packets than are allowed."""
+        seen = (self._tail if offset == self._end else b"") + data
+        self._end = offset + len(data)
+        start = self._end - len(seen)
+        while 0 <= (at := self._next_box - start) <= len(seen) - 16:
+            size = int.from_bytes(seen[at : at + 4], "big")
+            size = int.from_bytes(seen[at + 8 : at + 16], "big") if size == 1 else size
+            if seen[at + 4 : at + 8] == b"mdat":
+                self._media = range(self._next_box, self._next_box + size)
+            self._next_box = self._next_box + size if size >= 8 else -1
+        for found in _TABLE.finditer(seen):
+            if start + found.start() not in self._media:
+                self._add(
+                    start + found.start(), found[0], seen[found.end() : found.end() + 16].ljust(16, b"\0")
+                )
+        self.is_fragmented |= b"mvex" in seen
+        self._tail = seen[-19:]
+        claimed, allowed = (
+            self._claimed * max(1, self._edits - 1),
+            MOST_SAMPLES + taken_bytes // LEAST_PACKET_BYTES,
+        )
+        if claimed > allowed:
+            raise UnsupportedFormatError(
+                f"expected at most {allowed} packets, got an MP4 that claims {claimed}: it is damaged"
+            )
+
+    def _add(self, place: int, name: bytes, body: bytes) -> None:
+        """Take the table at `place`, whose end may not be there yet."""
+        first, second = int.from_bytes(body[4:8], "big"), int.from_bytes(body[8:12], "big")
+        if name == b"elst":
+            self._edits = max(self._edits, first)
+        elif name != b"stts":
+            count = first if name == b"trun" else second
+            self._claimed += count - self._claims.get(place, 0)
+            self._claims[place] = count
+        elif first == 1 and not 1 < int.from_bytes(body[12:16], "big") < 0xFFF0_0000 and second:
+            # FFmpeg takes the other durations for damage, and sets them to 1.
+            raise UnsupportedFormatError("expected coded audio, got an MP4 with uncompressed audio; use WAV")
 
 
 class _File(io.RawIOBase):
-    """The source as a file, for a demuxer. Seeks wait for the next read."""
+    """The source as a file, for a demuxer. Seeks wait for the next read.
 
-    def __init__(self, source: DecoderSource) -> None:
+    To FFmpeg an error is the end: it reads on after one, and PyAV would print the second. See `reading`.
+    """
+
+    def __init__(self, source: DecoderSource, *, is_mp4: bool) -> None:
         self._source = source
+        self._is_mp4 = is_mp4
         self._position = source.offset
-        self._last = b""
         self._failure: Exception | None = None
+        self.tables = Mp4Tables()
         self.taken_bytes = 0
         self.is_open = False
         """The headers are read."""
-        self.is_fragmented = False
-        """An MP4 in fragments, each with an index of its own."""
 
     def readable(self) -> bool:
         return True
@@ -220,22 +293,38 @@ class _File(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Raise what failed in reads meanwhile, in place of what FFmpeg makes of it."""
+        try:
+            yield
+        finally:
+            if self._failure is not None:
+                raise self._failure
+
     def read(self, size: int = -1) -> bytes:
         if self._failure is not None:
-            raise self._failure
+            return b""
         try:
             if self._position != self._source.offset:
                 self._source.restart(self._position)
                 self._source.audio_began()
             data = self._take(size)
-        except Exception as error:
-            self._failure = error  # FFmpeg goes on to seek, and PyAV reports what fails last
-            raise
-        self._position += len(data)
-        self.taken_bytes += len(data)
-        if not self.is_open:
             self._check(data)
+            self._position += len(data)
+        except Exception as error:  # noqa: BLE001  # raised by `reading`
+            self._failure = error
+            return b""
         return data
+
+    def _check(self, data: bytes) -> None:
+        self.taken_bytes += len(data)
+        if not self.is_open and self.taken_bytes > MOST_HEADER_BYTES:
+            raise UnsupportedFormatError(
+                f"expected audio, got none in the first {MOST_HEADER_BYTES} bytes: the file is damaged"
+            )
+        if self._is_mp4 and (self.tables.is_fragmented or not self.is_open):
+            self.tables.feed(self._position, data, taken_bytes=self.taken_bytes)
 
     def _take(self, size: int) -> bytes:
         while True:
@@ -244,26 +333,7 @@ class _File(io.RawIOBase):
             except TimeoutError:  # FFmpeg cannot resume after an error: the seek waits for these bytes
                 continue
 
-    def _check(self, data: bytes) -> None:
-        if self.taken_bytes > MOST_HEADER_BYTES:
-            raise UnsupportedFormatError(
-                f"expected audio, got none in the first {MOST_HEADER_BYTES} bytes: the file is damaged"
-            )
-        seen = self._last + data
-        for found in _TABLE.finditer(seen):
-            name, each, count = found[1], int.from_bytes(found[2], "big"), int.from_bytes(found[3], "big")
-            if name == b"trun":  # flags and count come first
-                each, count = 1, each
-            if each and count > MOST_SAMPLES:
-                raise UnsupportedFormatError(
-                    f"expected at most {MOST_SAMPLES} packets, got an MP4 that claims {count}: it is damaged"
-                )
-        self.is_fragmented |= b"mvex" in seen
-        self._last = seen[-15:]
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        if self._failure is not None:
-            raise self._failure
         if whence == io.SEEK_CUR:
             offset += self._position
         elif whence != io.SEEK_SET:
@@ -284,20 +354,21 @@ class _Container:
     end_frame: int | None = None
 
     def __init__(self, source: DecoderSource, name: str) -> None:
-        self._file = _File(source)
+        self._file = _File(source, is_mp4=name == "mov")
         self._name = name
         self._open()
 
     def _open(self) -> None:
         # Without `ignidx` the demuxer visits every fragment of a fragmented file before the first audio.
         try:
-            container = av.open(
-                self._file,
-                format=self._name,
-                buffer_size=READ_BYTES,
-                options={"fflags": "ignidx"},
-                metadata_errors="ignore",
-            )
+            with self._file.reading():
+                container = av.open(
+                    self._file,
+                    format=self._name,
+                    buffer_size=READ_BYTES,
+                    options={"fflags": "ignidx", "codec_whitelist": ",".join(CODECS)},
+                    metadata_errors="ignore",
+                )
         except SeekError as error:
             raise UnsupportedFormatError(
                 "expected a file whose index comes first, as the source cannot seek, got one with its index "
@@ -305,12 +376,19 @@ class _Container:
             ) from error
         assert isinstance(container, InputContainer)
         self._container = container
-        if not container.streams.audio:
+        try:
+            self._take_stream(container)
+        except BaseException:
             container.close()
+            raise
+
+    def _take_stream(self, container: InputContainer) -> None:
+        if not container.streams.audio:
             raise UnsupportedFormatError("expected a file with audio, got one without an audio stream")
         self._stream = container.streams.audio[0]
-        if self._stream.codec_context is None:
-            raise UnsupportedFormatError("expected audio in a known codec, got one that FFmpeg does not know")
+        codec = getattr(self._stream.codec_context, "name", "one that FFmpeg does not know")
+        if codec not in CODECS:
+            raise UnsupportedFormatError(f"expected audio in a codec of {', '.join(CODECS)}; got {codec}")
         self._stream.codec_context.thread_count = 1
         for stream in container.streams:
             if stream is not self._stream:
@@ -323,7 +401,7 @@ class _Container:
             self.duration_seconds = float(duration * self._unit)
         elif container.duration:
             self.duration_seconds = container.duration / av.time_base
-        if self._file.is_fragmented:
+        if self._file.tables.is_fragmented:
             self.duration_seconds = None  # that of the first fragment
         head = self._stream.codec_context.extradata or b""
         is_coarse = self._name == "matroska" and head.startswith(b"OpusHead") and len(head) >= 19
@@ -336,7 +414,8 @@ class _Container:
         return self._file.taken_bytes
 
     def decode(self) -> list[tuple[AudioFrame, int]] | None:
-        packet = next(self._demuxed, None)
+        with self._file.reading():
+            packet = next(self._demuxed, None)
         if packet is None:
             return None
         frames = packet.decode()
@@ -374,7 +453,9 @@ class _Container:
             self._open()
             return
         try:
-            self._container.seek(int(begin / self._unit), stream=self._stream, backward=True, any_frame=False)
+            with self._file.reading():
+                place = int(begin / self._unit)
+                self._container.seek(place, stream=self._stream, backward=True, any_frame=False)
         except av.FFmpegError as error:
             raise SeekError(
                 f"expected a file with an index to seek by, got none for {frame / self._rate_hz:.1f} s "
@@ -474,8 +555,8 @@ class _Ogg:
         packet = next(self._packets, None)
         if packet is None:
             return None
-        if not self._is_opus and packet[:1] != b"\xff":
-            return []  # another header
+        if not packet or (not self._is_opus and packet[:1] != b"\xff"):
+            return []  # nothing, which ends a decoder, or another header
         frames = self._context.decode(av.Packet(packet))
         # A new Opus decoder drops as much as the pre-skip from its first packet, so count by packets.
         self._next += _opus_samples(packet) if self._is_opus else sum(frame.samples for frame in frames)
@@ -519,6 +600,8 @@ class _Ogg:
 
 def _opus_samples(packet: bytes) -> int:
     """Return the duration of a packet at 48 kHz (RFC 6716, section 3.1)."""
+    if not packet:
+        return 0
     config, code = packet[0] >> 3, packet[0] & 3
     if config < 12:
         samples = (480, 960, 1920, 2880)[config & 3]

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import sys
 from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import miniaudio
 
 from playhead.content.audio import SNIFF_BYTES, AudioFormat
-from playhead.errors import DecodeError, SeekError, UnsupportedFormatError
+from playhead.errors import DecodeError, PlaybackError, SeekError, UnsupportedFormatError
 from playhead.playback.decoder_source import (
     LARGE_STEP_BYTES,
     MOST_HEADER_BYTES,
@@ -38,6 +40,7 @@ from playhead.playback.formats import (
     duration_seconds,
     identify,
     mp3_bytes_per_second,
+    require_playable,
     sample_format,
 )
 from playhead.playback.locators import FlacLocator, WavLocator
@@ -113,12 +116,24 @@ class PcmDecoder(Protocol):
         ...
 
 
+@contextmanager
+def naming(title: str) -> Iterator[None]:
+    """Let the errors of a decoder name the file, whatever its format."""
+    try:
+        yield
+    except PlaybackError as error:
+        # The error itself: the decoder may raise it again, and another one would keep its frames alive.
+        if not str(error).startswith(f"{title!r}: "):
+            error.args = (f"{title!r}: {error}",)
+        raise
+
+
 def open_decoder(
     source: DecoderSource, *, mime_type: str | None, uri: str | None, size_bytes: int | None = None
 ) -> PcmDecoder:
     """Identify the stream, and read as far as its rate and channels. Blocks while bytes arrive.
 
-    Raises `UnsupportedFormatError` without a decoder for it, and the stream's own error.
+    Raises `UnsupportedFormatError` without a decoder for it, `DecodeError`, and the stream's own error.
     """
     head = source.peek(SNIFF_BYTES)
     try:
@@ -171,11 +186,17 @@ class MiniaudioDecoder:
                 f"expected {self._name}, as the first bytes say, got a stream that miniaudio cannot open "
                 f"(result {result}): it is damaged, cut off, or in another format"
             )
-        self.format = PcmFormat(
-            rate_hz=self._decoder.outputSampleRate,
-            channels=self._decoder.outputChannels,
-            sample=self._sample,
-        )
+        try:
+            self.format = require_playable(
+                PcmFormat(
+                    rate_hz=self._decoder.outputSampleRate,
+                    channels=self._decoder.outputChannels,
+                    sample=self._sample,
+                )
+            )
+        except UnsupportedFormatError:
+            self.close()
+            raise
         # FLAC has it at its very beginning, the others just before the first audio.
         header = head if found.format is AudioFormat.FLAC else source.recent(HEAD_BYTES)
         self.duration_seconds = duration_seconds(header, audio_format=found.format, pcm=self.format)
@@ -243,6 +264,7 @@ class MiniaudioDecoder:
         frames: int = self._got[0]
         if frames:
             self.position_frames += frames
+            self._source.time.add_audio(frames / self.format.rate_hz)
             return frames
         self.close()
         if self._source.failure is not None:

@@ -9,11 +9,13 @@ forward for the others, and *raises* if it cannot: the wrapper turns only an exc
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import miniaudio
 
-from playhead.errors import ClosedError, PlayheadError, SeekError, UnsupportedFormatError
+from playhead.errors import ClosedError, DecodeError, PlayheadError, SeekError, UnsupportedFormatError
+from playhead.limits import DEFAULT_LIMITS
 from playhead.stream.source import Reader
 
 STEP_BYTES = 2048
@@ -34,6 +36,38 @@ REMEMBERED_BYTES = 128 * 1024
 SEEK_BYTES = 128 * 1024
 """Skips of this many bytes and more become a seek of the reader, if it can seek: a cover picture is then
 never fetched. Shorter skips would gain less than the round trip of new reads costs."""
+DECODE_SECONDS = 1.5
+"""CPU time that a decoder may take before its first audio, and for each second of audio: a hundred times what
+music needs. One call into C may add half a second."""
+
+
+class DecodingTime:
+    """CPU time of a decoder's thread, held against the audio that it gives.
+
+    Checked between its calls for bytes, as nothing can interrupt one call into C.
+    """
+
+    def __init__(self) -> None:
+        self._spent_seconds = 0.0
+        self._since = time.thread_time()
+
+    def resume(self) -> None:
+        """Count from now on, in this thread."""
+        self._since = time.thread_time()
+
+    def check(self) -> None:
+        """Raise `DecodeError` if the decoder took too long for its audio."""
+        now = time.thread_time()
+        self._spent_seconds += now - self._since
+        self._since = now
+        if self._spent_seconds > DECODE_SECONDS:
+            raise DecodeError(
+                f"expected at most {DECODE_SECONDS:g} s of CPU time per second of audio, got a file that"
+                " takes longer: it is damaged or hostile"
+            )
+
+    def add_audio(self, seconds: float) -> None:
+        self._spent_seconds = max(0.0, self._spent_seconds - DECODE_SECONDS * seconds)
 
 
 class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniaudio has no types
@@ -53,6 +87,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         """Called with what a decoder reads of the stream, and its offset."""
         self.keeps_waiting: Callable[[], bool] = lambda: False
         """Called after an interrupt: True if it was that of a seek which is already done."""
+        self.time = DecodingTime()
         self.step_bytes = STEP_BYTES
         self.search_bytes = REMEMBERED_BYTES
         self._reader = reader
@@ -164,6 +199,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
     def take(self, most_bytes: int = TAKE_BYTES) -> bytes:
         """Read what is available, at least one byte; empty at the end. Not for miniaudio: `on_read` is
         called, and `read_bytes` does not grow."""
+        self.time.check()
         self._fill(1)
         start = self._position - self._memory_start
         chunk = bytes(self._memory[start : start + most_bytes])
@@ -203,6 +239,7 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
 
     def read(self, num_bytes: int) -> bytes:
         """Return `num_bytes`, or `step_bytes` if that is less; fewer only before the end."""
+        self.time.check()
         wanted = min(num_bytes, self.step_bytes)
         if self._searching:
             if self._searched_bytes >= self.search_bytes:
@@ -228,9 +265,12 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
                 return True  # looking for trailing tags: the decoder seeks back before it reads
             raise _CannotSeekError
         target = offset if origin is miniaudio.SeekOrigin.START else self._position + offset
-        if target < self._memory_start:
+        # A WAV's chunk of 2 ** 63 bytes is skipped in steps of 2 ** 31: not past the end more than once.
+        is_lost = target > DEFAULT_LIMITS.stream_bytes or (target > self._position and self.is_at_end)
+        if target < self._memory_start or is_lost:
             raise _CannotSeekError
         try:
+            self.time.check()
             self._skip_to(target)
         except Exception as error:  # whatever a reader raises: the wrapper drops it
             self.error_in_readcallback = error

@@ -41,7 +41,8 @@ FIRST_FRAMES = 1024
 LARGE_PIECE_SECONDS = 0.25
 """Audio of one piece while its bytes are in hand. Between two pieces a decoder's thread takes the GIL several
 times, where those of all players of a process wait for each other: 128 players took a quarter less CPU."""
-MAX_RATE_HZ = 768_000
+MAX_RATE_HZ = 384_000
+"""The highest rate of a device, and of miniaudio's WAV decoder."""
 MIN_CONVERTED_HZ = 8000
 """The lowest rate to convert to: that of a telephone, and miniaudio's lowest standard rate. Files may have
 less; but as a wish it is a slip, such as kHz in place of Hz."""
@@ -76,6 +77,16 @@ class PcmFormat:
     @property
     def bytes_per_second(self) -> int:
         return self.rate_hz * self.frame_bytes
+
+
+def require_playable(pcm: PcmFormat) -> PcmFormat:
+    """Return `pcm`, as the headers of a file claim it. Raises `UnsupportedFormatError` beyond any device."""
+    if not (0 < pcm.rate_hz <= MAX_RATE_HZ and 0 < pcm.channels <= MAX_CHANNELS):
+        raise UnsupportedFormatError(
+            f"expected audio of 1 to {MAX_RATE_HZ} Hz with 1 to {MAX_CHANNELS} channels, got {pcm.rate_hz} Hz"
+            f" and {pcm.channels}: the file is damaged, or not for playing"
+        )
+    return pcm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +140,7 @@ def parse_raw_pcm(mime_type: str) -> RawPcm:
     """Parse the parameters of `audio/L16;rate=16000;channels=1` or `audio/pcm;rate=...`.
 
     `channels` is 1 by default (RFC 3551, section 4.5.11). Raises `UnsupportedFormatError` if the rate is
-    missing (RFC 2586 requires it; a guess would play at the wrong speed) or outside 1..768000, or if the
+    missing (RFC 2586 requires it; a guess would play at the wrong speed) or outside 1..384000, or if the
     channels are outside 1..32.
     """
     kind, parameters = split_mime(mime_type)

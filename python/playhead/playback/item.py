@@ -20,7 +20,7 @@ from playhead._core import Planner
 from playhead.concurrency import join, run_thread
 from playhead.errors import ClosedError, SeekError
 from playhead.playback.conversion import convert_decoder
-from playhead.playback.decoder import PcmDecoder, open_decoder
+from playhead.playback.decoder import PcmDecoder, naming, open_decoder
 from playhead.playback.decoder_source import DecoderSource
 from playhead.playback.pcm_buffer import DECODED_SECONDS, BufferPhase, PcmBuffer
 from playhead.playback.state import (
@@ -491,6 +491,7 @@ class DecoderThread:
         """Decode to the end, or until the player closes the buffer; called again, seek first. Raises what
         breaks the stream."""
         self._is_running = True
+        self._source.time.resume()
         try:
             self._run(make_buffer)
         finally:
@@ -511,9 +512,10 @@ class DecoderThread:
     def _run(self, make_buffer: Callable[[PcmDecoder], PcmBuffer]) -> None:
         if self._open is None:
             media = self._media
-            decoder = open_decoder(
-                self._source, mime_type=media.mime_type, uri=media.uri, size_bytes=media.size_bytes
-            )
+            with naming(media.title):
+                decoder = open_decoder(
+                    self._source, mime_type=media.mime_type, uri=media.uri, size_bytes=media.size_bytes
+                )
             try:
                 decoder = convert_decoder(decoder, rate_hz=self._rate_hz, channels=self._channels)
                 self._open = decoder, make_buffer(decoder)
@@ -528,7 +530,8 @@ class DecoderThread:
         self._source.on_taken = lambda: self._release_if_enough(decoder, buffer)
         self._source.keeps_waiting = lambda: self._wanted is None
         try:
-            self._decode_rest(decoder, buffer)
+            with naming(self._media.title):
+                self._decode_rest(decoder, buffer)
             buffer.finish()
         except Exception as error:  # whatever a reader raises must reach the sink too
             if buffer.closed and isinstance(error, ClosedError):
@@ -582,7 +585,8 @@ class DecoderThread:
         if wanted is None:
             return False
         try:
-            decoder.seek(round(wanted.seconds * buffer.format.rate_hz))
+            with naming(self._media.title):
+                decoder.seek(round(wanted.seconds * buffer.format.rate_hz))
         except SeekError as error:
             self._answer(wanted, error)
             return False

@@ -42,7 +42,7 @@ class Player:
 
     Every item is played in its own rate and channels, unless `rate_hz` or `channels` are given: then each is
     converted to those, as it is decoded, and items of different rates follow one another without a gap. 8,000
-    to 768,000 Hz, 1 to 32 channels; anything else raises `UsageError`.
+    to 384,000 Hz, 1 to 32 channels; anything else raises `UsageError`.
 
     `output_latency_seconds` is the delay of what follows the sink, such as a sound server or a radio link:
     `PlayerState.heard_seconds` subtracts it.

@@ -89,6 +89,7 @@ class VorbisDecoder:
             if not chunk:
                 self._stream.finish()
         self._silent_bytes = 0
+        self._source.time.add_audio(len(pcm) / (self._stream.rate_hz or 1) / 2 / (self._stream.channels or 1))
         return pcm
 
     def seek(self, frame: int) -> None:

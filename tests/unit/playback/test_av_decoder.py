@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from playhead.errors import PlayheadError, UnsupportedFormatError
+from playhead.playback.av_decoder import MOST_SAMPLES, Mp4Tables
 from playhead.playback.decoder import open_decoder
 from playhead.playback.decoder_source import DecoderSource
 from playhead.playback.formats import SampleFormat, identify
@@ -37,12 +38,14 @@ KINDS: dict[str, tuple[str, str, int, dict[str, str], dict[str, str]]] = {
     "m4a, fragments": ("aac", "ipod", 44_100, {"movflags": "frag_keyframe+empty_moov"}, NO_NOISE),
     "alac": ("alac", "ipod", 44_100, {}, {}),
 }
+SHORT_FRAGMENTS = {"movflags": "empty_moov", "frag_duration": "500000"}
 SOUGHT = [kind for kind in KINDS if kind != "adts"]
 
 
 @cache
 def encoded(kind: str) -> bytes:
-    codec, container, rate_hz, container_options, options = KINDS[kind]
+    codec, container, rate_hz, container_options, options = KINDS[kind.removesuffix(", short")]
+    container_options = SHORT_FRAGMENTS if kind.endswith(", short") else container_options
     samples = music(rate_hz)[: SECONDS * rate_hz]
     with TemporaryDirectory() as directory:
         path = Path(directory) / "music"
@@ -162,6 +165,54 @@ def test_a_table_that_claims_billions_of_packets_is_refused_before_memory_is_tak
         open_decoder(DecoderSource(BytesReader(bytes(data))), mime_type=None, uri=None)
     assert tracemalloc.get_traced_memory()[1] < 10_000_000
     tracemalloc.stop()
+
+
+def test_fragments_after_the_first_audio_may_claim_no_more_packets_than_they_can_hold() -> None:
+    data = bytearray(encoded("m4a, fragments, short"))
+    last = data.rindex(b"trun")
+    data[last + 8 : last + 12] = struct.pack(">I", 1 << 23)
+    with decoder_of(BytesReader(bytes(data))) as decoder:
+        assert read(decoder, 44_100)
+        with pytest.raises(UnsupportedFormatError, match="claims"):
+            read(decoder, 1 << 40)
+
+
+@pytest.mark.parametrize("size", [1, 7, 19, 1000])
+def test_the_names_of_tables_in_media_data_claim_nothing(size: int) -> None:
+    claim = b"trun" + bytes(4) + struct.pack(">I", 1 << 23)
+    data = b"".join(
+        struct.pack(">I4s", 8 + len(body), name) + body
+        for name, body in ((b"ftyp", bytes(16)), (b"moov", b"mvex"), (b"mdat", bytes(50) + claim + bytes(50)))
+    )
+    tables = Mp4Tables()
+    for at in range(0, len(data), size):
+        tables.feed(at, data[at : at + size], taken_bytes=at)
+    assert tables.is_fragmented
+    with pytest.raises(UnsupportedFormatError, match="claims 8388608"):
+        tables.feed(len(data), claim, taken_bytes=len(data))
+
+
+def test_edits_that_repeat_a_long_index_are_refused_before_memory_is_taken() -> None:
+    data = encoded("m4a, index first")
+    packets = int.from_bytes(data[(sizes := data.index(b"stsz") + 12) : sizes + 4], "big")
+    edits = MOST_SAMPLES // packets + 100
+    damaged = bytearray(data)
+    damaged[(at := data.index(b"elst") + 8) : at + 4] = struct.pack(">I", edits)
+    with pytest.raises(UnsupportedFormatError, match=f"claims {packets * (edits - 1)}"):
+        open_decoder(DecoderSource(BytesReader(bytes(damaged))), mime_type=None, uri=None)
+
+
+def test_a_codec_that_is_not_meant_to_run_is_refused_by_name() -> None:
+    out = io.BytesIO()
+    with av.open(out, "w", format="matroska") as output:
+        stream: Any = output.add_stream("wavpack", rate=16_000, layout="mono")
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 8000), np.int16), format="s16p", layout="mono")
+        frame.sample_rate, frame.time_base, frame.pts = 16_000, Fraction(1, 16_000), 0
+        for part in (frame, None):
+            output.mux(stream.encode(part))
+    data = out.getvalue().replace(b"matroska", b"webm\0\0\0\0")
+    with pytest.raises(UnsupportedFormatError, match="got wavpack"):
+        open_decoder(DecoderSource(BytesReader(data)), mime_type="audio/webm", uri=None)
 
 
 @pytest.mark.parametrize("kind", KINDS)

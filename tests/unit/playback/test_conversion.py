@@ -148,10 +148,10 @@ async def test_a_player_with_the_files_own_rate_gives_the_files_own_samples() ->
 @pytest.mark.parametrize(
     ("rate_hz", "channels", "message"),
     [
-        (0, None, "rate_hz: expected 8000 to 768000 Hz, got 0"),
-        (16, None, "rate_hz: expected 8000 to 768000 Hz, got 16"),
-        (7999, None, "rate_hz: expected 8000 to 768000 Hz, got 7999"),
-        (768_001, None, "rate_hz: expected 8000 to 768000 Hz, got 768001"),
+        (0, None, "rate_hz: expected 8000 to 384000 Hz, got 0"),
+        (16, None, "rate_hz: expected 8000 to 384000 Hz, got 16"),
+        (7999, None, "rate_hz: expected 8000 to 384000 Hz, got 7999"),
+        (384_001, None, "rate_hz: expected 8000 to 384000 Hz, got 384001"),
         (None, 0, "channels: expected 1 to 32, got 0"),
         (None, 33, "channels: expected 1 to 32, got 33"),
     ],

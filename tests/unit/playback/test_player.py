@@ -326,7 +326,10 @@ async def test_what_is_no_music_fails_without_a_sound(body: bytes) -> None:
     sink = fast()
     async with Player(sink) as player:
         await player.play(ScriptedMedia(reader=ScriptedReader(body), mime_type="audio/mpeg"))
-        with trio.fail_after(20), pytest.raises(UnsupportedFormatError):
+        with (
+            trio.fail_after(20),
+            pytest.raises(UnsupportedFormatError, match=r"^'a scripted piece': "),
+        ):
             await player.wait_finished()
         assert player.snapshot().status is Status.ERROR
     assert sink.report is None

@@ -18,10 +18,12 @@ import numpy as np
 import pytest
 import soundfile
 
+from playhead.content.audio import AudioFormat
 from playhead.content.audio_files import mpeg_frame
 from playhead.errors import SeekError, StreamBrokenError
 from playhead.playback.decoder import MiniaudioDecoder, PcmDecoder, open_decoder
 from playhead.playback.decoder_source import DecoderSource
+from playhead.playback.formats import Identified
 from playhead.stream.source import BytesReader
 
 if TYPE_CHECKING:
@@ -339,8 +341,7 @@ def test_a_seek_into_other_channels_keeps_those_of_the_beginning() -> None:
     """The file begins with a damaged mono frame; at a seek miniaudio starts anew, in a stereo frame."""
     data = (DATA / "other-channels.mp3").read_bytes()
     source = DecoderSource(BytesReader(data))
-    decoder = open_decoder(source, mime_type="audio/mpeg", uri=None, size_bytes=len(data))
-    assert isinstance(decoder, MiniaudioDecoder)
+    decoder = MiniaudioDecoder(source, Identified(format=AudioFormat.MP3), head=data[:64])
     try:
         source.audio_began()
         decoder.seek(6350)

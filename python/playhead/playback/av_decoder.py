@@ -214,7 +214,7 @@ def _open(source: DecoderSource, audio_format: AudioFormat) -> _Packets:
 
 # --- MP4, WebM -------------------------------------------------------------------------------------------
 
-_TABLE = re.compile(rb"stsz|stz2|trun|elst|stts")
+_TABLE = re.compile(rb"trak|hdlr|stts|elst|stsz|stz2|trun")
 
 
 class Mp4Tables:
@@ -225,6 +225,9 @@ class Mp4Tables:
         """Each fragment has an index of its own."""
         self._claims: dict[int, int] = {}
         self._claimed = self._edits = 0
+        self._is_video = self._is_uncompressed = False
+        """Of the newest track. One unit of time per sample is usual for video; for audio it means PCM, whose
+        index FFmpeg makes without looking at the number of samples."""
         self._next_box = 0
         """Offset of the next outer box, as far as they were read one after the other."""
         self._media = range(0)
@@ -260,14 +263,20 @@ class Mp4Tables:
     def _add(self, place: int, name: bytes, body: bytes) -> None:
         """Take the table at `place`, whose end may not be there yet."""
         first, second = int.from_bytes(body[4:8], "big"), int.from_bytes(body[8:12], "big")
-        if name == b"elst":
+        if name == b"trak":
+            self._is_video = self._is_uncompressed = False
+        elif name == b"hdlr" and body[8:12] in (b"vide", b"soun", b"m1a "):
+            self._is_video = body[8:12] == b"vide"
+        elif name == b"stts":
+            unit = int.from_bytes(body[12:16], "big")  # FFmpeg takes huge ones for damage, and sets them to 1
+            self._is_uncompressed |= first == 1 and (unit == 1 or unit >= 0xFFF8_0000)
+        elif name == b"elst":
             self._edits = max(self._edits, first)
-        elif name != b"stts":
+        elif name != b"hdlr":
             count = first if name == b"trun" else second
             self._claimed += count - self._claims.get(place, 0)
             self._claims[place] = count
-        elif first == 1 and not 1 < int.from_bytes(body[12:16], "big") < 0xFFF0_0000 and second:
-            # FFmpeg takes the other durations for damage, and sets them to 1.
+        if self._is_uncompressed and not self._is_video:
             raise UnsupportedFormatError("expected coded audio, got an MP4 with uncompressed audio; use WAV")
 
 

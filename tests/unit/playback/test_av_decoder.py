@@ -202,6 +202,21 @@ def test_edits_that_repeat_a_long_index_are_refused_before_memory_is_taken() -> 
         open_decoder(DecoderSource(BytesReader(bytes(damaged))), mime_type=None, uri=None)
 
 
+def sample_time(handler: bytes) -> bytes:
+    """A track whose samples last one unit of time."""
+    return b"trakhdlr" + bytes(8) + handler + b"stts" + struct.pack(">4xIII", 1, 1000, 1) + bytes(20)
+
+
+@pytest.mark.parametrize("size", [1, 7, 19, 1000])
+def test_uncompressed_audio_in_mp4_is_refused_and_a_video_beside_the_audio_is_not(size: int) -> None:
+    tables = Mp4Tables()
+    data = bytes(8) + sample_time(b"vide") + b"trak" + bytes(30) + b"hdlr" + bytes(8) + b"mdir" + bytes(20)
+    for at in range(0, len(data), size):
+        tables.feed(at, data[at : at + size], taken_bytes=at)
+    with pytest.raises(UnsupportedFormatError, match="uncompressed"):
+        tables.feed(len(data), sample_time(b"soun"), taken_bytes=len(data))
+
+
 def test_a_codec_that_is_not_meant_to_run_is_refused_by_name() -> None:
     out = io.BytesIO()
     with av.open(out, "w", format="matroska") as output:

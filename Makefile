@@ -60,8 +60,8 @@ FUZZ_LIMITS   = -max_total_time=$(FUZZ_SECONDS) -max_len=$(or $(FUZZ_BYTES_$(1))
 build/fuzz/atheris: $(STAMP)
 	$(BIN)/python -m pip install --quiet --target build/fuzz/atheris atheris==3.0.0
 
-# Damaged media, one run for each container and codec: FUZZ_SECONDS times 100 files, a minute at most. fuzz-asan runs
-# miniaudio's C with AddressSanitizer.
+# Damaged media, one run for each container and codec: 100 files for each of FUZZ_SECONDS, which take a quarter of that
+# time. fuzz-asan runs miniaudio's C with AddressSanitizer (gcc).
 FUZZ_MEDIA   := wav mp3 flac vorbis opus ogg-flac webm aac m4a alac
 FUZZ_FILES   := $$(($(FUZZ_SECONDS) * 100))
 MINIAUDIO    := $(shell sed -n 's/ *;.*//; /^miniaudio==/p' requirements-dev.lock)

@@ -154,8 +154,8 @@ class HttpConnection:
         self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self.idle = trio.CancelScope()
         """Around the wait for a request's first byte."""
-        self._unsent = b""
-        """A head that is sent along with its body."""
+        self._unsent: list[bytes] = []
+        """A head that is sent along with its body; joined once, as a page is long."""
         self._has_body = True
         self._streams_events = trio.Event()
 
@@ -315,16 +315,19 @@ class HttpConnection:
                 fields.append((b"date", formatdate(usegmt=True).encode()))
             if self._served.closing and b"connection" not in headers:
                 fields.append((b"connection", b"close"))
-            self._unsent = self.http.send(h11.Response(status_code=status, headers=fields)) or b""
+            self._put(h11.Response(status_code=status, headers=fields))
             if b"content-length" in headers:
                 return  # the body follows at once, in the same packet
         else:
             if (data := message.get("body", b"")) and self._has_body:
-                self._unsent += self.http.send(h11.Data(data=data)) or b""
+                self._put(h11.Data(data=data))
             if not message.get("more_body", False):
-                self._unsent += self.http.send(h11.EndOfMessage()) or b""
-        unsent, self._unsent = self._unsent, b""
+                self._put(h11.EndOfMessage())
+        unsent, self._unsent = b"".join(self._unsent), []
         await self.wire.send(unsent)
+
+    def _put(self, event: h11.Event) -> None:
+        self._unsent += self.http.send_with_data_passthrough(event) or []
 
     async def send_event(self, event: h11.Event) -> None:
         """Send an event that has no body."""

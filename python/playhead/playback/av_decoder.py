@@ -41,9 +41,10 @@ READ_BYTES = 16 * 1024
 """Bytes that a demuxer asks for at once: little is read before the first audio."""
 MOST_HEADER_BYTES = 16 * 1024 * 1024
 """Limit of what is read before the first audio: the index of 40 hours, or a large cover picture."""
-MOST_SAMPLES = 1 << 22
-"""Limit of the packets that the tables of an MP4 may claim, a day of AAC, and one more for every
-`LEAST_PACKET_BYTES` read. FFmpeg takes up to 36 bytes for each, before it reads any, and as much per edit."""
+MOST_PACKETS = 1 << 20
+"""Limit of the packets that an MP4 may claim without a list, six hours of AAC in one fragment, and one more
+per `LEAST_PACKET_BYTES` read. FFmpeg takes up to 36 bytes for each before it reads any. With a list four
+times as many are believed; each edit of it repeats all."""
 LEAST_PACKET_BYTES = 8
 CODECS = ("aac", "alac", "flac", "libopus", "mp3", "mp3float", "opus", "vorbis")
 """FFmpeg's decoders that may run: a file can name hundreds more, which are rarely used and tested less."""
@@ -251,10 +252,8 @@ class Mp4Tables:
                 )
         self.is_fragmented |= b"mvex" in seen
         self._tail = seen[-19:]
-        claimed, allowed = (
-            self._claimed * max(1, self._edits - 1),
-            MOST_SAMPLES + taken_bytes // LEAST_PACKET_BYTES,
-        )
+        claimed = self._claimed * max(1, self._edits) // 4
+        allowed = MOST_PACKETS + taken_bytes // LEAST_PACKET_BYTES
         if claimed > allowed:
             raise UnsupportedFormatError(
                 f"expected at most {allowed} packets, got an MP4 that claims {claimed}: it is damaged"
@@ -273,7 +272,8 @@ class Mp4Tables:
         elif name == b"elst":
             self._edits = max(self._edits, first)
         elif name != b"hdlr":
-            count = first if name == b"trun" else second
+            is_listed = name == b"stz2" or (name == b"stsz" and not first)
+            count = first * 4 if name == b"trun" else second if is_listed else second * 4
             self._claimed += count - self._claims.get(place, 0)
             self._claims[place] = count
         if self._is_uncompressed and not self._is_video:

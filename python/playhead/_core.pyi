@@ -910,7 +910,7 @@ class VorbisStream:
     def __new__(cls) -> Self: ...
     @property
     def rate_hz(self) -> int | None:
-        """Frames per second, 1 to 768000; None before the headers were decoded."""
+        """Frames per second, 1 to 384000; None before the headers were decoded."""
 
     @property
     def channels(self) -> int | None:

@@ -212,6 +212,7 @@ class Driver:
             with self._life:
                 await self._run()
         finally:
+            self._in_flight.drop_all()  # each is counted for the other streams of the loop
             self._background.leave(self._in_flight)
             self._enter(PhaseEvent.CLOSE)
             self._sequential = None  # with the answers that it holds

@@ -417,10 +417,10 @@ class _BlockError(AbstractContextManager["_BlockError"]):
         return not isinstance(error, trio.Cancelled)
 
     def drop(self, group: BaseExceptionGroup[BaseException]) -> bool:
-        """Forget it, unless it is one of the cancellations that `group` consists of: then it is raised as it
-        is, because a group would be in a cycle with the frames of its contexts. Returns whether it is
-        forgotten."""
-        if not all(isinstance(leaf, trio.Cancelled) for leaf in (*iter_leaves(group), self._error)):
+        """Forget it, unless it and `group` are cancellations: then it is raised as it is, because a group
+        would be in a cycle with the frames of its contexts. Returns whether it is forgotten."""
+        errors = (group,) if self._error is None else (group, self._error)
+        if not all(isinstance(leaf, trio.Cancelled) for error in errors for leaf in iter_leaves(error)):
             self._error = None
         return self._error is None
 

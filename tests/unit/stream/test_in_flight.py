@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import math
+import weakref
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
+import pytest
 import trio
 import trio.testing
 
@@ -242,3 +248,39 @@ async def test_streams_that_wait_are_woken_in_turn_and_a_slow_server_does_not_st
     background.add("slow", now=20.0, n_bytes=BACKGROUND_BYTES)
     assert not background.has_room("one", now=21.0, wake=lambda: None)
     assert background.has_room("one", now=20.0 + SLOW_SECONDS, wake=lambda: None)
+
+
+@pytest.mark.parametrize("in_nursery", [False, True], ids=["its block", "a nursery in its block"])
+async def test_what_a_cancelled_stream_held_is_freed_at_once_with_its_reads(in_nursery: bool) -> None:
+    async def hang(start: int, end: int) -> Page:
+        asked.set()
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def wait(scope: trio.CancelScope) -> None:
+        await asked.wait()
+        scope.cancel()
+        await trio.sleep_forever()
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[RangeStream]:
+        async with AsyncExitStack() as stack:  # as a session does
+            yield await stack.enter_async_context(open_stream(hang))
+
+    asked = trio.Event()
+    gc.collect()
+    gc.disable()
+    try:
+        with trio.CancelScope() as scope:
+            async with opened() as stream:
+                left = weakref.ref(stream)
+                del stream
+                if in_nursery:
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(wait, scope)
+                await wait(scope)
+        assert scope.cancelled_caught
+        assert left() is None
+        assert Background.of_this_loop().until == math.inf
+    finally:
+        gc.enable()

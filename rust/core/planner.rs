@@ -13,7 +13,7 @@
 //!
 //! # Theory of operation
 //! Pages double from a small one, so that the first audio waits for 8 KiB and not for 100 KiB, while the first burst of
-//! three fills the latency. After that the link's delivery rate and least latency give the bandwidth-delay product:
+//! three fills the latency, and shows a link that is steady (`steady`). After that the link's delivery rate and least latency give the bandwidth-delay product:
 //! that many bytes, and one page, are kept in flight (BBR: Cardwell et al., ACM Queue 14(5), 2016;
 //! draft-ietf-ccwg-bbr). More would queue and make a retry or a seek slow; less would idle. The rate a window can show
 //! doubles at most from round to round, hence the start-up gain of two, and the measurement of how closely the first
@@ -39,6 +39,7 @@ mod settings;
 mod settling;
 mod sizing;
 mod statistics;
+mod steady;
 mod tuning;
 mod window;
 
@@ -46,7 +47,6 @@ use ending::Ending;
 pub use ending::{End, EndedBy};
 use estimate::Estimates;
 use flight::{Flight, Flights, Purpose, Standing};
-use gate::OpeningRate;
 use patience::Patience;
 pub use patience::{Demand, Failure};
 pub use settings::{InvalidSetting, MAX_IN_FLIGHT, Settings};
@@ -161,7 +161,6 @@ pub struct Planner {
     sizing: Sizing,
     /// Bytes of a second of the audio; 0 while that is not known.
     audio_rate: f64,
-    opening: OpeningRate,
     counters: Counters,
 }
 
@@ -203,7 +202,6 @@ impl Planner {
                 settings.capacity_bytes,
             ),
             audio_rate: 0.0,
-            opening: OpeningRate::default(),
             counters: Counters::default(),
             settings,
         })

@@ -5,8 +5,8 @@ use std::cmp::min;
 use super::ending::Size;
 use super::flight::{Flight, Purpose, Standing};
 use super::tuning::{
-    HEDGES_AT_START, LATE_MAX_SECONDS, LATE_MIN_SECONDS, MOST_DOUBLINGS, OVERTAKEN_TO_HEDGE,
-    PACING_MIN_SECONDS, REQUESTS_PER_HEDGE,
+    BURST_SHARE, HEDGES_AT_START, LATE_MAX_SECONDS, LATE_MIN_SECONDS, MOST_DOUBLINGS,
+    OVERTAKEN_TO_HEDGE, PACING_MIN_SECONDS, REQUESTS_PER_HEDGE, STEADY_BURST, STEADY_LATE,
 };
 use super::{Planner, Request};
 use crate::ring::OFFSET_MAX;
@@ -113,12 +113,17 @@ impl Planner {
     }
 
     /// The time at which a page is late: after two smoothed latencies, four deviations (RFC 6298), and the transfer of
-    /// what is queued; twice that after each hedge.
+    /// what is queued; twice that after each hedge. On a steady link what deviates is the queue.
     pub(super) fn late_at(&self, flight: &Flight) -> Option<f64> {
         let transfer = self.flights.bytes() as f64 / self.estimates.bandwidth()?;
-        let seconds = 2.0 * self.estimates.smoothed_seconds()?
-            + 4.0 * self.estimates.deviation_seconds()
-            + transfer;
+        let seconds = match self.estimates.steady.link() {
+            Some(link) => 2.0 * link.latency_seconds + STEADY_LATE * transfer,
+            None => {
+                2.0 * self.estimates.smoothed_seconds()?
+                    + 4.0 * self.estimates.deviation_seconds()
+                    + transfer
+            }
+        };
         let doubled =
             LATE_MIN_SECONDS.max(seconds) * f64::from(1u32 << flight.hedges.min(MOST_DOUBLINGS));
         Some(flight.issued_at + doubled.min(LATE_MAX_SECONDS))
@@ -236,16 +241,29 @@ impl Planner {
             && !(past_total && (self.ending.is_exact() || asked_past()))
     }
 
+    /// The first burst arrives: it shows the link if nothing else shares that.
+    pub(super) fn is_opening(&self) -> bool {
+        self.counters.pages < STEADY_BURST as u64
+    }
+
     fn link_has_room(&mut self, finding_floor: bool) -> bool {
         let wanted = self.flights.wanted().count();
         if finding_floor {
             return wanted == 0;
         }
         let page = self.sizing.next_bytes(&self.estimates) as f64;
+        let is_opening = self.is_opening() && !self.estimates.serial.is_possible();
         let enough = self
             .estimates
             .bytes_wanted_in_flight()
-            .is_some_and(|bytes| self.flights.bytes() as f64 >= bytes + page);
+            .is_some_and(|bytes| {
+                let most = if is_opening {
+                    BURST_SHARE * bytes
+                } else {
+                    bytes + page
+                };
+                self.flights.bytes() as f64 >= most
+            });
         !enough && self.window.has_room(wanted)
     }
 

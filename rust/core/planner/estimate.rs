@@ -5,6 +5,7 @@
 //! The windowed maximum is Nichols's constant-space filter (Linux `lib/win_minmax.c`).
 
 use super::serial::Serial;
+use super::steady::Steady;
 use super::tuning::{
     BANDWIDTH_WINDOW_SECONDS, FLAT_ROUNDS, FLOOR_WINDOW_SECONDS, GAIN_STARTUP, GAIN_STEADY, GROWTH,
     IN_PROPORTION, LARGER_PAGES, PACING_STARTUP, PACING_STEADY, PAGE_LATENCIES, PAGE_SECONDS,
@@ -52,6 +53,7 @@ pub(super) struct Estimates {
     train: Train,
     rounds: Rounds,
     pub serial: Serial,
+    pub steady: Steady,
 }
 
 /// The pages of a round after its first: how fast they follow shows the bandwidth behind the latency. Used only until
@@ -166,6 +168,7 @@ impl Estimates {
             train: Train::default(),
             rounds: Rounds::default(),
             serial: Serial::default(),
+            steady: Steady::default(),
         }
     }
 
@@ -175,12 +178,14 @@ impl Estimates {
 
     /// Payload bytes per second.
     pub fn bandwidth(&self) -> Option<f64> {
-        self.rate.map(|best| best[0].value)
+        let steady = self.steady.link().map(|link| link.bytes_per_second);
+        steady.or(self.rate.map(|best| best[0].value))
     }
 
     /// The least latency of a page: the link's round trip, the server's cost and the transfer of a small page.
     pub fn floor_seconds(&self) -> Option<f64> {
-        self.floor.map(|sample| sample.value)
+        let steady = self.steady.link().map(|link| link.latency_seconds);
+        steady.or(self.floor.map(|sample| sample.value))
     }
 
     pub fn smoothed_seconds(&self) -> Option<f64> {
@@ -192,7 +197,7 @@ impl Estimates {
     }
 
     pub fn starting_up(&self) -> bool {
-        matches!(self.phase, Phase::Startup { .. })
+        self.steady.link().is_none() && matches!(self.phase, Phase::Startup { .. })
     }
 
     /// The floor is out of date: our own queueing hides it until a page runs alone (BBR's ProbeRTT).
@@ -210,16 +215,20 @@ impl Estimates {
         self.app_limited_until > self.delivered
     }
 
+    /// The rate at which the newest pages of a round followed its first.
+    pub fn train_rate(&self) -> f64 {
+        self.train.rate
+    }
+
     /// Bytes that keep the link busy: gain × bandwidth × latency floor. None before the first page.
     pub fn bytes_wanted_in_flight(&self) -> Option<f64> {
         let (rate, floor) = (self.bandwidth()?, self.floor_seconds()?);
         Some(
             floor
-                * match self.phase {
-                    Phase::Startup { .. } => {
-                        (GAIN_STARTUP * rate).max(self.train.rate / TRAIN_EXCESS)
-                    }
-                    Phase::Steady => GAIN_STEADY * rate,
+                * if self.starting_up() {
+                    (GAIN_STARTUP * rate).max(self.train.rate / TRAIN_EXCESS)
+                } else {
+                    GAIN_STEADY * rate
                 },
         )
     }
@@ -227,6 +236,9 @@ impl Estimates {
     /// The pause between a page of `bytes` and the next new one: about its transfer, so that they do not arrive
     /// together; never more than half a latency, because the estimate may be far too low. None before the first page.
     pub fn gap_seconds(&self, bytes: u64) -> Option<f64> {
+        if let Some(link) = self.steady.link() {
+            return Some(bytes as f64 / (PACING_STEADY * link.bytes_per_second));
+        }
         let rate = match self.phase {
             Phase::Startup { .. } => {
                 (PACING_STARTUP * self.bandwidth()?).max(self.train.rate / TRAIN_EXCESS)
@@ -256,12 +268,13 @@ impl Estimates {
     }
 
     /// Counts a page, and returns the round that it ends.
-    pub fn complete(&mut self, now: f64, page: &Completion) -> Option<Round> {
+    pub fn complete(&mut self, now: f64, page: &Completion, bytes_in_flight: u64) -> Option<Round> {
         self.serial.answered(now, page.latency_seconds, page.bytes);
+        self.steady.answered(now, page, bytes_in_flight);
         self.delivered += page.bytes;
         let latency = page.latency_seconds.max(TICK_SECONDS);
         let rate = (self.delivered - page.delivered_before) as f64 / latency;
-        if !page.app_limited || self.bandwidth().is_none_or(|known| rate >= known) {
+        if !page.app_limited || self.rate.is_none_or(|best| rate >= best[0].value) {
             self.add_rate(Sample {
                 at: now,
                 value: rate,
@@ -295,7 +308,7 @@ impl Estimates {
     }
 
     fn end_round(&mut self) {
-        let rate = self.bandwidth().unwrap_or(0.0);
+        let rate = self.rate.map_or(0.0, |best| best[0].value);
         if let Phase::Startup { best, flat_rounds } = &mut self.phase {
             if rate > *best * GROWTH {
                 (*best, *flat_rounds) = (rate, 0);

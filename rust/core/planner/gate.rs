@@ -8,39 +8,15 @@
 //!
 //! The gate is asked when bytes arrive, so nothing here waits for a clock. The rate of the link is that of the
 //! delivery-rate samples. They are too low until the first pages have shared the link: a page that took a latency and a
-//! half of transfers counts as if it had the link for itself. So the rate at which bytes followed the first page counts
-//! as well; it contains no latency.
+//! half of transfers counts as if it had the link for itself. So while the first burst arrives the rate at which its
+//! bytes followed the first page counts as well; it contains no latency. From then on a steady link (`steady`) is trusted:
+//! its rate needs no margin.
 
 use super::Planner;
 use super::tuning::{
-    ARRIVAL_MARGIN, ARRIVAL_MARGIN_FAST, FAST_LINK, HORIZON_SECONDS, OPENING_JITTER,
-    OPENING_SECONDS, RATE_SHARE, ROOM_SHARE, SLOW_START_SECONDS, START_SECONDS,
+    ARRIVAL_MARGIN, ARRIVAL_MARGIN_FAST, FAST_LINK, HORIZON_SECONDS, RATE_SHARE, ROOM_SHARE,
+    SLOW_START_SECONDS, START_SECONDS, STEADY_START_SECONDS,
 };
-
-/// The rate at which bytes followed the first page of a stream.
-#[derive(Default)]
-pub(super) struct OpeningRate {
-    first_at: Option<f64>,
-    bytes: u64,
-}
-
-impl OpeningRate {
-    pub fn page(&mut self, now: f64, bytes: u64) {
-        match self.first_at {
-            None => self.first_at = Some(now),
-            Some(_) => self.bytes = self.bytes.saturating_add(bytes),
-        }
-    }
-
-    fn bytes_per_second(&self, now: f64, latency_seconds: f64) -> f64 {
-        match self.first_at {
-            Some(at) if now - at <= OPENING_SECONDS => {
-                self.bytes as f64 / (now - at + OPENING_JITTER * latency_seconds).max(f64::EPSILON)
-            }
-            Some(_) | None => 0.0,
-        }
-    }
-}
 
 impl Planner {
     /// Returns whether audio may start, or resume, with `in_hand_bytes` in hand that play at `bytes_per_second`. In
@@ -64,8 +40,13 @@ impl Planner {
             .bandwidth()
             .zip(self.estimates.floor_seconds())
             .map(|(rate, latency_seconds)| {
-                let rate = rate.max(self.opening.bytes_per_second(now, latency_seconds));
+                let rate = if self.is_opening() {
+                    rate.max(self.estimates.train_rate())
+                } else {
+                    rate
+                };
                 Link {
+                    is_steady: self.estimates.steady.link().is_some(),
                     bytes_per_second: rate,
                     arrival_seconds: self.arrival_seconds(now, rate, latency_seconds),
                 }
@@ -106,6 +87,7 @@ impl Planner {
 
 /// The link according to the samples.
 struct Link {
+    is_steady: bool,
     bytes_per_second: f64,
     arrival_seconds: f64,
 }
@@ -129,13 +111,19 @@ impl GateInputs {
         let mut wanted = START_SECONDS * self.bytes_per_second;
         if let Some(link) = &self.link {
             let arrival_bytes = self.bytes_per_second * link.arrival_seconds;
+            let (share, least_seconds) = if link.is_steady {
+                let over = link.bytes_per_second / self.bytes_per_second;
+                (1.0, STEADY_START_SECONDS / (over * over))
+            } else {
+                (RATE_SHARE, SLOW_START_SECONDS)
+            };
             wanted = wanted.max(
                 if link.bytes_per_second >= FAST_LINK * self.bytes_per_second {
                     ARRIVAL_MARGIN_FAST * arrival_bytes
                 } else {
                     (ARRIVAL_MARGIN * arrival_bytes)
-                        .max(self.deficit_bytes(link))
-                        .max(SLOW_START_SECONDS * self.bytes_per_second)
+                        .max(self.deficit_bytes(link, share))
+                        .max(least_seconds * self.bytes_per_second)
                 },
             );
         }
@@ -143,8 +131,8 @@ impl GateInputs {
     }
 
     /// The link's deficit over the rest of the stream, or the horizon.
-    fn deficit_bytes(&self, link: &Link) -> f64 {
+    fn deficit_bytes(&self, link: &Link, share: f64) -> f64 {
         let ahead = self.left_bytes.min(HORIZON_SECONDS * self.bytes_per_second);
-        ahead * (1.0 - RATE_SHARE * link.bytes_per_second / self.bytes_per_second)
+        ahead * (1.0 - share * link.bytes_per_second / self.bytes_per_second)
     }
 }

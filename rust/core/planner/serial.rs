@@ -11,9 +11,10 @@ use super::tuning::{
 #[derive(Default)]
 pub(super) struct Serial {
     answered_at: f64,
-    /// The time and size of the newest page since the one before it; its latency if it did not wait for that.
-    newest: Option<(f64, u64)>,
-    /// Answers in a row that took the same time in spite of another size, and the sizes of their run.
+    /// The time of the newest page since the one before it; its latency if it did not wait for that.
+    newest: Option<f64>,
+    /// Answers in a row that took the same time, each larger than the one counted before it; the smallest size of
+    /// their run, and the newest that was counted.
     answers: u32,
     sizes: (u64, u64),
     /// The largest factor by which their times differ.
@@ -25,24 +26,30 @@ impl Serial {
     pub fn answered(&mut self, now: f64, latency_seconds: f64, bytes: u64) {
         let waited = self.answered_at - (now - latency_seconds);
         let seconds = match self.newest {
-            Some((before, bytes_before)) if waited >= SERIAL_WAIT * before => {
+            Some(before) if waited >= SERIAL_WAIT * before => {
                 let seconds = now - self.answered_at;
                 let factor = |ratio: f64| ratio.max(1.0 / ratio);
                 let longer = factor(seconds / before);
                 self.spread = self.spread.max(longer);
                 if longer > SAME_GAP {
                     (self.answers, self.sizes, self.spread) = (0, (bytes, bytes), 1.0);
-                } else if factor(bytes as f64 / bytes_before as f64) >= OTHER_SIZE {
+                } else if bytes as f64 >= OTHER_SIZE * self.sizes.1 as f64 {
                     self.answers = self.answers.saturating_add(1);
+                    self.sizes.1 = bytes;
                 }
                 seconds
             }
             Some(_) | None => latency_seconds,
         };
         let (smallest, largest) = self.newest.map_or((bytes, bytes), |_| self.sizes);
-        self.sizes = (smallest.min(bytes), largest.max(bytes));
-        self.newest = Some((seconds, bytes));
+        self.sizes = (smallest.min(bytes), largest);
+        self.newest = Some(seconds);
         self.answered_at = now;
+    }
+
+    /// The first pages took equally long, in spite of their sizes.
+    pub fn is_possible(&self) -> bool {
+        self.answers > 0 && self.spread <= OPENING_SPREAD
     }
 
     pub fn is_certain(&self) -> bool {
@@ -64,7 +71,7 @@ impl Planner {
     /// serial one.
     pub(super) fn plays_page_by_page(&self, in_hand_bytes: u64, bytes_per_second: f64) -> bool {
         let serial = &self.estimates.serial;
-        let (Some((seconds, _)), Some(next)) = (serial.newest, self.flights.first()) else {
+        let (Some(seconds), Some(next)) = (serial.newest, self.flights.first()) else {
             return false;
         };
         let needed = bytes_per_second * SERIAL_MARGIN * seconds;

@@ -142,11 +142,11 @@ impl Planner {
                     app_limited: flight.app_limited,
                     alone: flight.alone,
                 },
+                self.flights.bytes(),
             );
             if let Some(round) = round {
                 self.round_ended(&round);
             }
-            self.opening.page(self.now, new_bytes);
             if !is_end {
                 self.sizing.answered(asked, got_to - flight.start);
             }
@@ -156,7 +156,9 @@ impl Planner {
     fn round_ended(&mut self, round: &Round) {
         let floor = self.estimates.floor_seconds().unwrap_or(round.latency);
         self.window.round_ended(round, floor);
-        if self.sizing.round_ended(round, &self.estimates) {
+        // Larger pages gain nothing on a link that is full.
+        if self.estimates.steady.link().is_none() && self.sizing.round_ended(round, &self.estimates)
+        {
             self.estimates.start_up();
         }
     }

@@ -88,7 +88,7 @@ pub(super) const SAME_GAP: f64 = 1.1;
 /// The same while these are the only pages: the second may take as long by chance, if a link's latency is that of the
 /// first page.
 pub(super) const OPENING_SPREAD: f64 = 1.04;
-/// A page of another size: on a full link it would take as much longer, or less long.
+/// A page of another size is so many times as large: on a full link it would take as much longer.
 pub(super) const OTHER_SIZE: f64 = 1.5;
 /// The next page may take so many times as long as the newest.
 pub(super) const SERIAL_MARGIN: f64 = 1.25;
@@ -181,8 +181,16 @@ pub(super) const ARRIVAL_MARGIN: f64 = 1.25;
 pub(super) const ARRIVAL_MARGIN_FAST: f64 = 0.75;
 /// Share of the room ahead that a listener waits for at most; the last page may not fit.
 pub(super) const ROOM_SHARE: f64 = 0.9;
-/// Duration for which the rate after the first page counts: the window of the delivery-rate samples, which are better
-/// then.
+/// Duration for which the first burst is trusted: the window of the delivery-rate samples, which are better then.
 pub(super) const OPENING_SECONDS: f64 = 10.0;
-/// Share of the latency by which the first page may have been late, so that the others seem too fast.
-pub(super) const OPENING_JITTER: f64 = 0.05;
+/// Pages of the first burst, which show a steady link, and the share of the bytes wanted in flight that is enough while
+/// they arrive. With all of it the next page shared a link of 40 ms with the third one.
+pub(super) const STEADY_BURST: usize = 3;
+pub(super) const BURST_SHARE: f64 = 0.9;
+/// The rate of a steady link varies by less than this.
+pub(super) const STEADY_SPREAD: f64 = 0.1;
+/// Audio in hand before playing starts from a steady link as fast as the audio; from one twice as fast a quarter. A
+/// lost page is then heard no more often than it was when playing started at two to four times as much.
+pub(super) const STEADY_START_SECONDS: f64 = 2.6;
+/// A page on a steady link is late after two latencies and this share of the transfer of what is queued.
+pub(super) const STEADY_LATE: f64 = 1.25;

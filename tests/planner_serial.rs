@@ -56,12 +56,12 @@ fn a_seek_waits_for_one_page_and_what_is_being_served() {
         for (at, most) in [(4.1, 1.1), (60.0, 0.8)] {
             for phase in 0..8 {
                 let at = at + f64::from(phase) * PAGE_SECONDS / 8.0;
-                let outcome = play(rate, &[(at, (SONG_SECONDS / 2.0 * rate) as u64)], |_| {});
-                assert!(
-                    outcome.seek_seconds[0] <= most,
-                    "{:?} at {at}",
-                    outcome.seek_seconds
-                );
+                let to = |share: f64| (SONG_SECONDS * share * rate) as u64;
+                let outcome = play(rate, &[(at, to(0.5)), (at + 4.0, to(0.75))], |_| {});
+                let [first, again] = outcome.seek_seconds[..] else {
+                    panic!("{:?}", outcome.seek_seconds)
+                };
+                assert!(first <= most && again <= 1.1, "{first} at {at}, {again}");
                 assert_eq!(outcome.stalls, 0);
             }
         }

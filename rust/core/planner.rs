@@ -13,12 +13,13 @@
 //!
 //! # Theory of operation
 //! Pages double from a small one, so that the first audio waits for 8 KiB and not for 100 KiB, while the first burst of
-//! three fills the latency, and shows a link that is steady (`steady`). After that the link's delivery rate and least latency give the bandwidth-delay product:
-//! that many bytes, and one page, are kept in flight (BBR: Cardwell et al., ACM Queue 14(5), 2016;
-//! draft-ietf-ccwg-bbr). More would queue and make a retry or a seek slow; less would idle. The rate a window can show
-//! doubles at most from round to round, hence the start-up gain of two, and the measurement of how closely the first
-//! answers follow each other. New pages leave about a transfer apart: those that leave together arrive together, and
-//! leave the link idle together. Lateness comes from smoothed latency and variance (RFC 6298) plus the transfer of what
+//! three fills the latency, and shows a link that is steady (`steady`). After that the link's delivery rate and least
+//! latency give the bandwidth-delay product: that many bytes, and one page, are kept in flight (BBR: Cardwell et al.,
+//! ACM Queue 14(5), 2016; draft-ietf-ccwg-bbr). More would queue and make a retry or a seek slow; less would idle. The
+//! rate a window can show doubles at most from round to round, hence the start-up gain of two, and the measurement of
+//! how closely the first answers follow each other. New pages leave about a transfer apart: those that leave together
+//! arrive together, and leave the link idle together. Lateness comes from smoothed latency and variance (RFC 6298) plus
+//! the transfer of what
 //! is queued. If the rate grows with the pages, a cost per page limits and not bandwidth, as with a server that answers
 //! one read at a time: pages grow.
 
@@ -403,7 +404,7 @@ impl Planner {
         let is_serial = self.estimates.serial.is_certain();
         let second = (self.audio_rate * SERIAL_PAGE_SECONDS) as u64;
         let first = if is_serial {
-            second.max(SERIAL_PAGE_BYTES)
+            second + SERIAL_PAGE_BYTES
         } else {
             0
         };

@@ -190,6 +190,8 @@ pub struct PlayoutSettings {
     pub spare_bytes: u64,
 }
 
+/// A device takes a period, and with it what a seek made void, every 20 to 60 ms.
+const CUT_WAIT: Duration = Duration::from_millis(100);
 /// `first_audio`: nothing was taken yet.
 const NEVER: u64 = u64::MAX;
 /// `stop_frames`: no stop was asked for.
@@ -513,7 +515,8 @@ impl<W: Wake, E> Playout<W, E> {
 
     // --- the decoder -----------------------------------------------------------------------------------
 
-    /// Blocks until `room_bytes` fit. Returns false at once if there is no room before [`Self::release`], and after
+    /// Blocks until `room_bytes` fit. Returns false at once if there is no room before [`Self::release`], or, if what a
+    /// seek made void takes it, after a tenth of a second: it goes with a device's next period. Also after
     /// [`Self::interrupt`].
     ///
     /// # Errors
@@ -527,10 +530,13 @@ impl<W: Wake, E> Playout<W, E> {
             return Ok(true);
         }
         self.writer_waits.store(true, Ordering::SeqCst);
-        let is_free = if self.phase().is_held() {
+        let is_cut = matches!(self.cuts.pending(), Pending::Cut(_) | Pending::Changing);
+        let is_held = self.phase().is_held();
+        let is_free = if is_held && !is_cut {
             Ok(false)
         } else {
-            self.pipe.wait_room_unless(room_bytes, None, || {
+            let timeout = is_held.then_some(CUT_WAIT);
+            self.pipe.wait_room_unless(room_bytes, timeout, || {
                 self.interrupted.swap(false, Ordering::AcqRel)
             })
         };

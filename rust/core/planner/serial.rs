@@ -39,7 +39,9 @@ impl Serial {
                 }
                 seconds
             }
-            Some(_) | None => latency_seconds,
+            // A page that did not wait for an earlier one may have waited for one that was dropped.
+            Some(before) => before.min(latency_seconds),
+            None => latency_seconds,
         };
         let (smallest, largest) = self.newest.map_or((bytes, bytes), |_| self.sizes);
         self.sizes = (smallest.min(bytes), largest);

@@ -89,13 +89,13 @@ pub(super) const SAME_GAP: f64 = 1.1;
 /// first page.
 pub(super) const OPENING_SPREAD: f64 = 1.04;
 /// A page of another size is so many times as large: on a full link it would take as much longer.
-pub(super) const OTHER_SIZE: f64 = 1.5;
+pub(super) const OTHER_SIZE: f64 = 1.4;
 /// The next page may take so many times as long as the newest.
 pub(super) const SERIAL_MARGIN: f64 = 1.25;
 /// Audio in the first page after a seek at such a server: more than the next page takes, as a rule.
 pub(super) const SERIAL_PAGE_SECONDS: f64 = 1.0;
-/// The same in bytes, at least: an MP3 decoder reads 16 KiB at once, and a page of 16,000 bytes made it wait for two.
-pub(super) const SERIAL_PAGE_BYTES: u64 = 32 << 10;
+/// And bytes that are no audio yet: an MP3 decoder holds 16 KiB, and reads two steps more, before it keeps pace.
+pub(super) const SERIAL_PAGE_BYTES: u64 = 20 << 10;
 
 // --- the link -----------------------------------------------------------------------------------------------
 

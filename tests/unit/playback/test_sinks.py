@@ -531,6 +531,27 @@ async def test_a_full_buffer_that_is_held_back_does_not_block_its_decoder() -> N
     assert buffer.fill(memoryview(bytearray(400))) == 0
 
 
+def wait_half(buffer: PcmBuffer, begun: trio.Event, found: list[bool]) -> None:
+    """Wait for half of the buffer, as a decoder's thread."""
+    trio.from_thread.run_sync(begun.set)
+    found.append(buffer.wait_room(buffer.pipe.ahead_bytes // 2))
+
+
+async def test_a_decoder_waits_for_the_period_that_takes_what_a_seek_made_void() -> None:
+    for _ in range(50):  # the period comes before the wait or after it
+        buffer = open_buffer()
+        buffer.write(bytes(buffer.pipe.ahead_bytes))
+        assert buffer.seek(7)
+        begun = trio.Event()
+        found: list[bool] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.to_thread.run_sync, partial(wait_half, buffer, begun, found))
+            await begun.wait()
+            await trio.testing.wait_all_tasks_blocked()
+            buffer.fill(memoryview(bytearray(400)))
+        assert found == [True]
+
+
 async def test_the_demand_is_that_of_what_is_heard() -> None:
     buffer = open_buffer()
     out = memoryview(bytearray(400))

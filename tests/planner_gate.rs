@@ -195,6 +195,17 @@ fn the_start_trusts_a_steady_link() {
 }
 
 #[test]
+fn a_first_page_is_not_taken_for_that_of_a_serial_server() {
+    let rate = 16_000.0; // the page has half a second
+    for over in [1.3, 1.5, 2.0] {
+        for link in LINKS {
+            let world = world(rate, over, Discipline::Fifo, link);
+            assert_eq!(listen(world, rate).stalls, 0, "{over}x: {world:?}");
+        }
+    }
+}
+
+#[test]
 fn a_link_that_slows_down_while_the_first_pages_arrive_is_not_trusted() {
     for discipline in [Discipline::FairShare, Discipline::Fifo] {
         let [steady, slower] = [1.5, 1.2].map(|over| {

@@ -204,9 +204,15 @@ async def test_ctrl_c_ends_a_reply_on_the_wire_and_the_conversation_goes_on(tmp_
     assert [message["content"] for message in history] == ["a long story", "Once upon a time", "hello?"]
 
 
+async def noted(note: trio.Path, text: str) -> None:
+    with trio.fail_after(60):
+        while not await note.exists() or await note.read_text() != text:
+            pass
+
+
 async def test_ctrl_c_ends_a_tool_call_on_the_wire_and_its_call_has_a_result(tmp_path: Path) -> None:
     servers_file(tmp_path)
-    note = tmp_path / "note"
+    note = trio.Path(tmp_path / "note")
     async with (
         scripted_http(calls(("home__hang", {"note": str(note)})), says("Yes?")) as (url, asked),
         typing(*model_words(url), "--sink", "null", cwd=tmp_path) as person,
@@ -214,15 +220,13 @@ async def test_ctrl_c_ends_a_tool_call_on_the_wire_and_its_call_has_a_result(tmp
         await person.see("> ")
         person.type("hang")
         await person.see("→ home__hang")
-        with trio.fail_after(60):
-            while not note.exists() or note.read_text() != "called":
-                await trio.lowlevel.checkpoint()
+        await noted(note, "called")
         person.press(CTRL_C)
         await person.see("✗ home__hang: The call was cancelled")
         await person.see("> ")
         person.type("hello?")
         await person.see("Yes?")
-        assert note.read_text() == "cancelled"
+        await noted(note, "cancelled")
         person.type("/quit")
         assert await person.end() == 0
     call, result = asked[1].body["messages"][1:3]

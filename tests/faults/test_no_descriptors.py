@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import shlex
@@ -24,7 +25,9 @@ CHORD = Path(__file__).parents[1] / "data" / "chord.wav"
 
 @contextmanager
 def descriptors_left(count: int) -> Iterator[None]:
-    """Leave this process `count` free descriptors."""
+    """Leave this process `count` free descriptors. Nothing that was left behind is closed meanwhile."""
+    gc.collect()
+    gc.disable()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = max(int(name) for name in os.listdir("/dev/fd")) + 1  # noqa: PTH208 - names alone
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 64, limits[1]))
@@ -42,6 +45,7 @@ def descriptors_left(count: int) -> Iterator[None]:
         for descriptor in taken:
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        gc.enable()
 
 
 async def heard(player: Player, media: Playable) -> None:

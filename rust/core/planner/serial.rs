@@ -69,16 +69,16 @@ impl Planner {
     }
 
     /// Returns whether audio may start page by page: the next page is in flight, arrives while what is in hand plays
-    /// if it takes as long as the newest, and lasts longer. Until an answer contradicts it, every server may be a
-    /// serial one.
+    /// if it takes as long as the newest, and lasts longer. Two pages show such a server. The first alone may have
+    /// arrived over a link that is the limit, where the next one takes longer.
     pub(super) fn plays_page_by_page(&self, in_hand_bytes: u64, bytes_per_second: f64) -> bool {
         let serial = &self.estimates.serial;
         let (Some(seconds), Some(next)) = (serial.newest, self.flights.first()) else {
             return false;
         };
         let needed = bytes_per_second * SERIAL_MARGIN * seconds;
-        let is_opening = self.counters.pages == u64::from(serial.answers) + 1
-            && serial.spread <= OPENING_SPREAD
+        let is_opening = serial.is_possible()
+            && self.counters.pages == u64::from(serial.answers) + 1
             && seconds <= START_SECONDS;
         (serial.is_certain() || is_opening)
             && in_hand_bytes as f64 >= needed.max(START_SECONDS * bytes_per_second)

@@ -4,7 +4,7 @@
 use super::estimate::Completion;
 use super::tuning::{OPENING_SECONDS, STEADY_BURST, STEADY_SPREAD};
 
-/// What the first burst showed.
+/// The measurements of the first burst.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SteadyLink {
     pub bytes_per_second: f64,

@@ -45,10 +45,6 @@ static CONTRADICTION: Class = Class::new("ContradictionError");
 static DECODE: Class = Class::new("DecodeError");
 static UNSUPPORTED: Class = Class::new("UnsupportedFormatError");
 
-/// As `playhead.errors.NO_DESCRIPTOR`.
-const NO_DESCRIPTOR: &str = "no file descriptor is free: the limit RLIMIT_NOFILE is reached; raise it \
-    (ulimit -n), or close streams and connections";
-
 /// The Python exception for `error`. `offset` is the start of the page in its resource, or 0.
 pub fn to_python(py: Python<'_>, error: Error, offset: u64) -> PyErr {
     table(py, error, offset).unwrap_or_else(|failure| failure)
@@ -93,11 +89,14 @@ fn table(py: Python<'_>, error: Error, offset: u64) -> PyResult<PyErr> {
 /// An error of the system; one that names no file, such as that no file descriptor is free.
 pub fn of_system(py: Python<'_>, error: io::Error) -> PyErr {
     match Errno::from_io_error(&error) {
-        Some(Errno::MFILE | Errno::NFILE) => DESCRIPTORS
-            .make(py, NO_DESCRIPTOR.to_owned(), &PyDict::new(py))
-            .unwrap_or_else(|failure| failure),
+        Some(Errno::MFILE | Errno::NFILE) => no_descriptor(py).unwrap_or_else(|failure| failure),
         _ => error.into(),
     }
+}
+
+fn no_descriptor(py: Python<'_>) -> PyResult<PyErr> {
+    let message = py.import("playhead.errors")?.getattr("NO_DESCRIPTOR")?;
+    DESCRIPTORS.make(py, message.extract()?, &PyDict::new(py))
 }
 
 /// An invalid argument.

@@ -19,9 +19,8 @@
 //! rate a window can show doubles at most from round to round, hence the start-up gain of two, and the measurement of
 //! how closely the first answers follow each other. New pages leave about a transfer apart: those that leave together
 //! arrive together, and leave the link idle together. Lateness comes from smoothed latency and variance (RFC 6298) plus
-//! the transfer of what
-//! is queued. If the rate grows with the pages, a cost per page limits and not bandwidth, as with a server that answers
-//! one read at a time: pages grow.
+//! the transfer of what is queued. If the rate grows with the pages, a cost per page limits and not bandwidth, as with a
+//! server that answers one read at a time: pages grow.
 
 use std::cmp::min;
 use std::ops::Range;

@@ -515,9 +515,9 @@ impl<W: Wake, E> Playout<W, E> {
 
     // --- the decoder -----------------------------------------------------------------------------------
 
-    /// Blocks until `room_bytes` fit. Returns false at once if there is no room before [`Self::release`], or, if what a
-    /// seek made void takes it, after a tenth of a second: it goes with a device's next period. Also after
-    /// [`Self::interrupt`].
+    /// Blocks until `room_bytes` fit. Returns false after [`Self::interrupt`]. Before [`Self::release`] it does not wait
+    /// for room, but a tenth of a second where void audio of a seek takes it, which goes with a device's next period;
+    /// then it returns false too.
     ///
     /// # Errors
     /// As [`Pipe::wait_room`].

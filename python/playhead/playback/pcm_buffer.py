@@ -186,8 +186,8 @@ class PcmBuffer:
     # --- the decoder ---------------------------------------------------------------------------------
 
     def wait_room(self, room_bytes: int) -> bool:
-        """Block until `room_bytes` fit. Returns False immediately if there is no room before `release`, or
-        after a tenth of a second if what a seek made void takes it, and after `interrupt`.
+        """Block until `room_bytes` fit. Returns False after `interrupt`. Before `release` it does not wait
+        for room, but a tenth of a second where void audio of a seek takes it, and then returns False too.
 
         Raises `ClosedError` when the player stopped.
         """

@@ -149,13 +149,7 @@ class AvDecoder:
         return b""
 
     def seek(self, frame: int) -> None:
-        before, restarts = self.position_frames, self._source.restarts
-        try:
-            self._seek(frame)
-        except SeekError:
-            if self._source.restarts != restarts:
-                self._seek(before)
-            raise
+        self._source.seek_or_stay(self._seek, frame, before=self.position_frames)
 
     def _seek(self, frame: int) -> None:
         end = None if self.duration_seconds is None else round(self.duration_seconds * self.format.rate_hz)
@@ -227,8 +221,8 @@ class Mp4Tables:
         self._claims: dict[int, int] = {}
         self._claimed = self._edits = 0
         self._is_video = self._is_uncompressed = False
-        """Of the newest track. One unit of time per sample is usual for video; for audio it means PCM, whose
-        index FFmpeg makes without looking at the number of samples."""
+        """The newest track is video, or uncompressed. One unit of time per sample is usual for video; for
+        audio it means PCM, whose index FFmpeg makes without looking at the number of samples."""
         self._next_box = 0
         """Offset of the next outer box, as far as they were read one after the other."""
         self._media = range(0)

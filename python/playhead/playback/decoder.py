@@ -320,10 +320,8 @@ class MiniaudioDecoder:
         return (self.bytes_per_second or self.format.bytes_per_second / 2) / self.format.rate_hz
 
     def _prepare_next(self) -> None:
-        """Choose the size of the next piece. A decoder that waits for bytes holds back what it has decoded,
-        so a large piece must not have to wait."""
-        piece_bytes = int(LARGE_PIECE_SECONDS * self._byte_rate.bytes_per_second)
-        is_large = self._source.in_hand_bytes >= 2 * piece_bytes + LARGE_STEP_BYTES
+        """Choose the size of the next piece."""
+        is_large = self._source.holds_large_piece(self._byte_rate.bytes_per_second)
         self._frames = self._large_frames if is_large else PIECE_FRAMES
         if self._source.step_bytes != WHOLE_STEP_BYTES:
             self._source.step_bytes = LARGE_STEP_BYTES if is_large else STEP_BYTES

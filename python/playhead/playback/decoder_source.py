@@ -16,6 +16,7 @@ import miniaudio
 
 from playhead.errors import ClosedError, DecodeError, PlayheadError, SeekError, UnsupportedFormatError
 from playhead.limits import DEFAULT_LIMITS
+from playhead.playback.formats import LARGE_PIECE_SECONDS
 from playhead.stream.source import Reader
 
 STEP_BYTES = 2048
@@ -133,6 +134,22 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
     def in_hand_bytes(self) -> int:
         """Bytes that the decoder can read without waiting."""
         return self.ahead_bytes + self._reader.buffered_bytes
+
+    def holds_large_piece(self, bytes_per_second: float) -> bool:
+        """Return whether a decoder may decode `LARGE_PIECE_SECONDS` of audio at once. While it waits for
+        bytes it holds back what it has decoded, so it must not have to wait."""
+        return self.in_hand_bytes >= 2 * int(LARGE_PIECE_SECONDS * bytes_per_second) + LARGE_STEP_BYTES
+
+    def seek_or_stay(self, seek: Callable[[int], None], frame: int, *, before: int) -> None:
+        """Call `seek` for `frame`; if it raises `SeekError` after a restart, for `before` too, and raise
+        that."""
+        restarts = self.restarts
+        try:
+            seek(frame)
+        except SeekError:
+            if self.restarts != restarts:
+                seek(before)
+            raise
 
     @property
     def offset(self) -> int:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from playhead._core import VorbisStream
-from playhead.errors import DecodeError, SeekError, UnsupportedFormatError
-from playhead.playback.decoder_source import LARGE_STEP_BYTES, MOST_HEADER_BYTES, STEP_BYTES
+from playhead.errors import DecodeError, UnsupportedFormatError
+from playhead.playback.decoder_source import MOST_HEADER_BYTES, STEP_BYTES
 from playhead.playback.formats import (
     FIRST_FRAMES,
     LARGE_PIECE_SECONDS,
@@ -68,9 +68,7 @@ class VorbisDecoder:
             self.position_frames += len(pcm) // self.format.frame_bytes
             packet_bytes, frames = self._stream.decoded
             self._byte_rate.add(packet_bytes, frames / self.format.rate_hz)
-            # A decoder that waits for bytes holds back what it has decoded.
-            piece_bytes = int(LARGE_PIECE_SECONDS * self.bytes_per_second)
-            is_large = self._source.in_hand_bytes >= 2 * piece_bytes + LARGE_STEP_BYTES
+            is_large = self._source.holds_large_piece(self.bytes_per_second)
             self._frames = self._large_frames if is_large else PIECE_FRAMES
         return pcm
 
@@ -93,13 +91,7 @@ class VorbisDecoder:
         return pcm
 
     def seek(self, frame: int) -> None:
-        before, restarts = self.position_frames, self._source.restarts
-        try:
-            self._seek(frame)
-        except SeekError:
-            if self._source.restarts != restarts:
-                self._seek(before)
-            raise
+        self._source.seek_or_stay(self._seek, frame, before=self.position_frames)
 
     def _seek(self, frame: int) -> None:
         for run_up in _RUN_UPS:

@@ -283,7 +283,7 @@ class _Block(AsyncExitStack):
         return not self._thread.is_forked and await super().__aexit__(*error)
 
     def interrupt(self) -> None:
-        """For the trio thread."""
+        """Cancel the block, if it is a task's. The trio thread calls it."""
         if self._task is not None:
             _soon(self._task.get_loop(), self._cancel)
 

@@ -65,7 +65,7 @@ _MIME_OF = {found: kind for kind, found in reversed(_MIME.items())} | {
     AudioFormat.OGG_FLAC: "audio/ogg; codecs=flac",
     AudioFormat.OGG: "audio/ogg",
 }
-"""For files; in Ogg with the codec (RFC 5334), as the type alone was long Vorbis."""
+"""The types of files; in Ogg with the codec (RFC 5334), as `audio/ogg` alone meant Vorbis for long."""
 _SUFFIX = {
     ".mp3": AudioFormat.MP3,
     ".flac": AudioFormat.FLAC,

@@ -127,9 +127,9 @@ class _Renamed:
 
     inner: str
     servers: tuple[str, ...]
-    """From the outside in; never empty."""
+    """Their names, from the outside in; never empty."""
     namings: tuple[_Naming, ...]
-    """For each, how its name was written."""
+    """The writing of each name."""
 
     @property
     def server(self) -> str:

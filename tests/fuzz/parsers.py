@@ -16,9 +16,9 @@ with atheris.instrument_imports(include=["playhead"]):
     from playhead.agent.tool_use import TextRun, ToolUseEvent, ToolUseParser
     from playhead.client.transports.websocket_wire import FrameSplitter, LongText, MessageFramer
     from playhead.errors import LimitError, ProtocolError
-    from playhead.jsonrpc import codec
-    from playhead.jsonrpc.framing import LineFramer, LongLine
     from playhead.limits import DEFAULT_LIMITS
+    from playhead.protocol import messages
+    from playhead.protocol.framing import LineFramer, LongLine
     from playhead.servers.messages import decode
 
 from mcp_types import JSONRPCMessage, JSONRPCResponse
@@ -123,13 +123,13 @@ def message(data: bytes) -> None:
     decode(data)
     expected, found = (_parsed(data, views=views) for views in (False, True))
     if isinstance(found, JSONRPCResponse):
-        codec.plain(found.result)
+        messages.plain(found.result)
     assert found == expected
 
 
 def _parsed(data: bytes, *, views: bool) -> JSONRPCMessage | str:
     try:
-        return codec.parse_message(data, DEFAULT_LIMITS, views=views)
+        return messages.parse_message(data, DEFAULT_LIMITS, views=views)
     except (LimitError, ProtocolError) as error:
         return str(error)
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from playhead._core import Frame, decode_base64
 from playhead.errors import LimitError, ProtocolError
-from playhead.jsonrpc import codec
 from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.protocol import messages
 
 LONG = "QUJD" * 256
 NAMES = ("id", "method", "result", "error", "contents", "content", "blob", "data", "resource", "jsonrpc", "x")
@@ -45,7 +45,7 @@ results = st.fixed_dictionaries(
     {}, optional={"contents": st.lists(items | values, max_size=4), "content": st.lists(items, max_size=4)}
 )
 ids = st.integers() | st.text(max_size=300) | st.none() | st.booleans() | st.floats(allow_nan=False)
-messages = st.fixed_dictionaries(
+jsonrpc_messages = st.fixed_dictionaries(
     {"jsonrpc": st.just("2.0")},
     optional={
         "id": ids,
@@ -60,7 +60,7 @@ messages = st.fixed_dictionaries(
 @st.composite
 def encoded(draw: st.DrawFn) -> bytes:
     spaces = draw(st.sampled_from([(",", ":"), (" ,\n", " : ")]))
-    text = json.dumps(draw(messages), separators=spaces, ensure_ascii=draw(st.booleans()))
+    text = json.dumps(draw(jsonrpc_messages), separators=spaces, ensure_ascii=draw(st.booleans()))
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -102,14 +102,14 @@ def test_kind_and_id_are_those_of_the_sdks_parser(data: bytes) -> None:
 @given(data=encoded())
 def test_with_views_put_back_a_message_is_the_one_without(data: bytes) -> None:
     try:
-        expected = codec.parse_message(data, DEFAULT_LIMITS)
+        expected = messages.parse_message(data, DEFAULT_LIMITS)
     except ProtocolError:
         return
-    message = codec.parse_message(data, DEFAULT_LIMITS, views=True)
+    message = messages.parse_message(data, DEFAULT_LIMITS, views=True)
     if isinstance(message, types.JSONRPCResponse):
         views = [view for _, _, view in Frame(data).blobs()]
         assert all(view.obj is data and view.readonly for view in views)
-        codec.plain(message.result)
+        messages.plain(message.result)
     assert message == expected
 
 
@@ -120,11 +120,11 @@ def test_a_damaged_message_has_the_same_error_with_views(data: bytes, at: int, b
 
     def outcome(*, views: bool) -> str:
         try:
-            message = codec.parse_message(damaged, DEFAULT_LIMITS, views=views)
+            message = messages.parse_message(damaged, DEFAULT_LIMITS, views=views)
         except (ProtocolError, LimitError) as error:
             return str(error)
         if isinstance(message, types.JSONRPCResponse):
-            codec.plain(message.result)
+            messages.plain(message.result)
         return repr(message)
 
     assert outcome(views=True) == outcome(views=False)
@@ -155,12 +155,12 @@ def test_nesting_and_values_of_any_bytes_are_counted_outside_strings(data: bytes
     depth, n_values = counted(data)
     assert (frame.depth, frame.values) == (depth, n_values)
     limits = Limits(json_depth=max(depth, 1), json_values=max(n_values, 1))
-    codec.check_structure(data, limits)
+    messages.check_structure(data, limits)
     for name, got in (("json_values", n_values), ("json_depth", depth)):
         if got > 1:
             tight: Any = {"json_depth": limits.json_depth, "json_values": limits.json_values, name: got - 1}
             with pytest.raises(LimitError) as caught:
-                codec.check_structure(data, Limits(**tight))
+                messages.check_structure(data, Limits(**tight))
             assert (caught.value.limit, caught.value.allowed, caught.value.got) == (name, got - 1, got)
 
 

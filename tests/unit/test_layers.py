@@ -25,7 +25,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "_core",
         }
     ),
-    frozenset({"net_guard", "content", "jsonrpc", "cache", "sdk_internals"}),
+    frozenset({"net_guard", "content", "protocol", "cache", "sdk_internals"}),
     frozenset({"results"}),
     frozenset({"stream", "config"}),
     frozenset({"playback", "client"}),

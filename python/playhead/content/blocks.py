@@ -6,9 +6,9 @@ URI. A block of an unknown type, or without an essential field, becomes an `Unkn
 the result. Dumping returns the raw objects unchanged, because the SDK's types drop unknown fields and turn
 `priority: 1` into `1.0`.
 
-Long base64 that arrives as a view of its message (`codec.parse_message`) stays one: the SDK's types take only
-strings, and a copy of 63 MiB costs more than receiving it. Such a block is validated with an empty string in
-its place; `raw` and `content` are made when somebody reads them.
+Long base64 that arrives as a view of its message (`messages.parse_message`) stays one: the SDK's types take
+only strings, and a copy of 63 MiB costs more than receiving it. Such a block is validated with an empty
+string in its place; `raw` and `content` are made when somebody reads them.
 """
 
 from __future__ import annotations

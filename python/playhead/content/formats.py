@@ -99,7 +99,7 @@ def number(value: float) -> str:
 _HEAD_CHARS: Final = (SNIFF_BYTES + 2) // 3 * 4
 
 Base64Text: TypeAlias = str | memoryview
-"""Base64 as received: a string, or its place in the message (`codec.parse_message`), ASCII as well.
+"""Base64 as received: a string, or its place in the message (`messages.parse_message`), ASCII as well.
 
 Both have the same length and are cut alike; `_core` decodes both. Plain bytes are always `bytes`.
 """

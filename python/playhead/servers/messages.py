@@ -23,8 +23,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from playhead.errors import LimitError
-from playhead.jsonrpc.codec import check_structure
 from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.protocol.messages import check_structure
 
 BARE_INITIALIZED: Final = "initialized"
 """The name that clients in the field (2024-11-05) use for `notifications/initialized`."""

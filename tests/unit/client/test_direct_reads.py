@@ -18,7 +18,7 @@ from playhead.client.session.connection import FIRST_DIRECT_ID, Connection
 from playhead.client.transports.outcomes import Declined
 from playhead.concurrency import Deadlines
 from playhead.errors import PlayheadError, ServerError
-from playhead.jsonrpc.faults import PastRequests
+from playhead.protocol.faults import PastRequests
 from playhead.stream.options import StreamOptions
 
 # --- deadlines -------------------------------------------------------------------------------------------

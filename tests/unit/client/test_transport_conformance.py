@@ -16,7 +16,7 @@ from mcp.server import Server
 from mcp.shared.message import SessionMessage
 
 from playhead.client.transports.stdio import stdio_transport
-from playhead.jsonrpc.framing import Line, LineFramer
+from playhead.protocol.framing import Line, LineFramer
 from playhead.testing import peers, transports
 
 

@@ -8,8 +8,8 @@ import mcp_types as types
 import pytest
 
 from playhead.client.transports.websocket_wire import NAMELESS_ERRORS, Compatibility, MessageFramer
-from playhead.jsonrpc.inbox import Inbox
 from playhead.limits import DEFAULT_LIMITS
+from playhead.protocol.inbox import Inbox
 
 
 class Peer:

@@ -20,7 +20,7 @@ from playhead.client.transports.websocket_wire import (
     LongText,
     MessageFramer,
 )
-from playhead.jsonrpc.framing import (
+from playhead.protocol.framing import (
     EndlessLine,
     FrameEvent,
     Line,

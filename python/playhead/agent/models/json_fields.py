@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from playhead.content.findings import kind_of
 from playhead.errors import LimitError, ModelError
-from playhead.jsonrpc.codec import check_structure
 from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.protocol.messages import check_structure
 from playhead.strict_json import parse_json
 
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")

@@ -33,9 +33,9 @@ from playhead.check.target import RequestOutcome, SessionTarget
 from playhead.client.transports.server_process import ServerProcess, open_server
 from playhead.config.servers import ServerConfig
 from playhead.errors import ConnectError, DeadlineError, PlayheadError, TransportError
-from playhead.jsonrpc.codec import answered_plainly
-from playhead.jsonrpc.framing import EndlessLine, Line, LineFramer
 from playhead.limits import DEFAULT_LIMITS, MIB
+from playhead.protocol.framing import EndlessLine, Line, LineFramer
+from playhead.protocol.messages import answered_plainly
 
 ANSWERED: Final = CheckKind(
     name="server.answered",

@@ -34,8 +34,8 @@ from playhead.content.audio import SNIFF_BYTES, AudioFormat, is_audio, sniff
 from playhead.content.blocks import FileContent
 from playhead.content.formats import Base64Text, Postponed, as_string, postpone
 from playhead.errors import PlayheadError
-from playhead.jsonrpc import codec
 from playhead.limits import KIB, Limits
+from playhead.protocol import messages
 from playhead.results.classify import classify
 from playhead.results.model_text import ModelText, text_for_model
 from playhead.results.plan import (
@@ -445,7 +445,7 @@ async def classify_result(
     def plain(received: dict[str, Any]) -> dict[str, Any]:
         for block in blocks:
             _ = block.raw  # makes its string, which is then the same object in both
-        return codec.plain(received)
+        return messages.plain(received)
 
     postpone(result, raw, raw=plain)
     return result

@@ -58,9 +58,9 @@ from playhead.client.transports.outcomes import (
 )
 from playhead.concurrency import Broadcast, Deadlines, Watched, iter_leaves, unwrap_exception_group
 from playhead.errors import ConnectError, ConnectionLostError, DeadlineError, PlayheadError, TransportError
-from playhead.jsonrpc import codec
-from playhead.jsonrpc.faults import FaultLog, ProtocolFaults
 from playhead.limits import Limits
+from playhead.protocol import messages
+from playhead.protocol.faults import FaultLog, ProtocolFaults
 from playhead.sdk_internals import ProgressFnT, ReadStream, WriteStream, stamped, usable_tools
 from playhead.stream.options import ReadPaths
 from playhead.stream.strategies import ResourceRequest
@@ -168,7 +168,8 @@ class Connection:
     ) -> dict[str, Any]:
         """Send `request` and return the raw result, unvalidated.
 
-        It is plain JSON, apart from a blob that is most of its message: that may be a view (`codec.plain`).
+        It is plain JSON, apart from a blob that is most of its message, which may be a view
+        (`messages.plain`).
 
         Raises `DeadlineError` if no byte arrived for `silent_seconds` or `total_seconds` have passed,
         `ConnectionLostError` or another `TransportError` if the transport failed, `RemoteError` for an error
@@ -201,7 +202,7 @@ class Connection:
                     report=report,
                     begun=result.begun,
                 )
-        return codec.plain(result, but_main=True)
+        return messages.plain(result, but_main=True)
 
     async def read(
         self,
@@ -214,7 +215,7 @@ class Connection:
     ) -> dict[str, Any]:
         """Send one `resources/read` of a stream, directly if the transport can.
 
-        As `request`, but the result's long blobs may be views of the message (`codec.parse_message`).
+        As `request`, but the result's long blobs may be views of the message (`messages.parse_message`).
         """
         paths.direct += 1
         answer = await self._read_directly(

@@ -32,8 +32,8 @@ from mcp_types import (
 
 from playhead.client.transports.outcomes import BegunAnswer, PendingRequest
 from playhead.errors import ConnectionLostError, LimitError, PlayheadError
-from playhead.jsonrpc.faults import PastRequests, ProtocolFaults
 from playhead.limits import Limits
+from playhead.protocol.faults import PastRequests, ProtocolFaults
 from playhead.sdk_internals import ReadStream, WriteStream, coerce_request_id
 
 

@@ -61,9 +61,9 @@ from playhead.errors import (
     SessionLostError,
     UsageError,
 )
-from playhead.jsonrpc import codec
-from playhead.jsonrpc.faults import ProtocolFaults
 from playhead.limits import Limits
+from playhead.protocol import messages
+from playhead.protocol.faults import ProtocolFaults
 from playhead.results.plan import Policy
 from playhead.results.responses import DEFAULT_REGISTRY, ResponseRegistry
 from playhead.sdk_internals import ProgressFnT
@@ -454,7 +454,7 @@ class Session:
             silent_seconds=silent_seconds,
             total_seconds=max(self._limits.tool_total_seconds, silent_seconds),
         )
-        return codec.plain(result)
+        return messages.plain(result)
 
     async def _request(
         self,

@@ -24,8 +24,8 @@ from playhead.errors import (
     ServerEndedError,
     WebSocketClosedError,
 )
-from playhead.jsonrpc.faults import FaultLog, ProtocolFaults
 from playhead.limits import Limits
+from playhead.protocol.faults import FaultLog, ProtocolFaults
 
 
 @dataclass(slots=True, eq=False)

@@ -51,9 +51,9 @@ from playhead.errors import (
     ProtocolError,
     SessionLostError,
 )
-from playhead.jsonrpc import codec
 from playhead.limits import KIB, Limits
 from playhead.net_guard import redact_query
+from playhead.protocol import messages
 from playhead.sdk_internals import ReadStream, WriteStream
 
 KEEP_ALIVE_SECONDS: Final = 300.0
@@ -302,7 +302,7 @@ class FailureIsolatingClient(httpx2.AsyncClient):
         if due is None or due.sent_as == call.cancels:
             return request
         headers = [pair for pair in request.headers.raw if pair[0].lower() != b"content-length"]
-        content = codec.encode(codec.cancellation(due.sent_as))
+        content = messages.encode(messages.cancellation(due.sent_as))
         assert isinstance(content, bytes)
         return self.build_request("POST", request.url, headers=headers, content=content)
 
@@ -364,7 +364,7 @@ class FailureIsolatingClient(httpx2.AsyncClient):
         answer = parse_answer(content, request_id, self._limits_of_session, url=url)
         if not isinstance(answer, JSONRPCResponse):
             return content  # an error, which is small
-        stand_in = codec.encode(self._observer.take(answer))
+        stand_in = messages.encode(self._observer.take(answer))
         assert isinstance(stand_in, bytes)
         return stand_in
 

@@ -20,8 +20,8 @@ import trio
 from playhead._core import MessageBuffer
 from playhead.concurrency import close_if_cancelled
 from playhead.errors import ConnectionLostError, LimitError, PlayheadError
-from playhead.jsonrpc.framing import EventValues
 from playhead.limits import KIB, Limits
+from playhead.protocol.framing import EventValues
 
 DRAIN_BYTES: Final = 64 * KIB
 DRAIN_SECONDS: Final = 0.5

@@ -32,8 +32,8 @@ from playhead.client.transports.http_bodies import gather
 from playhead.client.transports.http_errors import connection_error, parse_answer
 from playhead.client.transports.outcomes import BegunAnswer, Declined, PendingRequest
 from playhead.errors import PlayheadError, UsageError
-from playhead.jsonrpc import codec
 from playhead.limits import Limits
+from playhead.protocol import messages
 
 VERSION_HEADER: Final = "mcp-protocol-version"
 _OF_ONE_REQUEST: Final = frozenset(
@@ -148,9 +148,9 @@ class HttpDirect:
             return endpoint
         if request.method in self._streamed:
             return _STREAMS
-        body = codec.encode(request)
+        body = messages.encode(request)
         if isinstance(body, UsageError):
-            return codec.error_answer(request.id, body)
+            return messages.error_answer(request.id, body)
         post = httpcore2.Request(
             "POST",
             endpoint.target,
@@ -171,7 +171,7 @@ class HttpDirect:
             pending.failure = error
         except (*_TRANSPORT_ERRORS, OSError) as error:
             pending.failure = connection_error(error, str(endpoint.url))
-        return codec.error_answer(request.id, pending.failure)
+        return messages.error_answer(request.id, pending.failure)
 
     async def _answer(
         self,
@@ -243,7 +243,7 @@ class HttpDirect:
         """Closing the connection cancels a request since revision 2026-07-28; before, a notification does."""
         if headers.get(VERSION_HEADER) in MODERN_PROTOCOL_VERSIONS:
             return
-        body = codec.encode(codec.cancellation(request_id))
+        body = messages.encode(messages.cancellation(request_id))
         assert isinstance(body, bytes)
         more = [(name.encode(), value.encode()) for name, value in headers.items()]
         self._cancel(

@@ -26,8 +26,8 @@ from playhead.errors import (
     SessionLostError,
     is_descriptor_limit,
 )
-from playhead.jsonrpc import codec
 from playhead.limits import Limits
+from playhead.protocol import messages
 from playhead.redaction import redacted_url
 
 _SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
@@ -210,11 +210,11 @@ def check_answer(content: bytes, request_id: RequestId, limits: Limits, *, url: 
     The SDK passes on any message: another request would get this answer, and this one would wait for its
     deadline. Raises `ProtocolError` for that, and `LimitError` for nesting or values past the limits.
     """
-    frame = codec.check_structure(content, limits)
-    key = codec.answered_plainly(frame)
+    frame = messages.check_structure(content, limits)
+    key = messages.answered_plainly(frame)
     if key is None:
-        key = codec.answered_key(codec.parse_message(content, limits, frame=frame))
-    if key != codec.key_of(request_id):
+        key = messages.answered_key(messages.parse_message(content, limits, frame=frame))
+    if key != messages.key_of(request_id):
         raise wrong_answer(key, request_id, url=url)
 
 
@@ -222,9 +222,9 @@ def parse_answer(
     content: bytes, request_id: RequestId, limits: Limits, *, url: httpx2.URL
 ) -> JSONRPCResponse | JSONRPCError:
     """Parse the JSON in `content`, with views of its long blobs. Raises as `check_answer`."""
-    message = codec.parse_message(content, limits, views=True)
-    key = codec.answered_key(message)
-    if key != codec.key_of(request_id):
+    message = messages.parse_message(content, limits, views=True)
+    key = messages.answered_key(message)
+    if key != messages.key_of(request_id):
         raise wrong_answer(key, request_id, url=url)
     assert isinstance(message, JSONRPCResponse | JSONRPCError)
     return message

@@ -24,9 +24,9 @@ from mcp.shared.message import SessionMessage
 from playhead.client.transports.outcomes import PendingRequest
 from playhead.concurrency import SingleUse
 from playhead.errors import ConnectionLostError, PlayheadError, UsageError
-from playhead.jsonrpc import codec
-from playhead.jsonrpc.faults import ProtocolFaults
-from playhead.jsonrpc.inbox import Inbox
+from playhead.protocol import messages
+from playhead.protocol.faults import ProtocolFaults
+from playhead.protocol.inbox import Inbox
 
 Received = SessionMessage | Exception
 """The items that the SDK reads from a transport."""
@@ -51,7 +51,7 @@ class Outbox:
 
     def cancel(self, request_id: types.RequestId) -> None:
         """Tell the server that nobody waits for the answer any more, unless the queue is full."""
-        message = codec.cancellation(request_id)
+        message = messages.cancellation(request_id)
         self._inbox.sending(message)
         with suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._queue.send_nowait(SessionMessage(message))
@@ -156,14 +156,14 @@ class PumpedTransport:
         self, request: types.JSONRPCRequest, *, headers: Mapping[str, str], pending: PendingRequest
     ) -> types.JSONRPCResponse | types.JSONRPCError:
         """Send a direct request; see `session.connection.DirectRequests`."""
-        key = codec.key_of(request.id)
+        key = messages.key_of(request.id)
         waiting = self._waiting[key] = _Waiting(pending)
         try:
             if not self._send_at_once(request):
                 await self._outbox.send(SessionMessage(request))
             await waiting.answered.wait()
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-            return codec.error_answer(request.id, self._gone())
+            return messages.error_answer(request.id, self._gone())
         except trio.Cancelled:
             if waiting.answer is None:
                 self._outbox.cancel(request.id)
@@ -177,7 +177,7 @@ class PumpedTransport:
         """Write `request` without the writer's task; False if it has to wait for its turn there."""
         if self._is_writing or self._outgoing.statistics().current_buffer_used:
             return False
-        encoded = codec.encode(request)
+        encoded = messages.encode(request)
         if isinstance(encoded, UsageError):
             return False
         self._inbox.sending(request)
@@ -197,7 +197,7 @@ class PumpedTransport:
         """Hand `message` to the task that waits for it; False if it is the session's."""
         if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError) or message.id is None:
             return False
-        waiting = self._waiting.get(codec.key_of(message.id))
+        waiting = self._waiting.get(messages.key_of(message.id))
         if waiting is None:
             return False
         waiting.answer = message
@@ -238,7 +238,7 @@ class PumpedTransport:
                 yield read_stream, write_stream
             finally:
                 for key in self._waiting:
-                    self._is_direct(codec.error_answer(int(key), self._gone()))
+                    self._is_direct(messages.error_answer(int(key), self._gone()))
 
     async def _deliver_messages(self) -> None:
         """Pass on the messages that the last bytes fed to the inbox completed."""
@@ -265,7 +265,7 @@ class PumpedTransport:
         try:
             async for session_message in self._outgoing:
                 message = session_message.message
-                encoded = codec.encode(message)
+                encoded = messages.encode(message)
                 if not isinstance(encoded, UsageError):
                     self._is_writing = True
                     await send(encoded)

@@ -18,8 +18,8 @@ import trio
 from playhead.client.transports.pump import PumpedTransport, SessionStreams
 from playhead.client.transports.server_process import ServerProcess, open_server
 from playhead.errors import ConnectionLostError
-from playhead.jsonrpc.inbox import Inbox, InboxStatistics
 from playhead.limits import DEFAULT_LIMITS, MIB, Limits
+from playhead.protocol.inbox import Inbox, InboxStatistics
 
 CHUNK_BYTES = MIB
 """The largest read of stdout: the capacity of the widened pipe."""
@@ -241,7 +241,7 @@ def stdio_transport(
         started: the process of `command`, if it already runs; the caller waits for its end.
 
     Entering raises `ConnectError` if the command cannot be started. A request whose answer cannot be used
-    ends at once with an `MCPError` that `codec.own_error` turns into ours (`ProtocolError`, `LimitError`,
+    ends at once with an `MCPError` that `messages.own_error` turns into ours (`ProtocolError`, `LimitError`,
     `ConnectionLostError`). Leaving ends the server and its children, gracefully or within 0.2 s of a
     cancellation.
     """

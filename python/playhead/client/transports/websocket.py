@@ -47,9 +47,9 @@ from playhead.errors import (
     LimitError,
     WebSocketClosedError,
 )
-from playhead.jsonrpc.faults import ProtocolFaults
-from playhead.jsonrpc.inbox import Inbox
 from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.protocol.faults import ProtocolFaults
+from playhead.protocol.inbox import Inbox
 
 LAST_WORDS_SECONDS = 0.5
 """Limit for reading on a connection that can't be written to: the close reason may be on the way."""
@@ -291,7 +291,7 @@ def websocket_transport(
     passed, its subclass `UpgradeRefusedError` for an HTTP status, `AccessDeniedError` for 401 and 403,
     `UsageError` for headers that can't be sent, and `ConfigError` if `auth` needs more than one request.
 
-    A request whose answer cannot be used ends at once with an `MCPError` that `codec.own_error` turns into
+    A request whose answer cannot be used ends at once with an `MCPError` that `messages.own_error` turns into
     ours (`ProtocolError`, `LimitError`, `WebSocketClosedError`, `ConnectionLostError`). Leaving closes the
     connection with a close frame, in 1.5 s at most; a cancellation closes it at once.
     """

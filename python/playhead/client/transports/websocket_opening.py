@@ -16,8 +16,8 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from playhead.client.transports.http_errors import place_of, tls_reason, unreachable
 from playhead.errors import AccessDeniedError, ConfigError, ConnectError, UpgradeRefusedError, UsageError
-from playhead.jsonrpc.inbox import InboxStatistics
 from playhead.limits import KIB
+from playhead.protocol.inbox import InboxStatistics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,10 +52,10 @@ from wsproto.utilities import LocalProtocolError
 from playhead.client.transports.outcomes import quoted, texts_of
 from playhead.client.transports.websocket_opening import RECEIVE_BYTES
 from playhead.errors import UsageError
-from playhead.jsonrpc import codec
-from playhead.jsonrpc.codec import key_of
-from playhead.jsonrpc.faults import ProtocolFaults
-from playhead.jsonrpc.framing import (
+from playhead.limits import KIB
+from playhead.protocol import messages
+from playhead.protocol.faults import ProtocolFaults
+from playhead.protocol.framing import (
     ENDLESS_FACTOR,
     HEAD_BYTES,
     TAIL_BYTES,
@@ -66,7 +66,7 @@ from playhead.jsonrpc.framing import (
     OverlongLine,
     SkippedLine,
 )
-from playhead.limits import KIB
+from playhead.protocol.messages import key_of
 
 OLD_REVISION: Final = "2024-11-05"
 NAMELESS_ERRORS: Final = 64
@@ -419,7 +419,7 @@ class ControlFrames:
                 payload, self._ping = self._ping, None
                 await frames.send(Ping(payload=payload))
             while self._compatibility.unsent:
-                encoded = codec.encode(self._compatibility.unsent.popleft())
+                encoded = messages.encode(self._compatibility.unsent.popleft())
                 if not isinstance(encoded, UsageError):  # it was sent before, so it can be written
                     await frames.send(TextMessage(data=encoded.decode()))
                     self.sent_messages += 1

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from playhead.jsonrpc.framing import EventValues
+from playhead.protocol.framing import EventValues
 
 CASES = [
     (b'data: {"a":[1,2],"b":{}}\n\n', 5),

@@ -11,9 +11,9 @@ import pytest
 
 from playhead import _core
 from playhead.errors import LimitError, ProtocolError
-from playhead.jsonrpc import codec, framing
-from playhead.jsonrpc.inbox import Inbox
 from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.protocol import framing, messages
+from playhead.protocol.inbox import Inbox
 
 SMALL = Limits(message_bytes=200)
 
@@ -152,7 +152,7 @@ ANSWER = b'{"jsonrpc":"2.0","id":7,"result":{"contents":[]}}'
     ],
 )
 def test_the_four_kinds_of_message_are_told_by_their_keys(data: bytes, kind: type[object]) -> None:
-    assert type(codec.parse_message(data, DEFAULT_LIMITS)) is kind
+    assert type(messages.parse_message(data, DEFAULT_LIMITS)) is kind
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_the_four_kinds_of_message_are_told_by_their_keys(data: bytes, kind: typ
 )
 def test_what_is_no_message_is_a_protocol_error(data: bytes) -> None:
     with pytest.raises(ProtocolError):
-        codec.parse_message(data, DEFAULT_LIMITS)
+        messages.parse_message(data, DEFAULT_LIMITS)
 
 
 def nested(depth: int) -> bytes:
@@ -183,27 +183,27 @@ def nested(depth: int) -> bytes:
 
 
 def test_nesting_is_allowed_up_to_the_limit_and_not_one_deeper() -> None:
-    codec.parse_message(nested(128), DEFAULT_LIMITS)
+    messages.parse_message(nested(128), DEFAULT_LIMITS)
     with pytest.raises(LimitError) as caught:
-        codec.parse_message(nested(129), DEFAULT_LIMITS)
+        messages.parse_message(nested(129), DEFAULT_LIMITS)
     assert (caught.value.limit, caught.value.allowed, caught.value.got) == ("json_depth", 128, 129)
 
 
 def test_brackets_inside_strings_are_not_nesting() -> None:
     text = rb"[[{{\"[[\\" * 100
     data = b'{"jsonrpc":"2.0","id":7,"result":{"a":"' + text + b'","b":["' + text + b'"]}}'
-    assert isinstance(codec.parse_message(data, DEFAULT_LIMITS), types.JSONRPCResponse)
+    assert isinstance(messages.parse_message(data, DEFAULT_LIMITS), types.JSONRPCResponse)
 
 
 def test_commas_inside_strings_are_not_values() -> None:
     limits = Limits(json_values=20)
     data = b'{"jsonrpc":"2.0","id":7,"result":{"a":"' + b",[" * 500 + b'"}}'
-    assert isinstance(codec.parse_message(data, limits), types.JSONRPCResponse)
+    assert isinstance(messages.parse_message(data, limits), types.JSONRPCResponse)
 
 
 def test_too_many_values_are_refused_before_they_are_built() -> None:
     with pytest.raises(LimitError) as caught:
-        codec.parse_message(
+        messages.parse_message(
             b'{"jsonrpc":"2.0","id":7,"result":{"a":[' + b"1," * 30 + b"1]}}", Limits(json_values=20)
         )
     assert caught.value.limit == "json_values"
@@ -212,9 +212,9 @@ def test_too_many_values_are_refused_before_they_are_built() -> None:
 @pytest.mark.parametrize("commas", [100, 255, 256, 257, 5000])
 def test_values_are_counted_exactly_however_many_there_are(commas: int) -> None:
     data = b'{"a":[' + b"1," * commas + b"1]}"
-    codec.check_structure(data, Limits(json_values=commas + 2))
+    messages.check_structure(data, Limits(json_values=commas + 2))
     with pytest.raises(LimitError) as caught:
-        codec.check_structure(data, Limits(json_values=commas + 1))
+        messages.check_structure(data, Limits(json_values=commas + 1))
     assert (caught.value.limit, caught.value.got) == ("json_values", commas + 2)
 
 
@@ -233,7 +233,7 @@ def test_values_are_counted_exactly_however_many_there_are(commas: int) -> None:
     ],
 )
 def test_the_id_of_an_answer_is_found_at_either_end(data: bytes, key: str | None) -> None:
-    assert codec.answered_id(data, data[-framing.TAIL_BYTES :]) == key
+    assert messages.answered_id(data, data[-framing.TAIL_BYTES :]) == key
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_the_id_of_an_answer_is_found_at_either_end(data: bytes, key: str | None
     ],
 )
 def test_the_id_of_a_whole_answer_is_found_wherever_it_is(data: bytes, key: str | None) -> None:
-    assert codec.answered_plainly(_core.Frame(data)) == key
+    assert messages.answered_plainly(_core.Frame(data)) == key
 
 
 @pytest.mark.parametrize(
@@ -271,10 +271,10 @@ def test_a_message_that_would_be_far_longer_in_memory_is_refused_before_it_is_de
 ) -> None:
     data, limits = f'{{"t":"{text}"}}'.encode(), Limits(message_bytes=1000)
     if fits:
-        codec.check_structure(data, limits)
+        messages.check_structure(data, limits)
         return
     with pytest.raises(LimitError) as caught:
-        codec.check_structure(data, limits)
+        messages.check_structure(data, limits)
     assert caught.value.limit == "message_bytes"
 
 
@@ -290,7 +290,7 @@ def test_a_message_that_would_be_far_longer_in_memory_is_refused_before_it_is_de
     ],
 )
 def test_a_broken_answer_is_never_taken_for_anothers(data: bytes, key: str | None) -> None:
-    assert codec.broken_answer_id(data) == key
+    assert messages.broken_answer_id(data) == key
 
 
 # --- the inbox ---------------------------------------------------------------------------------------
@@ -324,7 +324,7 @@ def receive(inbox: Inbox, chunks: Iterable[bytes]) -> list[types.JSONRPCMessage]
 
 def test_long_blobs_are_views_for_a_sender_that_takes_them_and_strings_for_the_sdk() -> None:
     inbox = inbox_awaiting(1, 2)
-    inbox.views_for = {codec.key_of(1)}
+    inbox.views_for = {messages.key_of(1)}
     blob = "QUJD" * 40_000
     contents = [{"blob": blob}, {"blob": blob[:1000]}, {"text": blob}]
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"contents": contents}}).encode()
@@ -336,7 +336,7 @@ def test_long_blobs_are_views_for_a_sender_that_takes_them_and_strings_for_the_s
     view = message.result["contents"][0]["blob"]
     assert isinstance(view, memoryview)
     assert type(view.obj) is bytes
-    assert codec.plain(message.result) == {"contents": contents}
+    assert messages.plain(message.result) == {"contents": contents}
 
 
 @pytest.mark.parametrize(("others", "stays"), [(0, True), (38_000, True), (40_000, False)])
@@ -344,12 +344,12 @@ def test_only_a_view_of_more_than_half_of_its_message_may_stay_one(others: int, 
     blob = "QUJD" * 10_000
     content = [{"type": "text", "text": "x" * others}, {"resource": {"blob": blob}}, {"data": blob[:1024]}]
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"content": content}}).encode()
-    message = codec.parse_message(line, DEFAULT_LIMITS, views=True)
+    message = messages.parse_message(line, DEFAULT_LIMITS, views=True)
     assert isinstance(message, types.JSONRPCResponse)
-    result = codec.plain(message.result, but_main=True)
+    result = messages.plain(message.result, but_main=True)
     assert isinstance(result["content"][1]["resource"]["blob"], memoryview) is stays
     assert isinstance(result["content"][2]["data"], str)
-    assert codec.plain(result) == {"content": content}
+    assert messages.plain(result) == {"content": content}
 
 
 def error_of(message: types.JSONRPCMessage) -> object:

@@ -17,9 +17,9 @@ import mcp_types as types
 
 from playhead._core import Frame
 from playhead.errors import LimitError, PlayheadError, ProtocolError
-from playhead.jsonrpc import codec, framing
-from playhead.jsonrpc.faults import PastRequests, ProtocolFaults
 from playhead.limits import Limits
+from playhead.protocol import framing, messages
+from playhead.protocol.faults import PastRequests, ProtocolFaults
 
 _SHOWN_BYTES = 200
 """Saved of the first ignored line, for error messages."""
@@ -63,7 +63,7 @@ class Leniency(Protocol):
 class Inbox:
     """Turns received bytes into messages for one session, and remembers the requests it awaits.
 
-    The long blobs in answers to `views_for` are views of their messages; see `codec.parse_message`.
+    The long blobs in answers to `views_for` are views of their messages; see `messages.parse_message`.
 
     `failure` is set when the peer has done something that ends the connection; no message follows.
     `is_active` is True if the last chunk may belong to something awaited: log lines, foreign answers and
@@ -99,13 +99,13 @@ class Inbox:
         """Register a request or its cancellation before it is sent: its answer must not come first."""
         match message:
             case types.JSONRPCRequest():
-                key = codec.key_of(message.id)
+                key = messages.key_of(message.id)
                 self._awaited[key] = message
                 self._past.sent(key)
             case types.JSONRPCNotification(
                 method="notifications/cancelled", params={"requestId": int() | str() as cancelled}
             ):
-                self._leave(codec.key_of(cancelled), answered=False)
+                self._leave(messages.key_of(cancelled), answered=False)
             case _:
                 pass
 
@@ -135,13 +135,13 @@ class Inbox:
         """Answer every awaited request with an error; none is awaited afterwards."""
         awaited, self._awaited = self._awaited, {}
         for request in awaited.values():
-            yield codec.error_answer(request.id, error_for)
+            yield messages.error_answer(request.id, error_for)
 
     def fail(self, request: types.JSONRPCRequest, error: PlayheadError) -> types.JSONRPCError | None:
         """Answer one request with an error, if it is still awaited."""
-        if self._leave(codec.key_of(request.id), answered=True) is None:
+        if self._leave(messages.key_of(request.id), answered=True) is None:
             return None
-        return codec.error_answer(request.id, error)
+        return messages.error_answer(request.id, error)
 
     def statistics(self) -> InboxStatistics:
         """A snapshot."""
@@ -171,16 +171,16 @@ class Inbox:
                     self._framer.skip_line()
                 return None
             case framing.OverlongLine():
-                return self._fail_overlong(codec.answered_id(event.head))
+                return self._fail_overlong(messages.answered_id(event.head))
             case framing.SkippedLine():
                 self._lines += 1
-                if codec.is_answer(event.head):
+                if messages.is_answer(event.head):
                     answer = None
-                    key = codec.answered_id(event.head, event.tail)
+                    key = messages.answered_id(event.head, event.tail)
                     if event.overlong:
                         answer = self._fail_overlong(key)
                     if answer is None:
-                        self._drop(key, is_result=codec.is_result(event.head))
+                        self._drop(key, is_result=messages.is_result(event.head))
                     return answer
                 self._ignore(
                     event.head,
@@ -199,13 +199,13 @@ class Inbox:
                 self._ignore(line, "it does not begin as a JSON object")
             return None
         frame = Frame(line)
-        key = codec.answered_plainly(frame)
+        key = messages.answered_plainly(frame)
         if key is not None and key not in self._awaited:
             self._drop(key, is_result=frame.kind == "result")
             return None
         try:
             views = key is not None and key in self.views_for
-            message = codec.parse_message(line, self._limits, views=views, frame=frame)
+            message = messages.parse_message(line, self._limits, views=views, frame=frame)
         except (ProtocolError, LimitError) as error:
             return self._fail_broken(line, error)
         return self._on_message(message)
@@ -224,7 +224,7 @@ class Inbox:
             if self._leniency is not None and isinstance(answer, types.JSONRPCError):
                 self._leniency.nameless(answer.error, self._awaited)
             return None
-        key = codec.key_of(answer.id)
+        key = messages.key_of(answer.id)
         request = self._awaited.pop(key, None)
         if request is None:
             self._drop(key, is_result=isinstance(answer, types.JSONRPCResponse))
@@ -264,10 +264,10 @@ class Inbox:
         """True if a long line that begins with `head` can be skipped."""
         if not head.isspace() and not head.lstrip().startswith(b"{"):
             return True
-        key = codec.answered_id(head)
+        key = messages.answered_id(head)
         if key is not None:
             return key not in self._awaited
-        return not self._awaited and codec.is_answer(head)
+        return not self._awaited and messages.is_answer(head)
 
     def _partial_counts(self) -> bool:
         head = self._framer.head
@@ -275,7 +275,7 @@ class Inbox:
 
     def _fail_broken(self, line: bytes, error: PlayheadError) -> types.JSONRPCMessage | None:
         self._ignore(line, str(error))
-        key = codec.broken_answer_id(line)
+        key = messages.broken_answer_id(line)
         request = self._awaited.get(key) if key is not None else None
         return None if request is None else self.fail(request, error)
 

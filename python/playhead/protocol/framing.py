@@ -28,7 +28,7 @@ class EventValues:
     """Counts the JSON values in each event of a `text/event-stream` while it arrives, before it is parsed.
 
     The SDK parses a whole event into Python objects: 64 MiB of `[],[],…` would become more than a gigabyte.
-    Commas and opening brackets outside strings are counted, as `codec.check_structure` does for messages.
+    Commas and opening brackets outside strings are counted, as `messages.check_structure` does for messages.
     Any chunking gives the same counts.
     """
 

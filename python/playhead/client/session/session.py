@@ -33,7 +33,6 @@ from playhead.cache import BLOCK_BYTES
 from playhead.client.call_results.call_result import CallResult, as_media, classify_result
 from playhead.client.call_results.media import ResourceMedia
 from playhead.client.session.cached_reads import SessionCache
-from playhead.client.session.connection import Connection
 from playhead.client.session.elicitation import Elicitor
 from playhead.client.session.list_changed import ToolListChanges
 from playhead.client.session.requests import (
@@ -47,6 +46,7 @@ from playhead.client.session.requests import (
     read_request,
 )
 from playhead.client.session.response_tap import Arrivals
+from playhead.client.session.sdk_connection import Connection
 from playhead.client.session.shared_reads import SharedReads
 from playhead.client.session.streams import (
     FormExplanation,

@@ -17,7 +17,7 @@ with atheris.instrument_imports(include=["playhead"]):
     from playhead.client.transports.websocket_wire import FrameSplitter, LongText, MessageFramer
     from playhead.errors import LimitError, ProtocolError
     from playhead.limits import DEFAULT_LIMITS
-    from playhead.protocol import messages
+    from playhead.protocol import sdk_messages as messages
     from playhead.protocol.event_stream import EventStream
     from playhead.protocol.framing import LineFramer, LongLine
     from playhead.servers.messages import decode

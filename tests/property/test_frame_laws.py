@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from playhead._core import Frame, decode_base64
 from playhead.errors import LimitError, ProtocolError
 from playhead.limits import DEFAULT_LIMITS, Limits
-from playhead.protocol import messages
+from playhead.protocol import sdk_messages as messages
 
 LONG = "QUJD" * 256
 NAMES = ("id", "method", "result", "error", "contents", "content", "blob", "data", "resource", "jsonrpc", "x")

@@ -19,7 +19,7 @@ from playhead.client.transports import server_process
 from playhead.client.transports.stdio import StdioTransport, stdio_transport
 from playhead.errors import ClosedError, ConnectError, ConnectionLostError, ProtocolError, UsageError
 from playhead.limits import Limits
-from playhead.protocol.messages import own_error
+from playhead.protocol.sdk_messages import own_error
 from playhead.testing import peers
 from playhead.testing.peers import AwaitEnd, Exit, Expect, Handshake, Hang, IgnoreTerm, Say, Send, SendResult
 

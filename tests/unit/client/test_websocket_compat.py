@@ -9,7 +9,7 @@ import pytest
 
 from playhead.client.transports.websocket_wire import NAMELESS_ERRORS, Compatibility, MessageFramer
 from playhead.limits import DEFAULT_LIMITS
-from playhead.protocol.inbox import Inbox
+from playhead.protocol.sdk_inbox import Inbox
 
 
 class Peer:

@@ -12,8 +12,9 @@ import pytest
 from playhead import _core
 from playhead.errors import LimitError, ProtocolError
 from playhead.limits import DEFAULT_LIMITS, Limits
-from playhead.protocol import framing, messages
-from playhead.protocol.inbox import Inbox
+from playhead.protocol import framing
+from playhead.protocol import sdk_messages as messages
+from playhead.protocol.sdk_inbox import Inbox
 
 SMALL = Limits(message_bytes=200)
 

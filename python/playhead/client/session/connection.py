@@ -59,7 +59,7 @@ from playhead.client.transports.outcomes import (
 from playhead.concurrency import Broadcast, Deadlines, Watched, iter_leaves, unwrap_exception_group
 from playhead.errors import ConnectError, ConnectionLostError, DeadlineError, PlayheadError, TransportError
 from playhead.limits import Limits
-from playhead.protocol import messages
+from playhead.protocol import sdk_messages as messages
 from playhead.protocol.faults import FaultLog, ProtocolFaults
 from playhead.sdk_internals import ProgressFnT, ReadStream, WriteStream, stamped, usable_tools
 from playhead.stream.options import ReadPaths

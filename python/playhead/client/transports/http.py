@@ -53,7 +53,7 @@ from playhead.errors import (
 )
 from playhead.limits import KIB, Limits
 from playhead.net_guard import redact_query
-from playhead.protocol import messages
+from playhead.protocol import sdk_messages as messages
 from playhead.sdk_internals import ReadStream, WriteStream
 
 KEEP_ALIVE_SECONDS: Final = 300.0

@@ -33,7 +33,7 @@ from playhead.client.transports.http_errors import connection_error, parse_answe
 from playhead.client.transports.outcomes import BegunAnswer, Declined, PendingRequest
 from playhead.errors import PlayheadError, UsageError
 from playhead.limits import Limits
-from playhead.protocol import messages
+from playhead.protocol import sdk_messages as messages
 
 VERSION_HEADER: Final = "mcp-protocol-version"
 _OF_ONE_REQUEST: Final = frozenset(

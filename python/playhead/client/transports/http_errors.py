@@ -27,7 +27,7 @@ from playhead.errors import (
     is_descriptor_limit,
 )
 from playhead.limits import Limits
-from playhead.protocol import messages
+from playhead.protocol import sdk_messages as messages
 from playhead.redaction import redacted_url
 
 _SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)

@@ -24,9 +24,9 @@ from mcp.shared.message import SessionMessage
 from playhead.client.transports.outcomes import PendingRequest
 from playhead.concurrency import SingleUse
 from playhead.errors import ConnectionLostError, PlayheadError, UsageError
-from playhead.protocol import messages
+from playhead.protocol import sdk_messages as messages
 from playhead.protocol.faults import ProtocolFaults
-from playhead.protocol.inbox import Inbox
+from playhead.protocol.sdk_inbox import Inbox
 
 Received = SessionMessage | Exception
 """The items that the SDK reads from a transport."""

@@ -19,7 +19,7 @@ from playhead.client.transports.pump import PumpedTransport, SessionStreams
 from playhead.client.transports.server_process import ServerProcess, open_server
 from playhead.errors import ConnectionLostError
 from playhead.limits import DEFAULT_LIMITS, MIB, Limits
-from playhead.protocol.inbox import Inbox, InboxStatistics
+from playhead.protocol.sdk_inbox import Inbox, InboxStatistics
 
 CHUNK_BYTES = MIB
 """The largest read of stdout: the capacity of the widened pipe."""

@@ -49,7 +49,7 @@ from playhead.errors import (
 )
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.protocol.faults import ProtocolFaults
-from playhead.protocol.inbox import Inbox
+from playhead.protocol.sdk_inbox import Inbox
 
 LAST_WORDS_SECONDS = 0.5
 """Limit for reading on a connection that can't be written to: the close reason may be on the way."""

@@ -17,7 +17,7 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 from playhead.client.transports.http_errors import place_of, tls_reason, unreachable
 from playhead.errors import AccessDeniedError, ConfigError, ConnectError, UpgradeRefusedError, UsageError
 from playhead.limits import KIB
-from playhead.protocol.inbox import InboxStatistics
+from playhead.protocol.sdk_inbox import InboxStatistics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,7 @@ from playhead.client.transports.outcomes import quoted, texts_of
 from playhead.client.transports.websocket_opening import RECEIVE_BYTES
 from playhead.errors import UsageError
 from playhead.limits import KIB
-from playhead.protocol import messages
+from playhead.protocol import sdk_messages as messages
 from playhead.protocol.faults import ProtocolFaults
 from playhead.protocol.framing import (
     ENDLESS_FACTOR,

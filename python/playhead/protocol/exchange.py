@@ -1,0 +1,456 @@
+"""The one table of what is in flight on a connection: messages in, events out. No clock, socket or task.
+
+    request, notify, answer, refuse, cancel → bytes to send
+    receive(bytes) → Answered | Progressed | Asked | Notified | Faulted
+
+An answer belongs to its id. One with the id of no request in flight, a second one, or one on a POST that it
+does not answer is a fault: counted, and handed to nobody. Ids compare by value: 1.0 is 1, and "7" answers 7
+(counted as `retyped`). Answers to nothing are dropped by their id, before they are parsed.
+
+What cannot be read fails one message: a request in flight is failed only if the message says that it is the
+answer to it. A call of this class that cannot happen raises `RuntimeError`, because it is a bug of ours.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from playhead._core import Frame
+from playhead.errors import LimitError, PlayheadError, ProtocolError, UsageError
+from playhead.limits import Limits
+from playhead.protocol import messages
+from playhead.protocol.faults import ProtocolFaults
+from playhead.protocol.messages import RpcError
+from playhead.protocol.revisions import Revision, ToolHeaders
+
+_REMEMBERED: Final = 4096
+"""Ended requests to remember. An answer to an older one counts as late, since nothing can be proven."""
+_SHOWN_BYTES: Final = 200
+"""Saved of the first message that cannot be read, for error messages."""
+_ANSWERS: Final = ("result", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A request that is ready to be sent."""
+
+    id: int | str
+    """Ours count from 1; a subscription's is a string, `listen-1`."""
+    method: str
+    params: Mapping[str, Any]
+    """With the stamps of the revision in `_meta`."""
+    data: bytes
+    """One line of JSON, without a newline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answer to a request, which is no longer in flight: exactly one of `result` and `error`."""
+
+    id: int | str
+    result: dict[str, Any] | None
+    error: RpcError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """A report of the progress of a request in flight that asked for reports."""
+
+    id: int | str
+    progress: float
+    total: float | None
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request of the server's. Answer it with `Exchange.answer` or `refuse`, or `forget` it."""
+
+    id: int | str
+    method: str
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Notified:
+    """A notification of the server's."""
+
+    method: str
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Faulted:
+    """A message that is dropped."""
+
+    reason: str
+    id: int | str | None = None
+    """The request that is no longer in flight because of it, and fails with `error`; None for no request."""
+    error: PlayheadError | RpcError | None = None
+    """A `PlayheadError` if `id` is set. An `RpcError` for an error answer that names no request."""
+
+
+Event = Answered | Progressed | Asked | Notified | Faulted
+
+
+@dataclass(frozen=True, slots=True)
+class _InFlight:
+    id: int | str
+    method: str
+    reports: bool
+
+
+class Exchange:
+    """The requests in flight on one connection, in both directions."""
+
+    def __init__(self, limits: Limits, capabilities: Mapping[str, Any] | None = None) -> None:
+        """`capabilities` are this client's, for every request of a revision that wants them there."""
+        self._limits = limits
+        self.capabilities: Mapping[str, Any] = capabilities or {}
+        self.tool_headers: ToolHeaders = {}
+        """The arguments of tools that HTTP sends as headers too; learned from the last listing."""
+        self._revision: Revision | None = None
+        self._stamps: dict[str, Any] = {}
+        self._in_flight: dict[str, _InFlight] = {}
+        """By the id as a string: a server may echo 7 as "7"."""
+        self._asked: dict[int | str, int] = {}
+        """How many requests of the server's wait for an answer, by their id. A server may use one id for
+        several."""
+        self._over: dict[str, bool] = {}
+        """The newest requests that ended: True if they were answered, False if they were given up."""
+        self._last_id = 0
+        self._not_messages = 0
+        self._first: str | None = None
+        self._repeated = 0
+        self._unasked = 0
+        self._retyped = 0
+        self._late = 0
+        self._late_results = 0
+        self._nameless_errors = 0
+
+    @property
+    def revision(self) -> Revision:
+        """The row in force, set by the handshake: the one proposed, then the one agreed on."""
+        if self._revision is None:
+            raise RuntimeError("expected a revision to be set before the first request")
+        return self._revision
+
+    @revision.setter
+    def revision(self, revision: Revision) -> None:
+        self._revision = revision
+        self._stamps = revision.stamps(self.capabilities)
+
+    @property
+    def _has_batches(self) -> bool:
+        return self._revision is not None and self._revision.has_batches
+
+    @property
+    def in_flight(self) -> Collection[str]:
+        """The keys of the requests in flight (`messages.key_of`)."""
+        return self._in_flight.keys()
+
+    @property
+    def asked(self) -> int:
+        """The number of requests of the server's that wait for an answer."""
+        return sum(self._asked.values())
+
+    def awaits(self, key: str) -> bool:
+        """True if the request with this key is in flight."""
+        return key in self._in_flight
+
+    def may_begin(self, head: bytes) -> bool:
+        """True if a message of this revision may begin with `head`, without leading blanks."""
+        return head.startswith(b"{") or (self._has_batches and head.startswith(b"["))
+
+    def headers(self, outgoing: Outgoing | None) -> list[tuple[bytes, bytes]]:
+        """The HTTP headers of `outgoing`; None for a notification, an answer, GET and DELETE."""
+        if outgoing is None:
+            return self.revision.headers(None, {}, {})
+        return self.revision.headers(outgoing.method, outgoing.params, self.tool_headers)
+
+    # --- out -----------------------------------------------------------------------------------------
+
+    def request(
+        self, method: str, params: Mapping[str, Any], *, reports: bool = False, id: str | None = None
+    ) -> Outgoing:
+        """Begin a request.
+
+        Args:
+            reports: ask for its progress: its id is the token.
+            id: a name in place of a number.
+
+        Raises `UsageError` if it cannot be written as JSON; then nothing is in flight.
+        """
+        if self._revision is None:
+            raise RuntimeError("expected a revision to be set before the first request")
+        chosen: int | str = self._last_id + 1 if id is None else id
+        key = str(chosen)
+        if key in self._in_flight:
+            raise RuntimeError(f"expected an id that is not in flight, got {chosen!r}")
+        sent = dict(params)
+        if self._stamps or reports:
+            given = sent.get("_meta") or {}
+            if not isinstance(given, Mapping):
+                raise UsageError(f"{method}: expected `_meta` to be an object, got {type(given).__name__}")
+            sent["_meta"] = {**given, **self._stamps}
+            if reports:
+                sent["_meta"]["progressToken"] = chosen
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": chosen, "method": method}
+        if sent:  # `params: null` is not JSON-RPC, and some servers refuse an empty object
+            message["params"] = sent
+        outgoing = Outgoing(chosen, method, sent, messages.encode(message))
+        if id is None:
+            self._last_id += 1
+        self._in_flight[key] = _InFlight(chosen, method, reports)
+        return outgoing
+
+    def repeat(self, outgoing: Outgoing) -> None:
+        """Put a request in flight again that the server has refused unread, and that is sent once more."""
+        key = str(outgoing.id)
+        if key in self._in_flight:
+            raise RuntimeError(f"expected request {outgoing.id!r} to be answered, but it is in flight")
+        self._over.pop(key, None)
+        reports = "progressToken" in (outgoing.params.get("_meta") or {})
+        self._in_flight[key] = _InFlight(outgoing.id, outgoing.method, reports)
+
+    def cancel(self, id: int | str) -> bytes | None:
+        """Nobody waits for the answer to `id` any more.
+
+        Returns the notification to send; None if the request was not in flight, or may not be cancelled.
+        """
+        gone = self._leave(str(id), answered=False)
+        if gone is None or gone.method in self.revision.never_cancelled:
+            return None
+        return self.notify("notifications/cancelled", {"requestId": gone.id, "reason": "cancelled"})
+
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> bytes:
+        """A notification. Raises `UsageError` if it cannot be written as JSON."""
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params:
+            message["params"] = params
+        return messages.encode(message)
+
+    def answer(self, id: int | str, result: Mapping[str, Any]) -> bytes:
+        """Answer a request of the server's. Raises `UsageError` if it cannot be written as JSON; then the
+        request still waits."""
+        data = messages.encode({"jsonrpc": "2.0", "id": id, "result": result})
+        self.forget(id)
+        return data
+
+    def refuse(self, id: int | str, code: int, message: str) -> bytes:
+        """Answer a request of the server's with an error."""
+        self.forget(id)
+        return messages.encode({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+
+    def forget(self, id: int | str) -> None:
+        """A request of the server's gets no answer, because the server has cancelled it."""
+        waiting = self._asked.get(id, 0)
+        if not waiting:
+            raise RuntimeError(f"expected a request of the server's that waits for an answer, got id {id!r}")
+        if waiting == 1:
+            del self._asked[id]
+        else:
+            self._asked[id] = waiting - 1
+
+    # --- in ------------------------------------------------------------------------------------------
+
+    def receive(
+        self, data: bytes, *, only: int | str | None = None, frame: Frame | None = None
+    ) -> list[Event]:
+        """Take one message. A batch, in a revision that has them, gives several events.
+
+        Args:
+            only: the one id that an answer here may have: that of the POST on which it arrived. An error
+                without an id is this request's.
+            frame: `Frame(data)`, if it is at hand.
+        """
+        frame = frame or Frame(data)
+        if frame.kind in _ANSWERS and frame.id is not None and str(frame.id) not in self._in_flight:
+            return [self.unclaimed(str(frame.id), is_result=frame.kind == "result")]
+        try:
+            value = messages.decode(data, self._limits, frame)
+            if not isinstance(value, list) or not value or not self._has_batches:
+                return [self._on_message(value, only)]
+        except (ProtocolError, LimitError) as error:
+            return [self._on_broken(data, error, only)]
+        events: list[Event] = []
+        for each in value:
+            try:
+                events.append(self._on_message(each, only))
+            except ProtocolError as error:
+                events.append(self.ignore(data, str(error)))
+        return events
+
+    def _on_message(self, value: Any, only: int | str | None) -> Event:
+        if not isinstance(value, dict):
+            raise ProtocolError(
+                f"expected a JSON-RPC message (an object), got JSON of type {type(value).__name__}"
+            )
+        if value.get("jsonrpc") != "2.0":
+            raise ProtocolError(
+                f'expected a JSON-RPC 2.0 message, got {value.get("jsonrpc")!r:.40} for its member "jsonrpc"'
+            )
+        if "method" in value:
+            return self._on_call(value)
+        if "result" in value or "error" in value:
+            return self._on_answer(value, only)
+        raise ProtocolError(
+            'expected a JSON-RPC message, got an object without "method", "result" or "error"'
+        )
+
+    def _on_answer(self, value: dict[str, Any], only: int | str | None) -> Event:
+        result, error = value.get("result"), None
+        if not isinstance(result, dict):
+            if "error" not in value:
+                raise ProtocolError(f"expected an object as the result of an answer, got {_type_of(result)}")
+            result, error = None, _error_of(value["error"])
+        id = _id_of(value.get("id"))
+        if id is None:
+            # JSON-RPC 2.0, section 5: null if the server could not read the id; some leave it out.
+            if error is None or only is None:
+                return Faulted("an answer without an id", error=error)
+            id = only
+        key = str(id)
+        if key not in self._in_flight or (only is not None and key != str(only)):
+            return self.unclaimed(key, is_result=error is None)
+        request = self._leave(key, answered=True)
+        assert request is not None
+        self._retyped += type(id) is not type(request.id)
+        return Answered(request.id, result, error)
+
+    def _on_call(self, value: dict[str, Any]) -> Event:
+        method, params = value["method"], value.get("params")
+        if params is None:
+            params = {}
+        if not isinstance(method, str) or not isinstance(params, dict):
+            raise ProtocolError(
+                "expected a method and an object of parameters in a request or notification, got"
+                f" {_type_of(method)} and {_type_of(params)}"
+            )
+        if "id" in value:
+            id = _id_of(value["id"])
+            if id is None:
+                raise ProtocolError(
+                    f"expected a number or a string as the id of a request, got {_type_of(value['id'])}"
+                )
+            self._asked[id] = self._asked.get(id, 0) + 1
+            return Asked(id, method, params)
+        if method == "notifications/progress":
+            return self._on_progress(params) or Notified(method, params)
+        return Notified(method, params)
+
+    def _on_progress(self, params: dict[str, Any]) -> Progressed | None:
+        """None if it is no valid report about a request in flight that asked for reports."""
+        token = _id_of(params.get("progressToken"))
+        request = None if token is None else self._in_flight.get(str(token))
+        progress = _number(params.get("progress"))
+        if request is None or not request.reports or progress is None:
+            return None
+        text = params.get("message")
+        return Progressed(
+            request.id, progress, _number(params.get("total")), text if isinstance(text, str) else None
+        )
+
+    # --- what is wrong -------------------------------------------------------------------------------
+
+    def ignore(self, data: bytes, reason: str) -> Faulted:
+        """Count bytes that are not a message."""
+        self._not_messages += 1
+        if self._first is None:
+            begin = bytes(data[:_SHOWN_BYTES]).decode("utf-8", "replace")
+            self._first = f"{begin!r} ({reason})"
+        return Faulted(reason)
+
+    def fail(self, key: str, error: PlayheadError) -> Faulted | None:
+        """End a request in flight whose answer cannot be used; None if it is not in flight."""
+        request = self._leave(key, answered=True)
+        return None if request is None else Faulted(str(error), request.id, error)
+
+    def method_of(self, key: str) -> str | None:
+        """The method of a request in flight."""
+        request = self._in_flight.get(key)
+        return None if request is None else request.method
+
+    def attribute(self, key: str, error: RpcError) -> Answered:
+        """Answer the request that an error without an id can only be about."""
+        request = self._leave(key, answered=True)
+        if request is None:
+            raise RuntimeError(f"expected a request in flight, got {key!r}")
+        self._nameless_errors += 1
+        return Answered(request.id, None, error)
+
+    def unclaimed(self, key: str | None, *, is_result: bool) -> Faulted:
+        """Count an answer that nobody awaits; `key` is None if its id is unknown."""
+        if key is None:
+            return Faulted("an answer that nobody awaits")
+        if self._over.get(key):
+            self._repeated += 1
+            return Faulted("a second answer")
+        if key in self._over or (
+            key not in self._in_flight and key.isdecimal() and 0 < int(key) <= self._last_id
+        ):
+            self._late += 1
+            self._late_results += is_result
+            return Faulted("an answer to a request that was given up")
+        self._unasked += 1
+        return Faulted("an answer to another request, or to none")
+
+    def faults(self) -> ProtocolFaults:
+        """Protocol faults received so far."""
+        return ProtocolFaults(
+            not_messages=self._not_messages,
+            repeated=self._repeated,
+            unasked=self._unasked,
+            retyped=self._retyped,
+            late=self._late,
+            late_results=self._late_results,
+            first=self._first,
+            nameless_errors=self._nameless_errors,
+        )
+
+    def _on_broken(self, data: bytes, error: ProtocolError | LimitError, only: int | str | None) -> Faulted:
+        ignored = self.ignore(data, str(error))
+        key = messages.broken_answer_id(data)
+        if key is None or (only is not None and key != str(only)):
+            return ignored
+        return self.fail(key, error) or ignored
+
+    def _leave(self, key: str, *, answered: bool) -> _InFlight | None:
+        request = self._in_flight.pop(key, None)
+        if request is not None:
+            self._over[key] = answered
+            if len(self._over) > _REMEMBERED:
+                del self._over[next(iter(self._over))]
+        return request
+
+
+def _id_of(value: object) -> int | str | None:
+    """An id; JSON has one kind of number, so that 1.0 is 1. None for anything else."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, int | str) and not isinstance(value, bool):
+        return value
+    return None
+
+
+def _error_of(value: object) -> RpcError:
+    if isinstance(value, dict):
+        code, message = _id_of(value.get("code")), value.get("message")
+        if isinstance(code, int) and isinstance(message, str):
+            return RpcError(code, message, value.get("data"))
+    raise ProtocolError(f"expected an error with a numeric code and a message, got {_type_of(value)}")
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > sys.float_info.max:
+        return None
+    return float(value)
+
+
+def _type_of(value: object) -> str:
+    return {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}.get(
+        type(value), "a number"
+    )

@@ -1,0 +1,160 @@
+"""One row per protocol revision: everything that a revision changes for a client.
+
+Nothing else asks which revision is in force. Source of each row: the specification of that date. Revision
+2024-11-05 over HTTP is another transport (HTTP+SSE), which this client does not have.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from playhead._core import __version__
+
+CLIENT_INFO: Final = {"name": "playhead", "version": __version__}
+
+_META: Final = "io.modelcontextprotocol/"
+SERVER_INFO_META: Final = _META + "serverInfo"
+SUBSCRIPTION_META: Final = _META + "subscriptionId"
+
+_FILES: Final = {"download": True, "transports": ["https"]}
+"""Files are read out of band (SEP-2631, a draft)."""
+
+_CAPABILITIES: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
+    "elicitation/create": ("elicitation", {"form": {}, "url": {}}),
+    "sampling/createMessage": ("sampling", {}),
+    "roots/list": ("roots", {"listChanged": True}),
+}
+"""The capability that says that a request of the server's is answered."""
+
+_NAMES: Final = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
+"""The parameter that names what a request is about, for the header `Mcp-Name`."""
+
+_PLAIN_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_WRAPPED_VALUE: Final = re.compile(r"=\?base64\?.*\?=")
+
+ToolHeaders = Mapping[str, Mapping[tuple[str, ...], str]]
+"""By the name of a tool: the path of an argument → the last part of its header's name (tool_headers.py)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """What one revision says."""
+
+    name: str
+    has_initialize: bool = True
+    """It begins with `initialize` and `notifications/initialized`; otherwise with `server/discover`, and each
+    request carries what the handshake would have said."""
+    asks: frozenset[str] = frozenset()
+    """Methods of the requests that a server may send; the others are unknown. Since 2026-07-28 it asks in its
+    results instead (`input_required`)."""
+    has_batches: bool = False
+    """A list of messages is a message."""
+    has_listen: bool = False
+    """Notifications of changes are asked for with `subscriptions/listen`; otherwise they come unasked."""
+    has_sessions: bool = True
+    """HTTP: `Mcp-Session-Id`, the server's own stream (GET), DELETE."""
+    has_resumption: bool = False
+    """HTTP: a broken stream is continued with `Last-Event-ID`."""
+    closing_cancels: bool = False
+    """HTTP: closing the POST of a request cancels it, and nothing else does."""
+    has_routing_headers: bool = False
+    """HTTP: `Mcp-Method`, `Mcp-Name`, `Mcp-Param-…`."""
+    never_cancelled: frozenset[str] = frozenset({"initialize", "server/discover"})
+
+    def stamps(self, capabilities: Mapping[str, Any]) -> dict[str, Any]:
+        """The members of `_meta` of each request."""
+        if self.has_initialize:
+            return {}
+        return {
+            _META + "protocolVersion": self.name,
+            _META + "clientInfo": CLIENT_INFO,
+            _META + "clientCapabilities": dict(capabilities),
+        }
+
+    def headers(
+        self, method: str | None, params: Mapping[str, Any], tool_headers: ToolHeaders
+    ) -> list[tuple[bytes, bytes]]:
+        """The HTTP headers of a request, next to the constant ones and the session's.
+
+        Args:
+            method: None for a notification, an answer, GET and DELETE.
+        """
+        if method == "initialize":
+            return []  # nothing has been agreed on
+        headers = [(b"mcp-protocol-version", self.name.encode())]
+        if not self.has_routing_headers or method is None:
+            return headers
+        headers.append((b"mcp-method", _header_value(method)))
+        name = params.get(_NAMES.get(method, ""))
+        if isinstance(name, str):
+            headers.append((b"mcp-name", _header_value(name)))
+            if method == "tools/call":
+                for path, token in tool_headers.get(name, {}).items():
+                    value = _text_at(params.get("arguments"), path)
+                    if value is not None:
+                        headers.append((b"mcp-param-" + token.encode(), _header_value(value)))
+        return headers
+
+
+_ASKS: Final = frozenset({"ping", "roots/list", "sampling/createMessage"})
+
+REVISIONS: Final[Mapping[str, Revision]] = {
+    row.name: row
+    for row in (
+        Revision(name="2024-11-05", asks=_ASKS),
+        Revision(name="2025-03-26", asks=_ASKS, has_batches=True, has_resumption=True),
+        Revision(name="2025-06-18", asks=_ASKS | {"elicitation/create"}, has_resumption=True),
+        Revision(name="2025-11-25", asks=_ASKS | {"elicitation/create"}, has_resumption=True),
+        Revision(
+            name="2026-07-28",
+            has_initialize=False,
+            has_listen=True,
+            has_sessions=False,
+            closing_cancels=True,
+            has_routing_headers=True,
+        ),
+    )
+}
+"""Oldest first."""
+
+OLDEST: Final = REVISIONS["2024-11-05"]
+NEWEST_INITIALIZED: Final = REVISIONS["2025-11-25"]
+NEWEST: Final = REVISIONS["2026-07-28"]
+
+
+def client_capabilities(answered: Collection[str]) -> dict[str, Any]:
+    """What this client declares that it can do.
+
+    Args:
+        answered: methods of requests of a server's that the program answers.
+    """
+    declared = {name: value for method, (name, value) in _CAPABILITIES.items() if method in answered}
+    return {**declared, "files": _FILES}
+
+
+def _header_value(text: str) -> bytes:
+    """The text, wrapped in base64 if it would not survive in a header (MCP 2026-07-28, "Streamable HTTP")."""
+    if (not text or _PLAIN_VALUE.fullmatch(text)) and not _WRAPPED_VALUE.fullmatch(text):
+        return text.encode("ascii")
+    return b"=?base64?" + base64.b64encode(text.encode()) + b"?="
+
+
+def _text_at(arguments: object, path: tuple[str, ...]) -> str | None:
+    """The argument at `path` as text; None if it is missing, null, or has no form in a header."""
+    value = arguments
+    for step in path:
+        value = value.get(step) if isinstance(value, Mapping) else None
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, str | int | float) else None

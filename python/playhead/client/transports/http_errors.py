@@ -7,12 +7,13 @@ import re
 import socket
 import ssl
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import httpcore2
 
 from playhead._core import Frame
-from playhead.client.transports.outcomes import names_lost_session, quoted
+from playhead.client.transports.outcomes import from_answer, names_lost_session, quoted
 from playhead.errors import (
     NO_DESCRIPTOR,
     AccessDeniedError,
@@ -27,6 +28,7 @@ from playhead.errors import (
 )
 from playhead.limits import Limits
 from playhead.protocol import messages
+from playhead.protocol.messages import RpcError
 from playhead.redaction import redacted_url
 from playhead.strict_json import STRICT_DECODER
 from playhead.web_address import WebAddress
@@ -228,3 +230,28 @@ def wrong_answer(data: bytes, request_id: int | str, limits: Limits, *, place: s
     else:
         got = f"an answer to request {str(frame.id)[:40]!r}"
     return ProtocolError(f"expected {place} to answer request {request_id}, got {got}")
+
+
+def unnamed_refusal(content: bytes, *, method: str, server: str) -> PlayheadError | None:
+    """The error for a refusal that names no request by number: SDKs write `"server-error"` for the id of one
+    that they have not read. None for any other."""
+    key, error = Frame(content).id, _error_in(content)
+    if error is None or not isinstance(key, str) or key.isdecimal():
+        return None
+    return from_answer(
+        RpcError(error["code"], error["message"], error.get("data")), method=method, server=server
+    )
+
+
+def unfollowed(to: WebAddress | None, *, status: int, place: str) -> HttpRefusedError:
+    """The error for a redirect that is not followed."""
+    where = "an invalid address" if to is None else place_of(str(replace(to, query=None, fragment=None)))
+    hint = "use that URL if it is the server's"
+    if to is not None and to.scheme == "http" and place.startswith("https:"):
+        hint = (
+            "it would leave TLS. The server is probably behind a proxy whose forwarded headers it does not"
+            " trust; try the address with https"
+        )
+    return HttpRefusedError(
+        f"{place} redirects (HTTP {status}) to {where}, which is not followed: {hint}", status=status
+    )

@@ -18,6 +18,7 @@ with atheris.instrument_imports(include=["playhead"]):
     from playhead.errors import LimitError, ProtocolError
     from playhead.limits import DEFAULT_LIMITS
     from playhead.protocol import sdk_messages as messages
+    from playhead.protocol.event_stream import EventStream
     from playhead.protocol.framing import LineFramer, LongLine
     from playhead.servers.messages import decode
 
@@ -166,8 +167,20 @@ def lines(data: bytes) -> None:
     assert of_messages(1) == of_messages(max(1, len(whole)))
 
 
+def events(data: bytes) -> None:
+    """Event streams of HTTP: any cutting gives the same messages."""
+    whole, pieces = cut(data)
+
+    def received(chunks: list[bytes]) -> tuple[object, ...]:
+        parser = EventStream(max_bytes=40)
+        found = [event for chunk in chunks for event in parser.feed(chunk)]
+        return found, parser.last_event_id, parser.retry_seconds, parser.head
+
+    assert received(pieces) == received([whole])
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    target.__name__: target for target in (tool_use, frames, message, lines)
+    target.__name__: target for target in (tool_use, frames, message, lines, events)
 }
 
 

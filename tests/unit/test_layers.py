@@ -22,10 +22,13 @@ LAYERS: tuple[frozenset[str], ...] = (
             "concurrency",
             "strict_json",
             "trio_thread",
+            "web_address",
             "_core",
         }
     ),
-    frozenset({"net_guard", "content", "protocol", "cache", "sdk_internals"}),
+    frozenset({"net_guard", "redacted_request"}),
+    frozenset({"guarded_backend", "content", "protocol", "cache", "sdk_internals"}),
+    frozenset({"guarded_client"}),
     frozenset({"results"}),
     frozenset({"stream", "config"}),
     frozenset({"playback", "client"}),
@@ -46,6 +49,7 @@ SAME_LAYER = frozenset(
         ("trio_thread", "errors"),
         ("adapters", "portals"),
         ("extras", "errors"),
+        ("net_guard", "guarded_client"),
     }
 )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from playhead.config.servers import ServerConfig
-from playhead.net_guard import RedactedURL
+from playhead.redacted_request import RedactedURL
 from playhead.redaction import redacted, redacted_url, redacted_values
 
 

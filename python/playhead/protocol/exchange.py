@@ -24,7 +24,7 @@ from playhead.limits import Limits
 from playhead.protocol import messages
 from playhead.protocol.faults import ProtocolFaults
 from playhead.protocol.messages import RpcError
-from playhead.protocol.revisions import Revision
+from playhead.protocol.revisions import Revision, ToolHeaders
 
 _REMEMBERED: Final = 4096
 """Ended requests to remember. An answer to an older one counts as late, since nothing can be proven."""
@@ -110,6 +110,8 @@ class Exchange:
         """`capabilities` are this client's, for every request of a revision that wants them there."""
         self._limits = limits
         self.capabilities: Mapping[str, Any] = capabilities or {}
+        self.tool_headers: ToolHeaders = {}
+        """The arguments of tools that HTTP sends as headers too; learned from the last listing."""
         self._revision: Revision | None = None
         self._stamps: dict[str, Any] = {}
         self._in_flight: dict[str, _InFlight] = {}
@@ -162,6 +164,12 @@ class Exchange:
     def may_begin(self, head: bytes) -> bool:
         """True if a message of this revision may begin with `head`, without leading blanks."""
         return head.startswith(b"{") or (self._has_batches and head.startswith(b"["))
+
+    def headers(self, outgoing: Outgoing | None) -> list[tuple[bytes, bytes]]:
+        """The HTTP headers of `outgoing`; None for a notification, an answer, GET and DELETE."""
+        if outgoing is None:
+            return self.revision.headers(None, {}, {})
+        return self.revision.headers(outgoing.method, outgoing.params, self.tool_headers)
 
     # --- out -----------------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ from playhead.agent.models.http_reply import (
 )
 from playhead.errors import ModelError, UsageError
 from playhead.limits import DEFAULT_LIMITS, Limits
-from playhead.net_guard import redact_query
+from playhead.redacted_request import redact_query
 
 if TYPE_CHECKING:
     from types import TracebackType

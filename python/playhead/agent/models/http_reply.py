@@ -30,7 +30,7 @@ from playhead.errors import (
     TransportError,
 )
 from playhead.limits import DEFAULT_LIMITS, KIB, Limits
-from playhead.net_guard import redact_query
+from playhead.redacted_request import redact_query
 
 _KEYS: Final = re.compile(
     r"\b(?:sk|pk|gsk|xai)[-_][^\s\"',;]{6,}|\bAIza[\w-]{6,}|\bBearer\s+\S+", re.IGNORECASE

@@ -29,7 +29,7 @@ from playhead.concurrency import unwrap_exception_group
 from playhead.config.auth import AuthSettings, ClientCredentials, OAuthLogin
 from playhead.errors import AccessDeniedError, ConnectionLostError, DeadlineError, UsageError
 from playhead.limits import Limits
-from playhead.net_guard import redact_query
+from playhead.redacted_request import redact_query
 
 HOST: Final = "127.0.0.1"
 PATH: Final = "/callback"

@@ -44,8 +44,9 @@ from playhead.errors import (
     DeadlineError,
     LimitError,
 )
+from playhead.guarded_client import GuardedTransport
 from playhead.limits import KIB, Limits
-from playhead.net_guard import GuardedTransport, Origin, parse_origins
+from playhead.net_guard import Origin, parse_origins
 
 SDK_LOGGER: Final = "mcp.client.auth.oauth2"
 _OURS: Final[ContextVar[bool]] = ContextVar("playhead_oauth_flow", default=False)

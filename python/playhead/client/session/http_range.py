@@ -35,7 +35,8 @@ from playhead.errors import (
     ResourceChangedError,
 )
 from playhead.limits import DEFAULT_LIMITS, Limits
-from playhead.net_guard import REDIRECTS, Origin, RedactedURL, check_url
+from playhead.net_guard import REDIRECTS, Origin, check_url
+from playhead.redacted_request import RedactedURL
 from playhead.redaction import redacted_url
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,18})-(\d{1,18})|\*)/(?:(\d{1,18})|\*)", re.ASCII)
@@ -271,7 +272,7 @@ async def _send(
     own_headers: Mapping[str, str],
     http_origins: Container[Origin] | None,
 ) -> httpx2.Response:
-    origin = _checked_url(url, http_origins).origin
+    origin = _checked_origin(url, http_origins)
     request = client.build_request("GET", url, headers=headers)
     for _ in range(REDIRECTS + 1):
         request.url = RedactedURL(request.url)
@@ -282,7 +283,7 @@ async def _send(
         with trio.CancelScope(shield=True):
             await response.aclose()
         request = following
-        if _checked_url(str(request.url), http_origins).origin != origin:
+        if _checked_origin(str(httpx2.URL(request.url)), http_origins) != origin:
             for name in own_headers:
                 request.headers.pop(name, None)
     raise ProtocolError(
@@ -290,14 +291,14 @@ async def _send(
     )
 
 
-def _checked_url(url: str, http_origins: Container[Origin] | None) -> httpx2.URL:
-    checked = check_url(url)
-    if http_origins is not None and checked.scheme != "https" and Origin.of(checked) not in http_origins:
+def _checked_origin(url: str, http_origins: Container[Origin] | None) -> Origin:
+    origin = Origin.of(check_url(url))
+    if http_origins is not None and origin.scheme != "https" and origin not in http_origins:
         raise BlockedAddressError(
             f"will not fetch {redacted_url(url)!r}: expected https, because a download link is a secret; add"
             " its origin to allow_origins to allow http"
         )
-    return checked
+    return origin
 
 
 def _checked(

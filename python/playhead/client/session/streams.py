@@ -36,7 +36,7 @@ from playhead.client.session.shared_reads import OnceReader, SharedReads
 from playhead.config.servers import ServerConfig
 from playhead.errors import PlayheadError, ServerError
 from playhead.limits import Limits
-from playhead.net_guard import Origin, guarded_client, parse_origins
+from playhead.net_guard import Origin, parse_origins
 from playhead.stream.answer import Page, ReadRange
 from playhead.stream.cursor_pages import CursorReader
 from playhead.stream.negotiation import LateForm, RangeForm, Refusal
@@ -547,6 +547,8 @@ class StreamForms:
     async def _origin_reader(
         self, authorize: str | Callable[[], Awaitable[Download]], origins: frozenset[Origin]
     ) -> HttpRangeReader:
+        from playhead.guarded_client import guarded_client  # httpx2: only for a URL outside of MCP
+
         limits = replace(self._limits, page_seconds=self._options.timeout)
         client = await self._stack.enter_async_context(guarded_client(allow_origins=origins, limits=limits))
         reader = HttpRangeReader(

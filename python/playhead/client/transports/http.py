@@ -52,8 +52,8 @@ from playhead.errors import (
     SessionLostError,
 )
 from playhead.limits import KIB, Limits
-from playhead.net_guard import redact_query
 from playhead.protocol import sdk_messages as messages
+from playhead.redacted_request import redact_query
 from playhead.sdk_internals import ReadStream, WriteStream
 
 KEEP_ALIVE_SECONDS: Final = 300.0

@@ -48,8 +48,9 @@ from playhead.errors import (
     ResourceChangedError,
     UsageError,
 )
+from playhead.guarded_client import guarded_client
 from playhead.limits import DEFAULT_LIMITS, Limits
-from playhead.net_guard import Origin, guarded_client, parse_origins
+from playhead.net_guard import Origin, parse_origins
 from playhead.servers.access import Access
 from playhead.servers.audio import DEFAULT_META_KEY, AudioServerOptions
 from playhead.servers.audio.library import Library

@@ -30,7 +30,8 @@ from starlette.types import ASGIApp
 
 from playhead.content.revisions import downgrade
 from playhead.errors import PlayheadError, UsageError
-from playhead.net_guard import guarded_client, parse_origins
+from playhead.guarded_client import guarded_client
+from playhead.net_guard import parse_origins
 from playhead.servers.access import Access
 from playhead.servers.http import base_url, bind, dial, serve_app, tls_context
 from playhead.servers.http_sessions import streamable_http_app

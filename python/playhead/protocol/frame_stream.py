@@ -192,8 +192,7 @@ class FrameStream:
         """Add received bytes. Drain `next_event`, then call `on_time`."""
         self._heard = True
         if self.closed is None:
-            self._unread = self._unread[self._at :] + chunk if self._at < len(self._unread) else bytes(chunk)
-            self._at = 0
+            self._unread = self._unread + chunk if self._unread else bytes(chunk)
 
     def end(self) -> None:
         """The connection has ended."""
@@ -208,6 +207,7 @@ class FrameStream:
             if not self._advance():
                 self.has_more = self._turn >= FRAMES_PER_TURN
                 self._turn = 0
+                self._unread, self._at = self._unread[self._at :], 0
                 break
         return event
 

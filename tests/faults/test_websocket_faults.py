@@ -338,6 +338,52 @@ async def test_pings_are_answered_while_a_request_waits_and_the_last_of_a_flood_
         assert await client.result(1) == {}
 
 
+# --- what the socket does not take -----------------------------------------------------------------------
+
+
+async def test_frames_are_whole_and_in_order_whoever_is_cancelled_in_the_middle_of_one() -> None:
+    full, heard_last = trio.Event(), trio.Event()
+    heard: list[int | str] = []
+    blocked: dict[int | str, trio.CancelScope] = {}
+
+    async def slow(stream: trio.SocketStream, connection: WSConnection) -> None:
+        await full.wait()
+        text = ""
+        while not heard_last.is_set():
+            connection.receive_data(bytes(await stream.receive_some()))
+            for event in connection.events():
+                assert isinstance(event, TextMessage), event
+                text += event.data
+                if event.message_finished:
+                    message = json.loads(text)
+                    assert message["params"] == {"padding": "x" * 300_000}
+                    heard.append(message["id"])
+                    text = ""
+            if heard and heard[-1] == last:
+                heard_last.set()
+        await trio.sleep_forever()
+
+    async def request() -> None:
+        outgoing = client.request("tools/call", {"padding": "x" * 300_000})
+        with trio.CancelScope() as scope:
+            blocked[outgoing.id] = scope
+            await client.carrier.request(outgoing)
+            del blocked[outgoing.id]
+
+    with trio.fail_after(20):
+        async with raw_websocket(slow) as url, connected(url) as client, trio.open_nursery() as nursery:
+            while len(blocked) < 3:  # until the buffers of the system are full, and two more
+                nursery.start_soon(request)
+                await trio.testing.wait_all_tasks_blocked(0.01)
+            begun, withdrawn, last = blocked
+            blocked[begun].cancel()
+            blocked[withdrawn].cancel()
+            await trio.testing.wait_all_tasks_blocked()
+            full.set()
+            await heard_last.wait()
+    assert heard == [*range(1, int(begun) + 1), last]
+
+
 # --- silence ---------------------------------------------------------------------------------------------
 
 

@@ -43,7 +43,7 @@ _REVISION_REFUSED: Final = re.compile(
     r"(unsupported|invalid)( mcp| protocol)+ version|version .{0,40}not supported", re.IGNORECASE
 )
 _NOT_INITIALIZED: Final = re.compile(
-    r"(^|\b(handler|server|session|connection|client) )?((is|was|has) )?not (yet )?(been )?initiali[sz]ed",
+    r"(^|\b(handler|server|session|connection|client) )((is|was|has) )?not (yet )?(been )?initiali[sz]ed",
     re.IGNORECASE,
 )
 """Of the connection: a tool that failed because its database is "not initialized" may have run."""

@@ -12,6 +12,7 @@ normal way. Both ways share deadlines, errors and outcomes, and with them this f
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
@@ -21,23 +22,25 @@ from typing import Any, Final, Protocol
 import anyio
 import httpx2
 import trio
-from mcp.client.session import ClientSession
+from mcp.client.session import ClientRequestContext, ClientSession
+from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    ElicitRequestParams,
+    ElicitResult,
+    ErrorData,
     Implementation,
     JSONRPCRequest,
     JSONRPCResponse,
-    PaginatedRequestParams,
     Request,
     Result,
-    Tool,
 )
 
 from playhead._core import __version__
-from playhead.client.session.elicitation import Elicitor
-from playhead.client.session.handshake import negotiate, run_in_sdk
-from playhead.client.session.list_changed import ToolListChanges
-from playhead.client.session.requests import read_request
+from playhead.client.session.elicitation import METHOD, Elicitor, RefusedError, handlers
+from playhead.client.session.handshake import negotiate
+from playhead.client.session.list_changed import ACKNOWLEDGED, TOOLS_CHANGED, ToolListChanges
+from playhead.client.session.requests import OnProgress
 from playhead.client.session.response_tap import (
     CURRENT_REQUEST,
     Arrivals,
@@ -61,9 +64,9 @@ from playhead.errors import ConnectError, ConnectionLostError, DeadlineError, Pl
 from playhead.limits import Limits
 from playhead.protocol import sdk_messages as messages
 from playhead.protocol.faults import FaultLog, ProtocolFaults
-from playhead.sdk_internals import ProgressFnT, ReadStream, WriteStream, stamped, usable_tools
+from playhead.protocol.revisions import SERVER_INFO_META, SUBSCRIPTION_META, ToolHeaders
+from playhead.sdk_internals import ReadStream, WriteStream, mirror_arguments, stamped
 from playhead.stream.options import ReadPaths
-from playhead.stream.strategies import ResourceRequest
 
 Transport = AbstractAsyncContextManager[tuple[ReadStream, WriteStream]]
 
@@ -117,6 +120,14 @@ ENDINGS = (PlayheadError, OSError, httpx2.HTTPError, anyio.BrokenResourceError, 
 arrive while the session is closing."""
 
 
+class _RawRequest(Request[dict[str, Any] | None, str]):
+    """Any method with any parameters, sent exactly as given, nulls included."""
+
+    def model_dump(self, **_how: Any) -> dict[str, Any]:
+        """The message for the SDK. A copy, because the SDK writes its `_meta` into it."""
+        return {"method": self.method} | ({"params": copy.deepcopy(self.params)} if self.params else {})
+
+
 class Connection:
     """Requests over one SDK session, each with its own deadline and its own error."""
 
@@ -127,9 +138,11 @@ class Connection:
         tap: ResponseTap,
         opened: OpenedTransport,
         server: str,
+        on_notification: Callable[[str, dict[str, Any]], None],
         elicitor: Elicitor | None = None,
     ) -> None:
         self.session = session
+        self._on_notification = on_notification
         self._tap = tap
         self._opened = opened
         self._direct = opened.direct
@@ -142,6 +155,23 @@ class Connection:
     def handshake(self) -> Mapping[str, Any] | None:
         """The raw result of the handshake."""
         return self._tap.handshake
+
+    @property
+    def protocol_version(self) -> str:
+        return self.session.protocol_version or ""
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """As the server declares them; empty if the revision was given."""
+        declared = (self.handshake or {}).get("capabilities")
+        return declared if isinstance(declared, dict) else {}
+
+    @property
+    def server_info(self) -> Mapping[str, Any] | None:
+        about = self.handshake or {}
+        meta = about.get("_meta")
+        info = about.get("serverInfo") or (meta.get(SERVER_INFO_META) if isinstance(meta, dict) else None)
+        return info if isinstance(info, dict) else None
 
     @property
     def ended(self) -> bool:
@@ -159,14 +189,15 @@ class Connection:
 
     async def request(
         self,
-        request: Request[Any, Any],
+        method: str,
+        params: Mapping[str, Any],
         *,
         silent_seconds: float,
         total_seconds: float,
-        on_progress: ProgressFnT | None = None,
+        on_progress: OnProgress | None = None,
         arrivals: Arrivals | None = None,
     ) -> dict[str, Any]:
-        """Send `request` and return the raw result, unvalidated.
+        """Send a request and return the raw result, unvalidated.
 
         It is plain JSON, apart from a blob that is most of its message, which may be a view
         (`messages.plain`).
@@ -177,13 +208,11 @@ class Connection:
         sent before this returns (or the POST is closed, in revisions that say so). `arrivals` is notified of
         the bytes of the answer.
         """
-        method: str = request.method
         direct = self._direct
         async with nullcontext() if on_progress is None else reporting(on_progress) as reports:
             report = None if reports is None else reports.send
             result: dict[str, Any] | Declined = Declined(reason="not a tool call")
             if method == "tools/call" and direct is not None:
-                params = request.model_dump(by_alias=True, mode="json", exclude_none=True)["params"]
                 result = await self._send_directly(
                     direct,
                     method,
@@ -195,7 +224,8 @@ class Connection:
                 )
             if isinstance(result, Declined):
                 result = await self._send_in_session(
-                    request,
+                    method,
+                    params,
                     silent_seconds=silent_seconds,
                     total_seconds=total_seconds,
                     arrivals=arrivals,
@@ -206,7 +236,7 @@ class Connection:
 
     async def read(
         self,
-        request: ResourceRequest,
+        params: Mapping[str, Any],
         *,
         silent_seconds: float,
         total_seconds: float,
@@ -219,7 +249,7 @@ class Connection:
         """
         paths.direct += 1
         answer = await self._read_directly(
-            request, silent_seconds=silent_seconds, total_seconds=total_seconds, arrivals=arrivals
+            params, silent_seconds=silent_seconds, total_seconds=total_seconds, arrivals=arrivals
         )
         if not isinstance(answer, Declined):
             return answer
@@ -227,7 +257,8 @@ class Connection:
         paths.session += 1
         paths.fallback = paths.fallback or answer.reason
         return await self._send_in_session(
-            read_request(request),
+            "resources/read",
+            params,
             silent_seconds=silent_seconds,
             total_seconds=total_seconds,
             arrivals=arrivals,
@@ -235,14 +266,14 @@ class Connection:
         )
 
     async def _read_directly(
-        self, request: ResourceRequest, *, silent_seconds: float, total_seconds: float, arrivals: Arrivals
+        self, params: Mapping[str, Any], *, silent_seconds: float, total_seconds: float, arrivals: Arrivals
     ) -> dict[str, Any] | Declined:
         if self._direct is None:
             return Declined(reason="this transport has no way past the SDK's session")
         return await self._send_directly(
             self._direct,
             "resources/read",
-            request.params(),
+            params,
             silent_seconds=silent_seconds,
             total_seconds=total_seconds,
             arrivals=arrivals,
@@ -260,7 +291,7 @@ class Connection:
         arrivals: Arrivals | None,
         report: Callable[[ProgressReport], None] | None,
     ) -> dict[str, Any] | Declined:
-        stamped_params, headers = stamped(self.session, method, params)
+        stamped_params, headers = stamped(self.session, method, copy.deepcopy(dict(params)))
         declare_files(method, stamped_params)
         self._next_id += 1
         if method == "tools/call":  # each report shows that the server is at work
@@ -287,7 +318,8 @@ class Connection:
 
     async def _send_in_session(
         self,
-        request: Request[Any, Any],
+        method: str,
+        params: Mapping[str, Any],
         *,
         silent_seconds: float,
         total_seconds: float,
@@ -295,8 +327,7 @@ class Connection:
         report: Callable[[ProgressReport], None] | None,
         begun: BegunAnswer | None = None,
     ) -> dict[str, Any]:
-        """Send `request` through the SDK's session; with `begun`, read the answer to it there."""
-        method: str = request.method
+        """Send a request through the SDK's session; with `begun`, read the answer to it there."""
         made_up: MCPError | None = None
         with self._tap.pending(method) as pending, self._reading_on(pending, begun):
             pending.report = report
@@ -309,7 +340,7 @@ class Connection:
             ) as watched:
                 try:
                     await self.session.send_request(
-                        request,
+                        _RawRequest(method=method, params=dict(params)),
                         Result,
                         progress_callback=pending.progressed if method == "tools/call" else None,
                     )
@@ -384,40 +415,28 @@ class Connection:
             " cancelled"
         )
 
-    def usable(self, tools: list[Tool]) -> list[Tool]:
-        """Drop the tools whose parameters can't be sent, and learn the headers of the others.
+    def _mirror(self, headers: ToolHeaders) -> None:
+        mirror_arguments(self.session, headers)
 
-        MCP 2026-07-28, "Streamable HTTP", headers: a client must leave out a tool with an invalid
-        `x-mcp-header` and mirror the parameters of the others. The SDK does both, but only in listings that
-        it reads itself.
-        """
-        return usable_tools(self.session, tools)
+    tool_headers = property(fset=_mirror, doc="The arguments that headers repeat, by tool.")
 
-    async def learn_headers(self, limits: Limits) -> None:
-        """Let the SDK list the tools: it remembers which of their parameters belong in HTTP headers.
-
-        Raises `DeadlineError` if the whole listing takes more than `Limits.tool_seconds`, else as `request`.
-        """
-
-        async def listed() -> None:
-            cursor: str | None = None
-            for _page in range(limits.listing_pages):
-                page = await self.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
-                cursor = page.next_cursor
-                if cursor is None:
-                    return
-
-        with trio.move_on_after(limits.tool_seconds):
-            await run_in_sdk(listed, self._tap, method="tools/list", server=self._server)
-            return
-        raise DeadlineError(
-            f"{self._server} did not list its tools in {limits.tool_seconds:g} s (Limits.tool_seconds); a"
-            " call needs the list"
-        )
+    async def listen(self, request_id: str, params: Mapping[str, Any]) -> None:
+        """Subscribe through the SDK, whose subscription has another id. See `list_changed.Listener`."""
+        about = {"_meta": {SUBSCRIPTION_META: request_id}}
+        try:
+            async with listen(self.session, tools_list_changed=True) as subscription:
+                accepted = subscription.honored.model_dump(by_alias=True, exclude_none=True)
+                self._on_notification(ACKNOWLEDGED, {**about, "notifications": accepted})
+                async for _event in subscription:
+                    self._on_notification(TOOLS_CHANGED, about)
+        except MCPError as error:
+            raise from_answer(error.error, method="subscriptions/listen", server=self._server) from None
+        except SubscriptionLost as error:
+            raise ConnectionLostError(str(error)) from None
 
 
 @asynccontextmanager
-async def reporting(on_progress: ProgressFnT) -> AsyncIterator[Broadcast[ProgressReport]]:
+async def reporting(on_progress: OnProgress) -> AsyncIterator[Broadcast[ProgressReport]]:
     """Pass reports to `on_progress` in one task while the body runs, the newest one each time.
 
     The SDK starts a task for each progress notification; with a callback that waits, a server that reports
@@ -426,7 +445,7 @@ async def reporting(on_progress: ProgressFnT) -> AsyncIterator[Broadcast[Progres
     """
     reports = Broadcast[ProgressReport](capacity=1)
 
-    async def deliver(newest: trio.MemoryReceiveChannel[ProgressReport], to: ProgressFnT) -> None:
+    async def deliver(newest: trio.MemoryReceiveChannel[ProgressReport], to: OnProgress) -> None:
         async for report in newest:
             await to(*report)
 
@@ -457,6 +476,14 @@ async def hold_open(
     through their requests.
     """
     tap = ResponseTap(limits, on_notification=changes.on_notification)
+
+    async def elicit(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
+        raw = params.model_dump(by_alias=True, mode="json", exclude_none=True)
+        try:
+            return ElicitResult.model_validate(await handlers(elicitor)[METHOD](raw))
+        except RefusedError as error:
+            return ErrorData(code=error.code, message=str(error))
+
     opened = factory(tap)
     started = False
 
@@ -475,7 +502,7 @@ async def hold_open(
                     TappedReader(read, tap),
                     TappedWriter(write, tap),
                     client_info=Implementation(name="playhead", version=__version__),
-                    elicitation_callback=elicitor,
+                    elicitation_callback=None if elicitor is None else elicit,
                 ) as session,
             ):
                 phase, allowed = "handshake", limits.handshake_seconds
@@ -487,11 +514,16 @@ async def hold_open(
                 started = True
                 places.release()
                 connection = Connection(
-                    session=session, tap=tap, opened=opened, server=factory.server, elicitor=elicitor
+                    session=session,
+                    tap=tap,
+                    opened=opened,
+                    server=factory.server,
+                    on_notification=changes.on_notification,
+                    elicitor=elicitor,
                 )
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(connection.deadlines.run)
-                    nursery.start_soon(_follow, changes, session, renewed)
+                    nursery.start_soon(_follow, changes, connection, renewed)
                     task_status.started(connection)
                     await tap.ended.wait()
                     nursery.cancel_scope.cancel()
@@ -523,10 +555,10 @@ def _handshake_places() -> trio.Semaphore:
         return places
 
 
-async def _follow(changes: ToolListChanges, session: ClientSession, renewed: bool) -> None:
+async def _follow(changes: ToolListChanges, connection: Connection, renewed: bool) -> None:
     # Whoever asked for this connection may have done so inside a request, which is not ours.
     CURRENT_REQUEST.set(None)
-    await changes.follow(session, renewed=renewed)
+    await changes.follow(connection, renewed=renewed)
 
 
 def connect_error(cause: BaseException, server: str, diagnosis: str = "") -> ConnectError:

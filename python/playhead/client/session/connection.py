@@ -240,12 +240,14 @@ class Connection:
         *,
         silent_seconds: float,
         total_seconds: float,
-        arrivals: Arrivals,
+        arrivals: Arrivals | None = None,
+        on_progress: OnProgress | None = None,
         paths: ReadPaths,
     ) -> dict[str, Any]:
         """Send one `resources/read` of a stream, directly if the transport can.
 
-        As `request`, but the result's long blobs may be views of the message (`messages.parse_message`).
+        As `request`, but no progress is reported, and the result's long blobs may be views of the message
+        (`messages.parse_message`).
         """
         paths.direct += 1
         answer = await self._read_directly(
@@ -266,7 +268,12 @@ class Connection:
         )
 
     async def _read_directly(
-        self, params: Mapping[str, Any], *, silent_seconds: float, total_seconds: float, arrivals: Arrivals
+        self,
+        params: Mapping[str, Any],
+        *,
+        silent_seconds: float,
+        total_seconds: float,
+        arrivals: Arrivals | None,
     ) -> dict[str, Any] | Declined:
         if self._direct is None:
             return Declined(reason="this transport has no way past the SDK's session")
@@ -277,7 +284,7 @@ class Connection:
             silent_seconds=silent_seconds,
             total_seconds=total_seconds,
             arrivals=arrivals,
-            report=None,  # its bytes are its progress
+            report=None,
         )
 
     async def _send_directly(

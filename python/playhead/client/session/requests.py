@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Required, TypedDict, TypeVar
 
 from playhead.content import Block, parse_blocks
 from playhead.errors import LimitError, ProtocolError
@@ -20,13 +20,25 @@ from playhead.limits import Limits
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    ModelT = TypeVar("ModelT", bound=BaseModel)
+    from playhead.client.session.response_tap import Arrivals
 
-Send = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
-"""Sends a request, by its method and parameters, and returns its raw result."""
+    ModelT = TypeVar("ModelT", bound=BaseModel)
 
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 """Awaited with a call's progress, its total and a message; the last two are None if the server gives none."""
+
+
+class SendOptions(TypedDict, total=False):
+    """What `Connection.request` takes besides a method and parameters."""
+
+    silent_seconds: Required[float]
+    total_seconds: Required[float]
+    on_progress: OnProgress | None
+    arrivals: Arrivals | None
+
+
+Send = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""Sends a request, by its method and parameters, and returns its raw result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

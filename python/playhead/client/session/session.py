@@ -11,7 +11,8 @@ import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack
 
 import trio
 
@@ -25,6 +26,7 @@ from playhead.client.session.list_changed import ToolListChanges
 from playhead.client.session.requests import (
     OnProgress,
     PromptResult,
+    SendOptions,
     list_all,
     prompt_from,
     typed,
@@ -199,14 +201,11 @@ class Session:
         return typed(Prompt, await self._list("prompts/list"))
 
     async def _list(self, method: str) -> list[dict[str, Any]]:
-        async def send(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-            return await self._request(
-                method,
-                params,
-                silent_seconds=self._limits.page_seconds,
-                total_seconds=self._limits.tool_seconds,
-            )
-
+        send = partial(
+            self._request,
+            silent_seconds=self._limits.page_seconds,
+            total_seconds=self._limits.tool_seconds,
+        )
         return await list_all(send, method, limits=self._limits, server=self.name)
 
     async def _list_tools(self) -> list[dict[str, Any]]:
@@ -489,26 +488,11 @@ class Session:
         self,
         method: str,
         params: Mapping[str, Any],
-        *,
-        silent_seconds: float,
-        total_seconds: float,
-        on_progress: OnProgress | None = None,
-        arrivals: Arrivals | None = None,
         paths: ReadPaths | None = None,
+        **options: Unpack[SendOptions],
     ) -> dict[str, Any]:
         """Send a request, and again with the input that the server requires, if it does."""
-
-        async def send(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-            return await self._send(
-                method,
-                params,
-                silent_seconds=silent_seconds,
-                total_seconds=total_seconds,
-                on_progress=on_progress,
-                arrivals=arrivals,
-                paths=paths,
-            )
-
+        send = partial(self._send, paths=paths, **options)
         result = await send(method, params)
         if requires_input(method, result):
             result = await provide_input(
@@ -520,36 +504,19 @@ class Session:
         self,
         method: str,
         params: Mapping[str, Any],
-        *,
-        silent_seconds: float,
-        total_seconds: float,
-        on_progress: OnProgress | None = None,
-        arrivals: Arrivals | None = None,
         paths: ReadPaths | None = None,
+        **options: Unpack[SendOptions],
     ) -> dict[str, Any]:
         """Send a request over the live connection, which is renewed if the server has lost its session."""
-        if not silent_seconds > 0:
-            raise UsageError(f"expected a timeout above 0 seconds, got {silent_seconds}")
+        if not options["silent_seconds"] > 0:
+            raise UsageError(f"expected a timeout above 0 seconds, got {options['silent_seconds']}")
         connection = await self._supervisor.connection()
         connection.tool_headers = self._tool_headers
         self._requests += 1
         try:
-            if paths is not None and arrivals is not None:
-                return await connection.read(
-                    params,
-                    silent_seconds=silent_seconds,
-                    total_seconds=total_seconds,
-                    arrivals=arrivals,
-                    paths=paths,
-                )
-            return await connection.request(
-                method,
-                params,
-                silent_seconds=silent_seconds,
-                total_seconds=total_seconds,
-                on_progress=on_progress,
-                arrivals=arrivals,
-            )
+            if paths is not None:
+                return await connection.read(params, paths=paths, **options)
+            return await connection.request(method, params, **options)
         except SessionLostError:
             # Renewed before the caller sees the error, once for all callers: a retry finds a session.
             await self._supervisor.renew(connection)

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack
 
 import trio
 
-from playhead.client.session.requests import OnProgress, Send
+from playhead.client.session.requests import OnProgress, Send, SendOptions
 from playhead.client.session.response_tap import Arrivals
 from playhead.config.servers import ServerConfig
 from playhead.errors import (
@@ -148,14 +149,7 @@ class SendRequest(Protocol):
     """Sends a request through a session."""
 
     async def __call__(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        *,
-        silent_seconds: float,
-        total_seconds: float,
-        on_progress: OnProgress | None = None,
-        arrivals: Arrivals | None = None,
+        self, method: str, params: Mapping[str, Any], **options: Unpack[SendOptions]
     ) -> dict[str, Any]: ...
 
 
@@ -229,15 +223,13 @@ class ToolCaller:
         if arrivals is not None:
             total = math.inf
 
-        async def send(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-            return await self._send(
-                method,
-                params,
-                silent_seconds=silent,
-                total_seconds=total,
-                on_progress=on_progress,
-                arrivals=arrivals,
-            )
+        send = partial(
+            self._send,
+            silent_seconds=silent,
+            total_seconds=total,
+            on_progress=on_progress,
+            arrivals=arrivals,
+        )
 
         async def once() -> dict[str, Any]:
             if not await self._runs_as_task(name):

@@ -89,9 +89,9 @@ class ResponseTap:
     """The requests in flight on one connection, and the event of its end."""
 
     def __init__(
-        self, limits: Limits, *, on_notification: Callable[[str], None] = lambda _method: None
+        self, limits: Limits, *, on_notification: Callable[[str, dict[str, Any]], None] = lambda *_: None
     ) -> None:
-        """`on_notification` is called with the method of each notification received, and must not wait."""
+        """`on_notification` is called with each notification's method and parameters, and must not wait."""
         self._limits = limits
         self._on_notification = on_notification
         self._pending: dict[RequestId, PendingRequest] = {}
@@ -182,7 +182,7 @@ class ResponseTap:
         if isinstance(message, JSONRPCNotification):
             if message.method == "notifications/progress":
                 self._on_progress(message.params or {})
-            self._on_notification(message.method)
+            self._on_notification(message.method, message.params or {})
         if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
             return item
         pending = self._pending.get(coerce_request_id(message.id))

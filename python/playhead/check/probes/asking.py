@@ -16,7 +16,7 @@ from playhead._core import decode_base64
 from playhead.cache import ETAG_META, OFFSET_META, SIZE_META
 from playhead.check.results import CheckKind, Json, TestDraft
 from playhead.check.target import RequestOutcome, Target
-from playhead.client.transports.outcomes import PAST_END, text_of
+from playhead.client.transports.rpc_errors import PAST_END, text_of
 from playhead.content import Finding, validate_tool_response
 from playhead.content.revisions import LATEST, REVISIONS
 from playhead.errors import Base64Error, DeadlineError, PlayheadError, ProtocolError

@@ -36,7 +36,6 @@ from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrati
 from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth, issuers_match
 
 from playhead.client.oauth.tokens import Challenge, FileTokens
-from playhead.client.transports.sdk_http_bodies import read_at_most
 from playhead.errors import (
     AccessDeniedError,
     AuthorizationNeededError,
@@ -108,7 +107,7 @@ class MetadataRequests:
             try:
                 response = await client.send(request, stream=True, auth=None, follow_redirects=False)
                 try:
-                    body = await read_at_most(response, ANSWER_BYTES, touched=lambda: None)
+                    body = await _read_all(response)
                 finally:
                     await response.aclose()
             except httpx2.RequestError as error:
@@ -123,6 +122,22 @@ class MetadataRequests:
         raise DeadlineError(
             f"{place}, which authorization needs, did not answer in {limits.page_seconds:g} s"
         )
+
+
+async def _read_all(response: httpx2.Response) -> bytes:
+    body = bytearray()
+    async with aclosing(response.aiter_raw()) as chunks:  # a generator, which is left early
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > ANSWER_BYTES:
+                raise LimitError(
+                    f"expected an answer of at most {ANSWER_BYTES} bytes from the authorization server, got"
+                    " more",
+                    limit="message_bytes",
+                    allowed=ANSWER_BYTES,
+                    got=len(body),
+                )
+    return bytes(body)
 
 
 def origin_of(url: httpx2.URL) -> str:

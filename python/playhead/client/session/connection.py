@@ -20,9 +20,11 @@ from typing import Any, Final, Protocol
 import trio
 
 from playhead.client.session.arrivals import Arrivals
+from playhead.client.session.elicitation import Handler, RefusedError
 from playhead.client.session.handshake import negotiate
+from playhead.client.session.requests import OnProgress
 from playhead.client.transports.carrier import Carrier
-from playhead.client.transports.outcomes import from_answer, lost_session
+from playhead.client.transports.rpc_errors import from_answer, lost_session
 from playhead.concurrency import Broadcast, unwrap_exception_group
 from playhead.errors import (
     ConnectError,
@@ -50,11 +52,6 @@ from playhead.protocol.revisions import SERVER_INFO_META, Revision, ToolHeaders,
 ProgressReport = tuple[float, float | None, str | None]
 """Progress, total and message of a report."""
 
-OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
-
-Handler = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
-"""Answers a request of the server's, by its parameters. Raises `RefusedError`."""
-
 COURTESY_SECONDS: Final = 2.0
 """For messages that nobody waits for: a cancellation, an answer to a server that does not read."""
 
@@ -62,15 +59,14 @@ HANDSHAKES_AT_ONCE: Final = 32
 """Further ones wait for a place, before their time begins. Of 500 handshakes at once, all took turns and none
 was finished when the 10 s of each were over. 32 servers that never answer delay the others by that time."""
 
+_NOT_OFFERED: Final = {
+    "elicitation/create": "Elicitation not supported",
+    "roots/list": "List roots not supported",
+    "sampling/createMessage": "Sampling not supported",
+}
+"""The answers to requests that the program does not answer, in the words of the SDK."""
+
 _PLACES: Final = trio.lowlevel.RunVar[trio.Semaphore]("playhead_handshake_places")
-
-
-class RefusedError(Exception):
-    """A request of the server's is answered with an error. Attribute: `code`."""
-
-    def __init__(self, message: str, *, code: int) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class CarrierFactory(Protocol):
@@ -398,7 +394,7 @@ class Connection:
         elif method == "ping":
             reply = self.exchange.answer(asked.id, {})
         elif handler is None:
-            reply = self.exchange.refuse(asked.id, messages.INVALID_REQUEST, f"{method} is not supported")
+            reply = self.exchange.refuse(asked.id, messages.INVALID_REQUEST, _NOT_OFFERED[method])
         else:
             with trio.CancelScope() as scope:
                 self._answering[asked.id] = scope

@@ -25,7 +25,7 @@ import httpx2
 import trio
 
 from playhead.client.session.http_range import UNKNOWN_VERSION, RangeBody, changed, open_range
-from playhead.client.session.response_tap import Arrivals
+from playhead.client.session.arrivals import Arrivals
 from playhead.content.blocks import FileValue, file_value
 from playhead.errors import (
     BlockedAddressError,

@@ -184,36 +184,21 @@ class RefusedError(Exception):
 Handler = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 """Answers a request of the server's, by its parameters. Raises `RefusedError`."""
 
-NOT_OFFERED: Final = -32600
-"""The SDK's code for a request that a client knows and has not offered to answer."""
 INVALID_PARAMS: Final = -32602
 
 
 def handlers(elicitor: Elicitor | None) -> dict[str, Handler]:
-    """The answers to the requests that a server may send, by method; for all others see the revision."""
-
-    async def pong(_params: Mapping[str, Any]) -> dict[str, Any]:
+    """The requests of a server that the program answers, by method."""
+    if elicitor is None:
         return {}
 
     async def elicit(params: Mapping[str, Any]) -> dict[str, Any]:
-        assert elicitor is not None
         try:
             return await elicitor.ask(params)
         except ProtocolError as error:
             raise RefusedError("Invalid request parameters", code=INVALID_PARAMS) from error
 
-    def refusal(message: str) -> Handler:
-        async def refuse(_params: Mapping[str, Any]) -> dict[str, Any]:
-            raise RefusedError(message, code=NOT_OFFERED)
-
-        return refuse
-
-    return {
-        METHOD: refusal("Elicitation not supported") if elicitor is None else elicit,
-        "ping": pong,
-        "roots/list": refusal("List roots not supported"),
-        "sampling/createMessage": refusal("Sampling not supported"),
-    }
+    return {METHOD: elicit}
 
 
 # --- rounds of input, since 2026-07-28 ---------------------------------------------------------------

@@ -18,7 +18,7 @@ from email.utils import parsedate_to_datetime
 import httpx2
 import trio
 
-from playhead.client.session.response_tap import Arrivals
+from playhead.client.session.arrivals import Arrivals
 from playhead.client.transports.http_errors import is_retryable, retry_after_seconds
 from playhead.errors import (
     AccessDeniedError,

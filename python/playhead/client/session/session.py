@@ -31,7 +31,7 @@ from playhead.client.session.requests import (
     prompt_from,
     typed,
 )
-from playhead.client.session.response_tap import Arrivals
+from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.shared_reads import SharedReads
 from playhead.client.session.streams import (
     FormExplanation,
@@ -51,7 +51,7 @@ from playhead.protocol.tool_headers import usable_tools
 from playhead.results.plan import Policy
 from playhead.results.responses import DEFAULT_REGISTRY, ResponseRegistry
 from playhead.stream.answer import Page, page_of_contents
-from playhead.stream.options import ReadPaths, StreamOptions
+from playhead.stream.options import StreamOptions
 from playhead.stream.reader import RangeStream, open_forms
 from playhead.stream.strategies import ResourceRequest, ToolRequest
 
@@ -346,7 +346,6 @@ class Session:
         *,
         silent_seconds: float,
         arrivals: Arrivals,
-        paths: ReadPaths,
     ) -> dict[str, Any]:
         """Raises as `read_range`, and `UsageError` for a tool outside `allowed_tools`."""
         if isinstance(request, ToolRequest):
@@ -359,7 +358,6 @@ class Session:
             silent_seconds=silent_seconds,
             total_seconds=math.inf,
             arrivals=arrivals,
-            paths=paths,
         )
 
     def media(self, what: ResourceLink | ResourceMedia | str) -> ResourceMedia:
@@ -404,7 +402,7 @@ class Session:
                     server_name=self.name,
                     last_received=forms.arrivals.last_received,
                     sha256=forms.sha256,
-                    paths=forms.paths,
+                    counts=forms.counts,
                     grid_bytes=0 if self._cache.shared is None else BLOCK_BYTES,
                     remark=forms.remark,
                 )
@@ -488,11 +486,10 @@ class Session:
         self,
         method: str,
         params: Mapping[str, Any],
-        paths: ReadPaths | None = None,
         **options: Unpack[SendOptions],
     ) -> dict[str, Any]:
         """Send a request, and again with the input that the server requires, if it does."""
-        send = partial(self._send, paths=paths, **options)
+        send = partial(self._send, **options)
         result = await send(method, params)
         if requires_input(method, result):
             result = await provide_input(
@@ -504,7 +501,6 @@ class Session:
         self,
         method: str,
         params: Mapping[str, Any],
-        paths: ReadPaths | None = None,
         **options: Unpack[SendOptions],
     ) -> dict[str, Any]:
         """Send a request over the live connection, which is renewed if the server has lost its session."""
@@ -514,8 +510,6 @@ class Session:
         connection.tool_headers = self._tool_headers
         self._requests += 1
         try:
-            if paths is not None:
-                return await connection.read(params, paths=paths, **options)
             return await connection.request(method, params, **options)
         except SessionLostError:
             # Renewed before the caller sees the error, once for all callers: a retry finds a session.

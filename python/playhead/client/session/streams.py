@@ -30,7 +30,7 @@ from playhead.client.session.downloads import (
     offers_downloads,
     own_origin,
 )
-from playhead.client.session.response_tap import Arrivals
+from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.shared_reads import OnceReader, SharedReads
 from playhead.config.servers import ServerConfig
 from playhead.errors import PlayheadError, ServerError
@@ -39,7 +39,7 @@ from playhead.net_guard import Origin, parse_origins
 from playhead.stream.answer import Page, ReadRange
 from playhead.stream.cursor_pages import CursorReader
 from playhead.stream.negotiation import LateForm, RangeForm, Refusal
-from playhead.stream.options import DEFAULT_OPTIONS, ReadPaths, StreamOptions
+from playhead.stream.options import DEFAULT_OPTIONS, ReadCounts, StreamOptions
 from playhead.stream.polling import QueueReader
 from playhead.stream.probing import Prober
 from playhead.stream.strategies import (
@@ -156,7 +156,6 @@ class SendRange(Protocol):
         *,
         silent_seconds: float,
         arrivals: Arrivals,
-        paths: ReadPaths,
     ) -> dict[str, Any]: ...
 
 
@@ -228,7 +227,7 @@ class StreamForms:
         self._prober = Prober(size_bytes=size_bytes, limits=limits, server_name=server.name)
         self.facts = ResourceFacts(uri=media.uri)
         self.arrivals = Arrivals()
-        self.paths = ReadPaths()
+        self.counts = ReadCounts()
         self._file_reader: HttpRangeReader | None = None
 
     def sha256(self) -> str | None:
@@ -472,7 +471,7 @@ class StreamForms:
             validator=media.validator,
             size_bytes=media.size_bytes if self._options.size_bytes is None else self._options.size_bytes,
             mime_type=media.mime_type,
-            counts=self.paths,
+            counts=self.counts,
             start_soon=self._known.reads.start_soon,
             server_name=self._server.name,
         )
@@ -516,8 +515,9 @@ class StreamForms:
                 return partial(self._shared_read, strategy, _identity(strategy))
 
     async def _send(self, request: ResourceRequest | ToolRequest) -> Mapping[str, Any]:
+        self.counts.server_reads += isinstance(request, ResourceRequest)
         return await self._send_range(
-            request, silent_seconds=self._options.timeout, arrivals=self.arrivals, paths=self.paths
+            request, silent_seconds=self._options.timeout, arrivals=self.arrivals
         )
 
     async def _read(self, strategy: RequestStrategy, start: int, end: int) -> Page:
@@ -528,11 +528,11 @@ class StreamForms:
 
     async def _shared_read(self, strategy: ReadStrategy, resource: Hashable, start: int, end: int) -> Page:
         async def send(arrivals: Arrivals) -> Page:
+            self.counts.server_reads += 1
             result = await self._send_range(
                 strategy.request(start, end),
                 silent_seconds=self._options.timeout,
                 arrivals=arrivals,
-                paths=self.paths,
             )
             return self._page(strategy, result, start=start)
 

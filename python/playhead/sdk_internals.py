@@ -11,35 +11,26 @@ from typing import Any
 from mcp.client._memory import InMemoryTransport  # until an MCPServer has a public way to its streams
 from mcp.client.session import ClientSession
 from mcp.shared import _stream_protocols as streams  # until `mcp.client.Transport` names its two streams
-from mcp.shared.dispatcher import ProgressFnT, coerce_request_id  # until they are documented
+from mcp.shared.dispatcher import coerce_request_id  # until it is documented
 from mcp.shared.message import SessionMessage
-from mcp_types import ListToolsResult, Tool
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 __all__ = [
     "InMemoryTransport",
-    "ProgressFnT",
     "ReadStream",
     "WriteStream",
     "coerce_request_id",
+    "mirror_arguments",
     "stamped",
-    "usable_tools",
 ]
 
 ReadStream = streams.ReadStream[SessionMessage | Exception]
 WriteStream = streams.WriteStream[SessionMessage]
 
 
-def usable_tools(session: ClientSession, tools: list[Tool]) -> list[Tool]:
-    """Let the SDK drop tools with invalid `x-mcp-header`s and learn the headers of the others.
-
-    Until the SDK takes a listing that it did not read itself: its own reading refuses a page of the list for
-    one invalid tool.
-    """
-    if session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-        return tools
-    listing = ListToolsResult(tools=tools, ttl_ms=0, cache_scope="private")
-    return session._absorb_tool_listing(listing, complete=True).tools
+def mirror_arguments(session: ClientSession, headers: Mapping[str, Mapping[tuple[str, ...], str]]) -> None:
+    """Let `session` repeat arguments in HTTP headers. Until the SDK takes a listing that it did not read
+    itself: its own reading refuses a page of the list for one invalid tool."""
+    session._x_mcp_header_maps = {tool: dict(names) for tool, names in headers.items()}
 
 
 def stamped(

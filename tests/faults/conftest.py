@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from playhead.client.session.connection import Connection
+from playhead.client.session.sdk_connection import Connection
 
 BOTH_WAYS = {
     "test_client_bounds",

@@ -12,7 +12,7 @@ import trio.testing
 
 from playhead.client import connect
 from playhead.client.connector import Target
-from playhead.client.session.connection import HANDSHAKES_AT_ONCE
+from playhead.client.session.sdk_connection import HANDSHAKES_AT_ONCE
 from playhead.testing import peers
 from tests.servers.raw_http import Exchange, raw_http
 

@@ -24,18 +24,18 @@ from mcp.server.mcpserver import MCPServer
 from playhead.cache import PageCache, open_cache
 from playhead.client.oauth import ShowUrl
 from playhead.client.session.cached_reads import SessionCache, credentials_name
-from playhead.client.session.connection import OpenedTransport, TransportFactory
 from playhead.client.session.elicitation import Elicitor, OnElicitation
 from playhead.client.session.handshake import check_mode
 from playhead.client.session.list_changed import ToolListChanges
 from playhead.client.session.response_tap import ResponseTap
+from playhead.client.session.sdk_connection import OpenedTransport, TransportFactory
 from playhead.client.session.session import Session
 from playhead.client.session.supervisor import Supervisor
 from playhead.client.transports.http import HttpOptions, http_transport
 from playhead.client.transports.http_direct import HttpDirect
 from playhead.client.transports.http_errors import place_of
+from playhead.client.transports.sdk_stdio import StdioTransport, stdio_transport
 from playhead.client.transports.server_process import ServerProcess, StartedServer
-from playhead.client.transports.stdio import StdioTransport, stdio_transport
 from playhead.concurrency import require_trio, unwrap_exception_group
 from playhead.config.auth import ClientCredentials, OAuthLogin
 from playhead.config.servers import (

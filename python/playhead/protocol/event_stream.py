@@ -49,20 +49,24 @@ class OverlongEvent:
 
 
 class EventStream:
-    """The parser of one stream; a stream that resumes another is a new one, with its `last_event_id`.
+    """The parser of a stream, and of the streams that resume it (`restart`).
 
     Args:
         max_bytes: the most data of one event to collect (`limits.message_bytes`).
-        last_event_id: that of the stream that this one resumes.
     """
 
-    def __init__(self, *, max_bytes: int, last_event_id: bytes = b"") -> None:
+    def __init__(self, *, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._head_bytes = min(HEAD_BYTES, max_bytes)
-        self.last_event_id = last_event_id
+        self.last_event_id = b""
         """The id of the last complete event, for `Last-Event-ID`; empty without one."""
         self.retry_seconds: float | None = None
         """The wait before the stream is opened again, if the server named one."""
+        self._found: list[EventData | OverlongEvent] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin another stream. What was unfinished of the last one is dropped."""
         self.head = b""
         """The beginning of the unfinished event's data, at most `HEAD_BYTES`; empty between two events."""
         self._opening: bytes | None = b""
@@ -74,11 +78,10 @@ class EventStream:
         self._value = b""
         self._is_value_begun = False
         # The unfinished event.
-        self._id = last_event_id
+        self._id = self.last_event_id
         self._type = b""
         self._data: MessageBuffer | None = None
         self._is_overlong = False
-        self._found: list[EventData | OverlongEvent] = []
 
     def feed(self, chunk: bytes) -> list[EventData | OverlongEvent]:
         """Add received bytes and return what they complete, in order."""

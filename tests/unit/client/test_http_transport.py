@@ -12,8 +12,8 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import Field
 
 from playhead.client import Session, connect
-from playhead.client.transports.http_bodies import READ_BYTES, WideBackend
-from playhead.client.transports.http_errors import place_of
+from playhead.client.transports.sdk_http_bodies import READ_BYTES, WideBackend
+from playhead.client.transports.sdk_http_errors import place_of
 from playhead.errors import SessionLostError
 from tests.servers.counted_http import CountedServer, counted_http
 from tests.servers.raw_http import Exchange, raw_http

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from mcp_types import ErrorData
 
-from playhead.client.session.connection import connect_error
+from playhead.client.session.sdk_connection import connect_error
 from playhead.client.transports.http_errors import unreachable
 from playhead.client.transports.outcomes import from_answer, lost_session
 from playhead.errors import (

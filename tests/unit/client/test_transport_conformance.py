@@ -15,7 +15,7 @@ from mcp.client._transport import Transport
 from mcp.server import Server
 from mcp.shared.message import SessionMessage
 
-from playhead.client.transports.stdio import stdio_transport
+from playhead.client.transports.sdk_stdio import stdio_transport
 from playhead.protocol.framing import Line, LineFramer
 from playhead.testing import peers, transports
 

@@ -36,10 +36,12 @@ def test_a_priming_event_names_an_id_and_is_no_message() -> None:
     assert (parser.last_event_id, parser.retry_seconds) == (b"e-1", 0.25)
 
 
-def test_an_unfinished_event_names_no_id() -> None:
-    parser = EventStream(max_bytes=10, last_event_id=b"before")
-    assert parser.feed(b"id: e-2\ndata: {}\n") == []
-    assert parser.last_event_id == b"before"
+def test_a_stream_that_resumes_another_begins_anew_with_its_last_id() -> None:
+    parser = stream()
+    parser.feed(b"id: e-1\ndata: {}\n\nid: e-2\ndata: {")
+    parser.restart()
+    assert parser.feed(b"\xef\xbb\xbfdata: []\n\n") == [EventData(b"[]")]
+    assert (parser.last_event_id, parser.head) == (b"e-1", b"")
 
 
 def test_the_head_of_an_unfinished_event_shows_as_it_arrives() -> None:

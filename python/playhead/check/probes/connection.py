@@ -31,9 +31,9 @@ from playhead.check.probes.asking import (
 from playhead.check.results import CheckKind, TestDraft, TestResult
 from playhead.check.target import SessionTarget, open_target
 from playhead.client.connector import transport_factory
-from playhead.client.session.connection import ENDINGS
 from playhead.client.session.response_tap import ResponseTap
-from playhead.client.transports.stdio import stdio_transport
+from playhead.client.session.sdk_connection import ENDINGS
+from playhead.client.transports.sdk_stdio import stdio_transport
 from playhead.concurrency import iter_leaves
 from playhead.config.servers import ServerConfig
 from playhead.content.formats import quoted

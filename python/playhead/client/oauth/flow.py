@@ -36,7 +36,7 @@ from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrati
 from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth, issuers_match
 
 from playhead.client.oauth.tokens import Challenge, FileTokens
-from playhead.client.transports.http_bodies import read_at_most
+from playhead.client.transports.sdk_http_bodies import read_at_most
 from playhead.errors import (
     AccessDeniedError,
     AuthorizationNeededError,

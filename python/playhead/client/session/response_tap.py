@@ -30,41 +30,12 @@ from mcp_types import (
     RequestId,
 )
 
+from playhead.client.session.arrivals import Arrivals as Arrivals
 from playhead.client.transports.outcomes import BegunAnswer, PendingRequest
 from playhead.errors import ConnectionLostError, LimitError, PlayheadError
 from playhead.limits import Limits
 from playhead.protocol.faults import PastRequests, ProtocolFaults
 from playhead.sdk_internals import ReadStream, WriteStream, coerce_request_id
-
-
-class Arrivals:
-    """The time of the newest byte of any answer to one stream's reads. Times are trio's; 0.0 is never.
-
-    A stream's patience stands still while an answer is arriving. HTTP knows the bytes of each answer; a pipe
-    or a WebSocket only knows that some awaited answer is arriving, and counts for every read in flight on it.
-    """
-
-    def __init__(self) -> None:
-        self._newest = 0.0
-        self._in_flight: set[Callable[[], float]] = set()
-
-    @contextmanager
-    def watching(self, last_received: Callable[[], float]) -> Iterator[None]:
-        """Include the times of `last_received` while the body, one read, runs."""
-        self._in_flight.add(last_received)
-        try:
-            yield
-        finally:
-            self._in_flight.discard(last_received)
-            self.note(last_received())
-
-    def note(self, at: float) -> None:
-        """A byte arrived at `at`."""
-        self._newest = max(self._newest, at)
-
-    def last_received(self) -> float:
-        return max((self._newest, *(each() for each in self._in_flight)))
-
 
 CURRENT_REQUEST: Final[ContextVar[PendingRequest | None]] = ContextVar(
     "playhead_pending_request", default=None
@@ -118,9 +89,9 @@ class ResponseTap:
     """The requests in flight on one connection, and the event of its end."""
 
     def __init__(
-        self, limits: Limits, *, on_notification: Callable[[str], None] = lambda _method: None
+        self, limits: Limits, *, on_notification: Callable[[str, dict[str, Any]], None] = lambda *_: None
     ) -> None:
-        """`on_notification` is called with the method of each notification received, and must not wait."""
+        """`on_notification` is called with each notification's method and parameters, and must not wait."""
         self._limits = limits
         self._on_notification = on_notification
         self._pending: dict[RequestId, PendingRequest] = {}
@@ -211,7 +182,7 @@ class ResponseTap:
         if isinstance(message, JSONRPCNotification):
             if message.method == "notifications/progress":
                 self._on_progress(message.params or {})
-            self._on_notification(message.method)
+            self._on_notification(message.method, message.params or {})
         if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
             return item
         pending = self._pending.get(coerce_request_id(message.id))

@@ -14,10 +14,9 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
 
 import trio
-from mcp_types import Implementation, Resource, ResourceTemplate, ServerCapabilities, Tool
 
 from playhead.client.call_results.media import ResourceMedia
 from playhead.client.session.cached_reads import CachedReads, SessionCache
@@ -66,6 +65,9 @@ from playhead.stream.strategies import (
     recognise,
 )
 
+if TYPE_CHECKING:
+    from mcp_types import Tool
+
 WAIT_SECONDS = 2.0
 """Limit for opening a stream to wait for a listing in progress. The listing is sent before anything else, so
 only a stream opened right after connecting waits at all, for about a round trip."""
@@ -83,14 +85,14 @@ class Templates:
         self._error: PlayheadError | None = None
         self._settled = trio.Event()
 
-    async def learn(self, listing: Callable[[], Awaitable[list[ResourceTemplate]]] | None) -> None:
+    async def learn(self, listing: Callable[[], Awaitable[Sequence[str]]] | None) -> None:
         """Run `listing` once; None for a server that declares no resources.
 
         Its error is remembered for `listed`.
         """
         try:
             if listing is not None:
-                self._found = tuple(template.uri_template for template in await listing())
+                self._found = tuple(await listing())
         except PlayheadError as error:
             self._error = error.with_traceback(None)
         finally:
@@ -134,10 +136,6 @@ class ResourceServer(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def server_info(self) -> Implementation | None: ...
-    @property
-    def capabilities(self) -> ServerCapabilities: ...
-    @property
     def handshake(self) -> Mapping[str, Any] | None: ...
     async def request(
         self,
@@ -147,7 +145,6 @@ class ResourceServer(Protocol):
         timeout: float | None = None,  # noqa: ASYNC109 - as in Session.request
     ) -> dict[str, Any]: ...
     async def list_tools(self) -> list[Tool]: ...
-    async def list_resources(self) -> list[Resource]: ...
 
 
 class SendRange(Protocol):
@@ -204,10 +201,14 @@ class StreamForms:
         config: ServerConfig,
         limits: Limits,
         may_have_resources: bool,
+        capabilities: Mapping[str, Any],
+        server_info: Mapping[str, Any] | None,
+        list_raw: Callable[[str], Awaitable[Sequence[Mapping[str, Any]]]],
         cache: SessionCache,
         stack: AsyncExitStack,
     ) -> None:
-        """`stack` is left when the stream is closed: it owns what a form opens."""
+        """`list_raw` lists by the method's name. `stack` is left when the stream is closed: it owns what a
+        form opens."""
         self._media = media
         self._options = options
         self._server = server
@@ -216,6 +217,9 @@ class StreamForms:
         self._config = config
         self._limits = limits
         self._may_have_resources = may_have_resources
+        self._capabilities = capabilities
+        self._server_info = server_info
+        self._list_raw = list_raw
         self._cache = cache
         self._stack = stack
         self._key = _directory(media.uri)
@@ -322,8 +326,8 @@ class StreamForms:
         elif forced is None:
             within_seconds = DESCRIBED_WAIT_SECONDS if is_token(media.description) else WAIT_SECONDS
             offered = await self._known.templates.known(within_seconds=within_seconds)
-        capabilities, tools = self._server.capabilities, self._known.tools
-        has_tools = capabilities.tools is not None
+        capabilities, tools = self._capabilities, self._known.tools
+        has_tools = capabilities.get("tools") is not None
         if tools is not None:
             tools = self._allowed(tools)
         return ResourceFacts(
@@ -417,10 +421,10 @@ class StreamForms:
                     self._known.tools = tools
                 self.facts = replace(self.facts, tools=self._allowed(tools))
             case "resources":
-                listed: Sequence[Resource] = ()
+                listed: Sequence[Mapping[str, Any]] = ()
                 with suppress(ServerError):
-                    listed = await self._server.list_resources()
-                is_listed = any(resource.uri == self.facts.uri for resource in listed)
+                    listed = await self._list_raw("resources/list")
+                is_listed = any(resource.get("uri") == self.facts.uri for resource in listed)
                 self.facts = replace(self.facts, is_listed=is_listed)
             case _:
                 assert_never(fact)
@@ -455,7 +459,7 @@ class StreamForms:
             read, OnceReader
         ):
             return None
-        media, info, facts = self._media, self._server.server_info, self.facts
+        media, info, facts = self._media, self._server_info, self.facts
         resource: object = _identity(strategy)
         if isinstance(strategy, ReadStrategy):
             # Not the form: a busy server lists its templates late, and is then read in another one.
@@ -463,7 +467,7 @@ class StreamForms:
         cached = CachedReads(
             read,
             cache=self._cache,
-            server=None if info is None else [info.name, info.version],
+            server=None if info is None else [info.get("name"), info.get("version")],
             resource=resource,
             validator=media.validator,
             size_bytes=media.size_bytes if self._options.size_bytes is None else self._options.size_bytes,
@@ -575,10 +579,14 @@ def _identity(strategy: RangeStrategy) -> Hashable:
     return strategy.name, json.dumps(about, sort_keys=True, default=str)
 
 
-def chunk_bytes_max(capabilities: ServerCapabilities) -> int | None:
+def chunk_bytes_max(capabilities: Mapping[str, Any]) -> int | None:
     """The longest range of the form `params`, if the server declares it."""
-    declared = (capabilities.experimental or {}).get(CHUNK_CAPABILITY)
-    most = declared.get("maxChunkBytes") if isinstance(declared, dict) else None
+    match capabilities:
+        case {"experimental": {**declared}}:
+            declaration = declared.get(CHUNK_CAPABILITY)
+        case _:
+            return None
+    most = declaration.get("maxChunkBytes") if isinstance(declaration, dict) else None
     return most if isinstance(most, int) and not isinstance(most, bool) and most > 0 else None
 
 

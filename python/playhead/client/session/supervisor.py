@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import trio
 
-from playhead.client.session.connection import Connection, TransportFactory, connect_error, hold_open
 from playhead.client.session.elicitation import Elicitor
 from playhead.client.session.list_changed import ToolListChanges
+from playhead.client.session.sdk_connection import Connection, TransportFactory, connect_error, hold_open
 from playhead.errors import (
     AuthorizationNeededError,
     ClosedError,

@@ -32,16 +32,16 @@ import trio
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, JSONRPCMessage, JSONRPCResponse, RequestId
 
-from playhead.client.transports.http_bodies import WatchedBody, read_at_most, widen
 from playhead.client.transports.http_direct import HttpDirect
-from playhead.client.transports.http_errors import (
+from playhead.client.transports.outcomes import BegunAnswer
+from playhead.client.transports.sdk_http_bodies import WatchedBody, read_at_most, widen
+from playhead.client.transports.sdk_http_errors import (
     check_answer,
     check_status,
     connection_error,
     parse_answer,
     place_of,
 )
-from playhead.client.transports.outcomes import BegunAnswer
 from playhead.concurrency import unwrap_exception_group
 from playhead.errors import (
     AccessDeniedError,

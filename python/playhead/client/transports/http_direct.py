@@ -28,9 +28,9 @@ from mcp.client.streamable_http import MCP_SESSION_ID
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from playhead.client.transports.http_bodies import gather
-from playhead.client.transports.http_errors import connection_error, parse_answer
 from playhead.client.transports.outcomes import BegunAnswer, Declined, PendingRequest
+from playhead.client.transports.sdk_http_bodies import gather
+from playhead.client.transports.sdk_http_errors import connection_error, parse_answer
 from playhead.errors import PlayheadError, UsageError
 from playhead.limits import Limits
 from playhead.protocol import sdk_messages as messages

@@ -7,28 +7,31 @@ import re
 import socket
 import ssl
 from collections.abc import Mapping
-from email.utils import mktime_tz, parsedate_tz
+from dataclasses import replace
 from typing import Any, Final
 
-import httpx2
-import pydantic_core
-from mcp.client.streamable_http import MCP_SESSION_ID
-from mcp_types import JSONRPCError, JSONRPCResponse, RequestId
+import httpcore2
 
-from playhead.client.transports.outcomes import names_lost_session, quoted
+from playhead._core import Frame
+from playhead.client.transports.outcomes import from_answer, names_lost_session, quoted
 from playhead.errors import (
     NO_DESCRIPTOR,
     AccessDeniedError,
     ConnectionLostError,
     HttpRefusedError,
     HttpStatusError,
+    LimitError,
+    PlayheadError,
     ProtocolError,
     SessionLostError,
     is_descriptor_limit,
 )
 from playhead.limits import Limits
-from playhead.protocol import sdk_messages as messages
+from playhead.protocol import messages
+from playhead.protocol.messages import RpcError
 from playhead.redaction import redacted_url
+from playhead.strict_json import STRICT_DECODER
+from playhead.web_address import WebAddress
 
 _SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
 """RFC 9110 has whole seconds; some servers send fractions."""
@@ -48,6 +51,8 @@ def retry_after_seconds(headers: Mapping[str, str], *, now: float) -> float | No
         return float(text)
     if not 0 < len(text) <= _DATE_CHARS:
         return None
+    from email.utils import mktime_tz, parsedate_tz
+
     try:
         date = parsedate_tz(text)
         return None if date is None else max(0.0, mktime_tz(date) - now)
@@ -86,8 +91,8 @@ _FIRST_SERVER_STATUS: Final = 500
 def place_of(url: str) -> str:
     """`url` without its parts that may be secret (`redaction.redacted_url`)."""
     try:
-        httpx2.URL(url)
-    except httpx2.InvalidURL:
+        WebAddress.parse(url)
+    except ValueError:
         return "(not a URL)"
     return redacted_url(url)
 
@@ -109,7 +114,7 @@ def unreachable(place: str, error: BaseException) -> str:
 
 
 def connection_error(error: Exception, url: str) -> ConnectionLostError:
-    """The error for a request to `url` that failed in an HTTP library, httpx2 or the httpcore2 under it."""
+    """The error for a request to `url` that failed in httpcore2."""
     place = place_of(url)
     # Not the library's text: it quotes an illegal header with its value.
     kind = type(error).__name__
@@ -120,6 +125,8 @@ def connection_error(error: Exception, url: str) -> ConnectionLostError:
     # Since TLS 1.3 a refused client certificate shows at the first read, often without a reason.
     on_tls = kind == "ReadError" and url.startswith("https:")
     hint = "; does the server want a client certificate (tls.certificate)?" if on_tls else ""
+    if isinstance(error, httpcore2.ProxyError):
+        return ConnectionLostError(f"the proxy refused the connection to {place}: {quoted(str(error))}")
     return ConnectionLostError(
         f"the connection to {place} failed before the answer was complete ({kind}){hint}"
     )
@@ -130,10 +137,20 @@ def is_retryable(status: int) -> bool:
     return status in TRY_LATER or status >= _FIRST_SERVER_STATUS
 
 
-def check_status(response: httpx2.Response, content: bytes, *, now: float) -> None:
-    """Raise the error that `response` stands for; return if its body is the server's JSON-RPC error.
+def check_status(
+    status: int,
+    reason: str,
+    headers: Mapping[str, str],
+    content: bytes,
+    *,
+    place: str,
+    in_session: bool,
+    now: float,
+) -> None:
+    """Raise the error that an answer from `place` stands for; return if its body is a JSON-RPC error.
 
-    `now` is the time of day in seconds since 1970, for a date in `Retry-After`.
+    `in_session`: the request named a session. `now` is the time of day in seconds since 1970, for a date in
+    `Retry-After`.
 
     Raises:
         SessionLostError: the request was part of a session that the server no longer knows.
@@ -142,11 +159,9 @@ def check_status(response: httpx2.Response, content: bytes, *, now: float) -> No
             JSON-RPC error.
         HttpRefusedError: another status of 300 to 499 without a JSON-RPC error.
     """
-    status = response.status_code
-    place = place_of(str(response.request.url))
-    answered = f"HTTP {status} {response.reason_phrase}".rstrip()
+    answered = f"HTTP {status} {reason}".rstrip()
     error = _error_in(content)
-    if MCP_SESSION_ID in response.request.headers and _session_is_lost(status, error, content):
+    if in_session and _session_is_lost(status, error, content):
         raise SessionLostError(f"{place} no longer knows the session (HTTP {status})")
     if status in (401, 403):
         raise AccessDeniedError(
@@ -154,27 +169,27 @@ def check_status(response: httpx2.Response, content: bytes, *, now: float) -> No
             status=status,
         )
     if status in TRY_LATER or (error is None and is_retryable(status)):
-        said = words_of(response, content) if error is None else error["message"]
+        said = words_of(headers, content) if error is None else error["message"]
         raise HttpStatusError(
             f"{place} answered {answered}" + (f": {quoted(said)}" if said else ""),
             status=status,
-            retry_after_seconds=retry_after_seconds(response.headers, now=now),
+            retry_after_seconds=retry_after_seconds(headers, now=now),
         )
     if error is None:
-        said = quoted(words_of(response, content)) or "is it an MCP endpoint?"
+        said = quoted(words_of(headers, content)) or "is it an MCP endpoint?"
         raise HttpRefusedError(f"{place} answered {answered}: {said}", status=status)
 
 
-def words_of(response: httpx2.Response, content: bytes) -> str:
+def words_of(headers: Mapping[str, str], content: bytes) -> str:
     """The reason that a gateway or framework gives as plain text or in JSON (FastAPI's `detail`, `error`,
     `error.message`); empty without one."""
-    match response.headers.get("content-type", "").partition(";")[0].strip().lower():
+    match headers.get("content-type", "").partition(";")[0].strip().lower():
         case "text/plain":
             return " ".join(content.decode("utf-8", "replace").split())
         case "application/json":
             try:
-                body = pydantic_core.from_json(content)
-            except ValueError:
+                body = STRICT_DECODER.decode(content.decode())
+            except (ValueError, RecursionError):
                 return ""
             while isinstance(body, dict):
                 body = next((body[key] for key in _REASON_KEYS if key in body), None)
@@ -192,11 +207,10 @@ def _session_is_lost(status: int, error: dict[str, Any] | None, content: bytes) 
 
 
 def _error_in(content: bytes) -> dict[str, Any] | None:
-    """The JSON-RPC error in a body; None for anything that the SDK would not accept as one."""
+    """The JSON-RPC error in a body; None for anything else."""
     try:
-        # Not the json module: 60 KiB of brackets make it raise RecursionError.
-        message = pydantic_core.from_json(content)
-    except ValueError:
+        message = STRICT_DECODER.decode(content.decode())
+    except (ValueError, RecursionError):  # 60 KiB of brackets
         return None
     error = message.get("error") if isinstance(message, dict) else None
     if not isinstance(error, dict) or not isinstance(error.get("message"), str):
@@ -204,35 +218,40 @@ def _error_in(content: bytes) -> dict[str, Any] | None:
     return error if type(error.get("code")) is int else None
 
 
-def check_answer(content: bytes, request_id: RequestId, limits: Limits, *, url: httpx2.URL) -> None:
-    """Raise unless the JSON in `content`, which the SDK parses next, answers `request_id`.
-
-    The SDK passes on any message: another request would get this answer, and this one would wait for its
-    deadline. Raises `ProtocolError` for that, and `LimitError` for nesting or values past the limits.
-    """
-    frame = messages.check_structure(content, limits)
-    key = messages.answered_plainly(frame)
-    if key is None:
-        key = messages.answered_key(messages.parse_message(content, limits, frame=frame))
-    if key != messages.key_of(request_id):
-        raise wrong_answer(key, request_id, url=url)
-
-
-def parse_answer(
-    content: bytes, request_id: RequestId, limits: Limits, *, url: httpx2.URL
-) -> JSONRPCResponse | JSONRPCError:
-    """Parse the JSON in `content`, with views of its long blobs. Raises as `check_answer`."""
-    message = messages.parse_message(content, limits, views=True)
-    key = messages.answered_key(message)
-    if key != messages.key_of(request_id):
-        raise wrong_answer(key, request_id, url=url)
-    assert isinstance(message, JSONRPCResponse | JSONRPCError)
-    return message
+def wrong_answer(data: bytes, request_id: int | str, limits: Limits, *, place: str) -> PlayheadError:
+    """The error for a body from `place` that did not answer the request on whose POST it arrived."""
+    frame = Frame(data)
+    try:
+        messages.decode(data, limits, frame)
+    except (ProtocolError, LimitError) as error:
+        return error
+    if frame.kind not in ("result", "error"):
+        got = "a message that is not an answer"
+    else:
+        got = f"an answer to request {str(frame.id)[:40]!r}"
+    return ProtocolError(f"expected {place} to answer request {request_id}, got {got}")
 
 
-def wrong_answer(key: str | None, request_id: RequestId, *, url: httpx2.URL) -> ProtocolError:
-    """The error for a body from `url` that answers the request `key`, or none, in place of `request_id`."""
-    return ProtocolError(
-        f"expected {place_of(str(url))} to answer request {request_id}, got "
-        + ("a message that is not an answer" if key is None else f"an answer to request {key[:40]!r}")
+def unnamed_refusal(content: bytes, *, method: str, server: str) -> PlayheadError | None:
+    """The error for a refusal that names no request by number: SDKs write `"server-error"` for the id of one
+    that they have not read. None for any other."""
+    key, error = Frame(content).id, _error_in(content)
+    if error is None or not isinstance(key, str) or key.isdecimal():
+        return None
+    return from_answer(
+        RpcError(error["code"], error["message"], error.get("data")), method=method, server=server
+    )
+
+
+def unfollowed(to: WebAddress | None, *, status: int, place: str) -> HttpRefusedError:
+    """The error for a redirect that is not followed."""
+    where = "an invalid address" if to is None else place_of(str(replace(to, query=None, fragment=None)))
+    hint = "use that URL if it is the server's"
+    if to is not None and to.scheme == "http" and place.startswith("https:"):
+        hint = (
+            "it would leave TLS. The server is probably behind a proxy whose forwarded headers it does not"
+            " trust; try the address with https"
+        )
+    return HttpRefusedError(
+        f"{place} redirects (HTTP {status}) to {where}, which is not followed: {hint}", status=status
     )

@@ -41,6 +41,7 @@ from playhead.errors import (
     ServerError,
     SessionLostError,
 )
+from playhead.protocol.messages import RpcError
 
 ProgressReport = tuple[float, float | None, str | None]
 """Progress, total and message of a `notifications/progress`."""
@@ -182,7 +183,7 @@ def names_lost_session(code: int | None, said: str, *, status: int) -> bool:
     return status == 400 and LOST_SESSION.search(quoted(said)) is not None
 
 
-def texts_of(error: ErrorData) -> tuple[str, ...]:
+def texts_of(error: ErrorData | RpcError) -> tuple[str, ...]:
     """The texts of an error answer: its message, and its data if that is a string.
 
     Some servers put a heading into the message and the reason into the data, as the Go template does:
@@ -192,14 +193,14 @@ def texts_of(error: ErrorData) -> tuple[str, ...]:
     return (error.message, data) if isinstance(data, str) and data.strip() else (error.message,)
 
 
-def text_of(error: ErrorData) -> str:
+def text_of(error: ErrorData | RpcError) -> str:
     """The texts of an error answer as one."""
     texts = texts_of(error)
     longest = max(texts, key=len)
     return longest if all(text in longest for text in texts) else ": ".join(texts)
 
 
-def from_answer(error: ErrorData, *, method: str, server: str) -> PlayheadError:
+def from_answer(error: ErrorData | RpcError, *, method: str, server: str) -> PlayheadError:
     """The error for a JSON-RPC error answer from the peer."""
     said = quoted(text_of(error))
     if error.code == PARSE_ERROR and said.startswith("Failed to parse"):
@@ -224,7 +225,7 @@ def from_answer(error: ErrorData, *, method: str, server: str) -> PlayheadError:
     )
 
 
-def lost_session(error: ErrorData, *, server: str) -> SessionLostError | None:
+def lost_session(error: ErrorData | RpcError, *, server: str) -> SessionLostError | None:
     """The error for an answer that says that the session is unknown; None for any other.
 
     Only for requests after the handshake: before it, a server may answer an unknown method in the same words.

@@ -1,0 +1,366 @@
+"""Streamable HTTP: a POST per message, answered with JSON or with a stream of events.
+
+    request ──POST──▶  JSON: the answer          events: messages of the server's, and the answer among them
+    send    ──POST──▶  202
+    listen  ──GET───▶  events: messages of the server's own accord (revisions with sessions)
+
+A message that arrives on the POST of a request may answer that request and no other. If the body has ended
+without the answer, the request fails at once, unless the revision lets the stream be resumed and an event
+named an id. What a revision changes is in its row (`protocol.revisions`).
+
+A sign of life of a request is bytes of its answer: of its body, or of the event that answers it. Comments and
+other messages are none. No time limit for reading: deadlines are the session's.
+"""
+
+from __future__ import annotations
+
+import base64
+import ssl
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from playhead.client.transports.carrier import Receiver
+from playhead.client.transports.http_client import (
+    TRANSPORT_ERRORS,
+    Headers,
+    HttpClient,
+    HttpRequest,
+    HttpResponse,
+)
+from playhead.client.transports.http_errors import (
+    check_status,
+    connection_error,
+    place_of,
+    unfollowed,
+    unnamed_refusal,
+    wrong_answer,
+)
+from playhead.client.transports.http_proxies import environment_proxies
+from playhead.errors import ConnectionLostError, LimitError, PlayheadError, ProtocolError
+from playhead.limits import KIB, Limits
+from playhead.protocol import messages
+from playhead.protocol.event_stream import EventStream, OverlongEvent
+from playhead.protocol.exchange import Outgoing
+from playhead.protocol.faults import ProtocolFaults
+from playhead.web_address import WebAddress
+
+if TYPE_CHECKING:
+    import httpx2
+
+COURTESY_SECONDS: Final = 2.0
+"""For the DELETE that ends a session: a silent server must not delay the close."""
+NOTIFICATION_SECONDS: Final = 10.0
+STREAM_SECONDS: Final = 1.0
+"""Limit of the first call's wait for the server's own stream. It was requested after the handshake, so a
+server that has one has answered by now; one that answers only with its first event costs this once."""
+RECONNECT_SECONDS: Final = 1.0
+"""Wait before a stream is opened again, unless the server names another."""
+TRIES: Final = 2
+"""Attempts in a row to open a stream again, or for the first time."""
+ERROR_BODY_BYTES: Final = 64 * KIB
+
+_SESSION_ID: Final = "mcp-session-id"
+_POSTED: Final = [(b"accept", b"application/json, text/event-stream"), (b"content-type", b"application/json")]
+_STREAMED: Final = [(b"accept", b"text/event-stream"), (b"cache-control", b"no-store")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpOptions:
+    """Settings of an endpoint. None of them is ever shown."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    auth: httpx2.Auth | None = field(default=None, repr=False)
+    """Any `httpx2.Auth`, such as the SDK's OAuth providers."""
+    tls: ssl.SSLContext | None = None
+    """It may have authorities and a client certificate of its own, or accept any certificate."""
+    wait_for_stream: bool = False
+    """Make the first call wait, at most `STREAM_SECONDS`, until the server's own stream is open. Without it
+    some servers drop their questions to the user, and the call waits for an answer in vain."""
+
+
+class HttpCarrier:
+    """The `Carrier` of a Streamable HTTP endpoint."""
+
+    def __init__(self, url: str, *, limits: Limits, options: HttpOptions | None = None) -> None:
+        """Raises `ConfigError` for a proxy of the environment that cannot be used."""
+        options = options or HttpOptions()
+        address = WebAddress.parse(url)
+        self._url = replace(address, userinfo="", fragment=None)
+        self._place = place_of(url)
+        self._limits = limits
+        self._headers: Headers = [
+            (b"accept-encoding", b"identity"),
+            (b"user-agent", b"playhead"),
+            *((name.lower().encode(), value.encode()) for name, value in options.headers.items()),
+        ]
+        if options.auth is None and address.credentials is not None:
+            credentials = base64.b64encode(":".join(address.credentials).encode())
+            self._headers = [pair for pair in self._headers if pair[0] != b"authorization"]
+            self._headers.append((b"authorization", b"Basic " + credentials))
+        self._client = HttpClient(
+            tls=options.tls,
+            auth=options.auth,
+            proxies=environment_proxies(),
+            body_bytes=limits.message_bytes,
+        )
+        self._session_id: bytes | None = None
+        self._stream_tried = trio.Event()
+        """Set once the server's own stream is open or refused."""
+        if not options.wait_for_stream:
+            self._stream_tried.set()
+        self._receiver: Receiver
+        self._nursery: trio.Nursery
+
+    # --- the carrier's interface ---------------------------------------------------------------------
+
+    @property
+    def closing_cancels(self) -> bool:
+        return self._receiver.exchange.revision.closing_cancels
+
+    @asynccontextmanager
+    async def open(self, receiver: Receiver) -> AsyncIterator[None]:
+        """Send nothing yet; end the session on the server with the block (2 s at most), unless cancelled."""
+        self._receiver = receiver
+        async with self._client, trio.open_nursery() as self._nursery:
+            try:
+                yield
+            finally:
+                receiver.lost(ConnectionLostError(f"the connection to {self._place} was closed"))
+                await self._end_session()
+                self._nursery.cancel_scope.cancel()
+
+    async def request(self, outgoing: Outgoing) -> None:
+        if outgoing.method == "tools/call" and not self._stream_tried.is_set():
+            with trio.move_on_after(STREAM_SECONDS):
+                await self._stream_tried.wait()
+            self._stream_tried.set()
+        try:
+            response = await self._client.send(self._message(outgoing.data, outgoing))
+            try:
+                await self._take_answer(response, outgoing)
+            except BaseException:
+                await response.aclose()
+                raise
+        except (*TRANSPORT_ERRORS, OSError) as error:
+            raise connection_error(error, str(self._url)) from error
+
+    async def send(self, data: bytes, *, outgoing: Outgoing | None = None) -> None:
+        with (
+            trio.move_on_after(NOTIFICATION_SECONDS),
+            suppress(*TRANSPORT_ERRORS, OSError, PlayheadError),
+        ):
+            await (await self._client.send(self._message(data, None))).drain()
+
+    async def listen(self) -> None:
+        events = EventStream(max_bytes=self._limits.message_bytes)
+        tries = 0
+        while self._session_id is not None and tries < TRIES:
+            tries += 1
+            with suppress(*TRANSPORT_ERRORS, OSError, PlayheadError):
+                response = await self._client.send(self._stream(events.last_event_id))
+                try:
+                    if response.status == 405:
+                        break
+                    if _is_event_stream(response):
+                        self._stream_tried.set()
+                        tries = 0
+                        await self._receive_events(response, events, None)
+                finally:
+                    await response.aclose()
+            self._stream_tried.set()
+            await trio.sleep(_pause(events))
+        self._stream_tried.set()
+
+    async def ping(self) -> bool:
+        await trio.lowlevel.checkpoint()
+        return False
+
+    def diagnosis(self) -> str:
+        return ""
+
+    def faults(self) -> ProtocolFaults:
+        return ProtocolFaults()
+
+    # --- requests ------------------------------------------------------------------------------------
+
+    def _message(self, data: bytes, outgoing: Outgoing | None) -> HttpRequest:
+        return self._http_request("POST", [*_POSTED, *self._revision_headers(outgoing)], data)
+
+    def _stream(self, last_event_id: bytes) -> HttpRequest:
+        resumed = [(b"last-event-id", last_event_id)] if last_event_id else []
+        return self._http_request("GET", [*_STREAMED, *self._revision_headers(None), *resumed])
+
+    def _revision_headers(self, outgoing: Outgoing | None) -> Headers:
+        headers = self._receiver.exchange.headers(outgoing)
+        if self._session_id is not None:
+            headers.append((_SESSION_ID.encode(), self._session_id))
+        return headers
+
+    def _http_request(self, method: str, headers: Headers, content: bytes = b"") -> HttpRequest:
+        limits = self._limits
+        return HttpRequest(
+            method=method,
+            url=self._url,
+            headers=[*self._headers, *headers],
+            content=content,
+            time_limits={"connect": limits.connect_seconds, "write": limits.page_seconds},
+        )
+
+    async def _end_session(self) -> None:
+        if self._session_id is None:
+            return
+        request = self._http_request("DELETE", self._revision_headers(None))
+        with (
+            trio.move_on_after(COURTESY_SECONDS),
+            suppress(*TRANSPORT_ERRORS, OSError, PlayheadError),
+        ):
+            await (await self._client.send(request)).drain()
+
+    # --- answers -------------------------------------------------------------------------------------
+
+    async def _take_answer(self, response: HttpResponse, outgoing: Outgoing) -> None:
+        """Hand the answer to the receiver, and close `response`. Raises if there is none."""
+        if response.status >= 300:
+            await self._take_refusal(response, outgoing)
+            return
+        if outgoing.method == "initialize" and _SESSION_ID in response.headers:
+            self._session_id = response.headers[_SESSION_ID].encode("latin-1")
+        if response.status == 202:
+            raise ProtocolError(
+                f"expected {self._place} to answer {outgoing.method}, got HTTP 202, which promises no answer;"
+                " report it to the author of the server"
+            )
+        if _is_event_stream(response):
+            await self._take_events(response, outgoing)
+            return
+        kind = response.content_type
+        if kind != "application/json" and not kind.endswith("+json"):
+            raise ProtocolError(
+                f"{self._place} answered {outgoing.method} with HTTP {response.status} and"
+                f" {kind or 'no content type'} instead of JSON: is it an MCP endpoint?"
+            )
+        receiver, id = self._receiver, outgoing.id
+        content = await response.read(self._limits.message_bytes, touched=lambda: receiver.touched(id))
+        await response.aclose()
+        self._take_body(content, id)
+
+    def _take_body(self, content: bytes, id: int | str) -> None:
+        self._receiver.received(content, only=id)
+        if not self._receiver.is_answered(id):
+            raise wrong_answer(content, id, self._limits, place=self._place)
+
+    async def _take_refusal(self, response: HttpResponse, outgoing: Outgoing) -> None:
+        if "location" in response.headers:
+            raise unfollowed(response.location, status=response.status, place=self._place)
+        content = await response.read(ERROR_BODY_BYTES)
+        await response.aclose()
+        check_status(
+            response.status,
+            response.reason,
+            response.headers,
+            content,
+            place=self._place,
+            in_session=self._session_id is not None,
+            now=time.time(),
+        )
+        unnamed = unnamed_refusal(content, method=outgoing.method, server=self._place)
+        if unnamed is not None:
+            raise unnamed
+        self._take_body(content, outgoing.id)
+
+    # --- streams of events ---------------------------------------------------------------------------
+
+    async def _take_events(self, response: HttpResponse, outgoing: Outgoing) -> None:
+        """Receive messages until the request is answered, also on the streams that resume this one."""
+        events = EventStream(max_bytes=self._limits.message_bytes)
+        failure = f"the event stream from {self._place} ended without an answer"
+        following: HttpResponse | None = response
+        tries = 0
+        while following is not None:
+            before = events.last_event_id
+            try:
+                await self._receive_events(following, events, outgoing)
+            except TRANSPORT_ERRORS as error:
+                failure = (
+                    f"the event stream from {self._place} broke before the answer ({type(error).__name__})"
+                )
+            except BaseException:
+                await following.aclose()
+                raise
+            if self._receiver.is_answered(outgoing.id):
+                # Only the end of the body is left, and nobody has to wait for it.
+                self._nursery.start_soon(following.drain)
+                return
+            await following.aclose()
+            if events.last_event_id != before:
+                tries = 0
+            following = None
+            while following is None and tries < TRIES and self._may_resume(events):
+                tries += 1
+                following = await self._resume(events)
+        raise ConnectionLostError(failure)
+
+    def _may_resume(self, events: EventStream) -> bool:
+        return self._receiver.exchange.revision.has_resumption and events.last_event_id != b""
+
+    async def _resume(self, events: EventStream) -> HttpResponse | None:
+        """Open the stream again after its last event; None if the server answers with something else."""
+        await trio.sleep(_pause(events))
+        with suppress(*TRANSPORT_ERRORS, OSError):
+            response = await self._client.send(self._stream(events.last_event_id))
+            if _is_event_stream(response):
+                return response
+            await response.drain()
+        return None
+
+    async def _receive_events(
+        self, response: HttpResponse, events: EventStream, outgoing: Outgoing | None
+    ) -> None:
+        """Hand on the messages of one stream, until it ends or `outgoing` is answered."""
+        receiver, id = self._receiver, None if outgoing is None else outgoing.id
+        events.restart()
+        while chunk := await response.receive():
+            for event in events.feed(chunk):
+                if isinstance(event, OverlongEvent):
+                    self._take_overlong(event, outgoing)
+                else:
+                    receiver.received(event.data, only=id)
+            if id is not None:
+                if receiver.is_answered(id):
+                    return
+                if _may_answer(events.head, id):
+                    receiver.touched(id)
+
+    def _take_overlong(self, event: OverlongEvent, outgoing: Outgoing | None) -> None:
+        """Fail the request that an event past the limit may answer; count any other as a fault."""
+        allowed = self._limits.message_bytes
+        expected = f"an event of at most {allowed} bytes (limit message_bytes)"
+        if outgoing is None or not _may_answer(event.head, outgoing.id):
+            self._receiver.exchange.ignore(event.head, f"expected {expected}, got more")
+            return
+        raise LimitError(
+            f"expected {self._place} to answer {outgoing.method} with {expected}, got more; ask for smaller"
+            " pages, or raise the limit",
+            limit="message_bytes",
+            allowed=allowed,
+            got=allowed + 1,
+        )
+
+
+def _is_event_stream(response: HttpResponse) -> bool:
+    return response.status < 300 and response.content_type == "text/event-stream"
+
+
+def _pause(events: EventStream) -> float:
+    return RECONNECT_SECONDS if events.retry_seconds is None else events.retry_seconds
+
+
+def _may_answer(head: bytes, id: int | str) -> bool:
+    """True if an event that begins with `head` may be the answer to `id`: some servers write the id last."""
+    key = messages.answered_id(head)
+    return messages.is_answer(head) if key is None else key == messages.key_of(id)

@@ -1,0 +1,67 @@
+"""TLS contexts of connections to servers: the system's authorities, or those of the servers file."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import httpcore2
+
+from playhead.errors import ConfigError
+
+if TYPE_CHECKING:
+    from playhead.config.servers import ServerConfig
+
+
+@cache
+def default_tls_context() -> ssl.SSLContext:
+    """A context that trusts the system's authorities, or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
+
+    Shared by all sessions: loading takes 40 ms and more.
+    """
+    return httpcore2.default_ssl_context()
+
+
+class _DeferredContext(ssl.SSLContext):
+    """The default context for an `http:` URL: loaded only if the server redirects to its `https:` origin."""
+
+    def set_alpn_protocols(self, alpn_protocols: Iterable[str]) -> None:
+        default_tls_context().set_alpn_protocols(alpn_protocols)
+
+    def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
+        return default_tls_context().wrap_bio(*args, **kwargs)
+
+
+def tls_context(config: ServerConfig) -> ssl.SSLContext:
+    """The context for a server. Raises `ConfigError` for an unusable file."""
+    if config.tls_verify and config.tls_authorities is None and config.tls_certificate is None:
+        if urlsplit(config.url or "").scheme.lower() in ("https", "wss"):
+            return default_tls_context()
+        return _DeferredContext(ssl.PROTOCOL_TLS_CLIENT)
+    with _naming(config, "authorities", config.tls_authorities):
+        if config.tls_verify:
+            context = ssl.create_default_context(cafile=config.tls_authorities)
+        else:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            if config.tls_authorities is not None:
+                context.load_verify_locations(config.tls_authorities)  # a wrong file is an error all the same
+    if config.tls_certificate is not None:
+        with _naming(config, "certificate", config.tls_certificate):
+            context.load_cert_chain(config.tls_certificate, config.tls_key)
+    return context
+
+
+@contextmanager
+def _naming(config: ServerConfig, key: str, path: str | None) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"server {config.name!r}: expected tls.{key} to be a PEM file, got {path} ({error})"
+        ) from error

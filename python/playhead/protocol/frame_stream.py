@@ -31,16 +31,10 @@ from wsproto.connection import Connection, ConnectionState, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, TextMessage
 from wsproto.frame_protocol import CloseReason
 
-from playhead._core import MessageBuffer
 from playhead.protocol.framing import (
     HEAD_BYTES,
-    TAIL_BYTES,
-    EndlessLine,
+    Assembly,
     FrameEvent,
-    Line,
-    LongLine,
-    OverlongLine,
-    SkippedLine,
 )
 
 FRAMES_PER_TURN: Final = 256
@@ -139,7 +133,9 @@ class FrameStream:
         self._silence_seconds = silence_seconds
         self._frames = Connection(role)
         self._events: Iterator[Event] = iter(())
-        self._message = _Message(max_bytes, head_bytes)
+        self._message = Assembly(
+            max_bytes=max_bytes, allowed_bytes=self._allowed_bytes, head_bytes=head_bytes
+        )
         self._unread = b""
         self._at = 0
         self._turn = 0
@@ -203,12 +199,13 @@ class FrameStream:
         while (event := self._message.next_event()) is None and self.closed is None:
             if (frame := next(self._events, None)) is not None:
                 self._take(frame)
-                continue
-            if not self._advance():
+            elif not self._advance():
                 self.has_more = self._turn >= FRAMES_PER_TURN
                 self._turn = 0
                 self._unread, self._at = self._unread[self._at :], 0
                 break
+            elif self.closed is not None and self.closed.end is End.TOO_LONG:
+                return self._message.end()
         return event
 
     def skip_line(self) -> None:
@@ -243,7 +240,6 @@ class FrameStream:
             at += head.size
             if passes_by:
                 start = at
-                self._message.expect(head.length)
         self._at = at
         if start < at:
             self._frames.receive_data(data[start:at])
@@ -325,9 +321,7 @@ class FrameStream:
         if self.closed is None:
             self.closed = Closed(end=end, code=int(code), reason=reason)
             self._unread, self._at = b"", 0
-            if end is End.TOO_LONG:
-                self._message.refuse(self._allowed_bytes)
-            else:
+            if end is not End.TOO_LONG:
                 self._message.drop()
 
     # --- time ----------------------------------------------------------------------------------------
@@ -415,87 +409,3 @@ class FrameStream:
         if self.closed is not None and self.closed.end is not End.CUT:
             frames += self.close(self.closed.code, "" if self.closed.end is End.PEER else self.closed.reason)
         return frames
-
-
-class _Message:
-    """The message that arrives: collected, or skipped but for its two ends."""
-
-    def __init__(self, max_bytes: int, head_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._head_bytes = min(head_bytes, max_bytes)
-        self._refused_bytes = 0
-        self.drop()
-
-    def drop(self) -> None:
-        """Forget the message."""
-        self.length_bytes = self._expected_bytes = 0
-        self._short = bytearray()
-        """The message, until it is long enough to be announced."""
-        self._head = b""
-        self._long: MessageBuffer | None = None
-        self._tail: bytes | None = None
-        """The end of a message that is being skipped."""
-        self._announced = self._overlong = self._ended = False
-
-    @property
-    def head(self) -> bytes:
-        return self._head or bytes(self._short[: self._head_bytes])
-
-    @property
-    def held_bytes(self) -> int:
-        return len(self._short) + (0 if self._long is None else len(self._long))
-
-    def expect(self, length_bytes: int) -> None:
-        """Take memory for all of a long message at once."""
-        if self._head_bytes < length_bytes <= self._max_bytes:
-            self._expected_bytes = length_bytes
-
-    def write(self, piece: bytes | memoryview, *, ends: bool) -> None:
-        self.length_bytes += len(piece)
-        self._ended = ends
-        if self._tail is not None:
-            self._tail = (self._tail + piece[-TAIL_BYTES:])[-TAIL_BYTES:]
-        elif self._long is not None:
-            self._long.write(piece)
-        elif self.length_bytes <= self._head_bytes:
-            self._short += piece
-        else:
-            missing = self._head_bytes - len(self._short)
-            self._head = bytes(self._short) + piece[:missing]
-            self._long = MessageBuffer(self._expected_bytes)
-            self._long.write(self._head)
-            self._long.write(piece[missing:])
-            self._short = bytearray()
-
-    def refuse(self, allowed_bytes: int) -> None:
-        """End with an `EndlessLine`."""
-        self._refused_bytes = allowed_bytes
-
-    def skip(self) -> None:
-        if self._long is not None:
-            self._tail = self._long.tail(TAIL_BYTES)
-            self._long = None
-
-    def next_event(self) -> FrameEvent | None:
-        if self._refused_bytes:
-            refused, self._refused_bytes = EndlessLine(head=self.head, allowed_bytes=self._refused_bytes), 0
-            self.drop()
-            return refused
-        if self._long is not None and not self._announced:
-            self._announced = True
-            return LongLine(head=self._head)
-        if self.length_bytes > self._max_bytes and not self._overlong:
-            self.skip()
-            self._overlong = True
-            return OverlongLine(head=self._head)
-        if not self._ended:
-            return None
-        event: FrameEvent
-        if self._tail is not None:
-            event = SkippedLine(
-                head=self._head, tail=self._tail, length_bytes=self.length_bytes, overlong=self._overlong
-            )
-        else:
-            event = Line(data=bytes(self._short) if self._long is None else self._long.take())
-        self.drop()
-        return event

@@ -332,8 +332,8 @@ class WebSocketCarrier:
             case End.SILENT:
                 silent_seconds = self._options.ping_seconds + self._options.pong_seconds
                 return ConnectionLostError(
-                    f"{self._place} sent nothing for {silent_seconds:.0f} s, not even a pong: it is gone, or too"
-                    " busy to answer"
+                    f"{self._place} sent nothing for {silent_seconds:.0f} s, not even a pong: it is gone, or"
+                    " too busy to answer"
                 )
             case End.PEER:
                 said = f" ({closed.reason!r})" if closed.reason else ""

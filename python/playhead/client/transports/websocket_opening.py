@@ -40,8 +40,8 @@ class WebSocketOptions:
     """Silence after which the server is pinged: less than the 30 to 60 s after which proxies drop a silent
     connection."""
     pong_seconds: float = 60.0
-    """Silence allowed after a ping while no request is in flight. Requests have deadlines of their own: servers
-    that answer in series answer no ping while a tool runs."""
+    """Silence allowed after a ping while no request is in flight. Requests have deadlines of their own:
+    servers that answer in series answer no ping while a tool runs."""
 
 
 RECEIVE_BYTES = 64 * KIB

@@ -117,7 +117,7 @@ class Connection:
         *,
         server: str,
         limits: Limits,
-        handlers: Mapping[str, Handler],
+        handlers: Mapping[str, Handler] | None = None,
         on_notification: Callable[[str, Mapping[str, Any]], None] = lambda _method, _params: None,
         last_asked: Callable[[], float] = lambda: 0.0,
     ) -> None:
@@ -129,12 +129,12 @@ class Connection:
             last_asked: the last time that a question to the user was open: meanwhile no deadline runs out.
         """
         self.server = server
-        self.exchange = Exchange(limits, client_capabilities(handlers))
+        self.exchange = Exchange(limits, client_capabilities(handlers or {}))
         self.handshake: Mapping[str, Any] | None = None
         """The raw result of the handshake; None before it, or without one."""
         self._carrier = carrier
-        self._limits = limits
-        self._handlers = handlers
+        self.limits = limits
+        self._handlers = handlers or {}
         self._on_notification = on_notification
         self._last_asked = last_asked
         self._waiting: dict[int | str, _Waiting] = {}
@@ -373,7 +373,7 @@ class Connection:
     # --- what the server asks -------------------------------------------------------------------------
 
     def _on_asked(self, asked: Asked) -> None:
-        allowed = self._limits.server_requests
+        allowed = self.limits.server_requests
         if self.exchange.asked <= allowed:
             self._nursery.start_soon(self._answer, asked)
             return

@@ -28,6 +28,7 @@ from playhead.client.transports.rpc_errors import from_answer, lost_session
 from playhead.concurrency import Broadcast, unwrap_exception_group
 from playhead.errors import (
     ConnectError,
+    ConnectionLostError,
     DeadlineError,
     LimitError,
     PlayheadError,
@@ -286,7 +287,9 @@ class Connection:
         """
         outgoing = waiting.outgoing
         data = self.exchange.cancel(outgoing.id)
-        if data is None or waiting.failure is not None or self._carrier.closing_cancels:
+        if data is None or self._ended.is_set() or waiting.failure is not None:
+            return
+        if self._carrier.closing_cancels:
             return
         self._nursery.start_soon(self._send, data, outgoing)
 
@@ -452,6 +455,7 @@ class Connection:
                 try:
                     yield
                 finally:
+                    self.lost(ConnectionLostError("expected an answer, but the connection was closed"))
                     nursery.cancel_scope.cancel()
 
     async def keep(self, follow: Callable[[Connection], Awaitable[None]]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
 
 import trio
 from mcp_types import Implementation, Resource, ResourceTemplate, ServerCapabilities, Tool
@@ -23,10 +23,7 @@ from playhead.client.call_results.media import ResourceMedia
 from playhead.client.session.cached_reads import CachedReads, SessionCache
 from playhead.client.session.downloads import (
     AUTHORIZE_METHOD,
-    PLAY_BYTES,
-    SAVE_BYTES,
     Download,
-    HttpRangeReader,
     download_from,
     offers_downloads,
     own_origin,
@@ -65,6 +62,9 @@ from playhead.stream.strategies import (
     is_url,
     recognise,
 )
+
+if TYPE_CHECKING:
+    from playhead.client.session.http_range_reader import HttpRangeReader
 
 WAIT_SECONDS = 2.0
 """Limit for opening a stream to wait for a listing in progress. The listing is sent before anything else, so
@@ -547,7 +547,9 @@ class StreamForms:
     async def _origin_reader(
         self, authorize: str | Callable[[], Awaitable[Download]], origins: frozenset[Origin]
     ) -> HttpRangeReader:
-        from playhead.guarded_client import guarded_client  # httpx2: only for a URL outside of MCP
+        # The HTTP client is loaded for a URL outside of MCP only.
+        from playhead.client.session.http_range_reader import PLAY_BYTES, SAVE_BYTES, HttpRangeReader
+        from playhead.client.transports.http_client import guarded_client
 
         limits = replace(self._limits, page_seconds=self._options.timeout)
         client = await self._stack.enter_async_context(guarded_client(allow_origins=origins, limits=limits))

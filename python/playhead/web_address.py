@@ -2,8 +2,9 @@
 
 The parts and their encoding are those of httpx2, without its import, which takes 20 ms and is of no other use
 to a play. What httpx2 refuses is refused, and so is an authority that parsers disagree about: a backslash, a
-character outside RFC 3986, section 3.2.2, and a port that is not decimal digits after a colon. `tests/property/test_web_address_laws.py` compares the two. Not `urllib.parse`,
-which drops tabs and line ends from a URL without an error.
+character outside RFC 3986, section 3.2.2, and a port that is not decimal digits after a colon;
+`tests/property/test_web_address_laws.py` compares the two. Not `urllib.parse`, which drops tabs and line ends
+from a URL without an error.
 """
 
 from __future__ import annotations

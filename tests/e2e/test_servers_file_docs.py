@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from playhead.config import auth, servers
+from playhead.config import server_entries
 from playhead.config.servers import load_servers
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -17,13 +17,13 @@ NAMED = set(re.findall(r"^\| `(\w+)` \|", PAGE, re.M)) | {"type", "token"}
 ENVIRONMENT = {"MUSIC_KEY": "x", "RADIO_TOKEN": "x", "ARCHIVE_SECRET": "x"}
 
 MODELS = (
-    servers._Entry,
-    servers._Tls,
-    servers._Playhead,
-    auth._Type,
-    auth._Bearer,
-    auth._ClientCredentials,
-    auth._OAuth,
+    server_entries._Entry,
+    server_entries._Tls,
+    server_entries._Playhead,
+    server_entries._Type,
+    server_entries._Bearer,
+    server_entries._ClientCredentials,
+    server_entries._OAuth,
 )
 """The keys that the reader accepts, table by table."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from playhead.config.tools import files, load_approval_policy, load_tool_configs
+from playhead.config.tools import load_approval_policy, load_tool_configs, tool_tables
 from tests.e2e.command import playhead, playhead_process
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tool-config.md").read_text("utf-8")
@@ -35,7 +35,13 @@ def test_an_example_loads(kind: str, text: str, tmp_path: Path) -> None:
         assert len(load_tool_configs(path)) >= 3
 
 
-MODELS = (files._File, files._Tool, files._Dynamic, files.ApprovalsTable, files._Rule)
+MODELS = (
+    tool_tables.ToolFile,
+    tool_tables.ToolTable,
+    tool_tables.DynamicTable,
+    tool_tables.ApprovalsTable,
+    tool_tables.RuleTable,
+)
 
 
 def test_every_key_that_is_read_is_in_the_page_and_no_other() -> None:

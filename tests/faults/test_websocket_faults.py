@@ -11,20 +11,17 @@ from functools import partial
 from typing import Any
 
 import httpx2
-import mcp_types as types
 import pytest
 import trio
 import trio.testing
 import trustme
-from mcp.shared.message import SessionMessage
 from trio_websocket import CloseReason, ConnectionClosed, WebSocketConnection, WebSocketRequest
 from wsproto import WSConnection
 from wsproto.events import Ping, TextMessage
 
 from playhead import ServerConfig, connect
 from playhead.client.transports import websocket as websocket_module
-from playhead.client.transports.pump import Outbox
-from playhead.client.transports.websocket import WebSocketTransport, websocket_transport
+from playhead.client.transports.websocket import WebSocketCarrier
 from playhead.client.transports.websocket_opening import WebSocketOptions
 from playhead.errors import (
     AccessDeniedError,
@@ -39,6 +36,7 @@ from playhead.errors import (
     WebSocketClosedError,
 )
 from playhead.limits import Limits
+from tests.carrier_driver import Driver
 from tests.servers.websocket_peer import listening, raw_websocket
 
 Script = Callable[[WebSocketConnection], Awaitable[None]]
@@ -55,51 +53,22 @@ async def scripted(script: Script) -> AsyncIterator[str]:
         yield url
 
 
-class Client:
-    """The session's side of a transport, without the SDK."""
-
-    def __init__(self, transport: WebSocketTransport, read: Any, write: Outbox) -> None:
-        self.transport = transport
-        self._read = read
-        self._write = write
-
-    async def ask(self, *ids: int, method: str = "tools/list") -> None:
-        for id_ in ids:
-            request = types.JSONRPCRequest(jsonrpc="2.0", id=id_, method=method)
-            await self._write.send(SessionMessage(request))
-
-    async def answer(self) -> types.JSONRPCMessage:
-        with trio.fail_after(10):
-            item = await self._read.receive()
-        assert isinstance(item, SessionMessage)
-        return item.message
-
-    async def result(self, id_: int) -> dict[str, Any]:
-        message = await self.answer()
-        assert isinstance(message, types.JSONRPCResponse)
-        assert message.id == id_
-        return message.result
-
-    async def failure(self, id_: int) -> PlayheadError:
-        message = await self.answer()
-        assert isinstance(message, types.JSONRPCError)
-        assert message.id == id_
-        assert isinstance(message.error.data, PlayheadError)
-        return message.error.data
-
-    async def end(self) -> None:
-        with trio.fail_after(10):
-            assert [item async for item in self._read] == []
+@asynccontextmanager
+async def connected(
+    url: str, *, limits: Limits | None = None, options: WebSocketOptions | None = None
+) -> AsyncIterator[Driver]:
+    driver = Driver(limits=limits or Limits())
+    carrier = driver.carrier = WebSocketCarrier(url, limits=limits or Limits(), options=options)
+    async with carrier.open(driver):
+        yield driver
 
 
 @asynccontextmanager
 async def client_of(
     script: Script, *, limits: Limits | None = None, options: WebSocketOptions | None = None
-) -> AsyncIterator[Client]:
-    async with scripted(script) as url:
-        transport = websocket_transport(url, limits=limits or Limits(), options=options)
-        async with transport as (read, write):
-            yield Client(transport, read, write)
+) -> AsyncIterator[Driver]:
+    async with scripted(script) as url, connected(url, limits=limits, options=options) as client:
+        yield client
 
 
 def answer(id_: int, result: object) -> str:
@@ -137,15 +106,15 @@ async def test_a_close_frame_fails_every_waiting_request_with_its_code_and_words
         await websocket.aclose(code, reason)
 
     async with client_of(script) as client:
-        await client.ask(1, 2)
+        await client.ask(2)
         for id_ in (1, 2):
-            failure = await client.failure(id_)
+            failure = await client.error(id_)
             assert isinstance(failure, WebSocketClosedError)
             assert (failure.code, failure.reason) == (code, reason)
             assert f"was closed by the server ({reason!r}), code {code}" in str(failure)
         await client.end()
-        assert client.transport.failure is failure
-        assert str(failure) in client.transport.diagnosis()
+        assert client.failure is failure
+        assert str(failure) in client.carrier.diagnosis()
 
 
 async def test_a_close_frame_without_a_code_is_told_as_such() -> None:
@@ -155,8 +124,8 @@ async def test_a_close_frame_without_a_code_is_told_as_such() -> None:
         await websocket.get_message()
 
     async with client_of(script) as client:
-        await client.ask(1)
-        failure = await client.failure(1)
+        await client.ask()
+        failure = await client.error(1)
         assert isinstance(failure, WebSocketClosedError)
         assert failure.code == 1005
 
@@ -168,8 +137,8 @@ async def test_a_connection_that_is_cut_in_the_middle_of_an_answer_fails_the_req
         await trio.aclose_forcefully(websocket._stream)
 
     async with client_of(script) as client:
-        await client.ask(1)
-        failure = await client.failure(1)
+        await client.ask()
+        failure = await client.error(1)
         assert isinstance(failure, WebSocketClosedError)
         assert failure.code == 1006
         await client.end()
@@ -201,8 +170,8 @@ async def test_a_broken_frame_ends_the_connection_as_the_rfc_says(frame: bytes, 
         closed.append(caught.value.reason)
 
     async with client_of(script) as client:
-        await client.ask(1)
-        failure = await client.failure(1)
+        await client.ask()
+        failure = await client.error(1)
         assert isinstance(failure, WebSocketClosedError)
         assert failure.code == code
         assert "was closed by playhead: the server sent" in str(failure)
@@ -232,7 +201,7 @@ async def test_a_server_that_never_closes_cannot_hold_up_the_leaving(monkeypatch
 
     async with raw_websocket(stubborn) as url:
         with trio.fail_after(5):
-            async with websocket_transport(url):
+            async with connected(url):
                 pass
 
 
@@ -242,7 +211,7 @@ async def test_a_cancelled_session_is_left_at_once() -> None:
 
     async with raw_websocket(stubborn) as url:
         with trio.CancelScope() as scope:
-            async with websocket_transport(url):
+            async with connected(url):
                 scope.cancel()
                 await trio.sleep_forever()
         assert scope.cancelled_caught
@@ -271,8 +240,8 @@ async def test_a_malformed_answer_fails_its_own_request_only(broken: str, kind: 
         await websocket.get_message()
 
     async with client_of(script) as client:
-        await client.ask(1, 2)
-        assert isinstance(await client.failure(1), kind)
+        await client.ask(2)
+        assert isinstance(await client.error(1), kind)
         assert await client.result(2) == {"ok": True}
 
 
@@ -290,8 +259,8 @@ async def test_an_oversized_answer_fails_its_own_request_only(pieces: int) -> No
         await websocket.get_message()
 
     async with client_of(script, limits=Limits(message_bytes=100_000)) as client:
-        await client.ask(1, 2)
-        failure = await client.failure(1)
+        await client.ask(2)
+        failure = await client.error(1)
         assert isinstance(failure, LimitError)
         assert failure.limit == "message_bytes"
         assert await client.result(2) == {"ok": True}
@@ -308,8 +277,8 @@ async def test_an_endless_message_ends_the_connection_with_the_limits_name_and_c
         closed.append(caught.value.reason)
 
     async with client_of(script, limits=Limits(message_bytes=10_000)) as client:
-        await client.ask(1)
-        failure = await client.failure(1)
+        await client.ask()
+        failure = await client.error(1)
         assert isinstance(failure, LimitError)
         assert failure.limit == "message_bytes"
         await client.end()
@@ -329,15 +298,14 @@ async def test_what_is_no_answer_to_anything_is_dropped_and_counted() -> None:
         await websocket.get_message()
 
     async with client_of(script) as client:
-        await client.ask(1, 2)
+        await client.ask(2)
         assert await client.result(1) == {"n": "\n"}
         assert await client.result(2) == {}
-        counted = client.transport.statistics()
-        assert counted.binary_messages == 2
-        assert counted.received.unclaimed == 2
-        assert counted.received.ignored_lines == 3
-        assert client.transport.faults().not_messages == 5
-        assert "2 binary messages were ignored" in client.transport.diagnosis()
+        counted = client.exchange.faults()
+        assert (counted.unasked, counted.repeated) == (1, 1)
+        assert counted.not_messages == 3
+        assert (counted + client.carrier.faults()).not_messages == 5
+        assert "2 binary messages were ignored" in client.carrier.diagnosis()
 
 
 async def test_a_million_empty_fragments_are_one_message() -> None:
@@ -351,7 +319,7 @@ async def test_a_million_empty_fragments_are_one_message() -> None:
         await websocket.get_message()
 
     async with client_of(script) as client:
-        await client.ask(1)
+        await client.ask()
         assert await client.result(1) == {"ok": True}
 
 
@@ -366,45 +334,74 @@ async def test_pings_are_answered_while_a_request_waits_and_the_last_of_a_flood_
         await websocket.get_message()
 
     async with client_of(script) as client:
-        await client.ask(1)
+        await client.ask()
         assert await client.result(1) == {}
 
 
-async def test_a_request_that_is_no_json_is_refused_here_and_the_session_goes_on() -> None:
-    async def script(websocket: WebSocketConnection) -> None:
-        await websocket.get_message()
-        await websocket.send_message(answer(2, {}))
-        await websocket.get_message()
+# --- what the socket does not take -----------------------------------------------------------------------
 
-    async with client_of(script) as client:
-        bad = types.JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params={"x": "\ud800"})
-        await client._write.send(SessionMessage(bad))
-        assert isinstance(await client.failure(1), UsageError)
-        await client.ask(2)
-        assert await client.result(2) == {}
+
+async def test_frames_are_whole_and_in_order_whoever_is_cancelled_in_the_middle_of_one() -> None:
+    full, heard_last = trio.Event(), trio.Event()
+    heard: list[int | str] = []
+    blocked: dict[int | str, trio.CancelScope] = {}
+
+    async def slow(stream: trio.SocketStream, connection: WSConnection) -> None:
+        await full.wait()
+        text = ""
+        while not heard_last.is_set():
+            connection.receive_data(bytes(await stream.receive_some()))
+            for event in connection.events():
+                assert isinstance(event, TextMessage), event
+                text += event.data
+                if event.message_finished:
+                    message = json.loads(text)
+                    assert message["params"] == {"padding": "x" * 300_000}
+                    heard.append(message["id"])
+                    text = ""
+            if heard and heard[-1] == last:
+                heard_last.set()
+        await trio.sleep_forever()
+
+    async def request() -> None:
+        outgoing = client.request("tools/call", {"padding": "x" * 300_000})
+        with trio.CancelScope() as scope:
+            blocked[outgoing.id] = scope
+            await client.carrier.request(outgoing)
+            del blocked[outgoing.id]
+
+    with trio.fail_after(20):
+        async with raw_websocket(slow) as url, connected(url) as client, trio.open_nursery() as nursery:
+            while len(blocked) < 3:  # until the buffers of the system are full, and two more
+                nursery.start_soon(request)
+                await trio.testing.wait_all_tasks_blocked(0.01)
+            begun, withdrawn, last = blocked
+            blocked[begun].cancel()
+            blocked[withdrawn].cancel()
+            await trio.testing.wait_all_tasks_blocked()
+            full.set()
+            await heard_last.wait()
+    assert heard == [*range(1, int(begun) + 1), last]
 
 
 # --- silence ---------------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_answers_no_ping_is_lost() -> None:
+async def test_a_server_that_answers_no_ping_while_nothing_is_asked_of_it_is_lost() -> None:
     async def silent(_stream: trio.SocketStream, _connection: WSConnection) -> None:
         await trio.sleep_forever()
 
     options = WebSocketOptions(ping_seconds=0.02, pong_seconds=0.02)
-    async with raw_websocket(silent) as url:
-        transport = websocket_transport(url, options=options)
-        async with transport as (read, write):
-            client = Client(transport, read, write)
-            await client.ask(1)
-            failure = await client.failure(1)
-            assert type(failure) is ConnectionLostError
-            assert "not even a pong" in str(failure)
-            assert transport.statistics().pings == 1
-            await client.end()
+    async with raw_websocket(silent) as url, connected(url, options=options) as client:
+        failure = await client.end()
+        assert type(failure) is ConnectionLostError
+        assert "not even a pong" in str(failure)
+        with pytest.raises(ConnectionLostError, match="not even a pong"):
+            await client.ask()
+        assert not await client.carrier.ping()
 
 
-async def test_a_server_that_answers_pings_lives_however_long_it_takes() -> None:
+async def test_a_server_is_asked_again_and_again_and_lives_however_long_it_takes() -> None:
     async def ponging(stream: trio.SocketStream, connection: WSConnection) -> None:
         pings = 0
         while pings < 3:
@@ -414,17 +411,24 @@ async def test_a_server_that_answers_pings_lives_however_long_it_takes() -> None
                     pings += 1
                     await stream.send_all(connection.send(event.response()))
         await stream.send_all(connection.send(TextMessage(data=answer(1, {}))))
+        await trio.sleep_forever()
 
     options = WebSocketOptions(ping_seconds=0.01, pong_seconds=10)
-    async with raw_websocket(ponging) as url:
-        transport = websocket_transport(url, options=options)
-        async with transport as (read, write):
-            client = Client(transport, read, write)
-            await client.ask(1)
-            before = transport.last_received
-            assert await client.result(1) == {}
-            assert transport.statistics().pings >= 3
-            assert transport.last_received > before
+    async with raw_websocket(ponging) as url, connected(url, options=options) as client:
+        await client.ask()
+        assert await client.result(1) == {}
+        assert client.touches == 1, "a pong is not a part of an answer"
+
+
+async def test_a_sign_of_life_is_the_answer_to_our_own_ping() -> None:
+    async def script(websocket: WebSocketConnection) -> None:
+        await websocket.pong(b"\x00\x00\x00\x07")
+        await websocket.get_message()
+
+    async with client_of(script) as client:
+        with trio.fail_after(10):
+            assert await client.carrier.ping()
+            assert await client.carrier.ping()
 
 
 # --- the way in -------------------------------------------------------------------------------------------
@@ -465,7 +469,7 @@ async def answering(reply: bytes) -> AsyncIterator[str]:
 async def test_a_refused_upgrade_says_what_came(reply: bytes, kind: type[PlayheadError], said: str) -> None:
     async with answering(reply) as url:
         with pytest.raises(kind, match=said) as caught:
-            async with websocket_transport(url):
+            async with connected(url):
                 pass
         assert "secret" not in str(caught.value)
         assert "\x1b" not in str(caught.value)
@@ -478,7 +482,7 @@ async def test_a_port_where_nobody_listens_is_named() -> None:
     async with answering(b"") as url:
         pass
     with pytest.raises(ConnectError, match="check that the server is running there"):
-        async with websocket_transport(url):
+        async with connected(url):
             pass
 
 
@@ -490,7 +494,7 @@ async def test_a_server_that_never_answers_the_upgrade_is_given_up() -> None:
         listeners = await nursery.start(partial(trio.serve_tcp, silent, 0, host="127.0.0.1"))
         url = f"ws://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp"
         with pytest.raises(ConnectError, match=r"did not open a WebSocket in 0\.05 s"):
-            async with websocket_transport(url, limits=Limits(connect_seconds=0.05)):
+            async with connected(url, limits=Limits(connect_seconds=0.05)):
                 pass
         nursery.cancel_scope.cancel()
 
@@ -505,9 +509,9 @@ async def test_headers_credentials_and_the_subprotocol_are_offered_and_none_has_
 
     async with listening(handle) as url:
         options = WebSocketOptions(headers={"X-Key": "k", "Origin": "http://localhost"})
-        transport = websocket_transport(url.replace("//", "//ada:pw@"), options=options)
-        async with transport:
-            assert transport.statistics().subprotocol is None
+        carrier = WebSocketCarrier(url.replace("//", "//ada:pw@"), options=options)
+        async with carrier.open(Driver()):
+            assert carrier.subprotocol is None
     ((headers, offered),) = seen
     assert headers["x-key"] == "k"
     assert headers["origin"] == "http://localhost"
@@ -524,14 +528,14 @@ async def test_credentials_take_the_place_of_a_header_of_that_name() -> None:
 
     async with listening(handle) as url:
         options = WebSocketOptions(headers={"Authorization": "Bearer t"})
-        async with websocket_transport(url.replace("//", "//ada:pw@"), options=options):
+        async with connected(url.replace("//", "//ada:pw@"), options=options):
             pass
     assert seen == [[b"Basic YWRhOnB3"]]
 
 
 async def test_a_name_that_dns_cannot_have_is_nobodys() -> None:
     with pytest.raises(ConnectError, match="could not connect to"):
-        async with websocket_transport(f"ws://{'a' * 64}.example/mcp"):
+        async with connected(f"ws://{'a' * 64}.example/mcp"):
             pass
 
 
@@ -539,7 +543,7 @@ async def test_a_name_that_dns_cannot_have_is_nobodys() -> None:
 async def test_a_header_that_cannot_be_sent_is_refused_without_its_value(headers: dict[str, str]) -> None:
     async with answering(b"") as url:
         with pytest.raises(UsageError) as caught:
-            async with websocket_transport(url, options=WebSocketOptions(headers=headers)):
+            async with connected(url, options=WebSocketOptions(headers=headers)):
                 pass
         assert "secret" not in str(caught.value)
 
@@ -555,12 +559,14 @@ async def test_tls_works_as_over_http(tmp_path: Any) -> None:
 
     async with listening(handle, tls=context) as url:
         trusting = ssl.create_default_context(cafile=tmp_path / "ca.pem")
-        async with websocket_transport(url, options=WebSocketOptions(verify=trusting)):
+        async with connected(url, options=WebSocketOptions(verify=trusting)):
             pass
-        async with websocket_transport(url, options=WebSocketOptions(verify=False)):
+        unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+        async with connected(url, options=WebSocketOptions(verify=unverified)):
             pass
         with pytest.raises(ConnectError, match=r"tls\.authorities"):
-            async with websocket_transport(url):
+            async with connected(url):
                 pass
         with pytest.raises(ConnectError, match=r"tls\.authorities"):
             async with connect(ServerConfig(name="it", url=url)):
@@ -587,5 +593,5 @@ class AsksElsewhere(httpx2.Auth):
 async def test_credentials_that_have_to_be_fetched_are_refused() -> None:
     async with answering(b"") as url:
         with pytest.raises(ConfigError, match="set a bearer token or a header"):
-            async with websocket_transport(url, options=WebSocketOptions(auth=AsksElsewhere())):
+            async with connected(url, options=WebSocketOptions(auth=AsksElsewhere())):
                 pass

@@ -14,18 +14,17 @@ import atheris
 
 with atheris.instrument_imports(include=["playhead"]):
     from playhead.agent.tool_use import TextRun, ToolUseEvent, ToolUseParser
-    from playhead.client.transports.websocket_wire import FrameSplitter, LongText, MessageFramer
     from playhead.errors import LimitError, ProtocolError
     from playhead.limits import DEFAULT_LIMITS
     from playhead.protocol import sdk_messages as messages
     from playhead.protocol.event_stream import EventStream
-    from playhead.protocol.framing import LineFramer, LongLine
+    from playhead.protocol.frame_stream import FrameStream
+    from playhead.protocol.framing import FrameEvent, Line, LineFramer, LongLine
     from playhead.servers.messages import decode
 
 from mcp_types import JSONRPCMessage, JSONRPCResponse
 from wsproto.connection import Connection, ConnectionType
-from wsproto.events import Ping, Pong, TextMessage
-from wsproto.utilities import RemoteProtocolError
+from wsproto.events import BytesMessage, CloseConnection, TextMessage
 
 PIECES = 200
 """Most pieces of an input: 24 KiB byte by byte would be nine tenths of the time."""
@@ -62,60 +61,53 @@ def tool_use(data: bytes) -> None:
 
 
 def frames(data: bytes) -> None:
-    """WebSocket frames past wsproto: the messages that wsproto alone reads, whatever the cutting."""
+    """WebSocket frames at either end: the messages that wsproto reads, and the same limits, whatever the
+    cutting."""
     # A fuzzer would not write a long frame of 4 KiB: the first 0xF8, which no UTF-8 has, are 4000 blanks.
-    whole, pieces = cut(data[:1] + data[1:].replace(b"\xf8", b" " * 4000, 6))
-    expected = Received()
-    expected.frames(whole)
-    for chunks in ([whole], pieces):
-        found, splitter = Received(), FrameSplitter()
-        try:
-            for part in (part for chunk in chunks for part in splitter.split(chunk)):
-                if isinstance(part, LongText):
-                    found.long_text(part)
-                else:
-                    found.frames(part)
-        except UnicodeDecodeError:
-            pass
-        assert (found.messages, found.control) == (expected.messages, expected.control), chunks
+    # The end completes the last head: wsproto refuses some before they are complete.
+    whole, pieces = cut(data[:1] + data[1:].replace(b"\xf8", b" " * 4000, 6) + bytes(16))
+    role = ConnectionType.SERVER if data[:1] > b"\x7f" else ConnectionType.CLIENT
+    assert of_frames(role, [whole], FRAME_BYTES) == of_frames(role, pieces, FRAME_BYTES)
+    lines, binary_messages, _ping, closed = of_frames(role, [whole], 1 << 62)
+    expected = by_wsproto(role, whole)
+    assert ([line.data for line in lines if isinstance(line, Line)], binary_messages, closed) == expected
 
 
-class Received:
-    """The messages and control frames of one connection, up to its failure or close."""
+FRAME_BYTES = 40
 
-    def __init__(self) -> None:
-        self.messages: list[str] = []
-        self.control: list[bytes] = []
-        self._connection = Connection(ConnectionType.CLIENT)
-        self._text, self._long, self._is_over = "", b"", False
 
-    def frames(self, data: bytes) -> None:
-        if self._is_over:
-            return
-        try:
-            self._connection.receive_data(data)
-            for event in self._connection.events():
-                match event:
-                    case TextMessage():
-                        self._text += event.data
-                        if event.message_finished:
-                            self.messages.append(self._text)
-                            self._text = ""
-                    case Ping() | Pong():
-                        self.control.append(bytes(event.payload))
-                    case _:  # a close; or binary, after which the transport closes
-                        self._is_over = True
-                        return
-        except RemoteProtocolError:
-            self._is_over = True
+def of_frames(
+    role: ConnectionType, chunks: list[bytes], max_bytes: int
+) -> tuple[list[FrameEvent], int, bytes | None, int | None]:
+    """The events of the messages, the number of binary ones, the newest ping, and the code at the end."""
+    stream = FrameStream(role, max_bytes=max_bytes, allowed_bytes=4 * max_bytes, head_bytes=8)
+    events: list[FrameEvent] = []
+    for chunk in chunks:
+        stream.feed(chunk)
+        while (event := stream.next_event()) is not None or stream.has_more:
+            if event is not None:
+                events.append(event)
+            if isinstance(event, LongLine) and b"s" in event.head:
+                stream.skip_line()
+    code = None if stream.closed is None else stream.closed.code
+    return events, stream.binary_messages, stream._pong, code
 
-    def long_text(self, piece: LongText) -> None:
-        if self._is_over:
-            return
-        self._long += piece.data
-        if piece.message_finished:
-            self.messages.append(self._long.decode())
-            self._long = b""
+
+def by_wsproto(role: ConnectionType, data: bytes) -> tuple[list[bytes], int, int | None]:
+    connection, text, messages, binary_messages = Connection(role), "", list[bytes](), 0
+    connection.receive_data(data)
+    for event in connection.events():
+        match event:
+            case TextMessage():
+                text += event.data
+                if event.message_finished:
+                    messages.append(text.encode())
+                    text = ""
+            case BytesMessage():
+                binary_messages += event.message_finished
+            case CloseConnection():
+                return messages, binary_messages, int(event.code)
+    return messages, binary_messages, None
 
 
 def message(data: bytes) -> None:
@@ -136,7 +128,7 @@ def _parsed(data: bytes, *, views: bool) -> JSONRPCMessage | str:
 
 
 def lines(data: bytes) -> None:
-    """Lines of stdio and messages of a WebSocket: any cutting gives the same events."""
+    """Lines of stdio: any cutting gives the same events."""
     whole, pieces = cut(data)
 
     def of_lines(chunks: list[bytes]) -> list[object]:
@@ -150,21 +142,7 @@ def lines(data: bytes) -> None:
                     framer.skip_line()
         return found
 
-    def of_messages(step: int) -> list[object]:
-        framer = MessageFramer(max_bytes=40, head_bytes=8)
-        found: list[object] = []
-        for text in whole.split(b"\n"):
-            for at in range(0, len(text), step):
-                framer.feed(text[at : at + step])
-                while (event := framer.next_event()) is not None:
-                    found.append(event)
-            framer.end_message()
-            while (event := framer.next_event()) is not None:
-                found.append(event)
-        return found
-
     assert of_lines(pieces) == of_lines([whole])
-    assert of_messages(1) == of_messages(max(1, len(whole)))
 
 
 def events(data: bytes) -> None:

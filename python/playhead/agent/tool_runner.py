@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from playhead.client.call_results.processing import ProcessedResult
     from playhead.client.hub import Hub
     from playhead.client.hub.catalog import HubTool
+    from playhead.client.session.requests import OnProgress
     from playhead.results.responses import StructuredResponse
-    from playhead.sdk_internals import ProgressFnT
 
 NEAR_NAMES = 3
 LISTED_NAMES = 20
@@ -66,7 +66,7 @@ class ToolRunner(Protocol):
         """Return the tools to offer now. Called before every model call, so keep it cheap."""
         ...
 
-    async def call(self, call: ToolCall, *, on_progress: ProgressFnT) -> CallOutcome:
+    async def call(self, call: ToolCall, *, on_progress: OnProgress) -> CallOutcome:
         """Run a call of an offered tool, whose `arguments` are an object.
 
         Returns the tool's answer, including an error. Raises without an answer; the loop turns the
@@ -126,7 +126,7 @@ class HubRunner:
         tool = self._tool(call.name)
         return None if tool is None else request_for(tool, call.arguments or {})
 
-    async def call(self, call: ToolCall, *, on_progress: ProgressFnT) -> CallOutcome:
+    async def call(self, call: ToolCall, *, on_progress: OnProgress) -> CallOutcome:
         tool = self._tool(call.name)
         if tool is None:
             raise UnknownToolError(f"the tool {call.name!r} is no longer available", name=call.name)
@@ -201,7 +201,7 @@ class JoinedRunner:
             return None
         return approval_request(*self._homes[call.name], call)
 
-    async def call(self, call: ToolCall, *, on_progress: ProgressFnT) -> CallOutcome:
+    async def call(self, call: ToolCall, *, on_progress: OnProgress) -> CallOutcome:
         runner = self._runner_of(call.name)
         if runner is None:
             raise UnknownToolError(f"the tool {call.name!r} is no longer available", name=call.name)

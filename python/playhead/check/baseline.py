@@ -80,7 +80,7 @@ class IgnoredCheck:
     @classmethod
     def parse(cls, text: str, known: Iterable[str]) -> IgnoredCheck:
         """Parse `CHECK` or `CHECK=TOOL`. Raises `UsageError` if CHECK is not one of `known`."""
-        from playhead.config.document import did_you_mean  # pydantic is slow to load
+        from playhead.config.document import did_you_mean
 
         check, separator, tool = text.partition("=")
         names = tuple(known)
@@ -150,7 +150,8 @@ class Baseline:
 
 def load_baseline(path: Path) -> Baseline:
     """Read the baseline file at `path`. Raises `ConfigError`, with the file and the key path."""
-    from playhead.config.document import parse_document, read_file, validate
+    from playhead.config.document import parse_document, read_file
+    from playhead.config.tables import validate
 
     data = read_file(path, advice="record the current findings with --write-baseline")
     raw = parse_document(data, path.with_suffix(".json"))

@@ -121,7 +121,8 @@ def load_expectations(path: Path) -> Expectations:
 
 def read_expectations(raw: object, *, where: str) -> Expectations:
     """The same from a parsed file; `where` is its name in messages. Raises `ConfigError`."""
-    from playhead.config.document import check_values, place, validate  # pydantic is slow to load
+    from playhead.config.document import check_values, place
+    from playhead.config.tables import validate  # pydantic is slow to load
 
     check_values(raw, where)
     if isinstance(raw, dict) and isinstance(raw.get("calls"), list):

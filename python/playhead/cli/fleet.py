@@ -188,18 +188,18 @@ async def _play(media: Any, options: Any, index: int, real_time: bool) -> PlayRe
         except PlayheadError as error:
             failure = str(error)
         state, seen = player.snapshot(), watched.statistics()
-    paths = None if seen is None else seen.paths
+    counts = None if seen is None else seen.reads
     first = state.first_audio_seconds
     return PlayRecord(
         item=index,
         failure=failure,
         first_audio_ms=None if first is None else 1000 * first,
         underruns=state.underruns,
-        reads=0 if paths is None else paths.direct + paths.session,
+        reads=0 if counts is None else counts.server_reads,
         hedges=0 if seen is None else seen.hedges,
         size_bytes=0 if seen is None else seen.bytes,
-        server_bytes=0 if paths is None else paths.server_bytes,
-        cache_bytes=0 if paths is None else paths.cache_bytes,
+        server_bytes=0 if counts is None else counts.server_bytes,
+        cache_bytes=0 if counts is None else counts.cache_bytes,
         pcm_sha256=None if sink.report is None else sink.report.sha256,
     )
 

@@ -227,8 +227,8 @@ class PlayerView:
             if stream.bandwidth_bytes_per_second:
                 yield f"link {human_bytes(stream.bandwidth_bytes_per_second)}/s"
             yield f"{human_bytes(stream.bytes)} read"
-            if stream.paths.cache_bytes:
-                yield f"{human_bytes(stream.paths.cache_bytes)} from the cache"
+            if stream.reads.cache_bytes:
+                yield f"{human_bytes(stream.reads.cache_bytes)} from the cache"
 
 
 def _cut(text: str, style: str) -> Text:
@@ -272,10 +272,9 @@ def stream_report(seen: StreamStatistics) -> dict[str, object]:
         "bytes": seen.bytes,
         "requests": seen.requests,
         "pages": seen.pages,
-        "reads": {"direct": seen.paths.direct, "session": seen.paths.session},
-        "fallback": seen.paths.fallback,
-        "cache_hits": seen.paths.cache_hits,
-        "cache_bytes": seen.paths.cache_bytes,
+        "reads": seen.reads.server_reads,
+        "cache_hits": seen.reads.cache_hits,
+        "cache_bytes": seen.reads.cache_bytes,
         "retries": seen.retries,
         "hedges": seen.hedges,
         "in_flight_max": seen.in_flight_max,

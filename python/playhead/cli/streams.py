@@ -240,7 +240,7 @@ def _line(stream: RangeStream) -> str:
         f"{human_bytes(now.bytes)}"
         + (f" of {human_bytes(now.size_bytes)}" if now.size_bytes else "")
         + (f" · {human_bytes(rate)}/s" if rate else "")
-        + (f" · {human_bytes(now.paths.cache_bytes)} from the cache" if now.paths.cache_bytes else "")
+        + (f" · {human_bytes(now.reads.cache_bytes)} from the cache" if now.reads.cache_bytes else "")
         + f" · {now.in_flight} in flight"
     )
 

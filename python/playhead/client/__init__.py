@@ -1,4 +1,4 @@
-"""The client: sessions over the MCP SDK, and the transports under them."""
+"""The client: sessions, and the transports under them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from playhead.client.call_results.tee import NotSaved, Saved, SavingOutcome, TeeMedia
     from playhead.client.connector import Target, connect
     from playhead.client.session.elicitation import OnElicitation, Question, Reply
-    from playhead.client.session.requests import PromptMessage, PromptResult
+    from playhead.client.session.requests import OnProgress, PromptMessage, PromptResult
     from playhead.client.session.session import Session, SessionStatistics
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "ImageMedia",
     "NotSaved",
     "OnElicitation",
+    "OnProgress",
     "PromptMessage",
     "PromptResult",
     "Question",
@@ -40,7 +41,7 @@ _NAMES: Final = {
     "call_results.tee": ("NotSaved", "Saved", "SavingOutcome", "TeeMedia"),
     "connector": ("Target", "connect"),
     "session.elicitation": ("OnElicitation", "Question", "Reply"),
-    "session.requests": ("PromptMessage", "PromptResult"),
+    "session.requests": ("OnProgress", "PromptMessage", "PromptResult"),
     "session.session": ("Session", "SessionStatistics"),
 }
 _HOMES: Final = {name: f"playhead.client.{home}" for home, names in _NAMES.items() for name in names}

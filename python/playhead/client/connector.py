@@ -8,34 +8,25 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, ClassVar, Union
 
-import httpx2
 import trio
-from mcp.server import Server
-from mcp.server.mcpserver import MCPServer
 
 from playhead.cache import PageCache, open_cache
 from playhead.client.oauth import ShowUrl
 from playhead.client.session.cached_reads import SessionCache, credentials_name
-from playhead.client.session.connection import OpenedTransport, TransportFactory
+from playhead.client.session.connection import CarrierFactory
 from playhead.client.session.elicitation import Elicitor, OnElicitation
 from playhead.client.session.handshake import check_mode
 from playhead.client.session.list_changed import ToolListChanges
-from playhead.client.session.response_tap import ResponseTap
 from playhead.client.session.session import Session
 from playhead.client.session.supervisor import Supervisor
-from playhead.client.transports.http import HttpOptions, http_transport
-from playhead.client.transports.http_direct import HttpDirect
-from playhead.client.transports.http_errors import place_of
+from playhead.client.transports.carrier import Carrier
 from playhead.client.transports.server_process import ServerProcess, StartedServer
-from playhead.client.transports.stdio import StdioTransport, stdio_transport
 from playhead.concurrency import require_trio, unwrap_exception_group
 from playhead.config.auth import ClientCredentials, OAuthLogin
 from playhead.config.servers import (
@@ -50,13 +41,15 @@ from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.net_guard import is_loopback
 from playhead.redaction import redacted_url
 from playhead.results.plan import DEFAULT_POLICY, Policy
-from playhead.sdk_internals import InMemoryTransport
 
 if TYPE_CHECKING:
-    from playhead.client.transports.websocket import WebSocketTransport
+    import httpx2
+    from mcp.server import Server
+    from mcp.server.mcpserver import MCPServer
 
 
-Target = StartedServer | ServerConfig | str | Sequence[str] | Server[Any] | MCPServer
+SdkServer = Union["Server[Any]", "MCPServer"]  # the SDK is not imported for other servers
+Target = Union[StartedServer, ServerConfig, str, Sequence[str], SdkServer]  # noqa: UP007
 
 
 @asynccontextmanager
@@ -97,19 +90,19 @@ async def connect(
     cancelling does the same at once.
     """
     require_trio("connect")
-    resolved: StartedServer | ServerConfig | Server[Any] | MCPServer
+    resolved: StartedServer | ServerConfig | SdkServer
     if isinstance(target, str):
         resolved = resolve_target(target, config)
-    elif isinstance(target, StartedServer | ServerConfig | Server | MCPServer):
-        resolved = target
-    else:
+    elif isinstance(target, Sequence):
         resolved = from_command(target)
+    else:
+        resolved = target
     settings = resolved.config if isinstance(resolved, StartedServer) else resolved
     if not isinstance(settings, ServerConfig):
         settings = ServerConfig()
     mode = mode or settings.mode
     check_mode(mode)
-    factory = transport_factory(
+    factory = carrier_factory(
         resolved,
         limits=limits,
         auth=auth,
@@ -191,11 +184,14 @@ async def _learn_templates(scope: trio.CancelScope, session: Session) -> None:
 # --- the kinds of server ------------------------------------------------------------------------------------
 
 
+# Each imports its carrier, and with it the libraries that it needs, when it is called.
+
+
 @dataclass(frozen=True, slots=True)
 class InProcessTarget:
     """A server object in this process, over memory streams."""
 
-    target: Server[Any] | MCPServer
+    target: SdkServer
     is_process: ClassVar = False
     authorize: ClassVar = None
 
@@ -203,8 +199,10 @@ class InProcessTarget:
     def server(self) -> str:
         return f"{self.target.name} (in process)"
 
-    def __call__(self, tap: ResponseTap) -> OpenedTransport:
-        return OpenedTransport(transport=InMemoryTransport(self.target))
+    def __call__(self) -> Carrier:
+        from playhead.client.transports.in_process import InProcessCarrier
+
+        return InProcessCarrier(self.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +210,7 @@ class HttpTarget:
     config: ServerConfig
     limits: Limits
     auth: httpx2.Auth | None
-    verify: ssl.SSLContext
+    tls: ssl.SSLContext
     authorize: Callable[[], Awaitable[None]] | None = None
     wait_for_stream: bool = False
     is_process: ClassVar = False
@@ -221,21 +219,17 @@ class HttpTarget:
     def server(self) -> str:
         return _name_and_place(self.config)
 
-    def __call__(self, tap: ResponseTap) -> OpenedTransport:
+    def __call__(self) -> Carrier:
+        from playhead.client.transports.http import HttpCarrier, HttpOptions
+
         assert self.config.url is not None
         options = HttpOptions(
             headers=self.config.headers,
             auth=self.auth,
-            verify=self.verify,
+            tls=self.tls,
             wait_for_stream=self.wait_for_stream,
         )
-        direct = HttpDirect(self.limits)
-        return OpenedTransport(
-            transport=http_transport(
-                self.config.url, limits=self.limits, options=options, observer=tap, direct=direct
-            ),
-            direct=direct,
-        )
+        return HttpCarrier(self.config.url, limits=self.limits, options=options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +237,7 @@ class WebSocketTarget:
     config: ServerConfig
     limits: Limits
     auth: httpx2.Auth | None
-    verify: ssl.SSLContext
+    tls: ssl.SSLContext
     is_process: ClassVar = False
     authorize: ClassVar = None
 
@@ -251,36 +245,13 @@ class WebSocketTarget:
     def server(self) -> str:
         return _name_and_place(self.config)
 
-    def __call__(self, tap: ResponseTap) -> OpenedTransport:
-        # wsproto is imported for servers that need it only.
-        from playhead.client.transports.websocket import websocket_transport
+    def __call__(self) -> Carrier:
+        from playhead.client.transports.websocket import WebSocketCarrier
         from playhead.client.transports.websocket_opening import WebSocketOptions
 
         assert self.config.url is not None
-        # A server that answers in series is silent while a tool runs: allow it as much time as a call.
-        patience = max(self.limits.tool_seconds, self.config.timeout_seconds or 0.0)
-        options = WebSocketOptions(
-            headers=self.config.headers,
-            auth=self.auth,
-            verify=self.verify,
-            pong_seconds=max(patience, WebSocketOptions().pong_seconds),
-        )
-        transport = websocket_transport(self.config.url, limits=self.limits, options=options)
-        return _opened_transport(transport)
-
-
-def _opened_transport(transport: WebSocketTransport | StdioTransport) -> OpenedTransport:
-    def diagnosis() -> str:
-        known = transport.diagnosis()
-        return f"; {known}" if known else ""
-
-    return OpenedTransport(
-        transport=transport,
-        last_received=lambda: transport.last_received,
-        diagnosis=diagnosis,
-        faults=transport.faults,
-        direct=transport,
-    )
+        options = WebSocketOptions(headers=self.config.headers, auth=self.auth, verify=self.tls)
+        return WebSocketCarrier(self.config.url, limits=self.limits, options=options)
 
 
 def _name_and_place(config: ServerConfig) -> str:
@@ -301,26 +272,27 @@ class StdioTarget:
     def server(self) -> str:
         return self.config.name or (self.config.command or ("",))[0]
 
-    def __call__(self, tap: ResponseTap) -> OpenedTransport:
+    def __call__(self) -> Carrier:
+        from playhead.client.transports.stdio import StdioCarrier
+
         assert self.config.command is not None
-        transport = stdio_transport(
+        return StdioCarrier(
             self.config.command,
             env=self.config.env,
             cwd=self.config.cwd,
             limits=self.limits,
             started=self.started if self.started is not None and self.started.claim() else None,
         )
-        return _opened_transport(transport)
 
 
-def transport_factory(
-    target: StartedServer | ServerConfig | Server[Any] | MCPServer,
+def carrier_factory(
+    target: StartedServer | ServerConfig | SdkServer,
     *,
     limits: Limits,
     auth: httpx2.Auth | None,
     show_url: ShowUrl | None = None,
     wait_for_stream: bool = False,
-) -> TransportFactory:
+) -> CarrierFactory:
     """The factory for `target`. Raises `ConfigError` for unusable TLS files and for OAuth over a
     WebSocket."""
     if isinstance(target, StartedServer):
@@ -343,7 +315,9 @@ def _websocket_target(
             f"server {config.name!r}: expected a bearer token or `headers` for a WebSocket, got OAuth, which"
             " MCP defines for HTTP only"
         )
-    return WebSocketTarget(config, limits, auth, _tls(config))
+    from playhead.client.transports.tls import tls_context
+
+    return WebSocketTarget(config, limits, auth, tls_context(config))
 
 
 def _http_target(
@@ -354,65 +328,23 @@ def _http_target(
     auth: httpx2.Auth | OAuthLogin | ClientCredentials | None,
     show_url: ShowUrl | None,
 ) -> HttpTarget:
-    verify = _tls(config)
+    from playhead.client.transports.tls import tls_context
+
+    tls = tls_context(config)
     if not isinstance(auth, OAuthLogin | ClientCredentials):
-        return HttpTarget(config, limits, auth, verify)
+        return HttpTarget(config, limits, auth, tls)
     # The SDK's OAuth and its dependencies are loaded for servers that ask for it only.
     from playhead.client.oauth.build import build_oauth
+    from playhead.client.transports.http_errors import place_of
 
     access = build_oauth(
         auth,
         url=url,
         place=place_of(url),
         headers=config.headers,
-        verify=verify,
+        verify=tls,
         allow_origins=config.allow_origins,
         limits=limits,
         show_url=show_url,
     )
-    return HttpTarget(config, limits, access.auth, verify, access.authorize)
-
-
-@cache
-def default_tls_context() -> ssl.SSLContext:
-    """A context that trusts the system's authorities. Shared by all sessions: loading takes 40 ms and
-    more."""
-    return httpx2.create_ssl_context()
-
-
-class _DeferredContext(ssl.SSLContext):
-    """The default context for an `http:` URL: loaded only if the server redirects to its `https:` origin."""
-
-    def set_alpn_protocols(self, alpn_protocols: Iterable[str]) -> None:
-        default_tls_context().set_alpn_protocols(alpn_protocols)
-
-    def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
-        return default_tls_context().wrap_bio(*args, **kwargs)
-
-
-def _tls(config: ServerConfig) -> ssl.SSLContext:
-    if config.tls_verify and config.tls_authorities is None and config.tls_certificate is None:
-        if urlsplit(config.url or "").scheme.lower() in ("https", "wss"):
-            return default_tls_context()
-        return _DeferredContext(ssl.PROTOCOL_TLS_CLIENT)
-    with _naming(config, "authorities", config.tls_authorities):
-        if config.tls_verify:
-            context = ssl.create_default_context(cafile=config.tls_authorities)
-        else:
-            context = httpx2.create_ssl_context(verify=False)
-            if config.tls_authorities is not None:
-                context.load_verify_locations(config.tls_authorities)  # a wrong file is an error all the same
-    if config.tls_certificate is not None:
-        with _naming(config, "certificate", config.tls_certificate):
-            context.load_cert_chain(config.tls_certificate, config.tls_key)
-    return context
-
-
-@contextmanager
-def _naming(config: ServerConfig, key: str, path: str | None) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"server {config.name!r}: expected tls.{key} to be a PEM file, got {path} ({error})"
-        ) from error
+    return HttpTarget(config, limits, access.auth, tls, access.authorize)

@@ -9,15 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeVar
-
-from pydantic import AfterValidator
-
-from playhead.config.document import EXPANDED, Table, Text, place, validate
-from playhead.errors import ConfigError
+from typing import Final
 
 DEFAULT_CLIENT_NAME: Final = "playhead"
-T = TypeVar("T", bound=Table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -62,89 +56,3 @@ def token_folder(environment: Mapping[str, str]) -> Path:
     """The user's data directory for tokens: `$XDG_DATA_HOME/playhead/oauth`, else under `~/.local/share`."""
     data = environment.get("XDG_DATA_HOME") or str(Path("~/.local/share").expanduser())
     return Path(data) / "playhead" / "oauth"
-
-
-def _http_url(url: str) -> str:
-    if not url.startswith(("https://", "http://")):
-        raise ValueError("expected the authorization server's http(s) URL")
-    return url
-
-
-def _document_url(url: str) -> str:
-    if not (url.startswith("https://") and url.removeprefix("https://").partition("/")[2]):
-        raise ValueError("expected the https URL of a document, with a path")
-    return url
-
-
-def _not_empty(text: str) -> str:
-    if not text:
-        raise ValueError("expected a value, got an empty string")
-    return text
-
-
-def _port(number: int) -> int:
-    if not 0 < number < 65536:
-        raise ValueError(f"expected a port from 1 to 65535, got {number}")
-    return number
-
-
-_Required = Annotated[Text, AfterValidator(_not_empty)]
-_Issuer = Annotated[Text, AfterValidator(_http_url)]
-
-
-class _Bearer(Table):
-    token: _Required
-
-
-class _ClientCredentials(Table):
-    client_id: _Required
-    client_secret: _Required
-    scopes: tuple[Text, ...] | None = None
-    issuer: _Issuer | None = None
-
-
-class _OAuth(Table):
-    scopes: tuple[Text, ...] | None = None
-    client_id: Text | None = None
-    client_secret: Text | None = None
-    client_name: Text | None = None
-    client_metadata_url: Annotated[Text, AfterValidator(_document_url)] | None = None
-    redirect_port: Annotated[int, AfterValidator(_port)] | None = None
-    issuer: _Issuer | None = None
-
-
-class _Type(Table, extra="ignore"):
-    type: Annotated[Literal["bearer", "oauth", "client_credentials"], EXPANDED]
-
-
-def read_auth(
-    auth: Mapping[str, object],
-    *,
-    folder: Path,
-    path: Path,
-    at: tuple[str, ...],
-    environment: Mapping[str, str],
-) -> str | AuthSettings | None:
-    """The credentials under the keys `at`: a bearer token, settings, or `None` for an empty table.
-
-    Raises `ConfigError` with the key; no secret is quoted.
-    """
-    if not auth:
-        return None
-
-    def read(kind: type[T], values: Mapping[str, object]) -> T:
-        return validate(kind, values, path=path, at=at, environment=environment)
-
-    kind = read(_Type, auth).type
-    values = {key: value for key, value in auth.items() if key != "type"}
-    if kind == "bearer":
-        return read(_Bearer, values).token
-    if kind == "client_credentials":
-        account = read(_ClientCredentials, values)
-        return ClientCredentials(token_folder=folder, **dict(account))
-    login = read(_OAuth, values)
-    if login.client_secret is not None and login.client_id is None:
-        raise ConfigError(f"{place(path, at)}: a client_secret needs a client_id")
-    return OAuthLogin(
-        token_folder=folder, **{**dict(login), "client_name": login.client_name or DEFAULT_CLIENT_NAME}
-    )

@@ -1,7 +1,6 @@
-"""Configuration documents: bytes to JSON values to models, with uniform error messages.
+"""Configuration documents: bytes to JSON values, with uniform error messages.
 
 Every error is a `ConfigError` that names the file, the key path, the expected value and the actual one.
-Values are quoted as written in the file, so that the value of a `${NAME}` stays out of messages.
 """
 
 from __future__ import annotations
@@ -13,21 +12,9 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Any, Final
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    ValidationInfo,
-)
-
-from playhead.content.findings import kind_of
 from playhead.errors import ConfigError
 
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
@@ -35,19 +22,8 @@ MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 MAX_DEPTH: Final = 128
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_QUOTED_CHARS: Final = 60
 
-T = TypeVar("T")
 Key = str | int
-
-
-class Table(BaseModel):
-    """A table of a file: strict types, no unknown keys, and nothing in its `repr`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(…)"
 
 
 # --- values --------------------------------------------------------------------------------------------
@@ -66,17 +42,6 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
     if text == "~" or text.startswith("~/"):
         return str(Path("~").expanduser()) + expanded[1:]
     return expanded
-
-
-def _expanded(value: object, info: ValidationInfo) -> object:
-    return expand(value, info.context) if isinstance(value, str) and info.context is not None else value
-
-
-EXPANDED: Final = BeforeValidator(_expanded)
-"""For values in which `${NAME}` and `~` are expanded."""
-Text = Annotated[str, EXPANDED]
-PositiveInt = Annotated[int, Field(gt=0)]
-PositiveFloat = Annotated[float, Field(gt=0)]
 
 
 # --- bytes ---------------------------------------------------------------------------------------------
@@ -193,34 +158,7 @@ def strings_in(values: object) -> Iterator[str]:
                 yield found
 
 
-# --- models --------------------------------------------------------------------------------------------
-
-
-def validate(
-    kind: type[T],
-    values: object,
-    *,
-    path: Path | str,
-    at: tuple[Key, ...] = (),
-    environment: Mapping[str, str] | None = None,
-) -> T:
-    """Validate `values`, found in the file at `path` under the keys `at`, as a `Table` or a dataclass.
-
-    `environment` expands `${NAME}`; with None, text stays as written. Raises `ConfigError`.
-    """
-    adapter: TypeAdapter[T] = _adapter(kind)  # type: ignore[arg-type] # mypy: a type is not Hashable
-    try:
-        # As JSON, where strict validation accepts an object as a dataclass and an array as a tuple.
-        return adapter.validate_json(json.dumps(values), strict=True, context=environment)
-    except ValidationError as error:
-        problem = error.errors(include_input=False, include_url=False)[0]
-    # Outside the handler, because the exception holds the values, which may be secrets.
-    raise ConfigError(_message(problem, values, adapter, path, at))
-
-
-@lru_cache(maxsize=32)
-def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+# --- messages -----------------------------------------------------------------------------------------
 
 
 def place(path: Path | str, at: Iterable[Key]) -> str:
@@ -234,74 +172,3 @@ def did_you_mean(name: str, known: Iterable[str], *, what: str = "expected one o
     names = list(known)
     near = get_close_matches(name, names, n=1)
     return f"did you mean {near[0]!r}?" if near else f"{what} {', '.join(names)}"
-
-
-_EXPECTED: Final = {
-    "bool_type": "true or false",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "string_type": "a string",
-}
-
-
-def _message(
-    problem: Any, values: object, adapter: TypeAdapter[Any], path: Path | str, at: tuple[Key, ...]
-) -> str:
-    loc: tuple[Key, ...] = problem["loc"]
-    inner, schema = values, adapter.json_schema()
-    root, parent = schema, schema
-    for key in loc:
-        inner = _step(inner, key)
-        parent, schema = schema, _schema_at(schema, key, root)
-    where = place(path, (*at, *loc))
-    match problem["type"]:
-        case "extra_forbidden" | "unexpected_keyword_argument":
-            known = _resolved(parent, root).get("properties", {})
-            return f"{where}: is not a setting; {did_you_mean(str(loc[-1]), known, what='known are')}"
-        case "missing" | "missing_argument" | "missing_keyword_only_argument":
-            choices = _resolved(schema, root).get("enum")
-            hint = f"; expected one of {', '.join(choices)}" if choices else ""
-            return f"{place(path, (*at, *loc[:-1]))}: the key {str(loc[-1])!r} is missing{hint}"
-        case "literal_error":
-            choices = re.findall(r"'([^']*)'", problem["ctx"]["expected"])
-            if not isinstance(inner, str):
-                return f"{where}: expected one of {', '.join(choices)}, got {kind_of(inner)}"
-            near = get_close_matches(inner, choices, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            return f"{where}: expected one of {', '.join(choices)}, got {_quoted(inner)}{hint}"
-        case "greater_than":
-            return f"{where}: expected a number above {problem['ctx']['gt']}, got {inner}"
-        case "value_error":
-            text = str(problem["ctx"]["error"])
-            return f"{where}{'' if text[:1] in ('.', '[', ':') else ': '}{text}"
-        case kind:
-            is_array = kind.startswith(("list", "tuple", "set", "frozen_set"))
-            expected = _EXPECTED.get(kind, "an array" if is_array else "an object")
-            return f"{where}: expected {expected}, got {kind_of(inner)}"
-
-
-def _step(value: object, key: Key) -> object:
-    if isinstance(value, dict):
-        return value.get(key)
-    return value[key] if isinstance(value, list) and isinstance(key, int) and key < len(value) else None
-
-
-def _schema_at(schema: dict[str, Any], key: Key, root: dict[str, Any]) -> dict[str, Any]:
-    found = _resolved(schema, root)
-    inner = found.get("items") if isinstance(key, int) else found.get("properties", {}).get(key)
-    inner = inner if inner is not None else found.get("additionalProperties")
-    return inner if isinstance(inner, dict) else {}
-
-
-def _resolved(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
-    for each in (schema, *schema.get("anyOf", ())):
-        if "$ref" in each:
-            return root["$defs"][each["$ref"].rpartition("/")[2]]  # type: ignore[no-any-return] # a schema
-        if "properties" in each or "items" in each or "enum" in each or "additionalProperties" in each:
-            return each  # type: ignore[no-any-return] # a schema
-    return schema
-
-
-def _quoted(text: str) -> str:
-    return repr(text if len(text) <= _QUOTED_CHARS else f"{text[:_QUOTED_CHARS]}…")

@@ -15,26 +15,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from pydantic import BeforeValidator, Field
-
-from playhead.config.auth import AuthSettings, read_auth, token_folder
-from playhead.config.document import (
-    EXPANDED,
-    VARIABLE,
-    PositiveFloat,
-    PositiveInt,
-    Table,
-    Text,
-    place,
-    read_document,
-    strings_in,
-    validate,
-)
+from playhead.config.auth import AuthSettings
+from playhead.config.document import VARIABLE, place, read_document, strings_in
 from playhead.config.trust import SERVERS_FILES, ProjectFile, Trust, user_directory
 from playhead.errors import ConfigError
 from playhead.redaction import is_secret, redacted_url, url_secrets
+from playhead.web_address import WebAddress
 
 if TYPE_CHECKING:
     import httpx2
@@ -62,12 +50,6 @@ DEFAULT_FILE: Final = SERVERS_FILES[0]
 URL: Final = re.compile(r"^(https?|wss?)://", re.IGNORECASE)
 _OTHER_URL: Final = re.compile(r"[a-z][a-z0-9+.-]{0,20}://(?=\S*$)", re.IGNORECASE)
 """The scheme of text that is only a URL: no program has such a name."""
-_TRANSPORTS: Final = {
-    "stdio": ("stdio",),
-    "http": ("http", "streamable-http", "streamableHttp"),
-    "websocket": ("websocket", "ws"),
-}
-"""The names of each transport in a file, ours first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -262,29 +244,26 @@ def _names(file: ProjectFile) -> tuple[str, ...]:
 def _servers(
     values: object, path: Path, *, environment: Mapping[str, str], expanded: Mapping[str, str]
 ) -> dict[str, ServerConfig]:
-    tokens = token_folder(environment)
+    from playhead.config.server_entries import read_entries  # pydantic: not before a file is read
+
     names = {name for text in strings_in(values) for name in VARIABLE.findall(text)}
     used = frozenset(expanded[name] for name in names & expanded.keys())
-    return {
-        name: replace(_server(name, entry, path=path, tokens=tokens, environment=expanded), expanded=used)
-        for name, entry in validate(_File, values, path=path, environment=expanded).mcpServers.items()
-    }
+    servers = read_entries(values, path, environment=environment, expanded=expanded)
+    return {name: replace(server, expanded=used) for name, server in servers.items()}
 
 
 def from_url(url: str) -> ServerConfig:
     """Return a server at `url`. Raises `ConfigError` for an invalid URL."""
-    import httpx2  # not for commands, whose process starts as soon as this file is imported
-
     try:
-        place = httpx2.URL(url)
-    except httpx2.InvalidURL as error:
+        place = WebAddress.parse(url)
+    except ValueError as error:
         raise ConfigError(
             f"{redacted_url(url)!r} is not a URL{'' if '@' in url else f' ({error})'}"
         ) from None
     if not place.host:
         raise ConfigError(f"{redacted_url(url)!r}: expected a host after {place.scheme}://, got none")
     try:
-        place.raw_host.decode("ascii").encode("idna")
+        place.host.encode("idna")
     except UnicodeError:
         raise ConfigError(
             f"{redacted_url(url)}: expected host name parts of 1 to 63 characters, got {place.host!r}"
@@ -319,124 +298,3 @@ def from_command(command: Sequence[str]) -> ServerConfig:
     if not command:
         raise ConfigError("the command is empty; give the program and its arguments")
     return ServerConfig(name=Path(command[0]).name, command=tuple(command))
-
-
-def _no_longer(_: object) -> None:
-    raise ValueError(
-        "is no longer needed, the end of such a server's resources is found without it; remove it"
-    )
-
-
-class _Tls(Table):
-    verify: bool | None = None
-    authorities: Text | None = None
-    certificate: Text | None = None
-    key: Text | None = None
-
-
-class _Playhead(Table):
-    range_strategy: Annotated[RangeStrategyName | None, EXPANDED] = None
-    page_size_bytes: PositiveInt | None = None
-    in_flight: PositiveInt | None = None
-    restart: Annotated[Restart | None, EXPANDED] = None
-    meta_key: Text | None = None
-    range_tool: Text | None = None
-    poll_tool: Text | None = None
-    extra_arguments: dict[str, Annotated[object, EXPANDED]] = Field(default_factory=dict)
-    send_result_to_ai: bool | None = None
-    allowed_tools: tuple[Text, ...] | None = None
-    trust_structured: bool | None = None
-    mode: Text | None = None
-    allow_origins: tuple[Text, ...] | None = None
-    cache: Text | None = None
-    compat: Annotated[None, BeforeValidator(_no_longer)] = None
-
-
-class _Entry(Table, extra="allow"):
-    """One server entry; other clients may add their own keys."""
-
-    command: Text | None = None
-    args: tuple[Text, ...] | None = None
-    env: dict[str, Text] = Field(default_factory=dict)
-    cwd: Text | None = None
-    url: Text | None = None
-    transport: Text | None = None
-    type: Text | None = None
-    headers: dict[str, Text] = Field(default_factory=dict)
-    auth: dict[str, object] = Field(default_factory=dict)
-    timeout: PositiveFloat | None = None
-    tls: _Tls = _Tls()
-    playhead: _Playhead = _Playhead()
-
-
-class _File(Table, extra="ignore"):
-    mcpServers: dict[str, _Entry]  # noqa: N815 - the file's own key
-
-
-def _server(
-    name: str, entry: _Entry, *, path: Path, tokens: Path, environment: Mapping[str, str]
-) -> ServerConfig:
-    at = ("mcpServers", name)
-    url, tls, own = entry.url, entry.tls, entry.playhead
-
-    def wrong(problem: str, *keys: str) -> ConfigError:
-        return ConfigError(f"{place(path, (*at, *keys))}: {problem}")
-
-    if (entry.command is None) == (url is None):
-        keys = ", ".join(sorted({*entry.model_fields_set, *(entry.model_extra or ())})) or "no key at all"
-        raise wrong(f"expected either `command` or `url`, got {'both' if url is not None else keys}")
-    transport = "stdio" if url is None else "websocket" if is_websocket(url) else "http"
-    kind = entry.transport or entry.type
-    if kind is not None and kind not in _TRANSPORTS[transport]:
-        given = "`command`" if url is None else f"a `url` that begins with {url.partition(':')[0]}:"
-        raise wrong(
-            f"{kind!r} does not go with {given}; remove it, or use {_TRANSPORTS[transport][0]!r}", "transport"
-        )
-    if url is not None:
-        try:
-            from_url(url)
-        except ConfigError as error:
-            raise wrong(str(error), "url") from None
-    auth = read_auth(entry.auth, folder=tokens, path=path, at=(*at, "auth"), environment=environment)
-    if auth is not None and url is None:
-        raise wrong("goes with `url`; pass a command its secrets in `env`", "auth")
-    if isinstance(auth, AuthSettings) and transport == "websocket":
-        raise wrong("expected 'bearer' for a WebSocket; MCP has OAuth for HTTP only", "auth.type")
-    headers = dict(entry.headers)
-    if isinstance(auth, str):
-        headers["Authorization"], auth = f"Bearer {auth}", None
-    for header, value in headers.items():
-        if any(ord(char) < 32 or ord(char) == 127 for char in header + value):
-            raise wrong(f"the header {header!r} holds a control character", "headers")
-    if tls.verify is False and tls.authorities is not None:
-        raise wrong("expected either `verify = false` or `authorities`, got both", "tls")
-    if tls.key is not None and tls.certificate is None:
-        raise wrong("needs a tls.certificate, which is missing", "tls.key")
-    return ServerConfig(
-        name=name,
-        command=None if entry.command is None else (entry.command, *(entry.args or ())),
-        env=entry.env,
-        cwd=entry.cwd,
-        url=url,
-        headers=headers,
-        auth=auth,
-        timeout_seconds=entry.timeout,
-        tls_verify=tls.verify is not False,
-        tls_authorities=tls.authorities,
-        tls_certificate=tls.certificate,
-        tls_key=tls.key,
-        mode=own.mode or "auto",
-        range_strategy=own.range_strategy,
-        page_size_bytes=own.page_size_bytes,
-        in_flight=own.in_flight,
-        restart=own.restart or "once",
-        meta_key=own.meta_key,
-        range_tool=own.range_tool,
-        poll_tool=own.poll_tool,
-        extra_arguments=own.extra_arguments,
-        send_result_to_ai=own.send_result_to_ai,
-        allowed_tools=own.allowed_tools,
-        trust_structured=own.trust_structured,
-        allow_origins=own.allow_origins or (),
-        cache=own.cache,
-    )

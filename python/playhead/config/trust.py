@@ -21,20 +21,12 @@ import shlex
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
 
-from playhead.config.document import (
-    VARIABLE,
-    Table,
-    parse_document,
-    read_document,
-    read_file,
-    strings_in,
-    validate,
-)
+from playhead.config.document import VARIABLE, parse_document, read_document, read_file, strings_in
 from playhead.errors import ConfigError
 from playhead.limits import MIB
 
@@ -164,12 +156,18 @@ def project_files(names: Sequence[str], directory: Path = Path()) -> tuple[Proje
     )
 
 
-class _Answer(Table):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    __pydantic_config__: ClassVar = {"extra": "forbid", "strict": True}
+
     accepted: bool
     files: dict[str, str]
 
 
-class _Store(Table):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Store:
+    __pydantic_config__: ClassVar = {"extra": "forbid", "strict": True}
+
     answers: dict[str, _Answer]
 
 
@@ -228,7 +226,7 @@ class Trust:
         answers[str(file.path)] = _Answer(accepted=accepted, files={_TREE: file.fingerprint})
         directory = user_directory(self.environment)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        text = _Store(answers=answers).model_dump_json(indent=1)
+        text = json.dumps(asdict(_Store(answers=answers)), indent=1, ensure_ascii=False)
         with tempfile.NamedTemporaryFile("w", dir=directory, delete=False, encoding="utf-8") as written:
             try:
                 written.write(text)
@@ -242,6 +240,8 @@ class Trust:
         path = user_directory(self.environment) / _STORE
         if not path.is_file():
             return {}
+        from playhead.config.tables import validate  # pydantic: not before a file is read
+
         values = read_document(path, advice="it was there a moment ago")
         return dict(validate(_Store, values, path=path).answers)
 

@@ -1,16 +1,13 @@
 """Split bytes into lines: the newline-delimited framing of MCP's stdio transport, in linear time.
 
 Theory of operation. Bytes go in with `feed`, events come out of `next_event` until it returns None ("not
-yet": feed more). Any chunking of the same bytes gives the same events. Each byte is scanned once, because the
-scan position is remembered: splitting a growing buffer again at each chunk is quadratic (24 s for a line of
-32 MiB with the SDK's own reader).
+yet": feed more). Any chunking of the same bytes gives the same events. Each byte is scanned once, in its own
+chunk: splitting a growing buffer again at each chunk is quadratic (24 s for a line of 32 MiB with the SDK's
+own reader).
 
 A peer can make this hold one line of at most `max_bytes`, or `head_bytes` + `TAIL_BYTES` of a line that is
 being skipped. A line that was skipped for `ENDLESS_FACTOR` times `max_bytes` is taken to have no end; that is
 the last event.
-
-A line longer than `head_bytes` is collected in a `_core.MessageBuffer`, which gives up its `bytes` without a
-copy: a line of 64 MiB is never held twice, and views of it can be decoded with the GIL released.
 
 A line is bytes without an encoding, so an invalid byte can spoil its own line only.
 """
@@ -135,14 +132,98 @@ class Framer(Protocol):
     def skip_line(self) -> None: ...
 
 
-@dataclass(slots=True)
-class _Skip:
-    """A line that is being skipped."""
+class Assembly:
+    """One message while it arrives: collected, or skipped but for its two ends.
 
-    head: bytes
-    overlong: bool
-    length_bytes: int = 0
-    tail: bytes = b""
+    A message longer than `head_bytes` is collected in a `_core.MessageBuffer`, which gives up its `bytes`
+    without a copy: 64 MiB are never held twice, and views of them can be decoded with the GIL released.
+
+    Args:
+        max_bytes: the longest message to keep (`limits.message_bytes`).
+        allowed_bytes: the length at which a message is taken to have no end.
+        head_bytes: the length at which an incomplete message is announced.
+    """
+
+    def __init__(self, *, max_bytes: int, allowed_bytes: int, head_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._allowed_bytes = allowed_bytes
+        self._head_bytes = min(head_bytes, max_bytes)
+        self.is_endless = False
+        """The last event was an `EndlessLine`."""
+        self.drop()
+
+    def drop(self) -> None:
+        """Forget the message."""
+        self._length_bytes = 0
+        self._short = bytearray()
+        """The message, until it is long enough to be announced."""
+        self._head = b""
+        self._long: MessageBuffer | None = None
+        self._tail: bytes | None = None
+        """The end of a message that is being skipped."""
+        self._announced = self._overlong = self._ended = False
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes held of the message."""
+        return len(self._short) + (0 if self._long is None else len(self._long))
+
+    @property
+    def head(self) -> bytes:
+        """The beginning of the unfinished message (at most `head_bytes`); empty between two messages."""
+        return self._head or bytes(self._short)
+
+    def write(self, piece: bytes | memoryview, *, ends: bool) -> None:
+        """Add a piece of the message, its last one if it `ends`. Drain `next_event` after each."""
+        self._length_bytes += len(piece)
+        self._ended = ends
+        if self._tail is not None:
+            self._tail = (self._tail + piece[-TAIL_BYTES:])[-TAIL_BYTES:]
+        elif self._long is not None:
+            self._long.write(piece)
+        elif self._length_bytes <= self._head_bytes:
+            self._short += piece
+        else:
+            missing = self._head_bytes - len(self._short)
+            self._head = bytes(self._short) + piece[:missing]
+            self._long, self._short = MessageBuffer(), bytearray()
+            self._long.write(self._head)
+            self._long.write(piece[missing:])
+
+    def skip(self) -> None:
+        """Skip the rest of a message that was announced."""
+        if self._long is not None:
+            self._tail, self._long = self._long.tail(TAIL_BYTES), None
+
+    def end(self) -> EndlessLine:
+        """Take the message to have no end."""
+        event = EndlessLine(head=self.head, allowed_bytes=self._allowed_bytes)
+        self.is_endless = True
+        self.drop()
+        return event
+
+    def next_event(self) -> FrameEvent | None:
+        """The next event, or None if more pieces are needed."""
+        if self._long is not None and not self._announced:
+            self._announced = True
+            return LongLine(head=self._head)
+        if self._length_bytes > self._max_bytes and not self._overlong:
+            self.skip()
+            self._overlong = True
+            return OverlongLine(head=self._head)
+        if self._length_bytes > self._allowed_bytes:
+            return self.end()
+        if not self._ended:
+            return None
+        event: FrameEvent
+        if self._tail is None:
+            event = Line(data=bytes(self._short) if self._long is None else self._long.take())
+        else:
+            event = SkippedLine(
+                head=self._head, tail=self._tail, length_bytes=self._length_bytes, overlong=self._overlong
+            )
+        self.drop()
+        return event
 
 
 class LineFramer:
@@ -154,123 +235,41 @@ class LineFramer:
     """
 
     def __init__(self, *, max_bytes: int, head_bytes: int = HEAD_BYTES) -> None:
-        self._max_bytes = max_bytes
-        self._head_bytes = min(head_bytes, max_bytes)
-        self._long: MessageBuffer | None = None
-        """The beginning of the current line, once it was announced."""
-        self._long_head = b""
-        self._buffer = bytearray()
+        self._line = Assembly(
+            max_bytes=max_bytes, allowed_bytes=ENDLESS_FACTOR * max_bytes, head_bytes=head_bytes
+        )
+        self._chunk = b""
         self._start = 0
-        """Start of the current line, or of its rest, in the buffer."""
-        self._scan = 0
-        """The buffer has no newline between `_start` and here."""
-        self._skip: _Skip | None = None
-        self._endless = False
+        """Start of what has not been taken from the chunk."""
 
     @property
     def held_bytes(self) -> int:
         """Bytes held of lines that have not been returned."""
-        return self._long_bytes + len(self._buffer) - self._start
-
-    @property
-    def _long_bytes(self) -> int:
-        return 0 if self._long is None else len(self._long)
+        return self._line.held_bytes + len(self._chunk) - self._start
 
     @property
     def head(self) -> bytes:
         """The beginning of the unfinished line (at most `head_bytes`); empty between two lines."""
-        if self._skip is not None:
-            return self._skip.head
-        if self._long is not None:
-            return self._long_head
-        return bytes(self._buffer[self._start : self._start + self._head_bytes])
+        return self._line.head
 
     def feed(self, chunk: bytes | bytearray | memoryview) -> None:
         """Add received bytes. Drain `next_event` after each call, or they pile up."""
-        if self._endless:
-            return
-        if self._start:
-            del self._buffer[: self._start]  # moves the buffer's beginning, not its bytes
-            self._scan -= self._start
-            self._start = 0
-        if self._long is not None and not self._buffer:
-            chunk = bytes(chunk)  # which copies nothing if they are
-            newline = chunk.find(b"\n")
-            rest = len(chunk) if newline < 0 else newline
-            self._long.write(memoryview(chunk)[:rest])
-            chunk = memoryview(chunk)[rest:]
-        self._buffer += chunk
+        rest = self._chunk[self._start :]
+        self._chunk, self._start = rest + chunk if rest else bytes(chunk), 0
 
     def next_event(self) -> FrameEvent | None:
         """The next event, or None if more bytes are needed."""
-        if self._endless:
-            return None
-        newline = self._buffer.find(b"\n", self._scan)
-        end = newline if newline >= 0 else len(self._buffer)
-        self._scan = end
-        if self._skip is not None:
-            return self._next_skipped(self._skip, end, ended=newline >= 0)
-        if self._long is None and end - self._start <= self._head_bytes:
-            return Line(data=self._take_line(end)) if newline >= 0 else None
-        is_announced = self._long is not None
-        self._lengthen(end)
-        if not is_announced:
-            return LongLine(head=self.head)
-        if self._long_bytes > self._max_bytes:
-            return OverlongLine(head=self._begin_skip(overlong=True).head)
-        return Line(data=self._take_line(end)) if newline >= 0 else None
+        while (event := self._line.next_event()) is None:
+            start, end = self._start, len(self._chunk)
+            if start == end or self._line.is_endless:
+                self._chunk, self._start = b"", 0
+                break
+            newline = self._chunk.find(b"\n", start)
+            ends = newline >= 0
+            self._start = newline + 1 if ends else end
+            self._line.write(memoryview(self._chunk)[start : newline if ends else end], ends=ends)
+        return event
 
     def skip_line(self) -> None:
         """Skip the rest of the line that the last `LongLine` announced; a `SkippedLine` marks its end."""
-        if self._long is not None and self._skip is None:
-            self._begin_skip(overlong=False)
-
-    def _lengthen(self, end: int) -> None:
-        """Move the current line's bytes up to `end` out of the buffer."""
-        if self._long is None:
-            self._long_head = bytes(self._buffer[self._start : self._start + self._head_bytes])
-            self._long = MessageBuffer()
-        with memoryview(self._buffer) as held:
-            self._long.write(held[self._start : end])
-        self._start = end
-
-    def _begin_skip(self, *, overlong: bool) -> _Skip:
-        assert self._long is not None
-        tail = self._long.tail(TAIL_BYTES)
-        self._skip = _Skip(head=self.head, overlong=overlong, length_bytes=self._long_bytes, tail=tail)
-        self._long = None
-        return self._skip
-
-    def _next_skipped(self, skip: _Skip, end: int, *, ended: bool) -> FrameEvent | None:
-        skip.length_bytes += end - self._start
-        skip.tail = (skip.tail + self._buffer[max(self._start, end - TAIL_BYTES) : end])[-TAIL_BYTES:]
-        self._start = end
-        if skip.length_bytes > self._max_bytes and not skip.overlong:
-            skip.overlong = True
-            return OverlongLine(head=skip.head)
-        allowed = ENDLESS_FACTOR * self._max_bytes
-        if skip.length_bytes > allowed:
-            self._endless = True
-            self._buffer = bytearray()
-            self._start = self._scan = 0
-            return EndlessLine(head=skip.head, allowed_bytes=allowed)
-        if not ended:
-            if end == len(self._buffer):
-                self._buffer = bytearray()
-                self._start = self._scan = 0
-            return None
-        self._begin_line(end + 1)
-        self._skip = None
-        return SkippedLine(
-            head=skip.head, tail=skip.tail, length_bytes=skip.length_bytes, overlong=skip.overlong
-        )
-
-    def _take_line(self, end: int) -> bytes:
-        short = self._buffer[self._start : end]
-        line = bytes(short) if self._long is None else self._long.take()
-        self._begin_line(end + 1)
-        return line
-
-    def _begin_line(self, start: int) -> None:
-        self._start = self._scan = start
-        self._long = None
+        self._line.skip()

@@ -144,17 +144,11 @@ DEFAULT_OPTIONS = StreamOptions()
 
 
 @dataclass(slots=True)
-class ReadPaths:
-    """The number of `resources/read` of one stream by the way that they took.
+class ReadCounts:
+    """The reads of one stream by who answered them: the server or the page cache."""
 
-    Those of other forms (tools, HTTP ranges) are not counted.
-    """
-
-    direct: int = 0
-    """Past the SDK's session, which costs several times as much as a page."""
-    session: int = 0
-    fallback: str | None = None
-    """Why the first read through the session had to go there; None without one."""
+    server_reads: int = 0
+    """`resources/read` that were sent. Those of other forms (tools, HTTP ranges) are not counted."""
     cache_hits: int = 0
     """Reads of any form that the page cache answered."""
     cache_bytes: int = 0
@@ -198,4 +192,4 @@ class StreamStatistics:
     """Why this strategy is used, and which were refused before it."""
     mime_type: str | None
     capacity_bytes: int
-    paths: ReadPaths = field(default_factory=ReadPaths)
+    reads: ReadCounts = field(default_factory=ReadCounts)

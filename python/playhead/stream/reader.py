@@ -31,7 +31,7 @@ from playhead.stream.driver import CLOSED, NO_SEEK, Driver
 from playhead.stream.negotiation import LateForm, RangeForm
 from playhead.stream.options import (
     DEFAULT_OPTIONS,
-    ReadPaths,
+    ReadCounts,
     StreamEvent,
     StreamOptions,
     StreamStatistics,
@@ -99,10 +99,10 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
     """
 
     def __init__(
-        self, driver: Driver, *, limits: Limits, sha256: Callable[[], str | None], paths: ReadPaths
+        self, driver: Driver, *, limits: Limits, sha256: Callable[[], str | None], counts: ReadCounts
     ) -> None:
         self._driver = driver
-        self._paths = paths
+        self._counts = counts
         self._digest = DigestCheck(sha256)
         self._pipe = driver.pipe
         self._limits = limits
@@ -339,7 +339,7 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
 
     def statistics(self) -> StreamStatistics:
         """Return a snapshot."""
-        return replace(self._driver.statistics(), paths=replace(self._paths))
+        return replace(self._driver.statistics(), reads=replace(self._counts))
 
 
 def _check_offset(offset: int) -> None:
@@ -478,14 +478,14 @@ async def open_forms(
     server_name: str,
     last_received: Callable[[], float],
     sha256: Callable[[], str | None] = lambda: None,
-    paths: ReadPaths | None = None,
+    counts: ReadCounts | None = None,
     grid_bytes: int = 0,
     remark: Callable[[bool], str] = lambda _: "",
 ) -> AsyncIterator[RangeStream]:
     """Read a resource in the first of the `forms` that delivers; the others as for `open_stream`.
 
     `sha256` is the digest that the source announced, if any, in hexadecimal; known when the first byte is.
-    `paths` is where the reads are counted by who sends them. Pages of `grid_bytes` or more end on a multiple
+    `counts` is where the reads are counted by who sends them. Pages of `grid_bytes` or more end on a multiple
     of it. `remark` is added to the error if all forms are refused; see `FormNegotiation`.
     """
     driver = Driver(
@@ -498,7 +498,7 @@ async def open_forms(
         grid_bytes=grid_bytes,
         remark=remark,
     )
-    stream = RangeStream(driver, limits=limits, sha256=sha256, paths=paths or ReadPaths())
+    stream = RangeStream(driver, limits=limits, sha256=sha256, counts=counts or ReadCounts())
     block_error = _BlockError()
     try:
         async with trio.open_nursery() as nursery:

@@ -14,8 +14,8 @@ import trio.testing
 from trio.testing import MockClock
 
 from playhead.client import Session, connect
-from playhead.client.session.connection import FIRST_DIRECT_ID, Connection
-from playhead.client.transports.outcomes import Declined
+from playhead.client.session.sdk_connection import FIRST_DIRECT_ID, Connection
+from playhead.client.transports.rpc_errors import Declined
 from playhead.concurrency import Deadlines
 from playhead.errors import PlayheadError, ServerError
 from playhead.protocol.faults import PastRequests

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 import trio
 from mcp.server.mcpserver import Context, MCPServer
-from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams
 from pydantic import BaseModel
 from trio.testing import MockClock
 
 from playhead.client import Question, Reply, connect
-from playhead.client.session.elicitation import question_of, with_defaults
+from playhead.client.session.elicitation import Elicitor, RefusedError, handlers, question_of, with_defaults
 from playhead.errors import DeadlineError, LimitError, ProtocolError, ServerError, UsageError
 from playhead.limits import Limits
 from tests.servers.raw_http import Exchange, raw_http
@@ -180,9 +179,6 @@ async def test_a_server_that_asks_for_what_it_may_not_fails_its_call(
     async def handle(exchange: Exchange) -> None:
         await exchange.result({"resultType": "input_required", **answer})
 
-    async def agree(question: Question) -> Reply:
-        return Reply(action="accept", content={"name": "Ada"})
-
     async with (
         raw_http(handle) as server,
         connect(server.url, mode="2026-07-28", on_elicitation=agree) as session,
@@ -191,30 +187,144 @@ async def test_a_server_that_asks_for_what_it_may_not_fails_its_call(
             await session.call_tool("x")
 
 
+async def agree(question: Question) -> Reply:
+    return Reply(action="accept", content={"name": "Ada"})
+
+
+@pytest.mark.parametrize("method", ["prompts/get", "resources/read", "a stream"])
+async def test_prompts_and_reads_that_need_input_are_sent_again_too(method: str) -> None:
+    sent: list[dict[str, Any]] = []
+    answers: dict[str, dict[str, Any]] = {
+        "prompts/get": {"messages": [{"role": "user", "content": {"type": "text", "text": "done"}}]},
+        "resources/read": {"contents": [{"uri": "x:y", "blob": "ZG9uZQ=="}]},
+    }
+
+    async def handle(exchange: Exchange) -> None:
+        if exchange.method not in answers:
+            await exchange.error(-32601, "no")
+            return
+        sent.append(exchange.message["params"])
+        if "inputResponses" in sent[-1]:
+            await exchange.result(answers[exchange.method])
+        else:
+            await exchange.result(
+                {"resultType": "input_required", "inputRequests": {"q": FORM}, "requestState": "s"}
+            )
+
+    async with (
+        raw_http(handle) as server,
+        connect(server.url, mode="2026-07-28", on_elicitation=agree) as session,
+    ):
+        if method == "prompts/get":
+            prompt = await session.get_prompt("p", {"k": "v"})
+            assert prompt.messages[0].text == "done"
+            assert sent[1]["arguments"] == {"k": "v"}
+        elif method == "resources/read":
+            assert (await session.read_resource("x:y")).blobs == ("ZG9uZQ==",)
+        else:
+            async with session.open("x:y") as stream:
+                assert await stream.receive_some() == b"done"
+    assert sent[1]["requestState"] == "s"
+    assert sent[1]["inputResponses"]["q"]["action"] == "accept"
+
+
+@pytest.mark.parametrize("method", ["prompts/get", "resources/read", "a stream"])
+async def test_input_that_nobody_can_give_is_a_protocol_error(method: str) -> None:
+    async def handle(exchange: Exchange) -> None:
+        await exchange.result({"resultType": "input_required", "inputRequests": {"q": FORM}})
+
+    async with raw_http(handle) as server, connect(server.url, mode="2026-07-28") as session:
+
+        async def read() -> None:
+            match method:
+                case "prompts/get":
+                    await session.get_prompt("p")
+                case "resources/read":
+                    await session.read_resource("x:y")
+                case _:
+                    async with session.open("x:y") as stream:
+                        await stream.receive_some()
+
+        with pytest.raises(ProtocolError, match="elicitation/create in the middle of"):
+            await read()
+
+
+# --- a server's own requests -------------------------------------------------------------------------
+
+
+async def test_a_ping_is_answered_and_what_was_not_offered_is_refused() -> None:
+    table = handlers(None)
+    assert await table["ping"]({}) == {}
+    for method, message in (
+        ("elicitation/create", "Elicitation not supported"),
+        ("sampling/createMessage", "Sampling not supported"),
+        ("roots/list", "List roots not supported"),
+    ):
+        with pytest.raises(RefusedError, match=message) as refused:
+            await table[method]({})
+        assert refused.value.code == -32600
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"message": 3, "requestedSchema": {}},
+        {"message": "Who?"},
+        {"message": "Who?", "requestedSchema": []},
+        {"message": "Who?", "mode": "url", "requestedSchema": {}},
+        {"message": "Who?", "mode": "dance", "requestedSchema": {}},
+        {"mode": "url", "url": "https://pay.example/"},
+    ],
+)
+async def test_an_invalid_question_is_refused_and_nobody_is_asked(params: dict[str, Any]) -> None:
+    async def never(question: Question) -> Reply:
+        raise AssertionError(question)
+
+    async with trio.open_nursery() as nursery:
+        table = handlers(Elicitor(never, nursery=nursery, server="s"))
+        with pytest.raises(RefusedError, match="Invalid request parameters") as refused:
+            await table["elicitation/create"](params)
+        assert refused.value.code == -32602
+
+
+async def test_an_answer_goes_back_as_the_protocol_says() -> None:
+    async with trio.open_nursery() as nursery:
+        table = handlers(Elicitor(agree, nursery=nursery, server="s"))
+        page = {"mode": "url", "message": "Pay", "url": "https://pay.example/"}
+        assert await table["elicitation/create"](page) == {"action": "accept"}
+        form = {"mode": "form", "message": "Who?", "requestedSchema": SCHEMA}
+        answer = await table["elicitation/create"](form)
+        assert answer == {
+            "action": "accept",
+            "content": {"name": "Ada", "loud": False, "stations": ["one", "two"]},
+        }
+
+
 # --- the question and the reply ----------------------------------------------------------------------
 
 
 def test_a_question_contains_only_fields_that_can_be_shown() -> None:
-    question = question_of(ElicitRequestFormParams(message="Who?", requested_schema=SCHEMA), server="s")
+    question = question_of({"message": "Who?", "requestedSchema": SCHEMA}, server="s")
     assert (question.message, question.server, question.url) == ("Who?", "s", None)
     assert sorted(question.fields) == ["hostile", "loud", "name", "stations"]
     assert question.required == {"name"}
 
 
 def test_an_invalid_default_is_left_out() -> None:
-    question = question_of(ElicitRequestFormParams(message="", requested_schema=SCHEMA), server="s")
+    question = question_of({"message": "", "requestedSchema": SCHEMA}, server="s")
     reply = with_defaults(Reply(action="accept", content={"name": "n", "loud": True}), question)
     assert reply.content == {"name": "n", "loud": True, "stations": ["one", "two"]}
 
 
 def test_an_accepted_reply_without_a_required_field_is_the_callers_fault() -> None:
-    question = question_of(ElicitRequestFormParams(message="", requested_schema=SCHEMA), server="s")
+    question = question_of({"message": "", "requestedSchema": SCHEMA}, server="s")
     with pytest.raises(UsageError, match="without name"):
         with_defaults(Reply(action="accept"), question)
 
 
 def test_a_page_to_open_is_shown_whole_and_answered_without_content() -> None:
-    params = ElicitRequestURLParams(message="Pay", url="https://pay.example/?id=1", elicitation_id="e")
+    params = {"mode": "url", "message": "Pay", "url": "https://pay.example/?id=1", "elicitationId": "e"}
     question = question_of(params, server="s")
     assert (question.url, question.fields) == ("https://pay.example/?id=1", {})
     assert with_defaults(Reply(action="accept"), question).content == {}

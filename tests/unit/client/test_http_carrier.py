@@ -17,7 +17,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from playhead.client.transports.streamable_http import HttpCarrier, HttpOptions
+from playhead.client.transports.http import HttpCarrier, HttpOptions
 from playhead.errors import (
     AccessDeniedError,
     ConnectionLostError,

@@ -17,9 +17,9 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from playhead.client import Question, Reply, connect
-from playhead.client.session.connection import FIRST_DIRECT_ID, Connection
+from playhead.client.session.sdk_connection import FIRST_DIRECT_ID, Connection
 from playhead.client.transports.http_direct import HttpDirect
-from playhead.client.transports.outcomes import Declined
+from playhead.client.transports.rpc_errors import Declined
 from playhead.errors import PlayheadError
 from playhead.limits import Limits
 from playhead.stream.options import ReadPaths, StreamOptions

@@ -1,9 +1,10 @@
-"""Word of a changed list of tools, from real servers, over each transport and in both eras."""
+"""Notice of a changed list of tools, from real servers over each transport, and from a scripted one."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -15,8 +16,16 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, ListToolsResult
 
 from playhead.client import Session, connect
-from playhead.client.session.list_changed import RETRY_SECONDS
-from playhead.errors import SessionLostError
+from playhead.client.session.list_changed import (
+    ACKNOWLEDGED,
+    CANCELLED,
+    RETRY_SECONDS,
+    TOOLS_CHANGED,
+    ToolListChanges,
+)
+from playhead.errors import ConnectionLostError, PlayheadError, ServerError, SessionLostError
+from playhead.limits import Limits
+from playhead.protocol.revisions import SUBSCRIPTION_META
 from tests.servers.counted_http import counted_http
 from tests.servers.raw_http import Exchange, Handler, raw_http
 from tests.servers.sample import SAMPLE_COMMAND, sample_server
@@ -191,3 +200,186 @@ def forgets_once() -> Handler:
             await exchange.error(-32600, "Session not found", status=404)
 
     return handle
+
+
+# --- a scripted connection of revision 2026-07-28 ----------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Scripted:
+    """Answers each `subscriptions/listen` when the test says so."""
+
+    changes: ToolListChanges
+    protocol_version: str = "2026-07-28"
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+    ids: list[str] = field(default_factory=list)
+    began: list[float] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    ends: trio.Event = field(default_factory=trio.Event)
+    error: PlayheadError | None = None
+
+    async def listen(self, request_id: str, params: Mapping[str, Any]) -> object:
+        assert params == {"notifications": {"toolsListChanged": True}}
+        self.ids.append(request_id)
+        self.began.append(trio.current_time())
+        try:
+            await self.ends.wait()
+        except trio.Cancelled:
+            self.cancelled.append(request_id)
+            raise
+        if self.error is not None:
+            raise self.error
+        return {}
+
+    def notify(self, method: str, name: object = None, **params: object) -> None:
+        meta = {} if name is None else {"_meta": {SUBSCRIPTION_META: name}}
+        self.changes.on_notification(method, {**meta, **params})
+
+    def acknowledge(self, name: str, **accepted: object) -> None:
+        self.notify(ACKNOWLEDGED, name, notifications=accepted or {"toolsListChanged": True})
+
+
+@asynccontextmanager
+async def scripted(
+    *, renewed: bool = False, capabilities: Mapping[str, Any] | None = None
+) -> AsyncIterator[tuple[Scripted, trio.MemoryReceiveChannel[None]]]:
+    changes = ToolListChanges(Limits(tool_seconds=60))
+    connection = Scripted(changes, capabilities=capabilities or {})
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: changes.follow(connection, renewed=renewed))
+        await trio.testing.wait_all_tasks_blocked()
+        assert connection.ids == []  # nobody wants to know
+        items = changes.subscribe()
+        await trio.testing.wait_all_tasks_blocked()
+        yield connection, items
+        nursery.cancel_scope.cancel()
+
+
+def taken(items: trio.MemoryReceiveChannel[None]) -> bool:
+    try:
+        items.receive_nowait()
+    except trio.WouldBlock:
+        return False
+    return True
+
+
+async def test_only_what_the_subscription_was_promised_is_a_change() -> None:
+    async with scripted() as (server, items):
+        (name,) = server.ids
+        assert name.startswith("listen-")
+        server.notify(TOOLS_CHANGED, name)
+        assert not taken(items)  # before the acknowledgement
+        server.notify(ACKNOWLEDGED, name, notifications=None)
+        server.notify(TOOLS_CHANGED, name)
+        assert not taken(items)  # that was no acknowledgement
+        server.acknowledge(name)
+        assert not taken(items)
+        others: list[object] = ["listen-0", 1, [], {}]
+        for other in others:
+            server.notify(TOOLS_CHANGED, other)
+        server.notify("notifications/prompts/list_changed", name)
+        assert not taken(items)
+        server.notify(TOOLS_CHANGED, name)
+        server.notify(TOOLS_CHANGED, name)
+        assert taken(items)
+        assert not taken(items)
+
+
+async def test_a_change_that_was_not_accepted_is_none() -> None:
+    async with scripted() as (server, items):
+        server.acknowledge(server.ids[0], promptsListChanged=True)
+        server.acknowledge(server.ids[0])  # the first one counts
+        server.notify(TOOLS_CHANGED, server.ids[0])
+        assert not taken(items)
+
+
+async def test_a_subscription_has_no_deadline_once_it_is_acknowledged(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with scripted() as (server, items):
+        server.acknowledge(server.ids[0])
+        await trio.sleep(86_000)
+        server.notify(TOOLS_CHANGED, server.ids[0])
+        assert taken(items)
+        assert len(server.ids) == 1
+
+
+async def test_one_that_is_not_acknowledged_in_time_is_cancelled_and_sent_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with scripted() as (server, items):
+        await trio.sleep(60 + RETRY_SECONDS[0])
+        await trio.testing.wait_all_tasks_blocked()
+        first, second = server.ids
+        assert server.cancelled == [first]
+        server.acknowledge(first)
+        assert not taken(items)
+        server.acknowledge(second)
+        assert taken(items)  # a change may have been missed
+
+
+async def test_the_servers_cancellation_ends_it_and_it_is_sent_again_under_another_name(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with scripted() as (server, items):
+        server.acknowledge(server.ids[0])
+        server.notify(CANCELLED, requestId="listen-0")
+        server.notify(CANCELLED, requestId=server.ids[0])
+        await trio.sleep(RETRY_SECONDS[0])
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(set(server.ids)) == 2
+        assert not taken(items)
+        server.acknowledge(server.ids[1])
+        assert taken(items)
+
+
+@pytest.mark.parametrize(
+    "error", [None, ConnectionLostError("gone"), ServerError("no", code=-32603)], ids=["end", "lost", "error"]
+)
+async def test_the_waits_grow_to_their_end(
+    error: PlayheadError | None, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with scripted() as (server, items):
+        server.error = error
+        server.ends.set()
+        await trio.sleep(3600)
+        waits = [after - before for before, after in zip(server.began, server.began[1:], strict=False)]
+        assert waits == list(RETRY_SECONDS)
+        assert not taken(items)
+
+
+async def test_after_a_good_subscription_the_waits_begin_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with scripted() as (server, _items):
+        for count in range(1, 20):
+            assert len(server.ids) == count
+            server.acknowledge(server.ids[-1])
+            await trio.sleep(100)
+            server.notify(CANCELLED, requestId=server.ids[-1])
+            await trio.sleep(RETRY_SECONDS[0])
+            await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_a_server_that_knows_no_subscriptions_is_not_asked_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with scripted() as (server, _items):
+        server.error = ServerError("no", code=-32601)
+        server.ends.set()
+        await trio.sleep(3600)
+        assert len(server.ids) == 1
+
+
+async def test_a_server_that_promises_no_notifications_is_not_asked() -> None:
+    async with scripted(capabilities={"tools": {"listChanged": False}}) as (server, _items):
+        assert server.ids == []
+    async with scripted(capabilities={"tools": {"listChanged": True}}) as (server, _items):
+        assert len(server.ids) == 1
+
+
+async def test_on_a_new_connection_the_acknowledgement_is_an_item() -> None:
+    async with scripted(renewed=True) as (server, items):
+        assert not taken(items)
+        server.acknowledge(server.ids[0])
+        assert taken(items)

@@ -12,7 +12,7 @@ from mcp_types import ErrorData
 
 from playhead.client.session.connection import connect_error
 from playhead.client.transports.http_errors import unreachable
-from playhead.client.transports.outcomes import from_answer, lost_session
+from playhead.client.transports.rpc_errors import from_answer, lost_session
 from playhead.errors import (
     ConnectionLostError,
     PlayheadError,

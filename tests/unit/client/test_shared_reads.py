@@ -14,7 +14,7 @@ from mcp_types import JSONRPCRequest
 from trio.testing import wait_all_tasks_blocked
 
 from playhead.client import Session, connect
-from playhead.client.session.response_tap import Arrivals
+from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.shared_reads import SharedReads
 from playhead.errors import ClosedError, ServerError
 from playhead.stream.answer import Page

@@ -16,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
 from playhead.client.transports import server_process
-from playhead.client.transports.stdio import StdioTransport, stdio_transport
+from playhead.client.transports.sdk_stdio import StdioTransport, stdio_transport
 from playhead.errors import ClosedError, ConnectError, ConnectionLostError, ProtocolError, UsageError
 from playhead.limits import Limits
 from playhead.protocol.sdk_messages import own_error

@@ -4,50 +4,46 @@ from __future__ import annotations
 
 import json
 
-import mcp_types as types
 import pytest
 
-from playhead.client.transports.websocket_wire import NAMELESS_ERRORS, Compatibility, MessageFramer
+from playhead.client.transports.websocket_compatibility import NAMELESS_ERRORS, Compatibility
 from playhead.limits import DEFAULT_LIMITS
-from playhead.protocol.sdk_inbox import Inbox
+from playhead.protocol.exchange import Answered, Exchange, Outgoing
+from playhead.protocol.inbox import Inbox
+from playhead.protocol.revisions import NEWEST_INITIALIZED
 
 
 class Peer:
-    """An inbox with its leniency, fed with whole messages."""
+    """An inbox with its leniency, fed with whole messages. Requests have the ids 1, 2, …"""
 
     def __init__(self) -> None:
-        self.framer = MessageFramer(max_bytes=10_000)
-        self.leniency = Compatibility()
-        self.inbox = Inbox(DEFAULT_LIMITS, self.framer, self.leniency)
+        self.exchange = Exchange(DEFAULT_LIMITS)
+        self.exchange.revision = NEWEST_INITIALIZED
+        self.leniency = Compatibility(self.exchange)
+        self._inbox = Inbox(self.exchange, DEFAULT_LIMITS, leniency=self.leniency)
 
-    def ask(self, *ids: int, method: str = "tools/call", params: dict[str, object] | None = None) -> None:
-        for id_ in ids:
-            self.inbox.sending(
-                types.JSONRPCRequest(jsonrpc="2.0", id=id_, method=method, params=params or {})
-            )
-
-    def cancel(self, id_: int) -> None:
-        params = {"requestId": id_}
-        self.inbox.sending(
-            types.JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params)
-        )
+    def ask(
+        self, count: int = 1, method: str = "tools/call", params: dict[str, object] | None = None
+    ) -> Outgoing:
+        for _ in range(count):
+            outgoing = self.exchange.request(method, params or {})
+            self.leniency.sending(outgoing)
+        return outgoing
 
     def say(self, **message: object) -> list[tuple[object, str]]:
         """The id, and the error's text or `result`, as the session sees them."""
-        self.inbox.feed(json.dumps({"jsonrpc": "2.0", **message}).encode())
-        self.framer.end_message()
+        self._inbox.feed(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
         seen: list[tuple[object, str]] = []
-        while (came := self.inbox.next_message()) is not None:
-            assert isinstance(came, types.JSONRPCResponse | types.JSONRPCError)
-            seen.append((came.id, came.error.message if isinstance(came, types.JSONRPCError) else "result"))
+        while (event := self._inbox.next_event()) is not None:
+            if isinstance(event, Answered):
+                seen.append((event.id, "result" if event.error is None else event.error.message))
         return seen
 
     def unsent(self) -> list[tuple[str, object]]:
-        sent: list[tuple[str, object]] = [
-            (message.method, message.id if isinstance(message, types.JSONRPCRequest) else None)
-            for message in self.leniency.unsent
-        ]
-        self.leniency.unsent.clear()
+        sent: list[tuple[str, object]] = []
+        while (data := self.leniency.next_unsent()) is not None:
+            message = json.loads(data)
+            sent.append((message["method"], message.get("id")))
         return sent
 
 
@@ -67,73 +63,73 @@ def peer() -> Peer:
 
 @pytest.mark.parametrize("without", [{}, {"id": None}])
 def test_a_nameless_error_is_the_only_waiting_requests(peer: Peer, without: dict[str, object]) -> None:
-    peer.ask(7)
-    assert peer.say(error=UNREADABLE, **without) == [(7, "Parse error")]
-    assert peer.inbox.awaited_count == 0
+    peer.ask()
+    assert peer.say(error=UNREADABLE, **without) == [(1, "Parse error")]
+    assert not peer.exchange.in_flight
 
 
 def test_a_nameless_error_waits_until_the_others_are_answered(peer: Peer) -> None:
-    peer.ask(1, 2, 3)
+    peer.ask(3)
     assert peer.say(error=UNREADABLE) == []
     assert peer.say(id=1, result={}) == [(1, "result")]
     assert peer.say(id=3, result={}) == [(3, "result"), (2, "Parse error")]
 
 
 def test_a_request_sent_after_a_nameless_error_is_not_its_subject(peer: Peer) -> None:
-    peer.ask(1, 2)
+    peer.ask(2)
     assert peer.say(error=UNREADABLE) == []
-    peer.ask(3)
+    peer.ask()
     assert peer.say(id=1, result={}) == [(1, "result"), (2, "Parse error")]
     assert peer.say(id=3, result={}) == [(3, "result")]
 
 
 def test_as_many_nameless_errors_as_requests_fail_them_all(peer: Peer) -> None:
-    peer.ask(1, 2)
+    peer.ask(2)
     assert peer.say(error=UNREADABLE) == []
     assert sorted(peer.say(error=UNREADABLE)) == [(1, "Parse error"), (2, "Parse error")]
 
 
 def test_a_nameless_error_may_have_been_about_a_cancelled_request(peer: Peer) -> None:
-    peer.ask(1, 2)
+    peer.ask(2)
     assert peer.say(error=UNREADABLE) == []
-    peer.cancel(1)
+    peer.exchange.cancel(1)
     assert peer.say(id=9, result={}) == []
-    assert peer.inbox.awaited_count == 1
+    assert len(peer.exchange.in_flight) == 1
 
 
 def test_a_nameless_error_that_may_have_been_a_cancelled_requests_fails_none_of_the_others(
     peer: Peer,
 ) -> None:
-    peer.ask(1, 2, 3)
+    peer.ask(3)
     assert peer.say(error=UNREADABLE) == []
-    peer.cancel(1)
+    peer.exchange.cancel(1)
     assert peer.say(id=2, result={}) == [(2, "result")]
     assert peer.say(id=3, result={}) == [(3, "result")]
 
 
 def test_a_request_that_is_cancelled_before_it_was_repeated_is_not_repeated(peer: Peer) -> None:
-    peer.ask(1, 2)
+    peer.ask(2)
     assert peer.say(id=1, error=UNGREETED) == []
     assert peer.say(id=2, error=UNGREETED) == []
-    peer.cancel(1)
+    peer.exchange.cancel(1)
     assert peer.unsent() == [("initialized", None), ("tools/call", 2)]
 
 
 def test_a_nameless_error_that_may_be_about_a_notification_fails_nobody(peer: Peer) -> None:
-    peer.ask(1)
+    peer.ask()
     assert peer.say(error=error("Method not found", -32601)) == []
-    assert peer.inbox.awaited_count == 1
+    assert len(peer.exchange.in_flight) == 1
 
 
 def test_a_flood_of_nameless_errors_is_not_kept(peer: Peer) -> None:
-    peer.ask(*range(NAMELESS_ERRORS * 2))
+    peer.ask(NAMELESS_ERRORS * 2)
     for _ in range(NAMELESS_ERRORS * 4):
         assert peer.say(error=UNREADABLE) == []
     assert len(peer.leniency._nameless) == NAMELESS_ERRORS
 
 
 def test_an_ungreeted_server_is_greeted_once_and_each_call_repeated_once(peer: Peer) -> None:
-    peer.ask(1, 2)
+    peer.ask(2)
     assert peer.say(id=1, error=UNGREETED) == []
     assert peer.unsent() == [("initialized", None), ("tools/call", 1)]
     assert peer.say(id=2, error=UNGREETED) == []
@@ -144,7 +140,7 @@ def test_an_ungreeted_server_is_greeted_once_and_each_call_repeated_once(peer: P
 
 
 def test_the_reason_may_be_in_the_data_of_the_error(peer: Peer) -> None:
-    peer.ask(1)
+    peer.ask()
     assert peer.say(id=1, error=IN_DATA) == []
     assert peer.unsent() == [("initialized", None), ("tools/call", 1)]
 
@@ -160,7 +156,7 @@ def test_the_reason_may_be_in_the_data_of_the_error(peer: Peer) -> None:
     ],
 )
 def test_a_tool_that_merely_fails_is_not_repeated(peer: Peer, failed: dict[str, object]) -> None:
-    peer.ask(1)
+    peer.ask()
     assert peer.say(id=1, error=failed) == [(1, failed["message"])]
     assert peer.unsent() == []
 
@@ -177,14 +173,33 @@ def test_a_tool_that_merely_fails_is_not_repeated(peer: Peer, failed: dict[str, 
 def test_a_refused_revision_is_asked_again_for_the_old_one_once(
     peer: Peer, refusal: dict[str, object]
 ) -> None:
-    peer.ask(0, method="initialize", params={"protocolVersion": "2025-11-25", "capabilities": {}})
-    assert peer.say(id=0, error=refusal) == []
-    (again,) = peer.leniency.unsent
-    assert again.params == {"protocolVersion": "2024-11-05", "capabilities": {}}
-    assert peer.say(id=0, error=refusal) == [(0, refusal["message"])]
+    peer.ask(method="initialize", params={"protocolVersion": "2025-11-25", "capabilities": {}})
+    assert peer.say(id=1, error=refusal) == []
+    again = json.loads(peer.leniency.next_unsent() or b"")
+    assert (again["id"], again["method"]) == (1, "initialize")
+    assert again["params"] == {"protocolVersion": "2024-11-05", "capabilities": {}}
+    assert peer.say(id=1, error=refusal) == [(1, refusal["message"])]
 
 
 def test_a_refusal_of_the_old_revision_is_final(peer: Peer) -> None:
-    peer.ask(0, method="initialize", params={"protocolVersion": "2024-11-05"})
+    peer.ask(method="initialize", params={"protocolVersion": "2024-11-05"})
     said = "unsupported protocol version"
-    assert peer.say(id=0, error=error(said, -32603)) == [(0, said)]
+    assert peer.say(id=1, error=error(said, -32603)) == [(1, said)]
+
+
+def test_what_was_forgiven_is_counted(peer: Peer) -> None:
+    peer.ask(method="initialize", params={"protocolVersion": "2025-11-25"})
+    peer.say(id=1, error=error("unsupported protocol version", -32603))
+    peer.say(id=1, result={})
+    peer.ask()
+    peer.say(id=2, error=UNGREETED)
+    peer.say(error=UNREADABLE)
+    counted = peer.leniency.faults() + peer.exchange.faults()
+    assert (counted.revisions_refused, counted.bare_initialized, counted.nameless_errors) == (1, 1, 1)
+
+
+def test_answered_requests_are_forgotten(peer: Peer) -> None:
+    for _ in range(1000):
+        sent = peer.ask()
+        peer.exchange.cancel(sent.id)
+    assert len(peer.leniency._sent) < 200

@@ -68,7 +68,7 @@ def _why_not(target: Target, tool: types.Tool) -> str | None:
     destructive = tool.annotations is not None and tool.annotations.destructive_hint is True
     if destructive and not (target.options.allow_destructive or has_default_hints(target.tools)):
         return "the tool is marked as destructive (destructiveHint); --allow-destructive calls it"
-    if needs_task(tool):
+    if needs_task(tool.model_dump(by_alias=True)):
         return "the tool runs only as a task, which is not tested"
     return None
 

@@ -14,24 +14,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never, cast
 
 import trio
-from mcp_types import (
-    AudioContent,
-    BlobResourceContents,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-)
 
 from playhead.cache import ETAG_META, dated_validator, strong_etag
 from playhead.client.call_results.media import BytesMedia, ImageMedia, ResourceMedia, Streams, checked
 from playhead.concurrency import unwrap_exception_group
 from playhead.content import ABSENT, Block, Finding, parse_blocks
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, is_audio, sniff
-from playhead.content.blocks import FileContent
 from playhead.content.formats import Base64Text, Postponed, as_string, postpone
 from playhead.errors import PlayheadError
 from playhead.limits import KIB, Limits
@@ -52,6 +43,11 @@ from playhead.results.plan import (
 )
 from playhead.results.responses import ErrorResponse, ResponseRegistry
 from playhead.stream.options import StreamOptions
+
+if TYPE_CHECKING:
+    from mcp_types import AudioContent, EmbeddedResource, ImageContent, ResourceLink
+
+    from playhead.content.blocks import FileContent
 
 PAGE_BYTES: Final = 4 * KIB
 """Requested size. `SNIFF_BYTES` would do, but a server may round a range or refuse an odd one."""
@@ -150,8 +146,8 @@ async def sniff_links(
     with unwrap_exception_group():
         async with trio.open_nursery() as nursery:
             for count, index in enumerate(plan.unsettled):
-                link = blocks[index].outline
-                assert isinstance(link, ResourceLink | FileContent), "only links are unsettled"
+                link = _link_in(blocks[index])
+                assert link is not None, "only links are unsettled"
                 if count < limits.sniffed_links:
                     nursery.start_soon(one, index, link)
                 else:
@@ -218,9 +214,7 @@ class CallResult(Postponed):
         return "\n".join(
             item.text
             for item in self.plan.dispositions
-            if isinstance(item, SendText)
-            and item.block is not None
-            and isinstance(item.block.outline, TextContent)
+            if isinstance(item, SendText) and item.block is not None and _type_of(item.block) == "text"
         )
 
     @property
@@ -282,7 +276,7 @@ class CallResult(Postponed):
             title = audio.title or audio.uri or "audio"
             # A plan plays valid base64 only.
             return checked(self._embedded(title, base64, audio.mime_type, audio.uri))
-        if audio.block is not None and isinstance(link := audio.block.outline, ResourceLink | FileContent):
+        if audio.block is not None and (link := _link_in(audio.block)) is not None:
             return linked(link, streams=self.streams, tool=self.tool)
         uri = audio.uri or ""
         return ResourceMedia(
@@ -304,13 +298,14 @@ class CallResult(Postponed):
                 assert_never(item)
         if block is None:
             return None
-        base64 = block.payload
-        match block.outline:
-            case ResourceLink() | FileContent() as link:
-                return linked(link, streams=self.streams, tool=self.tool)
-            case AudioContent(mime_type=mime_type) if base64 is not None:
-                return self._embedded("audio", base64, mime_type)
-            case EmbeddedResource(resource=BlobResourceContents() as inner) if base64 is not None:
+        if (link := _link_in(block)) is not None:
+            return linked(link, streams=self.streams, tool=self.tool)
+        base64, outline = block.payload, block.outline
+        match _type_of(block):
+            case "audio" if base64 is not None:
+                return self._embedded("audio", base64, cast("AudioContent", outline).mime_type)
+            case "resource" if base64 is not None:
+                inner = cast("EmbeddedResource", outline).resource
                 return self._embedded(inner.uri, base64, inner.mime_type, inner.uri)
             case _:
                 return None
@@ -318,8 +313,9 @@ class CallResult(Postponed):
     def _image(self, item: Part | ReportUnknown) -> ImageMedia | None:
         if isinstance(item, ShowImage):
             mime_type, base64 = item.mime_type, item.payload
-        elif item.block is not None and isinstance(image := item.block.outline, ImageContent):
-            mime_type, base64 = image.mime_type, item.block.payload or ""
+        elif item.block is not None and _type_of(item.block) == "image":
+            mime_type = cast("ImageContent", item.block.outline).mime_type
+            base64 = item.block.payload or ""
         else:
             return None
         return ImageMedia(mime_type=mime_type, base64=as_string(base64), block_bytes=self.limits.block_bytes)
@@ -336,9 +332,20 @@ class CallResult(Postponed):
         )
 
 
+def _type_of(block: Block) -> str:
+    """The type of a block as it was understood; empty if it was not. Asked of the object, because the SDK's
+    classes are imported by whoever reads a block's content."""
+    return getattr(block.outline, "type", "")
+
+
+def _link_in(block: Block) -> ResourceLink | FileContent | None:
+    is_link = _type_of(block) in ("resource_link", "file")
+    return cast("ResourceLink | FileContent", block.outline) if is_link else None
+
+
 def linked(link: ResourceLink | FileContent, *, streams: Streams, tool: str | None = None) -> ResourceMedia:
     """The resource that `link`, of a result of `tool`, leads to."""
-    if isinstance(link, FileContent):
+    if link.type == "file":
         file = link.file
         return ResourceMedia(
             uri=file.uri,
@@ -387,10 +394,8 @@ def as_media(what: ResourceLink | ResourceMedia | str, *, streams: Streams) -> R
             return what
         case str():
             return ResourceMedia(uri=what, title=what, streams=streams)
-        case ResourceLink():
-            return linked(what, streams=streams)
         case _:
-            assert_never(what)
+            return linked(what, streams=streams)
 
 
 async def classify_result(

@@ -18,13 +18,14 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Final
-
-from mcp_types import Tool, ToolAnnotations
+from typing import TYPE_CHECKING, Any, Final
 
 from playhead.config.servers import ServerConfig
 from playhead.config.tools import Resolution, ToolConfigs, create_tool_id
 from playhead.errors import UnknownToolError, UsageError
+
+if TYPE_CHECKING:
+    from mcp_types import Tool, ToolAnnotations
 
 MODEL_NAME_CHARS: Final = 64
 HASH_DIGITS: Final = 10

@@ -33,6 +33,7 @@ from playhead.client.hub.server import (
 )
 from playhead.client.oauth import ShowUrl
 from playhead.client.session.elicitation import OnElicitation
+from playhead.client.session.requests import OnProgress
 from playhead.concurrency import Broadcast, require_trio, unwrap_exception_group
 from playhead.config.outputs import OutputStore, default_output_folder
 from playhead.config.servers import ServerConfig, find_servers
@@ -48,7 +49,6 @@ from playhead.config.tools import (
 from playhead.errors import ClosedError, ConfigError, PlayheadError, UsageError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.results.plan import DEFAULT_POLICY, Policy
-from playhead.sdk_internals import ProgressFnT
 
 Override = ToolConfig | ToolOverride
 
@@ -255,7 +255,7 @@ class Hub:
         *,
         override: Override | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - as in Session.call_tool
-        on_progress: ProgressFnT | None = None,
+        on_progress: OnProgress | None = None,
     ) -> ProcessedResult:
         """Call a tool on its server and process the result.
 

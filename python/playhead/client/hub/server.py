@@ -10,12 +10,9 @@ import enum
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import trio
-from mcp.server import Server
-from mcp.server.mcpserver import MCPServer
-from mcp_types import Tool
 
 from playhead.client.connector import connect
 from playhead.client.oauth import ShowUrl
@@ -26,6 +23,11 @@ from playhead.config.servers import ServerConfig
 from playhead.errors import ConnectError, ConnectionLostError, PlayheadError, SessionLostError
 from playhead.limits import Limits
 from playhead.results.plan import Policy
+
+if TYPE_CHECKING:
+    from mcp.server import Server
+    from mcp.server.mcpserver import MCPServer
+    from mcp_types import Tool
 
 
 class ServerStatus(enum.StrEnum):
@@ -75,7 +77,7 @@ class ToolsChanged:
 HubEvent = ServerStateChanged | ToolsChanged
 
 
-HubTarget = ServerConfig | Server[Any] | MCPServer
+HubTarget: TypeAlias = "ServerConfig | Server[Any] | MCPServer"
 
 RELIST_SECONDS: Final = 1.0
 """Time between two listings after change notifications: a server that sends them without end costs one

@@ -28,7 +28,7 @@ from playhead.cache import BLOCK_BYTES, ClaimingCache, MemoryCache, PageCache, i
 from playhead.content.formats import Base64Text
 from playhead.errors import ResourceChangedError
 from playhead.stream.answer import Page, ReadRange, blob_bytes
-from playhead.stream.options import ReadPaths
+from playhead.stream.options import ReadCounts
 
 LOOK_SECONDS: Final = 0.05
 LOOK_SECONDS_MAX: Final = 1.0
@@ -155,7 +155,7 @@ class CachedReads:
         validator: str,
         size_bytes: int | None,
         mime_type: str | None,
-        counts: ReadPaths,
+        counts: ReadCounts,
         start_soon: Callable[..., None],
         server_name: str,
     ) -> None:

@@ -1,94 +1,77 @@
-"""One live connection: a transport, the SDK's session on top of it, and requests with their deadlines.
+"""One live connection: requests with their deadlines, over an exchange and a carrier.
 
-A deadline runs from the last byte received, not from the request: a page over a slow link is late only when
-nothing arrives any more. A second limit on the total keeps a peer that drips one byte at a time from holding
-a caller for ever.
+A request is one call of the exchange, one of the carrier and a wait: no task, and one entry in one table. The
+carrier hands in messages and events, which wake whoever waits.
 
-The reads of streams and the calls of tools do not pass through the SDK's session, whose machinery costs
-several times as much as a page: they have ids of our own on the same connection (`DirectRequests`). They
-differ from the session's in nothing that a server or a caller could see. What a transport declines takes the
-normal way. Both ways share deadlines, errors and outcomes, and with them this file.
+A deadline runs from the last sign of life, not from the request: bytes of the answer, or a report of its
+progress. A page over a slow link is late only when nothing arrives any more; pings, log messages and other
+notifications are no sign of life. A second limit on the total keeps a peer that drips one byte at a time from
+holding a caller for ever.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-import anyio
-import httpx2
 import trio
-from mcp.client.session import ClientSession
-from mcp.shared.exceptions import MCPError
-from mcp_types import (
-    Implementation,
-    JSONRPCRequest,
-    JSONRPCResponse,
-    PaginatedRequestParams,
-    Request,
-    Result,
-    Tool,
-)
 
-from playhead._core import __version__
-from playhead.client.session.elicitation import Elicitor
-from playhead.client.session.handshake import negotiate, run_in_sdk
-from playhead.client.session.list_changed import ToolListChanges
-from playhead.client.session.requests import read_request
-from playhead.client.session.response_tap import (
-    CURRENT_REQUEST,
-    Arrivals,
-    ResponseTap,
-    TappedReader,
-    TappedWriter,
-    declare_files,
+from playhead.client.session.arrivals import Arrivals
+from playhead.client.session.elicitation import Handler, RefusedError
+from playhead.client.session.handshake import negotiate
+from playhead.client.session.requests import OnProgress
+from playhead.client.transports.carrier import Carrier
+from playhead.client.transports.rpc_errors import from_answer, lost_session
+from playhead.concurrency import Broadcast, unwrap_exception_group
+from playhead.errors import (
+    ConnectError,
+    ConnectionLostError,
+    DeadlineError,
+    LimitError,
+    PlayheadError,
+    TransportError,
 )
-from playhead.client.transports.outcomes import (
-    BegunAnswer,
-    Declined,
-    DirectRequests,
-    PendingRequest,
-    ProgressReport,
-    from_answer,
-    from_sdk,
-    lost_session,
-)
-from playhead.concurrency import Broadcast, Deadlines, Watched, iter_leaves, unwrap_exception_group
-from playhead.errors import ConnectError, ConnectionLostError, DeadlineError, PlayheadError, TransportError
 from playhead.limits import Limits
-from playhead.protocol import sdk_messages as messages
+from playhead.protocol import messages
+from playhead.protocol.exchange import (
+    Answered,
+    Asked,
+    Event,
+    Exchange,
+    Faulted,
+    Notified,
+    Outgoing,
+    Progressed,
+)
 from playhead.protocol.faults import FaultLog, ProtocolFaults
-from playhead.sdk_internals import ProgressFnT, ReadStream, WriteStream, stamped, usable_tools
-from playhead.stream.options import ReadPaths
-from playhead.stream.strategies import ResourceRequest
+from playhead.protocol.messages import RpcError
+from playhead.protocol.revisions import SERVER_INFO_META, Revision, ToolHeaders, client_capabilities
 
-Transport = AbstractAsyncContextManager[tuple[ReadStream, WriteStream]]
+ProgressReport = tuple[float, float | None, str | None]
+"""Progress, total and message of a report."""
 
+COURTESY_SECONDS: Final = 2.0
+"""For messages that nobody waits for: a cancellation, an answer to a server that does not read."""
 
-FIRST_DIRECT_ID: Final = 1_000_000_000
-"""Ids of direct requests count from here: the SDK counts from 0, and some servers have ids of 32 bits."""
+HANDSHAKES_AT_ONCE: Final = 32
+"""Further ones wait for a place, before their time begins. Of 500 handshakes at once, all took turns and none
+was finished when the 10 s of each were over. 32 servers that never answer delay the others by that time."""
 
+_NOT_OFFERED: Final = {
+    "elicitation/create": "Elicitation not supported",
+    "roots/list": "List roots not supported",
+    "sampling/createMessage": "Sampling not supported",
+}
+"""The answers to requests that the program does not answer, in the words of the SDK."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedTransport:
-    """A transport about to be entered, with the functions that report on it."""
-
-    transport: Transport
-    last_received: Callable[[], float] = lambda: 0.0
-    """Time of the last byte of any kind, on trio's clock; 0.0 if the transport only sees whole answers."""
-    diagnosis: Callable[[], str] = lambda: ""
-    """For error messages: the server's exit status and the end of its stderr."""
-    faults: Callable[[], ProtocolFaults] = ProtocolFaults
-    """Protocol faults that were dropped before they reached the session."""
-    direct: DirectRequests | None = None
-    """None if every request of this transport needs the SDK's session."""
+_PLACES: Final = trio.lowlevel.RunVar[trio.Semaphore]("playhead_handshake_places")
 
 
-class TransportFactory(Protocol):
-    """Makes a fresh transport for the first connection and for each one after it."""
+class CarrierFactory(Protocol):
+    """Makes a carrier for the first connection and for each one after it."""
 
     @property
     def server(self) -> str:
@@ -103,330 +86,396 @@ class TransportFactory(Protocol):
         """Ask a person for access; None if no person is needed. Raises a `PlayheadError`."""
         ...
 
-    def __call__(self, tap: ResponseTap) -> OpenedTransport: ...
+    def __call__(self) -> Carrier: ...
 
 
-HANDSHAKES_AT_ONCE: Final = 32
-"""Further ones wait for a place, before their time begins. Of 500 handshakes at once, all took turns and none
-was finished when the 10 s of each were over. 32 servers that never answer delay the others by that time."""
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A request whose caller waits for its answer. Times are trio's."""
 
-_PLACES: Final = trio.lowlevel.RunVar[trio.Semaphore]("playhead_handshake_places")
-
-ENDINGS = (PlayheadError, OSError, httpx2.HTTPError, anyio.BrokenResourceError, anyio.ClosedResourceError)
-"""Exceptions with which a connection may end by itself. anyio's two are raised by the SDK, for answers that
-arrive while the session is closing."""
+    outgoing: Outgoing
+    silent_seconds: float
+    total_seconds: float
+    started: float
+    report: Callable[[ProgressReport], None] | None
+    arrivals: Arrivals | None
+    touched: float = 0.0
+    """The last byte of its answer, or report of its progress."""
+    answered: trio.Event = field(default_factory=trio.Event)
+    answer: Answered | None = None
+    failure: PlayheadError | None = None
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    spent_seconds: float | None = None
+    """The allowance that ran out; None while none has."""
 
 
 class Connection:
-    """Requests over one SDK session, each with its own deadline and its own error."""
+    """The driver of one connection, from its opening to its end."""
 
     def __init__(
         self,
+        carrier: Carrier,
         *,
-        session: ClientSession,
-        tap: ResponseTap,
-        opened: OpenedTransport,
         server: str,
-        elicitor: Elicitor | None = None,
+        limits: Limits,
+        handlers: Mapping[str, Handler] | None = None,
+        on_notification: Callable[[str, Mapping[str, Any]], None] = lambda _method, _params: None,
+        last_asked: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        self.session = session
-        self._tap = tap
-        self._opened = opened
-        self._direct = opened.direct
-        self._server = server
-        self._elicitor = elicitor
-        self.deadlines = Deadlines()
-        self._next_id = FIRST_DIRECT_ID
+        """
+        Args:
+            handlers: what the program answers of the server's requests, by method, in tasks of the
+                connection. It is declared to the server; other requests are refused.
+            on_notification: called with each notification, and must not wait.
+            last_asked: the last time that a question to the user was open: meanwhile no deadline runs out.
+        """
+        self.server = server
+        self.exchange = Exchange(limits, client_capabilities(handlers or {}))
+        self.handshake: Mapping[str, Any] | None = None
+        """The raw result of the handshake; None before it, or without one."""
+        self._carrier = carrier
+        self.limits = limits
+        self._handlers = handlers or {}
+        self._on_notification = on_notification
+        self._last_asked = last_asked
+        self._waiting: dict[int | str, _Waiting] = {}
+        self._answering: dict[int | str, trio.CancelScope] = {}
+        self._wakes_at = math.inf
+        self._earlier = trio.Event()
+        self._failure: PlayheadError | None = None
+        self._ended = trio.Event()
+        self._nursery: trio.Nursery
+
+    # --- what was agreed on ---------------------------------------------------------------------------
 
     @property
-    def handshake(self) -> Mapping[str, Any] | None:
-        """The raw result of the handshake."""
-        return self._tap.handshake
+    def revision(self) -> Revision:
+        return self.exchange.revision
+
+    @property
+    def protocol_version(self) -> str:
+        return self.exchange.revision.name
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """The server's, raw; empty if it was not asked."""
+        found = (self.handshake or {}).get("capabilities")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def server_info(self) -> Mapping[str, Any] | None:
+        """The server's own name and version, raw. Optional since 2026-07-28."""
+        handshake = self.handshake or {}
+        meta = handshake.get("_meta")
+        found = handshake.get("serverInfo") or (
+            meta.get(SERVER_INFO_META) if isinstance(meta, dict) else None
+        )
+        return found if isinstance(found, dict) else None
+
+    @property
+    def tool_headers(self) -> ToolHeaders:
+        """The arguments of tools that HTTP sends as headers too, by tool."""
+        return self.exchange.tool_headers
+
+    @tool_headers.setter
+    def tool_headers(self, headers: ToolHeaders) -> None:
+        self.exchange.tool_headers = headers
+
+    # --- its end --------------------------------------------------------------------------------------
 
     @property
     def ended(self) -> bool:
-        return self._tap.ended.is_set()
+        return self._ended.is_set()
 
     async def wait_ended(self) -> str:
         """Wait until the connection has ended, by itself or because it was left. Returns the reason if
         known."""
-        await self._tap.ended.wait()
-        return self._opened.diagnosis().removeprefix("; ")
+        await self._ended.wait()
+        return self._carrier.diagnosis()
 
     def leave(self) -> None:
-        """Ask the task that holds the transport open to close it. Idempotent."""
-        self._tap.ended.set()
+        """Ask the task that holds the connection open to close it. Idempotent."""
+        self._ended.set()
+
+    def faults(self) -> ProtocolFaults:
+        """Protocol faults of the server so far."""
+        return self.exchange.faults() + self._carrier.faults()
+
+    def diagnosis(self) -> str:
+        """What to add to an error message: nothing, or `; ` and a description of the server."""
+        known = self._carrier.diagnosis()
+        return f"; {known}" if known else ""
+
+    # --- requests -------------------------------------------------------------------------------------
 
     async def request(
         self,
-        request: Request[Any, Any],
-        *,
-        silent_seconds: float,
-        total_seconds: float,
-        on_progress: ProgressFnT | None = None,
-        arrivals: Arrivals | None = None,
-    ) -> dict[str, Any]:
-        """Send `request` and return the raw result, unvalidated.
-
-        It is plain JSON, apart from a blob that is most of its message, which may be a view
-        (`messages.plain`).
-
-        Raises `DeadlineError` if no byte arrived for `silent_seconds` or `total_seconds` have passed,
-        `ConnectionLostError` or another `TransportError` if the transport failed, `RemoteError` for an error
-        answer, and whatever `on_progress` raises. On a deadline or cancellation, `notifications/cancelled` is
-        sent before this returns (or the POST is closed, in revisions that say so). `arrivals` is notified of
-        the bytes of the answer.
-        """
-        method: str = request.method
-        direct = self._direct
-        async with nullcontext() if on_progress is None else reporting(on_progress) as reports:
-            report = None if reports is None else reports.send
-            result: dict[str, Any] | Declined = Declined(reason="not a tool call")
-            if method == "tools/call" and direct is not None:
-                params = request.model_dump(by_alias=True, mode="json", exclude_none=True)["params"]
-                result = await self._send_directly(
-                    direct,
-                    method,
-                    params,
-                    silent_seconds=silent_seconds,
-                    total_seconds=total_seconds,
-                    arrivals=arrivals,
-                    report=report,
-                )
-            if isinstance(result, Declined):
-                result = await self._send_in_session(
-                    request,
-                    silent_seconds=silent_seconds,
-                    total_seconds=total_seconds,
-                    arrivals=arrivals,
-                    report=report,
-                    begun=result.begun,
-                )
-        return messages.plain(result, but_main=True)
-
-    async def read(
-        self,
-        request: ResourceRequest,
-        *,
-        silent_seconds: float,
-        total_seconds: float,
-        arrivals: Arrivals,
-        paths: ReadPaths,
-    ) -> dict[str, Any]:
-        """Send one `resources/read` of a stream, directly if the transport can.
-
-        As `request`, but the result's long blobs may be views of the message (`messages.parse_message`).
-        """
-        paths.direct += 1
-        answer = await self._read_directly(
-            request, silent_seconds=silent_seconds, total_seconds=total_seconds, arrivals=arrivals
-        )
-        if not isinstance(answer, Declined):
-            return answer
-        paths.direct -= 1
-        paths.session += 1
-        paths.fallback = paths.fallback or answer.reason
-        return await self._send_in_session(
-            read_request(request),
-            silent_seconds=silent_seconds,
-            total_seconds=total_seconds,
-            arrivals=arrivals,
-            report=None,
-        )
-
-    async def _read_directly(
-        self, request: ResourceRequest, *, silent_seconds: float, total_seconds: float, arrivals: Arrivals
-    ) -> dict[str, Any] | Declined:
-        if self._direct is None:
-            return Declined(reason="this transport has no way past the SDK's session")
-        return await self._send_directly(
-            self._direct,
-            "resources/read",
-            request.params(),
-            silent_seconds=silent_seconds,
-            total_seconds=total_seconds,
-            arrivals=arrivals,
-            report=None,  # its bytes are its progress
-        )
-
-    async def _send_directly(
-        self,
-        direct: DirectRequests,
         method: str,
         params: Mapping[str, Any],
         *,
         silent_seconds: float,
         total_seconds: float,
-        arrivals: Arrivals | None,
-        report: Callable[[ProgressReport], None] | None,
-    ) -> dict[str, Any] | Declined:
-        stamped_params, headers = stamped(self.session, method, params)
-        declare_files(method, stamped_params)
-        self._next_id += 1
-        if method == "tools/call":  # each report shows that the server is at work
-            stamped_params.setdefault("_meta", {})["progressToken"] = self._next_id
-        message = JSONRPCRequest(jsonrpc="2.0", id=self._next_id, method=method, params=stamped_params)
-        pending = PendingRequest(method, request_id=message.id, report=report)
-        with (
-            self._tap.tracked(pending, message.id),
-            self._watching(
-                pending, arrivals, silent_seconds=silent_seconds, total_seconds=total_seconds
-            ) as watched,
-        ):
-            answer = await direct.send(message, headers=headers, pending=pending)
-        if watched.spent_seconds is not None:
-            raise self._overdue(method, watched.spent_seconds, total_seconds=total_seconds)
-        if isinstance(answer, Declined):
-            return answer
-        self._tap.note_type(pending, answer)
-        if isinstance(answer, JSONRPCResponse):
-            return answer.result
-        if pending.failure is None:
-            self._tap.note_error(pending, answer)
-        return self._outcome(pending)
-
-    async def _send_in_session(
-        self,
-        request: Request[Any, Any],
-        *,
-        silent_seconds: float,
-        total_seconds: float,
-        arrivals: Arrivals | None,
-        report: Callable[[ProgressReport], None] | None,
-        begun: BegunAnswer | None = None,
+        on_progress: OnProgress | None = None,
+        arrivals: Arrivals | None = None,
     ) -> dict[str, Any]:
-        """Send `request` through the SDK's session; with `begun`, read the answer to it there."""
-        method: str = request.method
-        made_up: MCPError | None = None
-        with self._tap.pending(method) as pending, self._reading_on(pending, begun):
-            pending.report = report
-            with self._watching(
-                pending,
-                arrivals,
-                silent_seconds=silent_seconds,
-                total_seconds=total_seconds,
-                since=None if begun is None else begun.sent_at,
-            ) as watched:
-                try:
-                    await self.session.send_request(
-                        request,
-                        Result,
-                        progress_callback=pending.progressed if method == "tools/call" else None,
-                    )
-                except MCPError as error:
-                    made_up = error
-                finally:
-                    if begun is not None:
-                        await begun.abandon()
-            if pending.result is None and pending.failure is None and pending.answer_error is None:
-                if made_up is not None:
-                    raise from_sdk(
-                        made_up, method=method, server=self._server, diagnosis=self._opened.diagnosis()
-                    ) from None
-                if watched.spent_seconds is not None:
-                    raise self._overdue(method, watched.spent_seconds, total_seconds=total_seconds)
-            return self._outcome(pending)
+        """Send a request and return the raw result.
 
-    @contextmanager
-    def _reading_on(self, pending: PendingRequest, begun: BegunAnswer | None) -> Iterator[None]:
-        if begun is None:
-            yield
-            return
-        pending.begun, pending.touched = begun, trio.current_time()
-        with self._tap.tracked(pending, begun.request_id):
-            yield
+        It is plain JSON, apart from long blobs, which may be views (`messages.plain`): of a page all of them,
+        and of any other result one that is most of its message.
 
-    @contextmanager
-    def _watching(
+        Raises `DeadlineError` if no sign of life arrived for `silent_seconds` or `total_seconds` have passed,
+        `ConnectionLostError` or another `TransportError` if the connection failed, `RemoteError` for an error
+        answer, `UsageError` for `params` that are not JSON, and whatever `on_progress` raises. On a deadline
+        or cancellation the server is told, if the revision allows it. `arrivals` is notified of the bytes of
+        the answer.
+        """
+        if on_progress is None:
+            return await self._request(method, params, silent_seconds, total_seconds, None, arrivals)
+        async with reporting(on_progress) as reports:
+            return await self._request(method, params, silent_seconds, total_seconds, reports.send, arrivals)
+
+    async def _request(
         self,
-        pending: PendingRequest,
-        arrivals: Arrivals | None,
-        *,
+        method: str,
+        params: Mapping[str, Any],
         silent_seconds: float,
         total_seconds: float,
-        since: float | None = None,
-    ) -> Iterator[Watched]:
-        """Hold `pending` to its deadline, and let `arrivals` see the bytes of its answer."""
-
-        def last_received() -> float:
-            return max(pending.touched, self._opened.last_received())
-
-        def last_activity() -> float:
-            return max(last_received(), self._elicitor.last_asked if self._elicitor is not None else 0.0)
-
-        with (
-            nullcontext() if arrivals is None else arrivals.watching(last_received),
-            self.deadlines.within(
-                silent_seconds=silent_seconds,
-                total_seconds=total_seconds,
-                last_received=last_activity,
-                since=since,
-            ) as watched,
-        ):
-            yield watched
-
-    def _outcome(self, pending: PendingRequest) -> dict[str, Any]:
-        """Return the result, or raise the error that stands in its place."""
-        if pending.result is not None:
-            return pending.result
-        if pending.failure is not None:
-            raise pending.failure
-        if pending.answer_error is not None:
-            if (lost := lost_session(pending.answer_error, server=self._server)) is not None:
-                raise lost
-            raise from_answer(pending.answer_error, method=pending.method, server=self._server)
-        raise ConnectionLostError(f"{self._server} gave no answer to {pending.method}")
-
-    def _overdue(self, method: str, spent_seconds: float, *, total_seconds: float) -> DeadlineError:
-        ran_out = "in total" if spent_seconds == total_seconds else "of silence"
-        return DeadlineError(
-            f"{self._server} did not answer {method} in {spent_seconds:g} s {ran_out}; the request was"
-            " cancelled"
+        report: Callable[[ProgressReport], None] | None,
+        arrivals: Arrivals | None,
+        id: str | None = None,
+    ) -> dict[str, Any]:
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
+        outgoing = self.exchange.request(
+            # Each report of a call shows that the server is at work; the bytes of a page are its progress.
+            method,
+            params,
+            reports=report is not None or method == "tools/call",
+            id=id,
         )
+        now = trio.current_time()
+        waiting = _Waiting(outgoing, silent_seconds, total_seconds, now, report, arrivals)
+        self._waiting[outgoing.id] = waiting
+        if now + min(silent_seconds, total_seconds) < self._wakes_at:
+            self._earlier.set()
+        try:
+            with waiting.scope:
+                await self._carrier.request(outgoing)
+                await waiting.answered.wait()
+        except PlayheadError:
+            self.exchange.cancel(outgoing.id)  # given up by the carrier: there is nothing to tell
+            raise
+        finally:
+            del self._waiting[outgoing.id]
+            if not waiting.answered.is_set():
+                self._give_up(waiting)
+        answer = waiting.answer
+        if answer is None:
+            raise waiting.failure or self._overdue(waiting)
+        if answer.error is not None:
+            raise self._refusal(method, answer.error)
+        assert answer.result is not None
+        if method != "resources/read":
+            messages.plain(answer.result, but_main=True)
+        return answer.result
 
-    def usable(self, tools: list[Tool]) -> list[Tool]:
-        """Drop the tools whose parameters can't be sent, and learn the headers of the others.
+    def _give_up(self, waiting: _Waiting) -> None:
+        """Forget a request without an answer, and tell the server that nobody waits for it.
 
-        MCP 2026-07-28, "Streamable HTTP", headers: a client must leave out a tool with an invalid
-        `x-mcp-header` and mirror the parameters of the others. The SDK does both, but only in listings that
-        it reads itself.
+        Not if the connection or the carrier has given it up. Nobody waits for the message: it must not keep
+        the caller, who may be cancelled.
         """
-        return usable_tools(self.session, tools)
-
-    async def learn_headers(self, limits: Limits) -> None:
-        """Let the SDK list the tools: it remembers which of their parameters belong in HTTP headers.
-
-        Raises `DeadlineError` if the whole listing takes more than `Limits.tool_seconds`, else as `request`.
-        """
-
-        async def listed() -> None:
-            cursor: str | None = None
-            for _page in range(limits.listing_pages):
-                page = await self.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
-                cursor = page.next_cursor
-                if cursor is None:
-                    return
-
-        with trio.move_on_after(limits.tool_seconds):
-            await run_in_sdk(listed, self._tap, method="tools/list", server=self._server)
+        outgoing = waiting.outgoing
+        data = self.exchange.cancel(outgoing.id)
+        if data is None or self._ended.is_set() or waiting.failure is not None:
             return
-        raise DeadlineError(
-            f"{self._server} did not list its tools in {limits.tool_seconds:g} s (Limits.tool_seconds); a"
-            " call needs the list"
+        if self._carrier.closing_cancels:
+            return
+        self._nursery.start_soon(self._send, data, outgoing)
+
+    def _overdue(self, waiting: _Waiting) -> DeadlineError:
+        seconds = waiting.spent_seconds
+        ran_out = "in total" if seconds == waiting.total_seconds else "of silence"
+        return DeadlineError(
+            f"{self.server} did not answer {waiting.outgoing.method} in {seconds:g} s {ran_out}; the request"
+            " was cancelled"
         )
+
+    def _refusal(self, method: str, error: RpcError) -> PlayheadError:
+        lost = None
+        if method not in self.exchange.revision.never_cancelled:
+            # During the handshake a server may answer an unknown method in the same words.
+            lost = lost_session(error, server=self.server)
+        return lost or from_answer(error, method=method, server=self.server)
+
+    async def listen(self, id: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Send `subscriptions/listen` with this id. Returns its answer, however late; raises as `request`."""
+        return await self._request("subscriptions/listen", params, math.inf, math.inf, None, None, id)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification. A failure is not reported."""
+        await self._carrier.send(self.exchange.notify(method, params))
+
+    async def _send(self, data: bytes, outgoing: Outgoing | None = None) -> None:
+        with trio.move_on_after(COURTESY_SECONDS):
+            await self._carrier.send(data, outgoing=outgoing)
+
+    # --- what arrives (the carrier's `Receiver`) ------------------------------------------------------
+
+    def received(self, data: bytes, *, only: int | str | None = None) -> None:
+        for event in self.exchange.receive(data, only=only):
+            self.dispatch(event)
+
+    def dispatch(self, event: Event) -> None:
+        match event:
+            case Answered():
+                waiting = self._waiting[event.id]
+                waiting.answer = event
+                if waiting.arrivals is not None:
+                    waiting.arrivals.note(trio.current_time())
+                waiting.answered.set()
+            case Progressed():
+                self.touched(event.id)
+                if (report := self._waiting[event.id].report) is not None:
+                    report((event.progress, event.total, event.message))
+            case Asked():
+                self._on_asked(event)
+            case Notified():
+                if event.method == "notifications/cancelled":
+                    self._on_cancelled(event.params.get("requestId"))
+                self._on_notification(event.method, event.params)
+            case Faulted():
+                if event.id is not None:
+                    assert isinstance(event.error, PlayheadError)
+                    self._fail(self._waiting[event.id], event.error)
+
+    def touched(self, id: int | str | None) -> None:
+        now = trio.current_time()
+        for waiting in self._waiting.values() if id is None else (self._waiting.get(id),):
+            if waiting is not None:
+                waiting.touched = now
+                if waiting.arrivals is not None:
+                    waiting.arrivals.note(now)
+
+    def is_answered(self, id: int | str) -> bool:
+        waiting = self._waiting.get(id)
+        return waiting is None or waiting.answered.is_set() or waiting.failure is not None
+
+    def lost(self, error: PlayheadError) -> None:
+        if self._failure is None:
+            self._failure = error
+            for waiting in self._waiting.values():
+                self._fail(waiting, error)
+        self._ended.set()
+
+    def _fail(self, waiting: _Waiting, error: PlayheadError) -> None:
+        if waiting.failure is None and not waiting.answered.is_set():
+            waiting.failure = error
+            waiting.scope.cancel()
+
+    # --- what the server asks -------------------------------------------------------------------------
+
+    def _on_asked(self, asked: Asked) -> None:
+        allowed = self.limits.server_requests
+        if self.exchange.asked <= allowed:
+            self._nursery.start_soon(self._answer, asked)
+            return
+        self.lost(
+            LimitError(
+                f"expected at most {allowed} server requests in flight (limit server_requests), got one more;"
+                " a server must read the answers to its requests",
+                limit="server_requests",
+                allowed=allowed,
+                got=allowed + 1,
+            )
+        )
+
+    async def _answer(self, asked: Asked) -> None:
+        method, handler = asked.method, self._handlers.get(asked.method)
+        if method not in self.exchange.revision.asks:
+            reply = self.exchange.refuse(asked.id, messages.METHOD_NOT_FOUND, "Method not found")
+        elif method == "ping":
+            reply = self.exchange.answer(asked.id, {})
+        elif handler is None:
+            reply = self.exchange.refuse(asked.id, messages.INVALID_REQUEST, _NOT_OFFERED[method])
+        else:
+            with trio.CancelScope() as scope:
+                self._answering[asked.id] = scope
+                try:
+                    reply = self.exchange.answer(asked.id, await handler(asked.params))
+                except RefusedError as error:
+                    reply = self.exchange.refuse(asked.id, error.code, str(error))
+                finally:
+                    self._answering.pop(asked.id, None)
+            if scope.cancelled_caught:
+                self.exchange.forget(asked.id)
+                return
+        await self._carrier.send(reply)
+
+    def _on_cancelled(self, id: object) -> None:
+        """The server no longer waits for the answer to its request."""
+        scope = self._answering.get(id) if isinstance(id, int | str) else None
+        if scope is not None:
+            scope.cancel()
+
+    # --- deadlines ------------------------------------------------------------------------------------
+
+    # A scope of trio's can be cancelled, but it cannot be given back time that has run out. So no request's
+    # scope has a deadline of its own: one task sleeps until the earliest moment at which a request could have
+    # been silent for too long, looks when its last byte really arrived, and cancels it or sleeps on.
+
+    async def _keep_deadlines(self) -> None:
+        while True:
+            self._earlier = trio.Event()
+            self._wakes_at = min((self._due(each) for each in self._waiting.values()), default=math.inf)
+            with trio.CancelScope(deadline=self._wakes_at):
+                await self._earlier.wait()
+            now = trio.current_time()
+            for waiting in self._waiting.values():
+                if self._due(waiting) <= now and waiting.spent_seconds is None:
+                    in_total = waiting.started + waiting.total_seconds <= now
+                    waiting.spent_seconds = waiting.total_seconds if in_total else waiting.silent_seconds
+                    waiting.scope.cancel()
+
+    def _due(self, waiting: _Waiting) -> float:
+        """The moment at which a request has waited too long if there is no sign of life until then."""
+        heard = max(waiting.started, waiting.touched, self._last_asked())
+        return min(heard + waiting.silent_seconds, waiting.started + waiting.total_seconds)
+
+    # --- opening --------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Connect, without a handshake; close with the block."""
+        # The groups of the nurseries, the carrier's too, wrap what the body raises.
+        with unwrap_exception_group(deep=True):
+            async with self._carrier.open(self), trio.open_nursery() as nursery:
+                self._nursery = nursery
+                nursery.start_soon(self._keep_deadlines)
+                try:
+                    yield
+                finally:
+                    self.lost(ConnectionLostError("expected an answer, but the connection was closed"))
+                    nursery.cancel_scope.cancel()
+
+    async def keep(self, follow: Callable[[Connection], Awaitable[None]]) -> None:
+        """After the handshake: receive the server's own stream and run `follow`, until it has ended."""
+        self._nursery.start_soon(self._carrier.listen)
+        self._nursery.start_soon(follow, self)
+        await self._ended.wait()
 
 
 @asynccontextmanager
-async def reporting(on_progress: ProgressFnT) -> AsyncIterator[Broadcast[ProgressReport]]:
+async def reporting(on_progress: OnProgress) -> AsyncIterator[Broadcast[ProgressReport]]:
     """Pass reports to `on_progress` in one task while the body runs, the newest one each time.
 
-    The SDK starts a task for each progress notification; with a callback that waits, a server that reports
-    without end would fill the memory with them. The last report is delivered after the body; cancelling drops
-    it. What `on_progress` raises cancels the body and is raised here.
+    With a callback that waits, a task for each report of a server that reports without end would fill the
+    memory. The last report is delivered after the body; cancelling drops it. What `on_progress` raises
+    cancels the body and is raised here.
     """
     reports = Broadcast[ProgressReport](capacity=1)
 
-    async def deliver(newest: trio.MemoryReceiveChannel[ProgressReport], to: ProgressFnT) -> None:
+    async def deliver(newest: trio.MemoryReceiveChannel[ProgressReport], to: OnProgress) -> None:
         async for report in newest:
             await to(*report)
 
@@ -438,79 +487,51 @@ async def reporting(on_progress: ProgressFnT) -> AsyncIterator[Broadcast[Progres
 
 
 async def hold_open(
-    factory: TransportFactory,
+    connection: Connection,
     *,
     limits: Limits,
     mode: str,
-    changes: ToolListChanges,
-    elicitor: Elicitor | None,
     fault_log: FaultLog,
-    renewed: bool,
+    follow: Callable[[Connection], Awaitable[None]],
     task_status: trio.TaskStatus[Connection],
 ) -> None:
     """Keep one connection open until it ends or is left. Start it with `nursery.start`.
 
-    `changes` receives the server's notifications, `fault_log` its protocol faults; `renewed` says that this
-    is not the first connection.
+    `fault_log` receives the server's protocol faults; `follow` runs as long as the connection.
 
     Raises `ConnectError` before it has started, and nothing afterwards: what breaks later reaches the callers
     through their requests.
     """
-    tap = ResponseTap(limits, on_notification=changes.on_notification)
-    opened = factory(tap)
+    server = connection.server
     started = False
-
-    def faults() -> ProtocolFaults:
-        return opened.faults() + tap.faults()
-
     places = _handshake_places()
     await places.acquire()
-    fault_log.opened(faults)
+    fault_log.opened(connection.faults)
     phase, allowed = "connect", limits.connect_seconds
-    with trio.CancelScope(deadline=trio.current_time() + allowed) as scope:
-        try:
-            async with (
-                opened.transport as (read, write),
-                ClientSession(
-                    TappedReader(read, tap),
-                    TappedWriter(write, tap),
-                    client_info=Implementation(name="playhead", version=__version__),
-                    elicitation_callback=elicitor,
-                ) as session,
-            ):
+    try:
+        with trio.CancelScope(deadline=trio.current_time() + allowed) as scope:
+            async with connection.opened():
                 phase, allowed = "handshake", limits.handshake_seconds
                 scope.deadline = trio.current_time() + allowed
-                await negotiate(
-                    session, tap, mode=mode, seconds=limits.handshake_seconds, server=factory.server
-                )
+                await negotiate(connection, mode=mode, seconds=allowed)
                 scope.deadline = math.inf
                 started = True
                 places.release()
-                connection = Connection(
-                    session=session, tap=tap, opened=opened, server=factory.server, elicitor=elicitor
-                )
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(connection.deadlines.run)
-                    nursery.start_soon(_follow, changes, session, renewed)
-                    task_status.started(connection)
-                    await tap.ended.wait()
-                    nursery.cancel_scope.cancel()
-        except (*ENDINGS, ExceptionGroup) as error:
-            causes = list(iter_leaves(error))
-            if not all(isinstance(cause, ENDINGS) for cause in causes):
-                raise
-            cause = causes[0]
-            if not started:
-                raise connect_error(cause, factory.server, opened.diagnosis()) from cause
-        finally:
-            if not started:
-                places.release()
-            tap.ended.set()
-            fault_log.ended(faults)
-    if scope.cancelled_caught and not started:
+                task_status.started(connection)
+                await connection.keep(follow)
+    except PlayheadError as error:
+        if started:
+            raise
+        raise connect_error(error, server, connection.diagnosis()) from error
+    finally:
+        if not started:
+            places.release()
+        connection.leave()
+        fault_log.ended(connection.faults)
+    if scope.cancelled_caught:
         raise ConnectError(
-            f"{factory.server} did not finish the {phase} in {allowed:g} s (Limits.{phase}_seconds):"
-            f" check that it is the right server and speaks MCP{opened.diagnosis()}"
+            f"{server} did not finish the {phase} in {allowed:g} s (Limits.{phase}_seconds):"
+            f" check that it is the right server and speaks MCP{connection.diagnosis()}"
         ) from (DeadlineError("the handshake took too long") if phase == "handshake" else None)
 
 
@@ -523,16 +544,11 @@ def _handshake_places() -> trio.Semaphore:
         return places
 
 
-async def _follow(changes: ToolListChanges, session: ClientSession, renewed: bool) -> None:
-    # Whoever asked for this connection may have done so inside a request, which is not ours.
-    CURRENT_REQUEST.set(None)
-    await changes.follow(session, renewed=renewed)
-
-
-def connect_error(cause: BaseException, server: str, diagnosis: str = "") -> ConnectError:
+def connect_error(cause: PlayheadError, server: str, diagnosis: str = "") -> ConnectError:
+    """The error for a connection that could not be opened because of `cause`."""
     if isinstance(cause, ConnectError):
         return cause
-    said = str(cause) if isinstance(cause, PlayheadError | OSError) else type(cause).__name__
+    said = str(cause)
     more = "" if diagnosis.removeprefix("; ") in said else diagnosis
     wait = cause.retry_after_seconds if isinstance(cause, TransportError) else None
     # The place is often a part of the server's name, or all of it: it is named once.

@@ -1,10 +1,11 @@
-"""Elicitation: a server's questions to the user in the middle of a call, in every protocol revision.
+"""Elicitation: a server's questions to the user in the middle of a request, in every protocol revision.
 
 MCP 2025-11-25, "Elicitation". Revisions with a handshake send `elicitation/create` as a separate request.
-Since 2026-07-28 the call is answered with `input_required` and sent again with the answers (tool_calls.py).
+Since 2026-07-28 the request is answered with `input_required` and sent again with the answers ("Multi
+round-trip requests", SEP-2322); the server's state is returned unread and belongs to this request alone.
 Either way the program's one function gets one question at a time: a person reads one form, however many calls
-are in flight. It runs in a task of the session, not of the SDK, which would swallow its exceptions and send
-them to the server.
+are in flight. It runs in a task of the session, so that its exceptions are the program's and not the
+server's.
 """
 
 from __future__ import annotations
@@ -14,10 +15,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import trio
-from mcp.client.session import ClientRequestContext
-from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult
 
-from playhead.errors import UsageError
+from playhead.client.session.requests import Send
+from playhead.errors import LimitError, ProtocolError, UsageError
+from playhead.limits import Limits
+
+METHOD: Final = "elicitation/create"
+WITH_INPUT: Final = frozenset(["tools/call", "prompts/get", "resources/read"])
+"""The requests that a server may answer with `input_required`."""
+PAUSE_SECONDS: Final = 0.25
+"""Wait before a request is sent again for which the server needs only its own state."""
 
 FieldValue = str | int | float | bool | list[str]
 """The values that a form field can have."""
@@ -62,7 +69,7 @@ class _Slot:
 
 
 class Elicitor:
-    """Passes a session's questions to `on_elicitation`. It is also the SDK's callback for them."""
+    """Passes a session's questions to `on_elicitation`."""
 
     def __init__(self, on_elicitation: OnElicitation, *, nursery: trio.Nursery, server: str) -> None:
         self._on_elicitation = on_elicitation
@@ -78,12 +85,13 @@ class Elicitor:
         server is not considered silent."""
         return trio.current_time() if self._open else self._last
 
-    async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-        return await self.ask(params)
+    async def ask(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the user, and return the result of `elicitation/create`.
 
-    async def ask(self, params: ElicitRequestParams) -> ElicitResult:
-        """Ask the user. Cancelling this cancels the question. Exceptions of `on_elicitation`, and the
-        `UsageError` for a missing required field, are raised from the session's context, not here."""
+        Raises `ProtocolError` for invalid `params`. Cancelling this cancels the question. Exceptions of
+        `on_elicitation`, and the `UsageError` for a missing required field, are raised from the session's
+        context, not here.
+        """
         slot = _Slot(question_of(params, server=self._server))
         self._open += 1
         try:
@@ -95,8 +103,8 @@ class Elicitor:
             self._open -= 1
             self._last = trio.current_time()
         if slot.reply.action != "accept" or slot.question.url is not None:
-            return ElicitResult(action=slot.reply.action)
-        return ElicitResult(action="accept", content={**slot.reply.content})
+            return {"action": slot.reply.action}
+        return {"action": "accept", "content": {**slot.reply.content}}
 
     async def _put(self, slot: _Slot) -> None:
         try:
@@ -107,16 +115,27 @@ class Elicitor:
             slot.over.set()
 
 
-def question_of(params: ElicitRequestParams, *, server: str) -> Question:
-    """The question in `params`. Fields without an object as their schema are left out."""
-    if not isinstance(params, ElicitRequestFormParams):
-        return Question(server=server, message=params.message, url=params.url)
-    schema: Mapping[str, Any] = params.requested_schema
-    properties, required = schema.get("properties"), schema.get("required")
+def question_of(params: Mapping[str, Any], *, server: str) -> Question:
+    """The question in `params`. Fields without an object as their schema are left out.
+
+    Raises `ProtocolError` without a message, and without a schema or the URL of a page.
+    """
+    match params:
+        case {"mode": "url", "message": str() as message, "url": str() as url}:
+            return Question(server=server, message=message, url=url)
+        case {"message": str() as message, "requestedSchema": dict() as schema} if (
+            params.get("mode", "form") == "form"
+        ):
+            properties, required = schema.get("properties"), schema.get("required")
+        case _:
+            raise ProtocolError(
+                f"{server}: expected a question with a message and a requestedSchema, or with the mode 'url'"
+                f" and a url; got {', '.join(params) or 'nothing'}"
+            )
     fields = properties if isinstance(properties, dict) else {}
     return Question(
         server=server,
-        message=params.message,
+        message=message,
         fields={name: shape for name, shape in fields.items() if isinstance(shape, dict)},
         required=frozenset(name for name in required if isinstance(name, str))
         if isinstance(required, list)
@@ -149,3 +168,119 @@ def is_value(value: object) -> bool:
     if isinstance(value, list):
         return all(isinstance(item, str) for item in value)
     return isinstance(value, str | int | float | bool)
+
+
+# --- a server's own requests, in revisions with a handshake -------------------------------------------
+
+
+class RefusedError(Exception):
+    """A request of the server's is answered with an error. Attribute: `code`."""
+
+    def __init__(self, message: str, *, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+Handler = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""Answers a request of the server's, by its parameters. Raises `RefusedError`."""
+
+INVALID_PARAMS: Final = -32602
+
+
+def handlers(elicitor: Elicitor | None) -> dict[str, Handler]:
+    """The requests of a server that the program answers, by method."""
+    if elicitor is None:
+        return {}
+
+    async def elicit(params: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return await elicitor.ask(params)
+        except ProtocolError as error:
+            raise RefusedError("Invalid request parameters", code=INVALID_PARAMS) from error
+
+    return {METHOD: elicit}
+
+
+# --- rounds of input, since 2026-07-28 ---------------------------------------------------------------
+
+
+def requires_input(method: str, result: Mapping[str, Any]) -> bool:
+    """True if a server answered the request with questions."""
+    return result.get("resultType") == "input_required" and method in WITH_INPUT
+
+
+async def provide_input(
+    send: Send,
+    method: str,
+    params: Mapping[str, Any],
+    result: dict[str, Any],
+    *,
+    elicitor: Elicitor | None,
+    limits: Limits,
+    server: str,
+) -> dict[str, Any]:
+    """Send a request again, with input as often as the server requires it, and return the last answer.
+
+    `result` is the first one. Raises `LimitError` past `Limits.input_rounds`, `ProtocolError` if the server
+    requests something that was not offered, and what `send` raises. Each round has its own deadline; the
+    user's time does not count.
+    """
+    rounds = 0
+    while requires_input(method, result):
+        rounds += 1
+        if rounds > limits.input_rounds:
+            raise LimitError(
+                f"expected at most {limits.input_rounds} rounds of input in one call (Limits.input_rounds),"
+                f" got {rounds} from {server}",
+                limit="input_rounds",
+                allowed=limits.input_rounds,
+                got=rounds,
+            )
+        match result.get("inputRequests") or {}, result.get("requestState"):
+            case dict() as requests, (str() | None) as state if requests or state is not None:
+                again = dict(params)
+            case _:
+                raise ProtocolError(
+                    f"{server} sent an invalid request for input in the middle of {method}: expected an"
+                    " object of inputRequests or a string as requestState"
+                )
+        if requests:
+            again["inputResponses"] = await _responses(
+                requests, elicitor, limits=limits, server=server, method=method
+            )
+        else:
+            await trio.sleep(PAUSE_SECONDS)
+        if state is not None:
+            again["requestState"] = state
+        result = await send(method, again)
+    return result
+
+
+async def _responses(
+    requests: Mapping[str, Any], elicitor: Elicitor | None, *, limits: Limits, server: str, method: str
+) -> dict[str, Any]:
+    if len(requests) > limits.server_requests:
+        raise LimitError(
+            f"expected at most {limits.server_requests} questions at once (Limits.server_requests), got"
+            f" {len(requests)} from {server}",
+            limit="server_requests",
+            allowed=limits.server_requests,
+            got=len(requests),
+        )
+    responses: dict[str, Any] = {}
+    for key, request in requests.items():
+        match request:
+            case {"method": str() as question, "params": dict() as asked} if (
+                question == METHOD and elicitor is not None
+            ):
+                responses[key] = await elicitor.ask(asked)
+            case {"method": str() as question}:
+                raise ProtocolError(
+                    f"{server} requested {question:.80} in the middle of {method}, which was not offered"
+                )
+            case _:
+                raise ProtocolError(
+                    f"{server} sent an invalid request for input in the middle of {method}: expected a"
+                    f" method, got none for {key!r:.80}"
+                )
+    return responses

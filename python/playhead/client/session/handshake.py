@@ -1,85 +1,81 @@
-"""Negotiate the protocol revision without spending the handshake's time twice.
+"""Agree on a protocol revision, without spending the handshake's time twice.
 
-`auto` sends `server/discover` first (revision 2026-07-28) and falls back to `initialize`. The SDK's own
-negotiation waits 10 s for the probe, the whole of our handshake allowance; here the probe may take a third of
-it. A server that answers late is not lost: it answers `initialize`, or, having switched to the new revision
-on the late probe, refuses it with -32022 and is asked once more.
-A server that *exits* on the unknown method is started again and sent only `initialize` (supervisor.py).
+`auto` sends `server/discover` first (revision 2026-07-28) and falls back to `initialize`. The probe may take
+a third of the handshake's time: an old server that ignores it must have enough left to start. A server that
+answers late is not lost: it answers `initialize`, or, having switched to the new revision on the late probe,
+refuses it with -32022 and is asked once more. A server that *exits* on the unknown method is started again
+and sent only `initialize` (supervisor.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
-from mcp.client.session import ClientSession
-from mcp.shared.exceptions import MCPError
-from mcp_types import UNSUPPORTED_PROTOCOL_VERSION, DiscoverResult, ServerCapabilities
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
 
-from playhead.client.session.response_tap import ResponseTap
-from playhead.client.transports.outcomes import from_answer, from_sdk
-from playhead.errors import AccessDeniedError, HttpStatusError, ProtocolError, RemoteError, UsageError
+from playhead.errors import (
+    AccessDeniedError,
+    HttpStatusError,
+    ProtocolError,
+    RemoteError,
+    ServerError,
+    UsageError,
+)
+from playhead.protocol.messages import UNSUPPORTED_PROTOCOL_VERSION
+from playhead.protocol.revisions import CLIENT_INFO, NEWEST, NEWEST_INITIALIZED, REVISIONS
 
-PROBE_SHARE = 1 / 3
+if TYPE_CHECKING:
+    from playhead.client.session.connection import Connection
+
+PROBE_SHARE: Final = 1 / 3
 """The probe's share of the handshake allowance. The rest is enough for an old server to start."""
+
+_WITHOUT_INITIALIZE: Final = tuple(name for name, row in REVISIONS.items() if not row.has_initialize)
 
 
 def check_mode(mode: str) -> None:
     """Raise `UsageError` unless `mode` is `auto`, `legacy` or a revision without a handshake."""
-    if mode not in ("auto", "legacy", *MODERN_PROTOCOL_VERSIONS):
-        allowed = ", ".join(("auto", "legacy", *MODERN_PROTOCOL_VERSIONS))
+    if mode not in ("auto", "legacy", *_WITHOUT_INITIALIZE):
+        allowed = ", ".join(("auto", "legacy", *_WITHOUT_INITIALIZE))
         raise UsageError(f"expected mode to be one of {allowed}, got {mode!r}")
 
 
-async def negotiate(
-    session: ClientSession, tap: ResponseTap, *, mode: str, seconds: float, server: str
-) -> None:
-    """Agree on a revision for `session`. The caller sets a deadline for the whole.
+async def negotiate(connection: Connection, *, mode: str, seconds: float) -> None:
+    """Set the revision of `connection`. The caller sets a deadline for the whole.
 
     Raises `TransportError` if no answer arrived, `AccessDeniedError` for HTTP 401 and 403, and `RemoteError`
     if both sides have no revision in common.
     """
     if mode == "legacy":
-        await run_in_sdk(session.initialize, tap, method="initialize", server=server)
-        return
-    if mode != "auto":
-        session.adopt(
-            DiscoverResult(
-                supported_versions=[mode],
-                capabilities=ServerCapabilities(),
-                result_type="complete",
-                ttl_ms=0,
-                cache_scope="public",
-            )
-        )
-        return
-    if await _probed(session, tap, seconds=seconds * PROBE_SHARE, server=server):
-        return
-    try:
-        await run_in_sdk(session.initialize, tap, method="initialize", server=server)
-    except _RevisionRefusedError:
-        await run_in_sdk(session.discover, tap, method="server/discover", server=server)
+        await _initialize(connection)
+    elif mode != "auto":
+        connection.exchange.revision = REVISIONS[mode]
+    elif not await _probed(connection, seconds=seconds * PROBE_SHARE):
+        try:
+            await _initialize(connection)
+        except _RevisionRefusedError:
+            await _discover(connection)
 
 
 class _RevisionRefusedError(ProtocolError):
     """-32022: the server supports other revisions and names them."""
 
-    def __init__(self, message: str, *, legacy_offered: bool) -> None:
+    def __init__(self, message: str, *, supported: list[str] | None) -> None:
         super().__init__(message)
-        self.legacy_offered = legacy_offered
+        self.supported = supported
 
 
-async def _probed(session: ClientSession, tap: ResponseTap, *, seconds: float, server: str) -> bool:
+async def _probed(connection: Connection, *, seconds: float) -> bool:
     """True if the server answered the probe; False if `initialize` is worth trying."""
     with trio.move_on_after(seconds):
         try:
-            await run_in_sdk(session.discover, tap, method="server/discover", server=server)
+            await _discover(connection)
         except _RevisionRefusedError as refused:
-            if refused.legacy_offered:
-                return False
-            raise
+            if refused.supported is not None and not any(map(_has_initialize, refused.supported)):
+                raise
+            return False
         except AccessDeniedError:
             raise
         except (HttpStatusError, RemoteError):
@@ -89,34 +85,74 @@ async def _probed(session: ClientSession, tap: ResponseTap, *, seconds: float, s
     return False
 
 
-async def run_in_sdk(
-    call: Callable[[], Awaitable[object]], tap: ResponseTap, *, method: str, server: str
-) -> None:
-    """Run `call`, in which the SDK sends `method` and reads the answer itself; translate its errors."""
-    with tap.pending(method, take=False) as pending:
-        try:
-            await call()
-        except MCPError as error:
-            if pending.failure is not None:
-                raise pending.failure from None
-            if pending.answer_error is None:
-                raise from_sdk(error, method=method, server=server, diagnosis="") from None
-            if error.code == UNSUPPORTED_PROTOCOL_VERSION:
-                raise _refusal(error, method=method, server=server) from None
-            raise from_answer(pending.answer_error, method=method, server=server) from None
-        except ValidationError as error:
-            raise ProtocolError(
-                f"{server} returned an invalid {method} result (invalid fields: {error.error_count()})"
-            ) from None
-        except RuntimeError as error:
-            # The SDK's error for "no revision in common".
-            raise ProtocolError(f"{server}: {error}") from None
+async def _discover(connection: Connection) -> None:
+    connection.exchange.revision = NEWEST
+    try:
+        result = await _request(connection, "server/discover", {})
+    except _RevisionRefusedError as refused:
+        if NEWEST.name not in (refused.supported or ()):
+            raise
+        result = await _request(connection, "server/discover", {})
+    _check(connection, "server/discover", result, "capabilities", "supportedVersions")
+    supported: list[str] = result["supportedVersions"]
+    if NEWEST.name not in supported:
+        raise ProtocolError(f"{connection.server} supports the revisions {supported}, but not {NEWEST.name}")
+    connection.handshake = result
 
 
-def _refusal(error: MCPError, *, method: str, server: str) -> _RevisionRefusedError:
-    supported = error.data.get("supported") if isinstance(error.data, dict) else None
-    names = [name for name in supported if isinstance(name, str)] if isinstance(supported, list) else None
-    return _RevisionRefusedError(
-        f"{server} refused {method}: it supports the revisions {', '.join(names or ['(none named)'])}",
-        legacy_offered=names is None or any(name in HANDSHAKE_PROTOCOL_VERSIONS for name in names),
-    )
+async def _initialize(connection: Connection) -> None:
+    connection.exchange.revision = NEWEST_INITIALIZED
+    params = {
+        "protocolVersion": NEWEST_INITIALIZED.name,
+        "capabilities": connection.exchange.capabilities,
+        "clientInfo": CLIENT_INFO,
+    }
+    result = await _request(connection, "initialize", params)
+    _check(connection, "initialize", result, "capabilities", "protocolVersion", "serverInfo")
+    version: str = result["protocolVersion"]
+    if not _has_initialize(version):
+        raise ProtocolError(f"{connection.server}: unsupported protocol version from the server: {version}")
+    connection.exchange.revision = REVISIONS[version]
+    connection.handshake = result
+    await connection.notify("notifications/initialized")
+
+
+async def _request(connection: Connection, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return await connection.request(method, params, silent_seconds=math.inf, total_seconds=math.inf)
+    except ServerError as error:
+        if error.code != UNSUPPORTED_PROTOCOL_VERSION:
+            raise
+        supported = error.data.get("supported") if isinstance(error.data, dict) else None
+        names = [name for name in supported if isinstance(name, str)] if isinstance(supported, list) else None
+        raise _RevisionRefusedError(
+            f"{connection.server} refused {method}: it supports the revisions"
+            f" {', '.join(names or ['(none named)'])}",
+            supported=names,
+        ) from None
+
+
+def _check(connection: Connection, method: str, result: Mapping[str, Any], *fields: str) -> None:
+    """Raise `ProtocolError` if `fields` of a result are not what the specification says."""
+    invalid = [field for field in fields if not _IS_VALID[field](result.get(field))]
+    if invalid:
+        raise ProtocolError(
+            f"{connection.server} returned an invalid {method} result (invalid fields: {', '.join(invalid)})"
+        )
+
+
+_IS_VALID: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "capabilities": lambda value: isinstance(value, dict),
+    "protocolVersion": lambda value: isinstance(value, str),
+    "serverInfo": lambda value: (
+        isinstance(value, dict) and all(isinstance(value.get(key), str) for key in ("name", "version"))
+    ),
+    "supportedVersions": lambda value: (
+        isinstance(value, list) and all(isinstance(item, str) for item in value)
+    ),
+}
+
+
+def _has_initialize(name: str) -> bool:
+    row = REVISIONS.get(name)
+    return row is not None and row.has_initialize

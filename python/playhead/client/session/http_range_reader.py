@@ -37,7 +37,7 @@ from playhead.net_guard import Origin, check_url
 from playhead.stream.answer import Page
 
 if TYPE_CHECKING:
-    from playhead.client.session.response_tap import Arrivals
+    from playhead.client.session.arrivals import Arrivals
 
 RENEW_SECONDS: Final = 30.0
 """A URL is authorised again at most this often."""

@@ -1,9 +1,9 @@
 """Notice that the server's list of tools has changed, in every protocol revision.
 
-Revisions with a handshake send the notification unasked: on a stdio server's output, or on the event stream
-that the SDK opens over HTTP if the server gave a session. Since 2026-07-28 it is sent to clients that called
-`subscriptions/listen`, whose answer is a stream of notifications; it is called once per connection, as soon
-as somebody subscribes. Either way the response tap sees the notification.
+Revisions with a handshake send the notification unasked, on any stream. Since 2026-07-28 (SEP-2575) it is
+sent to clients that called `subscriptions/listen`: a request that is answered when the subscription ends. It
+is called once per connection, as soon as somebody subscribes, with an id of its own that each notification
+repeats. The server acknowledges it first, and says which notifications it will send.
 
 An item means "list the tools again", not what changed, so any number of changes not yet received are one
 item. Nothing is replayed: after a subscription or a connection was lost and renewed an item is sent as well,
@@ -12,25 +12,54 @@ because nobody knows what was missed.
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
-from typing import Final
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
 import trio
-from mcp.client.session import ClientSession
-from mcp.client.subscriptions import SubscriptionLost, listen
-from mcp.shared.exceptions import MCPError
-from mcp_types import METHOD_NOT_FOUND
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from playhead.concurrency import Broadcast
+from playhead.errors import PlayheadError, ServerError
 from playhead.limits import Limits
+from playhead.protocol.revisions import REVISIONS, SUBSCRIPTION_META
 
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
+ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+CANCELLED: Final = "notifications/cancelled"
+METHOD_NOT_FOUND: Final = -32601
 RETRY_SECONDS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Waits before another subscription. After the last the server is left alone until there is a new
 connection."""
 STEADY_SECONDS: Final = 60.0
 """A subscription that lasted this long was a good one: the waits start over after it."""
+
+
+class Listener(Protocol):
+    """The part of a connection that a subscription needs."""
+
+    @property
+    def protocol_version(self) -> str: ...
+    @property
+    def capabilities(self) -> Mapping[str, Any]: ...
+
+    async def listen(self, request_id: str, params: Mapping[str, Any]) -> object:
+        """Send `subscriptions/listen` with this id, and return when it is answered, however late. Cancelling
+        cancels the request.
+
+        It is not in flight: it has no deadline, and neither it nor its notifications are a sign of life.
+        Raises `ServerError`, or a `TransportError` when it is lost.
+        """
+
+
+@dataclass(slots=True, eq=False)
+class _Subscription:
+    id: str
+    scope: trio.CancelScope
+    is_renewed: bool
+    """Changes may have been missed before it."""
+    accepted: Mapping[str, Any] | None = field(default=None)
+    """The notifications that the server will send; None before it says so."""
 
 
 class ToolListChanges:
@@ -40,42 +69,57 @@ class ToolListChanges:
         self._limits = limits
         self._wanted = trio.Event()
         self._changes = Broadcast[None](capacity=1)
+        self._subscription: _Subscription | None = None
+        self._count = 0
 
     def subscribe(self) -> trio.MemoryReceiveChannel[None]:
         """A channel that holds one item. It ends after `close`."""
         self._wanted.set()
         return self._changes.subscribe()
 
-    def on_notification(self, method: str) -> None:
-        """Take note of a notification's method. Never waits."""
-        if method == TOOLS_CHANGED:
-            self._changes.send(None)
-
     def close(self) -> None:
         """End the channels. Idempotent."""
         self._changes.close()
 
-    async def follow(self, session: ClientSession, *, renewed: bool) -> None:
+    def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        """Take note of a notification. Never waits."""
+        current, meta = self._subscription, params.get("_meta")
+        if current is not None and method == CANCELLED and params.get("requestId") == current.id:
+            current.scope.cancel()
+        name = meta.get(SUBSCRIPTION_META) if isinstance(meta, Mapping) else None
+        if name is None and method == TOOLS_CHANGED:
+            self._changes.send(None)
+        if current is None or name != current.id:
+            return
+        accepted = params.get("notifications")
+        if method == ACKNOWLEDGED and current.accepted is None and isinstance(accepted, Mapping):
+            current.accepted, current.scope.deadline = accepted, math.inf
+            if current.is_renewed:
+                self._changes.send(None)
+        if method == TOOLS_CHANGED and (current.accepted or {}).get("toolsListChanged") is True:
+            self._changes.send(None)
+
+    async def follow(self, connection: Listener, *, renewed: bool) -> None:
         """Keep the server notifying for as long as its connection lives; cancelled when that ends.
 
         `renewed` says that this is not the first connection.
         """
         await self._wanted.wait()
-        modern = session.protocol_version in MODERN_PROTOCOL_VERSIONS
-        if renewed and not modern:
+        revision = REVISIONS[connection.protocol_version]
+        if renewed and not revision.has_listen:
             self._changes.send(None)
-        if not modern or not _announces_changes(session):
+        if not revision.has_listen or not _announces_changes(connection.capabilities):
             return
         again, tries = renewed, 0
         while True:
             began = trio.current_time()
             try:
-                await self._listen(session, again=again)
-            except MCPError as error:
+                await self._listen(connection, again=again)
+            except ServerError as error:
                 if error.code == METHOD_NOT_FOUND:
                     return
-            except (SubscriptionLost, trio.TooSlowError):
-                pass
+            except PlayheadError:
+                pass  # it was lost, and is renewed
             if trio.current_time() - began > STEADY_SECONDS:
                 tries = 0
             if tries == len(RETRY_SECONDS):
@@ -83,20 +127,21 @@ class ToolListChanges:
             await trio.sleep(RETRY_SECONDS[tries])
             again, tries = True, tries + 1
 
-    async def _listen(self, session: ClientSession, *, again: bool) -> None:
-        """Hold one subscription until it ends."""
-        async with AsyncExitStack() as stack:
-            with trio.fail_after(self._limits.tool_seconds):
-                subscription = await stack.enter_async_context(listen(session, tools_list_changed=True))
-            if again:
-                self._changes.send(None)
-            async for _event in subscription:
-                pass  # the response tap has seen it
+    async def _listen(self, connection: Listener, *, again: bool) -> None:
+        """Hold one subscription until the server ends it, or has not acknowledged it in time."""
+        self._count += 1
+        with trio.move_on_after(self._limits.tool_seconds) as scope:
+            subscription = _Subscription(f"listen-{self._count}", scope, is_renewed=again)
+            self._subscription = subscription
+            try:
+                await connection.listen(subscription.id, {"notifications": {"toolsListChanged": True}})
+            finally:
+                self._subscription = None
 
 
-def _announces_changes(session: ClientSession) -> bool:
+def _announces_changes(capabilities: Mapping[str, Any]) -> bool:
     """True if the server promises notifications, or said nothing because there was no handshake."""
-    capabilities = session.server_capabilities
-    if capabilities is None or not capabilities.model_fields_set:
-        return True
-    return capabilities.tools is not None and capabilities.tools.list_changed is True
+    match capabilities:
+        case {"tools": {"listChanged": True}}:
+            return True
+    return not capabilities

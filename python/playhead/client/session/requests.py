@@ -1,63 +1,44 @@
-"""Requests in the form that the SDK sends unchanged, and lenient readers of their results.
+"""Requests by method and parameters, and lenient readers of their raw results.
 
 Results are read like those of tools: blobs are never copied, and invalid blocks and items affect nothing
 else. Servers of 2024-11-05 send a list of blocks, or a plain string, in the place of a prompt message's one
-block; both are read as blocks.
+block; both are read as blocks. The SDK's types are made when a program reads them, and imported then: they
+cost a start more than everything else in it.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
-
-from mcp_types import (
-    GetPromptRequest,
-    GetPromptRequestParams,
-    PaginatedRequestParams,
-    ReadResourceRequestParams,
-    Request,
-    TextContent,
-)
-from pydantic import BaseModel, ValidationError
+from typing import TYPE_CHECKING, Any, Final, Required, TypedDict, TypeVar
 
 from playhead.content import Block, parse_blocks
 from playhead.errors import LimitError, ProtocolError
 from playhead.limits import Limits
-from playhead.stream.strategies import ResourceRequest
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from playhead.client.session.arrivals import Arrivals
+
+    ModelT = TypeVar("ModelT", bound=BaseModel)
+
+OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Awaited with a call's progress, its total and a message; the last two are None if the server gives none."""
 
 
-class RangedReadParams(ReadResourceRequestParams):
-    """`resources/read` with the members that carry a range (not in any MCP revision)."""
+class SendOptions(TypedDict, total=False):
+    """What `Connection.request` takes besides a method and parameters."""
 
-    arguments: dict[str, Any] | None = None
-    offset: int | None = None
-    length: int | None = None
-
-
-class RangedReadRequest(Request[RangedReadParams, Literal["resources/read"]]):
-    """Declared again because the stock request dumps its params by their declared type, which silently drops
-    the members of a range."""
-
-    method: Literal["resources/read"] = "resources/read"
-    params: RangedReadParams
+    silent_seconds: Required[float]
+    total_seconds: Required[float]
+    on_progress: OnProgress | None
+    arrivals: Arrivals | None
 
 
-class RawRequest(Request[dict[str, Any] | None, str]):
-    """Any method with any parameters, sent exactly as given.
-
-    A stock request is dumped without its nulls: `{"arguments": {"city": null}}` would lose its argument.
-    """
-
-    @classmethod
-    def of(cls, method: str, params: Mapping[str, Any] | None) -> RawRequest:
-        return cls(method=method, params=None if params is None else dict(params))
-
-    def model_dump(self, **_how: Any) -> dict[str, Any]:
-        """The message for the SDK. A copy, because the SDK writes its `_meta` into it."""
-        given = {"method": self.method}
-        return given if self.params is None else given | {"params": copy.deepcopy(self.params)}
+Send = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""Sends a request, by its method and parameters, and returns its raw result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +55,8 @@ class PromptMessage:
     @property
     def text(self) -> str:
         """The text blocks, one per line."""
+        from mcp_types import TextContent
+
         return "\n".join(
             block.content.text for block in self.blocks if isinstance(block.content, TextContent)
         )
@@ -87,11 +70,6 @@ class PromptResult:
     description: str | None
     raw: Mapping[str, Any] = field(repr=False)
     """The raw result."""
-
-
-def prompt_request(name: str, arguments: Mapping[str, str] | None) -> GetPromptRequest:
-    given = dict(arguments) if arguments is not None else None
-    return GetPromptRequest(params=GetPromptRequestParams(name=name, arguments=given))
 
 
 def prompt_from(raw: Mapping[str, Any], *, limits: Limits, server: str) -> PromptResult:
@@ -143,51 +121,44 @@ def _as_blocks(content: object) -> Sequence[object]:
             return [content]
 
 
-ModelT = TypeVar("ModelT", bound=BaseModel)
+LISTS: Final = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+"""The member of each listing's result that has its items."""
 
 
-ListingRequest = Callable[..., Request[Any, Any]]
-"""A request class of the SDK whose `params` are a `PaginatedRequestParams`, or None for the first page."""
-
-
-async def list_all(
-    send: Callable[[Request[Any, Any]], Awaitable[dict[str, Any]]],
-    kind: ListingRequest,
-    *,
-    key: str,
-    model: type[ModelT],
-    limits: Limits,
-    server: str,
-) -> list[ModelT]:
-    """List all pages with requests of the class `kind`; items that are not valid for `model` are left out.
+async def list_all(send: Send, method: str, *, limits: Limits, server: str) -> list[dict[str, Any]]:
+    """List all pages with requests of `method`, raw; items that are not objects are left out.
 
     Raises `LimitError` past `Limits.listing_pages` or `Limits.listed_items`, `ProtocolError` if a page has no
     list or repeats a cursor, and what `send` raises.
     """
-    found: list[ModelT] = []
+    key = LISTS[method]
+    listed: list[dict[str, Any]] = []
     cursor: str | None = None
     seen: set[str] = set()
     for _page in range(limits.listing_pages):
-        params = PaginatedRequestParams(cursor=cursor) if cursor is not None else None
-        result = await send(kind(params=params))
+        result = await send(method, {} if cursor is None else {"cursor": cursor})
         items = result.get(key)
         if not isinstance(items, list):
             raise ProtocolError(f"{server} answered a listing without a list of {key}")
-        if len(found) + len(items) > limits.listed_items:
+        if len(listed) + len(items) > limits.listed_items:
             raise LimitError(
                 f"expected at most {limits.listed_items} {key} from {server} (Limits.listed_items), got more",
                 limit="listed_items",
                 allowed=limits.listed_items,
-                got=len(found) + len(items),
+                got=len(listed) + len(items),
             )
-        found.extend(item for item in (_valid(model, raw) for raw in items) if item is not None)
-        following = result.get("nextCursor")
-        if following is None:
-            return found
-        if not isinstance(following, str) or following in seen:
+        listed.extend(item for item in items if isinstance(item, dict))
+        cursor = result.get("nextCursor")
+        if cursor is None:
+            return listed
+        if not isinstance(cursor, str) or cursor in seen:
             raise ProtocolError(f"{server} returned a repeated or non-string cursor in its list of {key}")
-        seen.add(following)
-        cursor = following
+        seen.add(cursor)
     raise LimitError(
         f"expected at most {limits.listing_pages} pages of {key} (Limits.listing_pages), got more"
         f" from {server}",
@@ -197,12 +168,12 @@ async def list_all(
     )
 
 
-def _valid(model: type[ModelT], raw: object) -> ModelT | None:
-    try:
-        return model.model_validate(raw, by_name=False)
-    except ValidationError:
-        return None
+def typed(model: type[ModelT], items: Iterable[Mapping[str, Any]]) -> list[ModelT]:
+    """The listed `items` as a program reads them; those that are not valid for `model` are left out."""
+    from pydantic import ValidationError
 
-
-def read_request(request: ResourceRequest) -> RangedReadRequest:
-    return RangedReadRequest(params=RangedReadParams.model_validate(request.params()))
+    valid: list[ModelT] = []
+    for item in items:
+        with suppress(ValidationError):
+            valid.append(model.model_validate(item, by_name=False))
+    return valid

@@ -8,45 +8,30 @@ of tools are in tool_calls.py.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack
 
 import trio
-from mcp_types import (
-    Implementation,
-    ListPromptsRequest,
-    ListResourcesRequest,
-    ListResourceTemplatesRequest,
-    ListToolsRequest,
-    Prompt,
-    Request,
-    Resource,
-    ResourceLink,
-    ResourceTemplate,
-    ServerCapabilities,
-    Tool,
-)
 
 from playhead.cache import BLOCK_BYTES
 from playhead.client.call_results.call_result import CallResult, as_media, classify_result
 from playhead.client.call_results.media import ResourceMedia
+from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.cached_reads import SessionCache
 from playhead.client.session.connection import Connection
-from playhead.client.session.elicitation import Elicitor
+from playhead.client.session.elicitation import Elicitor, provide_input, requires_input
 from playhead.client.session.list_changed import ToolListChanges
 from playhead.client.session.requests import (
-    ListingRequest,
-    ModelT,
+    OnProgress,
     PromptResult,
-    RawRequest,
+    SendOptions,
     list_all,
     prompt_from,
-    prompt_request,
-    read_request,
+    typed,
 )
-from playhead.client.session.response_tap import Arrivals
 from playhead.client.session.shared_reads import SharedReads
 from playhead.client.session.streams import (
     FormExplanation,
@@ -57,20 +42,29 @@ from playhead.client.session.streams import (
 from playhead.client.session.supervisor import Supervisor
 from playhead.client.session.tool_calls import ToolCaller
 from playhead.config.servers import ServerConfig
-from playhead.errors import (
-    SessionLostError,
-    UsageError,
-)
+from playhead.errors import ProtocolError, SessionLostError, UsageError
 from playhead.limits import Limits
 from playhead.protocol import messages
 from playhead.protocol.faults import ProtocolFaults
+from playhead.protocol.revisions import REVISIONS, ToolHeaders
+from playhead.protocol.tool_headers import usable_tools
 from playhead.results.plan import Policy
 from playhead.results.responses import DEFAULT_REGISTRY, ResponseRegistry
-from playhead.sdk_internals import ProgressFnT
 from playhead.stream.answer import Page, page_of_contents
-from playhead.stream.options import ReadPaths, StreamOptions
+from playhead.stream.options import StreamOptions
 from playhead.stream.reader import RangeStream, open_forms
 from playhead.stream.strategies import ResourceRequest, ToolRequest
+
+if TYPE_CHECKING:
+    from mcp_types import (
+        Implementation,
+        Prompt,
+        Resource,
+        ResourceLink,
+        ResourceTemplate,
+        ServerCapabilities,
+        Tool,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +92,11 @@ class Session:
         cache: SessionCache | None = None,
     ) -> None:
         self._supervisor = supervisor
-        self._first = connection.session
         self.handshake: Mapping[str, Any] | None = connection.handshake
         """The raw result of `initialize` or `server/discover`; None if the revision was given."""
+        self._revision = REVISIONS[connection.protocol_version]
+        self._server_info = connection.server_info
+        self._capabilities = connection.capabilities
         self._config = config
         self._limits = limits
         self._changes = changes
@@ -111,11 +107,14 @@ class Session:
         self._requests = 0
         self._cache = cache or SessionCache(shared=None, server=None, credentials=None)
         self._forms = ServerForms(reads=SharedReads(supervisor.start_soon))
+        self._elicitor = elicitor
+        self._tool_headers: ToolHeaders = {}
         self._caller = ToolCaller(
-            server=self,
+            name=name,
+            capabilities=self._capabilities,
+            revision=self._revision,
             send=self._request,
-            learn_headers=self._learn_headers,
-            elicitor=elicitor,
+            list_tools=self._list_tools,
             config=config,
             limits=limits,
         )
@@ -125,15 +124,22 @@ class Session:
     @property
     def server_info(self) -> Implementation | None:
         """The server's own name and version; optional since revision 2026-07-28."""
-        return self._first.server_info
+        from mcp_types import Implementation
+
+        return next(iter(typed(Implementation, [self._server_info or {}])), None)
 
     @property
     def protocol_version(self) -> str:
-        return self._first.protocol_version or ""
+        return self._revision.name
 
     @property
     def capabilities(self) -> ServerCapabilities:
-        return self._first.server_capabilities or ServerCapabilities()
+        """The server's capabilities. Raises `ProtocolError` if they are invalid."""
+        from mcp_types import ServerCapabilities
+
+        for valid in typed(ServerCapabilities, [self._capabilities]):
+            return valid
+        raise ProtocolError(f"{self.name} declared invalid capabilities; Session.handshake has them as sent")
 
     def statistics(self) -> SessionStatistics:
         return SessionStatistics(requests=self._requests, reconnects=self._supervisor.reconnects)
@@ -163,36 +169,54 @@ class Session:
 
         Raises `LimitError` past `Limits.listed_items` or `Limits.listing_pages`, and what `call_tool` raises.
         """
-        found = await self._list(ListToolsRequest, "tools", Tool)
-        return await self.learn_tools(found)
+        from mcp_types import Tool
+
+        self._forms.tools = tools = typed(Tool, await self._list_tools())
+        return tools
 
     async def learn_tools(self, tools: list[Tool]) -> list[Tool]:
         """Take `tools` as the server's, as if `list_tools` had returned them. Returns those that can be
         called."""
-        found = (await self._supervisor.connection()).usable(tools)
-        self._caller.listed(found)
-        self._forms.tools = found
-        return found
+        raw = [tool.model_dump(by_alias=True, mode="json", exclude_none=True) for tool in tools]
+        names = {tool["name"] for tool in self._usable(raw)}
+        self._forms.tools = usable = [tool for tool in tools if tool.name in names]
+        return usable
 
     async def list_resources(self) -> list[Resource]:
         """List all resources, all pages; see `list_tools`."""
-        return await self._list(ListResourcesRequest, "resources", Resource)
+        from mcp_types import Resource
+
+        return typed(Resource, await self._list("resources/list"))
 
     async def list_resource_templates(self) -> list[ResourceTemplate]:
         """List all resource templates, all pages; see `list_tools`."""
-        return await self._list(ListResourceTemplatesRequest, "resourceTemplates", ResourceTemplate)
+        from mcp_types import ResourceTemplate
+
+        return typed(ResourceTemplate, await self._list("resources/templates/list"))
 
     async def list_prompts(self) -> list[Prompt]:
         """List all prompts, all pages; see `list_tools`."""
-        return await self._list(ListPromptsRequest, "prompts", Prompt)
+        from mcp_types import Prompt
 
-    async def _list(self, kind: ListingRequest, key: str, model: type[ModelT]) -> list[ModelT]:
-        async def ask(request: Request[Any, Any]) -> dict[str, Any]:
-            return await self._request(
-                request, silent_seconds=self._limits.page_seconds, total_seconds=self._limits.tool_seconds
-            )
+        return typed(Prompt, await self._list("prompts/list"))
 
-        return await list_all(ask, kind, key=key, model=model, limits=self._limits, server=self.name)
+    async def _list(self, method: str) -> list[dict[str, Any]]:
+        send = partial(
+            self._request,
+            silent_seconds=self._limits.page_seconds,
+            total_seconds=self._limits.tool_seconds,
+        )
+        return await list_all(send, method, limits=self._limits, server=self.name)
+
+    async def _list_tools(self) -> list[dict[str, Any]]:
+        return self._usable(await self._list("tools/list"))
+
+    def _usable(self, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Learn from the whole list of tools, without those that cannot be called."""
+        if self._revision.has_routing_headers:
+            tools, self._tool_headers = usable_tools(tools)
+        self._caller.listed(tools)
+        return tools
 
     def tool_list_changes(self) -> trio.MemoryReceiveChannel[None]:
         """A channel that receives an item when the tools may have changed: time to `list_tools` again.
@@ -212,7 +236,7 @@ class Session:
         arguments: Mapping[str, Any] | None = None,
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - limits silence, which no cancel scope does
-        on_progress: ProgressFnT | None = None,
+        on_progress: OnProgress | None = None,
         policy: Policy | None = None,
         registry: ResponseRegistry | None = None,
     ) -> CallResult:
@@ -268,8 +292,10 @@ class Session:
         sends `notifications/cancelled`.
         """
         silent_seconds = self._limits.page_seconds if timeout is None else timeout
+        params = {"name": name} if arguments is None else {"name": name, "arguments": dict(arguments)}
         result = await self._request(
-            prompt_request(name, arguments),
+            "prompts/get",
+            params,
             silent_seconds=silent_seconds,
             total_seconds=max(self._limits.page_total_seconds, silent_seconds),
         )
@@ -306,7 +332,8 @@ class Session:
         # A stream's patience decides about its reads: as long as bytes of an answer arrive, its reader waits.
         total_seconds = max(self._limits.page_total_seconds, silent_seconds) if arrivals is None else math.inf
         result = await self._request(
-            read_request(request),
+            "resources/read",
+            request.params(),
             silent_seconds=silent_seconds,
             total_seconds=total_seconds,
             arrivals=arrivals,
@@ -319,22 +346,18 @@ class Session:
         *,
         silent_seconds: float,
         arrivals: Arrivals,
-        paths: ReadPaths,
     ) -> dict[str, Any]:
         """Raises as `read_range`, and `UsageError` for a tool outside `allowed_tools`."""
         if isinstance(request, ToolRequest):
             return await self._caller.call(
                 request.name, request.arguments, seconds=silent_seconds, on_progress=None, arrivals=arrivals
             )
-        return await self._over_connection(
-            lambda connection: connection.read(
-                request,
-                silent_seconds=silent_seconds,
-                total_seconds=math.inf,
-                arrivals=arrivals,
-                paths=paths,
-            ),
+        return await self._request(
+            "resources/read",
+            request.params(),
             silent_seconds=silent_seconds,
+            total_seconds=math.inf,
+            arrivals=arrivals,
         )
 
     def media(self, what: ResourceLink | ResourceMedia | str) -> ResourceMedia:
@@ -379,7 +402,7 @@ class Session:
                     server_name=self.name,
                     last_received=forms.arrivals.last_received,
                     sha256=forms.sha256,
-                    paths=forms.paths,
+                    counts=forms.counts,
                     grid_bytes=0 if self._cache.shared is None else BLOCK_BYTES,
                     remark=forms.remark,
                 )
@@ -407,14 +430,18 @@ class Session:
             known=self._forms,
             config=self._config,
             limits=self._limits,
-            may_have_resources=self._may_have_resources(),
+            may_have_resources=self._may_have_resources,
+            capabilities=self._capabilities,
+            server_info=self._server_info,
+            list_raw=self._list,
             cache=self._cache,
             stack=stack,
         )
 
+    @property
     def _may_have_resources(self) -> bool:
         # Empty capabilities mean nothing: a server connected without a handshake has them.
-        return self.capabilities.resources is not None or not self.capabilities.model_fields_set
+        return self._capabilities.get("resources") is not None or not self._capabilities
 
     def default_options(self) -> StreamOptions:
         """The default options of streams: the server's settings over the general defaults."""
@@ -425,13 +452,11 @@ class Session:
 
         A server that declares its capabilities without resources isn't asked.
         """
-        await self._forms.templates.learn(
-            self.list_resource_templates if self._may_have_resources() else None
-        )
+        await self._forms.templates.learn(self._template_uris if self._may_have_resources else None)
 
-    async def _learn_headers(self) -> None:
-        connection = await self._supervisor.connection()
-        await connection.learn_headers(self._limits)
+    async def _template_uris(self) -> list[str]:
+        listed = await self._list("resources/templates/list")
+        return [uri for template in listed if isinstance(uri := template.get("uriTemplate"), str)]
 
     # --- other requests ----------------------------------------------------------------------------
 
@@ -449,8 +474,9 @@ class Session:
         `call_tool`, but never `UsageError` for the method. Cancelling sends `notifications/cancelled`.
         """
         silent_seconds = self._limits.tool_seconds if timeout is None else timeout
-        result = await self._request(
-            RawRequest.of(method, params),
+        result = await self._send(
+            method,
+            params or {},
             silent_seconds=silent_seconds,
             total_seconds=max(self._limits.tool_total_seconds, silent_seconds),
         )
@@ -458,34 +484,33 @@ class Session:
 
     async def _request(
         self,
-        request: Request[Any, Any],
-        *,
-        silent_seconds: float,
-        total_seconds: float,
-        on_progress: ProgressFnT | None = None,
-        arrivals: Arrivals | None = None,
+        method: str,
+        params: Mapping[str, Any],
+        **options: Unpack[SendOptions],
     ) -> dict[str, Any]:
-        return await self._over_connection(
-            lambda connection: connection.request(
-                request,
-                silent_seconds=silent_seconds,
-                total_seconds=total_seconds,
-                on_progress=on_progress,
-                arrivals=arrivals,
-            ),
-            silent_seconds=silent_seconds,
-        )
+        """Send a request, and again with the input that the server requires, if it does."""
+        send = partial(self._send, **options)
+        result = await send(method, params)
+        if requires_input(method, result):
+            result = await provide_input(
+                send, method, params, result, elicitor=self._elicitor, limits=self._limits, server=self.name
+            )
+        return result
 
-    async def _over_connection(
-        self, send: Callable[[Connection], Awaitable[dict[str, Any]]], *, silent_seconds: float
+    async def _send(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        **options: Unpack[SendOptions],
     ) -> dict[str, Any]:
-        """Run `send` with the live connection, which is renewed if the server has lost its session."""
-        if not silent_seconds > 0:
-            raise UsageError(f"expected a timeout above 0 seconds, got {silent_seconds}")
+        """Send a request over the live connection, which is renewed if the server has lost its session."""
+        if not options["silent_seconds"] > 0:
+            raise UsageError(f"expected a timeout above 0 seconds, got {options['silent_seconds']}")
         connection = await self._supervisor.connection()
+        connection.tool_headers = self._tool_headers
         self._requests += 1
         try:
-            return await send(connection)
+            return await connection.request(method, params, **options)
         except SessionLostError:
             # Renewed before the caller sees the error, once for all callers: a retry finds a session.
             await self._supervisor.renew(connection)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import trio
 
-from playhead.client.session.response_tap import Arrivals
+from playhead.client.session.arrivals import Arrivals
 from playhead.errors import ClosedError, HttpStatusError, PlayheadError, StreamBrokenError
 from playhead.stream.answer import Answer, Page, ReadRange, blob_bytes, pieces
 

@@ -17,9 +17,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
 
 import trio
-from mcp_types import Implementation, Resource, ResourceTemplate, ServerCapabilities, Tool
 
 from playhead.client.call_results.media import ResourceMedia
+from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.cached_reads import CachedReads, SessionCache
 from playhead.client.session.downloads import (
     AUTHORIZE_METHOD,
@@ -28,7 +28,6 @@ from playhead.client.session.downloads import (
     offers_downloads,
     own_origin,
 )
-from playhead.client.session.response_tap import Arrivals
 from playhead.client.session.shared_reads import OnceReader, SharedReads
 from playhead.config.servers import ServerConfig
 from playhead.errors import PlayheadError, ServerError
@@ -37,7 +36,7 @@ from playhead.net_guard import Origin, parse_origins
 from playhead.stream.answer import Page, ReadRange
 from playhead.stream.cursor_pages import CursorReader
 from playhead.stream.negotiation import LateForm, RangeForm, Refusal
-from playhead.stream.options import DEFAULT_OPTIONS, ReadPaths, StreamOptions
+from playhead.stream.options import DEFAULT_OPTIONS, ReadCounts, StreamOptions
 from playhead.stream.polling import QueueReader
 from playhead.stream.probing import Prober
 from playhead.stream.strategies import (
@@ -64,6 +63,8 @@ from playhead.stream.strategies import (
 )
 
 if TYPE_CHECKING:
+    from mcp_types import Tool
+
     from playhead.client.session.http_range_reader import HttpRangeReader
 
 WAIT_SECONDS = 2.0
@@ -83,14 +84,14 @@ class Templates:
         self._error: PlayheadError | None = None
         self._settled = trio.Event()
 
-    async def learn(self, listing: Callable[[], Awaitable[list[ResourceTemplate]]] | None) -> None:
+    async def learn(self, listing: Callable[[], Awaitable[Sequence[str]]] | None) -> None:
         """Run `listing` once; None for a server that declares no resources.
 
         Its error is remembered for `listed`.
         """
         try:
             if listing is not None:
-                self._found = tuple(template.uri_template for template in await listing())
+                self._found = tuple(await listing())
         except PlayheadError as error:
             self._error = error.with_traceback(None)
         finally:
@@ -134,10 +135,6 @@ class ResourceServer(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def server_info(self) -> Implementation | None: ...
-    @property
-    def capabilities(self) -> ServerCapabilities: ...
-    @property
     def handshake(self) -> Mapping[str, Any] | None: ...
     async def request(
         self,
@@ -147,7 +144,6 @@ class ResourceServer(Protocol):
         timeout: float | None = None,  # noqa: ASYNC109 - as in Session.request
     ) -> dict[str, Any]: ...
     async def list_tools(self) -> list[Tool]: ...
-    async def list_resources(self) -> list[Resource]: ...
 
 
 class SendRange(Protocol):
@@ -159,7 +155,6 @@ class SendRange(Protocol):
         *,
         silent_seconds: float,
         arrivals: Arrivals,
-        paths: ReadPaths,
     ) -> dict[str, Any]: ...
 
 
@@ -204,10 +199,14 @@ class StreamForms:
         config: ServerConfig,
         limits: Limits,
         may_have_resources: bool,
+        capabilities: Mapping[str, Any],
+        server_info: Mapping[str, Any] | None,
+        list_raw: Callable[[str], Awaitable[Sequence[Mapping[str, Any]]]],
         cache: SessionCache,
         stack: AsyncExitStack,
     ) -> None:
-        """`stack` is left when the stream is closed: it owns what a form opens."""
+        """`list_raw` lists by the method's name. `stack` is left when the stream is closed: it owns what a
+        form opens."""
         self._media = media
         self._options = options
         self._server = server
@@ -216,6 +215,9 @@ class StreamForms:
         self._config = config
         self._limits = limits
         self._may_have_resources = may_have_resources
+        self._capabilities = capabilities
+        self._server_info = server_info
+        self._list_raw = list_raw
         self._cache = cache
         self._stack = stack
         self._key = _directory(media.uri)
@@ -224,7 +226,7 @@ class StreamForms:
         self._prober = Prober(size_bytes=size_bytes, limits=limits, server_name=server.name)
         self.facts = ResourceFacts(uri=media.uri)
         self.arrivals = Arrivals()
-        self.paths = ReadPaths()
+        self.counts = ReadCounts()
         self._file_reader: HttpRangeReader | None = None
 
     def sha256(self) -> str | None:
@@ -322,8 +324,8 @@ class StreamForms:
         elif forced is None:
             within_seconds = DESCRIBED_WAIT_SECONDS if is_token(media.description) else WAIT_SECONDS
             offered = await self._known.templates.known(within_seconds=within_seconds)
-        capabilities, tools = self._server.capabilities, self._known.tools
-        has_tools = capabilities.tools is not None
+        capabilities, tools = self._capabilities, self._known.tools
+        has_tools = capabilities.get("tools") is not None
         if tools is not None:
             tools = self._allowed(tools)
         return ResourceFacts(
@@ -417,10 +419,10 @@ class StreamForms:
                     self._known.tools = tools
                 self.facts = replace(self.facts, tools=self._allowed(tools))
             case "resources":
-                listed: Sequence[Resource] = ()
+                listed: Sequence[Mapping[str, Any]] = ()
                 with suppress(ServerError):
-                    listed = await self._server.list_resources()
-                is_listed = any(resource.uri == self.facts.uri for resource in listed)
+                    listed = await self._list_raw("resources/list")
+                is_listed = any(resource.get("uri") == self.facts.uri for resource in listed)
                 self.facts = replace(self.facts, is_listed=is_listed)
             case _:
                 assert_never(fact)
@@ -455,7 +457,7 @@ class StreamForms:
             read, OnceReader
         ):
             return None
-        media, info, facts = self._media, self._server.server_info, self.facts
+        media, info, facts = self._media, self._server_info, self.facts
         resource: object = _identity(strategy)
         if isinstance(strategy, ReadStrategy):
             # Not the form: a busy server lists its templates late, and is then read in another one.
@@ -463,12 +465,12 @@ class StreamForms:
         cached = CachedReads(
             read,
             cache=self._cache,
-            server=None if info is None else [info.name, info.version],
+            server=None if info is None else [info.get("name"), info.get("version")],
             resource=resource,
             validator=media.validator,
             size_bytes=media.size_bytes if self._options.size_bytes is None else self._options.size_bytes,
             mime_type=media.mime_type,
-            counts=self.paths,
+            counts=self.counts,
             start_soon=self._known.reads.start_soon,
             server_name=self._server.name,
         )
@@ -512,9 +514,8 @@ class StreamForms:
                 return partial(self._shared_read, strategy, _identity(strategy))
 
     async def _send(self, request: ResourceRequest | ToolRequest) -> Mapping[str, Any]:
-        return await self._send_range(
-            request, silent_seconds=self._options.timeout, arrivals=self.arrivals, paths=self.paths
-        )
+        self.counts.server_reads += isinstance(request, ResourceRequest)
+        return await self._send_range(request, silent_seconds=self._options.timeout, arrivals=self.arrivals)
 
     async def _read(self, strategy: RequestStrategy, start: int, end: int) -> Page:
         return self._page(strategy, await self._send(strategy.request(start, end)), start=start)
@@ -524,11 +525,11 @@ class StreamForms:
 
     async def _shared_read(self, strategy: ReadStrategy, resource: Hashable, start: int, end: int) -> Page:
         async def send(arrivals: Arrivals) -> Page:
+            self.counts.server_reads += 1
             result = await self._send_range(
                 strategy.request(start, end),
                 silent_seconds=self._options.timeout,
                 arrivals=arrivals,
-                paths=self.paths,
             )
             return self._page(strategy, result, start=start)
 
@@ -577,10 +578,14 @@ def _identity(strategy: RangeStrategy) -> Hashable:
     return strategy.name, json.dumps(about, sort_keys=True, default=str)
 
 
-def chunk_bytes_max(capabilities: ServerCapabilities) -> int | None:
+def chunk_bytes_max(capabilities: Mapping[str, Any]) -> int | None:
     """The longest range of the form `params`, if the server declares it."""
-    declared = (capabilities.experimental or {}).get(CHUNK_CAPABILITY)
-    most = declared.get("maxChunkBytes") if isinstance(declared, dict) else None
+    match capabilities:
+        case {"experimental": {**declared}}:
+            declaration = declared.get(CHUNK_CAPABILITY)
+        case _:
+            return None
+    most = declaration.get("maxChunkBytes") if isinstance(declaration, dict) else None
     return most if isinstance(most, int) and not isinstance(most, bool) and most > 0 else None
 
 

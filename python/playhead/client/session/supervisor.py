@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import trio
 
-from playhead.client.session.connection import Connection, TransportFactory, connect_error, hold_open
-from playhead.client.session.elicitation import Elicitor
+from playhead.client.session.connection import CarrierFactory, Connection, connect_error, hold_open
+from playhead.client.session.elicitation import Elicitor, handlers
 from playhead.client.session.list_changed import ToolListChanges
 from playhead.errors import (
     AuthorizationNeededError,
@@ -43,7 +44,7 @@ class Supervisor:
 
     def __init__(
         self,
-        factory: TransportFactory,
+        factory: CarrierFactory,
         *,
         nursery: trio.Nursery,
         limits: Limits,
@@ -99,15 +100,23 @@ class Supervisor:
             raise connect_error(error, self._factory.server) from error
 
     async def _open(self) -> Connection:
+        elicitor, renewed = self._elicitor, self.reconnects > 0
+        opening = Connection(
+            self._factory(),
+            server=self._factory.server,
+            limits=self._limits,
+            handlers=handlers(elicitor),
+            on_notification=self._changes.on_notification,
+            last_asked=(lambda: 0.0) if elicitor is None else (lambda: elicitor.last_asked),
+        )
+
         async def run(*, task_status: trio.TaskStatus[Connection]) -> None:
             await hold_open(
-                self._factory,
+                opening,
                 limits=self._limits,
                 mode=self._mode,
-                changes=self._changes,
-                elicitor=self._elicitor,
                 fault_log=self.fault_log,
-                renewed=self.reconnects > 0,
+                follow=partial(self._changes.follow, renewed=renewed),
                 task_status=task_status,
             )
 

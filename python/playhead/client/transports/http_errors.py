@@ -13,7 +13,7 @@ from typing import Any, Final
 import httpcore2
 
 from playhead._core import Frame
-from playhead.client.transports.outcomes import from_answer, names_lost_session, quoted
+from playhead.client.transports.rpc_errors import from_answer, names_lost_session, quoted
 from playhead.errors import (
     NO_DESCRIPTOR,
     AccessDeniedError,

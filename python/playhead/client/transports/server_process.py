@@ -54,7 +54,7 @@ class ServerProcess:
     """A running server. `stdin`, `stdout` and `stderr` are its pipes, as trio streams."""
 
     def __init__(self, process: trio.Process, *, name: str) -> None:
-        assert process.stdin is not None
+        assert isinstance(process.stdin, trio.lowlevel.FdStream)
         assert process.stdout is not None
         assert process.stderr is not None
         self._process = process

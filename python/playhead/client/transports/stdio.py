@@ -1,7 +1,7 @@
-"""A stdio server as a transport under the SDK's sessions.
+"""A stdio server: its process and pipes as a carrier.
 
-Five tasks run while it is open: one reads stdout into the inbox, one writes the session's messages, one keeps
-the end of stderr, one waits for the process, one reports the loss.
+Four tasks run while it is open: one reads stdout into the inbox, one keeps the end of stderr, one waits for
+the process, one reports the loss. Requests are written by whoever sends them.
 """
 
 from __future__ import annotations
@@ -10,71 +10,73 @@ import os
 import select
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
-from functools import partial
+from typing import Final
 
 import trio
 
-from playhead.client.transports.pump import PumpedTransport, SessionStreams
+from playhead.client.transports.carrier import Receiver
 from playhead.client.transports.server_process import ServerProcess, open_server
 from playhead.errors import ConnectionLostError
-from playhead.limits import DEFAULT_LIMITS, MIB, Limits
-from playhead.protocol.sdk_inbox import Inbox, InboxStatistics
+from playhead.limits import MIB, Limits
+from playhead.protocol.exchange import Exchange, Outgoing
+from playhead.protocol.faults import ProtocolFaults
+from playhead.protocol.inbox import Inbox
 
-CHUNK_BYTES = MIB
+CHUNK_BYTES: Final = MIB
 """The largest read of stdout: the capacity of the widened pipe."""
 
-LAST_WORDS_SECONDS = 0.5
+LAST_WORDS_SECONDS: Final = 0.5
 """Limit for reading a dead server's pipes: one of its children may hold them open for ever."""
 
-FLUSH_SECONDS = 0.5
-"""Limit for writing what the session has already sent, while closing."""
+FLUSH_SECONDS: Final = 0.5
+"""Limit for finishing a line that a cancelled request has begun, while closing."""
 
-_STDERR_LINES = 12
-_SECRET_LENGTH = 8
+_STDERR_LINES: Final = 12
+_SECRET_LENGTH: Final = 8
 """Shorter values of environment variables (`1`, `en_US`) are words, not secrets."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StdioStatistics:
-    """The bytes and messages of one stdio transport so far."""
+class StdioCarrier:
+    """The pipes of a child process. `diagnosis()` stays readable afterwards."""
 
-    sent_bytes: int
-    sent_messages: int
-    received: InboxStatistics
-
-
-class StdioTransport(PumpedTransport):
-    """An SDK transport to a child process. Make one with `stdio_transport`.
-
-    `diagnosis()` and `statistics()` stay readable afterwards too.
-    """
+    closing_cancels: Final = False
 
     def __init__(
         self,
         command: Sequence[str],
         *,
-        env: Mapping[str, str] | None,
-        cwd: str | os.PathLike[str] | None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
         limits: Limits,
         started: ServerProcess | None = None,
     ) -> None:
+        """
+        Args:
+            command: program and arguments, passed to the system as they are, never through a shell.
+            env: added to a minimal environment (HOME, LOGNAME, PATH, SHELL, TERM, USER). Values of eight
+                characters or more are treated as secrets: blanked in anything quoted from the server.
+            cwd: the server's working directory. Default: ours.
+            limits: `message_bytes`, `json_depth`, `json_values` and `stderr_bytes` are used.
+            started: the process of `command`, if it already runs; the caller waits for its end.
+        """
         self._command = command
         self._env = env
         self._cwd = cwd
         self._limits = limits
         self._started = started
-        super().__init__(
-            Inbox(limits),
-            self._open,
-            again="a stdio transport is used once; make another with stdio_transport(...)",
-        )
         self._server: ServerProcess | None = None
+        self._exchange: Exchange | None = None
+        self._writing = trio.StrictFIFOLock()
+        self._rest = bytearray()
+        """The end of a line that is not written yet. It precedes everything else."""
+        self._unwritten: set[int | str] = set()
+        """Requests that were cancelled before a byte of them was written: the server does not know them."""
+        self._lost = trio.Event()
         self._lost_by = ""
+        self._is_closing = False
         self._stderr = bytearray()
         self._stderr_ended = trio.Event()
         self._stdout_ended = trio.Event()
-        self._sent_bytes = 0
 
     @property
     def pid(self) -> int | None:
@@ -96,29 +98,27 @@ class StdioTransport(PumpedTransport):
 
     def diagnosis(self) -> str:
         """A description of the server for error messages: its exit, ignored output, the end of its stderr."""
-        if self._server is None:
+        if self._server is None or self._exchange is None:
             return "the server was not started"
         lost = f"{self._lost_by} and " if self._lost_by and self._server.returncode is None else ""
         parts = [f"the server {self._server.name!r} {lost}{self._server.describe_exit()}"]
-        received = self._inbox.statistics()
-        if received.first_ignored is not None:
-            first = self._blank_secrets(received.first_ignored)
+        faults = self._exchange.faults()
+        if faults.first is not None:
+            first = self._blank_secrets(faults.first)
             parts.append(
-                f"{received.ignored_lines} lines on its stdout were not JSON-RPC messages, the first: {first}"
+                f"{faults.not_messages} lines on its stdout were not JSON-RPC messages, the first: {first}"
             )
         last_words = [line for line in self.stderr_tail.splitlines() if line.strip()][-_STDERR_LINES:]
         if last_words:
             parts.append("the end of its stderr:\n" + "\n".join(f"  {line[:500]}" for line in last_words))
         return "; ".join(parts)
 
-    def statistics(self) -> StdioStatistics:
-        """A snapshot."""
-        return StdioStatistics(
-            sent_bytes=self._sent_bytes, sent_messages=self._sent_messages, received=self._inbox.statistics()
-        )
+    def faults(self) -> ProtocolFaults:
+        return ProtocolFaults()
 
     @asynccontextmanager
-    async def _open(self) -> AsyncIterator[SessionStreams]:
+    async def open(self, receiver: Receiver) -> AsyncIterator[None]:
+        self._exchange = receiver.exchange
         started = self._started
         async with (
             open_server(self._command, env=self._env, cwd=self._cwd)
@@ -126,61 +126,105 @@ class StdioTransport(PumpedTransport):
             else nullcontext(started) as server
         ):
             self._server = server
-            with self._session_streams() as (read_stream, write_stream):
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._collect_stderr, server)
-                    nursery.start_soon(self._read, server)
-                    nursery.start_soon(self._write, partial(self._send, server), self._on_unwritable)
-                    nursery.start_soon(self._await_exit, server)
-                    nursery.start_soon(self._report_loss, server)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._collect_stderr, server)
+                nursery.start_soon(self._read, server, receiver)
+                nursery.start_soon(self._await_exit, server)
+                nursery.start_soon(self._report_loss, server, receiver)
+                quick = True
+                try:
+                    yield
+                    quick = False
+                except Exception:
+                    quick = False
+                    raise
+                finally:
+                    self._is_closing = True  # from here on stdout is only drained, so that the server can end
                     try:
-                        yield read_stream, write_stream
+                        if not quick and not self._lost.is_set():
+                            with trio.move_on_after(FLUSH_SECONDS):
+                                await self._write(server, b"")
                     finally:
-                        self._closing = True
-                        self._listening = False  # only drained from here on, so that the server can finish
-                        read_stream.close()
-                        write_stream.close()
-                        try:
-                            if not self._use.quick:
-                                with trio.move_on_after(FLUSH_SECONDS):
-                                    await self._written.wait()
-                        finally:
-                            await server.stop(quick=self._use.quick)
-                            nursery.cancel_scope.cancel()
+                        await server.stop(quick=quick)
+                        nursery.cancel_scope.cancel()
+
+    # --- out -----------------------------------------------------------------------------------------
+
+    async def request(self, outgoing: Outgoing) -> None:
+        server = self._server
+        assert server is not None
+        line = outgoing.data + b"\n"
+        if len(line) <= select.PIPE_BUF and not self._rest and not self._writing.locked():
+            try:
+                os.write(server.stdin.fileno(), line)  # all or nothing, up to PIPE_BUF (POSIX, pipe writes)
+            except OSError:
+                pass  # full, or broken: the writer finds out
+            else:
+                return
+        self._unwritten.add(outgoing.id)
+        await self._write(server, line, outgoing)
+
+    async def send(self, data: bytes, *, outgoing: Outgoing | None = None) -> None:
+        assert self._server is not None
+        if outgoing is not None and outgoing.id in self._unwritten:
+            self._unwritten.discard(outgoing.id)
+            return
+        await self._write(self._server, data + b"\n")
+
+    async def _write(self, server: ServerProcess, line: bytes, outgoing: Outgoing | None = None) -> None:
+        """Write a line after those before it. Cancelled, its rest is written before the next one."""
+        async with self._writing:
+            if self._rest:
+                await self._flush(server)
+            if outgoing is not None:
+                self._unwritten.discard(outgoing.id)
+            self._rest += line
+            await self._flush(server)
+
+    async def _flush(self, server: ServerProcess) -> None:
+        fd = server.stdin.fileno()
+        while self._rest:
+            try:
+                with memoryview(self._rest) as rest:
+                    written = os.write(fd, rest)
+                del self._rest[:written]
+            except BlockingIOError:
+                try:
+                    await trio.lowlevel.wait_writable(fd)
+                except trio.ClosedResourceError:
+                    return  # by our own shutdown
+            except OSError:
+                self._lose("closed its stdin")
+                await trio.sleep_forever()  # until the loss is reported, which fails every request
+
+    async def listen(self) -> None:
+        await trio.lowlevel.checkpoint()  # stdout is the server's own stream
+
+    async def ping(self) -> bool:
+        await trio.lowlevel.checkpoint()
+        return False
 
     # --- the tasks -----------------------------------------------------------------------------------
 
-    async def _read(self, server: ServerProcess) -> None:
+    async def _read(self, server: ServerProcess, receiver: Receiver) -> None:
+        inbox = Inbox(receiver.exchange, self._limits)
         try:
             while chunk := await server.stdout.receive_some(CHUNK_BYTES):
-                if self._listening:
-                    self._inbox.feed(chunk)
-                    await self._deliver_messages()
+                if self._is_closing or inbox.failure is not None:
+                    continue
+                inbox.feed(chunk)
+                del chunk  # while the next one is awaited
+                while (event := inbox.next_event()) is not None:
+                    receiver.dispatch(event)
+                if inbox.is_active:
+                    receiver.touched(None)
+                if inbox.failure is not None:
+                    receiver.lost(inbox.failure)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # closed by our own shutdown
         finally:
             self._stdout_ended.set()
-        self._lose_server("closed its stdout")
-
-    async def _send(self, server: ServerProcess, message: bytes) -> None:
-        line = message + b"\n"
-        await server.stdin.send_all(line)
-        self._sent_bytes += len(line)
-
-    def _write_at_once(self, message: bytes) -> bool:
-        line = message + b"\n"
-        stdin = None if self._server is None else self._server.stdin
-        if not isinstance(stdin, trio.lowlevel.FdStream) or len(line) > select.PIPE_BUF:
-            return False
-        try:
-            os.write(stdin.fileno(), line)  # all or nothing, up to PIPE_BUF (POSIX, pipe writes)
-        except (OSError, trio.ClosedResourceError):
-            return False  # full, or broken: the writer finds out
-        self._sent_bytes += len(line)
-        return True
-
-    async def _on_unwritable(self) -> None:
-        self._lose_server("closed its stdin")
+        self._lose("closed its stdout")
 
     async def _collect_stderr(self, server: ServerProcess) -> None:
         try:
@@ -197,52 +241,24 @@ class StdioTransport(PumpedTransport):
         # The output of an exited server is still in the pipe, and may hold the answer.
         with trio.move_on_after(LAST_WORDS_SECONDS):
             await self._stdout_ended.wait()
-        self._lose_server("ended")
+        self._lose("ended")
 
-    def _lose_server(self, how: str) -> None:
-        if not self._lost.is_set() and not self._closing:
+    def _lose(self, how: str) -> None:
+        if not self._lost.is_set() and not self._is_closing:
             self._lost_by = how
-        self._lose(None)
+            self._lost.set()
 
-    async def _report_loss(self, server: ServerProcess) -> None:
+    async def _report_loss(self, server: ServerProcess, receiver: Receiver) -> None:
         await self._lost.wait()
-        if self.failure is None:
-            with trio.move_on_after(LAST_WORDS_SECONDS):
-                await server.wait()
-                await self._stderr_ended.wait()
-            self.failure = ConnectionLostError(
-                f"expected an answer, but the connection ended: {self.diagnosis()}"
-            )
-        await self._end_session(self.failure)
+        with trio.move_on_after(LAST_WORDS_SECONDS):
+            await server.wait()
+            await self._stderr_ended.wait()
+        receiver.lost(
+            ConnectionLostError(f"expected an answer, but the connection ended: {self.diagnosis()}")
+        )
 
     def _blank_secrets(self, text: str) -> str:
         for name, value in (self._env or {}).items():
             if len(value) >= _SECRET_LENGTH:
                 text = text.replace(value, f"[{name}]")
         return text
-
-
-def stdio_transport(
-    command: Sequence[str],
-    *,
-    env: Mapping[str, str] | None = None,
-    cwd: str | os.PathLike[str] | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-    started: ServerProcess | None = None,
-) -> StdioTransport:
-    """Make a transport to an MCP server that runs as a child process.
-
-    Args:
-        command: program and arguments, passed to the system as they are, never through a shell.
-        env: added to a minimal environment (HOME, LOGNAME, PATH, SHELL, TERM, USER). Values of eight
-            characters or more are treated as secrets: blanked in anything quoted from the server.
-        cwd: the server's working directory. Default: ours.
-        limits: `message_bytes`, `json_depth`, `json_values` and `stderr_bytes` are used.
-        started: the process of `command`, if it already runs; the caller waits for its end.
-
-    Entering raises `ConnectError` if the command cannot be started. A request whose answer cannot be used
-    ends at once with an `MCPError` that `messages.own_error` turns into ours (`ProtocolError`, `LimitError`,
-    `ConnectionLostError`). Leaving ends the server and its children, gracefully or within 0.2 s of a
-    cancellation.
-    """
-    return StdioTransport(command, env=env, cwd=cwd, limits=limits, started=started)

@@ -1,298 +1,351 @@
-"""A WebSocket server as a transport under the SDK's sessions. Not in any revision of MCP.
+"""A WebSocket server as a carrier. Not in any revision of MCP.
 
-One JSON-RPC message is one text frame. Five tasks run while it is open: one reads frames into the inbox, one
-writes the session's messages, one sends control frames (pongs, pings, repeated requests), one watches for
-silence, one reports the loss.
+One JSON-RPC message is one text frame. Two tasks run while it is open: one reads frames into the inbox and
+watches for silence, one writes control frames and what the socket did not take at once.
 
-wsproto handles the frames, without trio-websocket around it. Measured with 0.12.2, trio-websocket closes the
-connection for one message past its limit, although only the request that it answers need fail; keeps every
-fragment of a message apart, even empty ones, and counts characters, so that a peer decides how much memory a
-message costs; answers pings from the reading task, which then waits for a peer that doesn't read; and logs
-the URL with its query.
+`FrameStream` handles the frames, without trio-websocket around wsproto. Measured with 0.12.2, trio-websocket
+closes the connection for one message past its limit, although only the request that it answers need fail;
+keeps every fragment of a message apart, even empty ones, and counts characters, so that a peer decides how
+much memory a message costs; answers pings from the reading task, which then waits for a peer that doesn't
+read; and logs the URL with its query.
 """
 
 from __future__ import annotations
 
+import math
+import os
+from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import partial
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final
 
-import httpx2
 import trio
-from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessage
+from wsproto.connection import ConnectionType
+from wsproto.frame_protocol import CloseReason
 
+from playhead.client.transports.carrier import Receiver
 from playhead.client.transports.http_errors import place_of
-from playhead.client.transports.pump import PumpedTransport, SessionStreams
+from playhead.client.transports.websocket_compatibility import Compatibility
 from playhead.client.transports.websocket_opening import (
+    RECEIVE_BYTES,
     WebSocketOptions,
-    WebSocketStatistics,
     open_stream,
     upgrade,
 )
-from playhead.client.transports.websocket_wire import (
-    ABNORMAL,
-    EVENTS_PER_TURN,
-    GOODBYE,
-    TOO_BIG,
-    Compatibility,
-    ControlFrames,
-    FrameStream,
-    Keepalive,
-    LongText,
-    MessageFramer,
-)
-from playhead.errors import (
-    ConnectError,
-    ConnectionLostError,
-    LimitError,
-    WebSocketClosedError,
-)
+from playhead.concurrency import unwrap_exception_group
+from playhead.errors import ConnectError, ConnectionLostError, PlayheadError, UsageError, WebSocketClosedError
 from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.protocol.exchange import Outgoing
 from playhead.protocol.faults import ProtocolFaults
-from playhead.protocol.sdk_inbox import Inbox
+from playhead.protocol.frame_stream import Closed, End, FrameStream
+from playhead.protocol.framing import ENDLESS_FACTOR
+from playhead.protocol.inbox import Inbox
+from playhead.web_address import WebAddress
 
-LAST_WORDS_SECONDS = 0.5
-"""Limit for reading on a connection that can't be written to: the close reason may be on the way."""
-
-FLUSH_SECONDS = 0.5
-"""Limit for writing what the session has already sent, while closing."""
-
-CLOSE_SECONDS = 1.0
-"""Limit for waiting for the server's close frame."""
+CLOSE_SECONDS: Final = 1.0
+"""Limit for leaving: what is sent already, our close frame, the server's."""
+LAST_WORDS_SECONDS: Final = 0.5
+"""Limit for reading a connection that can't be written to, whose close reason may be on the way, and for
+writing the close frame to one that has ended."""
 
 
-class WebSocketTransport(PumpedTransport):
-    """An SDK transport over a WebSocket. Make one with `websocket_transport`.
+@dataclass(slots=True, eq=False)
+class _Unsent:
+    """A frame, or its rest, that the socket did not take at once."""
 
-    `diagnosis()` and `statistics()` stay readable afterwards too. `failure` may be a `WebSocketClosedError`.
-    """
+    data: bytes
+    is_begun: bool
+    sent: trio.Event = field(default_factory=trio.Event)
+    """Set when it was sent, or never will be."""
 
-    def __init__(self, url: str, *, limits: Limits, options: WebSocketOptions) -> None:
-        self._url = httpx2.URL(url)
+
+class WebSocketCarrier:
+    """One connection to the MCP server at a `ws:` or `wss:` URL. `diagnosis()` stays readable afterwards."""
+
+    closing_cancels: Final = False
+
+    def __init__(
+        self, url: str, *, limits: Limits = DEFAULT_LIMITS, options: WebSocketOptions | None = None
+    ) -> None:
+        """
+        Args:
+            url: a key in its query stays out of logs and errors; user name and password become basic auth.
+            limits: `message_bytes`, `json_depth`, `json_values` and `connect_seconds` are used.
+            options: headers, credentials, TLS, pings.
+
+        Raises `UsageError` for an invalid URL.
+        """
         self._place = place_of(url)
+        try:
+            self._url = WebAddress.parse(url)
+        except ValueError as error:
+            raise UsageError(f"expected the URL of a WebSocket server: {error}") from None
         self._limits = limits
-        self._options = options
-        self._framer = MessageFramer(max_bytes=limits.message_bytes)
-        self._compatibility = Compatibility()
-        super().__init__(
-            Inbox(limits, self._framer, self._compatibility),
-            self._open,
-            again="a WebSocket transport is used once; make another with websocket_transport(...)",
-        )
+        self._options = options or WebSocketOptions()
+        self.subprotocol: str | None = None
+        """The server's choice."""
+        self._receiver: Receiver
+        self._compatibility: Compatibility
+        self._stream: trio.abc.Stream
         self._frames: FrameStream | None = None
-        self._subprotocol: str | None = None
+        self._unsent: deque[_Unsent] = deque()
+        self._is_writing = False
+        self._wakeup = trio.Event()
+        self._withdrawn: set[int | str] = set()
+        """Requests that were cancelled before a byte of them was sent: the server does not know them."""
+        self._ponged = trio.lowlevel.ParkingLot()
         self._read_ended = trio.Event()
-        self._control = ControlFrames(self._compatibility)
-        self._keepalive: Keepalive | None = None
-        self._binary_messages = 0
+        self._is_leaving = False
+        self._failure: PlayheadError | None = None
 
     def diagnosis(self) -> str:
         """A description of the connection for error messages. Quotes the server: escape it."""
-        parts = [] if self.failure is None else [str(self.failure)]
-        received = self._inbox.statistics()
-        if received.first_ignored is not None:
+        if self._frames is None:
+            return ""
+        parts = [] if self._failure is None else [str(self._failure)]
+        received = self._receiver.exchange.faults()
+        if received.first is not None:
             parts.append(
-                f"{received.ignored_lines} of its text frames were not JSON-RPC messages, the first:"
-                f" {received.first_ignored}"
+                f"{received.not_messages} of its text frames were not JSON-RPC messages, the first:"
+                f" {received.first}"
             )
-        if self._binary_messages:
+        if self._frames.binary_messages:
             parts.append(
-                f"{self._binary_messages} binary messages were ignored (JSON-RPC goes in text frames)"
+                f"{self._frames.binary_messages} binary messages were ignored (JSON-RPC goes in text frames)"
             )
         return "; ".join(parts)
 
-    def statistics(self) -> WebSocketStatistics:
-        """A snapshot."""
-        return WebSocketStatistics(
-            sent_bytes=0 if self._frames is None else self._frames.sent_bytes,
-            sent_messages=self._sent_messages + self._control.sent_messages,
-            pings=0 if self._keepalive is None else self._keepalive.pings,
-            binary_messages=self._binary_messages,
-            subprotocol=self._subprotocol,
-            received=self._inbox.statistics(),
-        )
-
     def faults(self) -> ProtocolFaults:
-        """Protocol faults received so far, binary messages included."""
-        binary = "a binary message" if self._binary_messages else None
-        frames = ProtocolFaults(not_messages=self._binary_messages, first=binary)
-        return self._inbox.faults() + self._compatibility.faults() + frames
+        """Binary messages, and the deviations that were worked around."""
+        if self._frames is None:
+            return ProtocolFaults()
+        binary = self._frames.binary_messages
+        first = "a binary message" if binary else None
+        return self._compatibility.faults() + ProtocolFaults(not_messages=binary, first=first)
 
     @asynccontextmanager
-    async def _open(self) -> AsyncIterator[SessionStreams]:
-        async with self._connected() as frames:
-            self._frames = frames
-            with self._session_streams() as (read_stream, write_stream):
-                async with trio.open_nursery() as nursery:
-                    keepalive = self._keepalive = Keepalive(
-                        ping_seconds=self._options.ping_seconds, pong_seconds=self._options.pong_seconds
-                    )
-                    nursery.start_soon(self._read, frames, keepalive)
-                    nursery.start_soon(self._write, partial(self._send, frames), self._on_unwritable)
-                    nursery.start_soon(self._send_control, frames)
-                    nursery.start_soon(self._watch, keepalive)
-                    nursery.start_soon(self._report_loss, frames)
-                    try:
-                        yield read_stream, write_stream
-                    finally:
-                        self._closing = True
-                        self._listening = False  # read on only for the server's close frame
-                        read_stream.close()
-                        write_stream.close()
-                        if not self._use.quick and not self._lost.is_set():
-                            with trio.move_on_after(FLUSH_SECONDS):
-                                await self._written.wait()
-                            with trio.move_on_after(CLOSE_SECONDS):
-                                await frames.finish(GOODBYE, seconds=CLOSE_SECONDS)
-                                await self._read_ended.wait()
-                        nursery.cancel_scope.cancel()
+    async def open(self, receiver: Receiver) -> AsyncIterator[None]:
+        """Connect, and close with the block: with a close frame in `CLOSE_SECONDS` at most, or at once if it
+        is left by a cancellation.
+
+        Raises `ConnectError` if the server can't be reached, TLS failed or `Limits.connect_seconds` have
+        passed, its subclass `UpgradeRefusedError` for an HTTP status, `AccessDeniedError` for 401 and 403,
+        `UsageError` for headers that can't be sent, and `ConfigError` if `auth` needs more than one request.
+        """
+        self._receiver = receiver
+        self._compatibility = Compatibility(receiver.exchange)
+        with unwrap_exception_group():
+            async with self._connected() as (frames, received), trio.open_nursery() as nursery:
+                nursery.start_soon(self._read, receiver, frames, received or None)
+                nursery.start_soon(self._write, frames)
+                is_hurried = True
+                try:
+                    yield
+                    is_hurried = False
+                except Exception:
+                    is_hurried = False
+                    raise
+                finally:
+                    self._is_leaving = True
+                    if not is_hurried:
+                        await self._say_goodbye(frames)
+                    nursery.cancel_scope.cancel()
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[FrameStream]:
-        options = self._options
-        auth = options.auth
-        if auth is None and self._url.userinfo:
-            auth = httpx2.BasicAuth(self._url.username, self._url.password)
-        with trio.move_on_after(self._limits.connect_seconds) as scope:
-            stream = await open_stream(self._url, verify=options.verify)
+    async def _connected(self) -> AsyncIterator[tuple[FrameStream, bytes]]:
+        """Connect and upgrade. Gives the bytes that have arrived after the upgrade, too."""
+        options, limits = self._options, self._limits
+        with trio.move_on_after(limits.connect_seconds) as scope:
+            self._stream = await open_stream(self._url, verify=options.verify)
             try:
-                connection, self._subprotocol, received = await upgrade(
-                    stream,
-                    self._url,
-                    headers=options.headers,
-                    auth=auth,
-                    subprotocols=options.subprotocols,
+                self.subprotocol, received = await upgrade(self._stream, self._url, options)
+                scope.deadline = math.inf
+                frames = self._frames = FrameStream(
+                    ConnectionType.CLIENT,
+                    max_bytes=limits.message_bytes,
+                    allowed_bytes=ENDLESS_FACTOR * limits.message_bytes,
+                    ping_seconds=options.ping_seconds,
+                    silence_seconds=options.ping_seconds + options.pong_seconds,
+                    now=trio.current_time(),
                 )
-                scope.deadline = float("inf")
-                yield FrameStream(stream, connection, received)
+                yield frames, received
             finally:
-                await trio.aclose_forcefully(stream)
+                await trio.aclose_forcefully(self._stream)
         if scope.cancelled_caught:
             raise ConnectError(
-                f"{self._place} did not open a WebSocket in {self._limits.connect_seconds:g} s"
+                f"{self._place} did not open a WebSocket in {limits.connect_seconds:g} s"
                 " (Limits.connect_seconds)"
             )
 
+    # --- out -----------------------------------------------------------------------------------------
+
+    async def request(self, outgoing: Outgoing) -> None:
+        self._compatibility.sending(outgoing)
+        await self._send(outgoing.data, outgoing)
+
+    async def send(self, data: bytes, *, outgoing: Outgoing | None = None) -> None:
+        if outgoing is not None and outgoing.id in self._withdrawn:
+            self._withdrawn.discard(outgoing.id)
+            return
+        with suppress(PlayheadError):
+            await self._send(data)
+
+    async def listen(self) -> None:
+        await trio.lowlevel.checkpoint()  # the connection is the server's own stream too
+
+    async def ping(self) -> bool:
+        """Send a ping. True when it is answered; False if the connection has ended instead."""
+        frames = self._frames
+        assert frames is not None
+        number = frames.ping(trio.current_time())
+        self._wakeup.set()
+        while frames.ponged < number and frames.closed is None:
+            await self._ponged.park()
+        return frames.ponged >= number
+
+    async def _send(self, message: bytes, outgoing: Outgoing | None = None) -> None:
+        """Send a message, whole or not at all if cancelled. Raises the loss of the connection."""
+        assert self._frames is not None
+        if self._failure is not None:
+            raise self._failure
+        if not self._frames.is_open:
+            raise ConnectionLostError(f"the WebSocket to {self._place} is closed")
+        frame = self._frames.text(message)
+        unsent = self._send_at_once(frame)
+        if unsent is None:
+            return
+        try:
+            await unsent.sent.wait()
+        except trio.Cancelled:
+            if not unsent.is_begun:
+                self._unsent.remove(unsent)
+                if outgoing is not None:
+                    self._withdrawn.add(outgoing.id)
+            raise
+        if self._failure is not None:
+            raise self._failure
+
+    def _send_at_once(self, frame: bytes) -> _Unsent | None:
+        """Send what the socket takes now, and leave the rest to the writing task."""
+        taken = 0
+        if not self._is_writing and not self._unsent and isinstance(self._stream, trio.SocketStream):
+            with suppress(OSError):  # full, or broken: the writing task finds out
+                taken = os.write(self._stream.socket.fileno(), frame)
+        if taken == len(frame):
+            return None
+        unsent = _Unsent(frame[taken:], is_begun=taken > 0)
+        self._unsent.append(unsent)
+        self._wakeup.set()
+        return unsent
+
+    async def _say_goodbye(self, frames: FrameStream) -> None:
+        """Close, or let the last frame of a connection that has ended out."""
+        with trio.move_on_after(CLOSE_SECONDS):
+            if self._failure is None and (frame := frames.close(CloseReason.NORMAL_CLOSURE)):
+                self._send_at_once(frame)
+            await self._read_ended.wait()
+
     # --- the tasks -----------------------------------------------------------------------------------
 
-    async def _read(self, frames: FrameStream, keepalive: Keepalive) -> None:
-        taken = 0
-        closed: CloseConnection | None = None
+    async def _read(self, receiver: Receiver, frames: FrameStream, chunk: bytes | None) -> None:
+        """Read until the connection has ended. `chunk` are the first bytes, if there are any."""
+        inbox = Inbox(receiver.exchange, self._limits, frames, self._compatibility)
+        while True:
+            if chunk is None:
+                if any(key.isdecimal() for key in receiver.exchange.in_flight):  # not a subscription
+                    frames.excuse(trio.current_time())
+            elif chunk:
+                inbox.feed(chunk)
+                await self._dispatch(receiver, inbox, frames)
+            else:
+                frames.end()
+            frames.on_time(trio.current_time())
+            self._ponged.unpark_all()
+            if frames.closed is not None:
+                break
+            if frames.has_control or self._compatibility.has_unsent:
+                self._wakeup.set()
+            chunk = None
+            with trio.CancelScope(deadline=frames.due):
+                chunk = await self._receive()
+        self._lose(inbox.failure or self._error(frames.closed))
+        if (last_words := frames.control()) and (unsent := self._send_at_once(last_words)) is not None:
+            with trio.move_on_after(LAST_WORDS_SECONDS):
+                await unsent.sent.wait()
+        self._read_ended.set()
+
+    async def _receive(self) -> bytes:
         try:
-            # The first bytes may have arrived with the answer to the upgrade.
-            while not self._lost.is_set():
-                for event in frames.pending():
-                    taken += 1
-                    if taken % EVENTS_PER_TURN == 0:
-                        await trio.lowlevel.checkpoint()
-                    if isinstance(event, CloseConnection):
-                        closed = event
-                        break
-                    keepalive.paused = (
-                        True  # until the session has received the messages that the frame completes
-                    )
-                    await self._take(event)
-                    keepalive.paused = False
-                if closed is not None or not await frames.receive():
-                    break
-                keepalive.note_received()
-        finally:
-            self._read_ended.set()
-        self._on_end(frames, closed)
-        if closed is not None:
-            await frames.finish(closed.code, seconds=LAST_WORDS_SECONDS)
+            return bytes(await self._stream.receive_some(RECEIVE_BYTES))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return b""
 
-    async def _take(self, event: Event | LongText) -> None:
-        match event:
-            case TextMessage() | LongText() if self._listening:
-                self._inbox.feed(event.data if isinstance(event, LongText) else event.data.encode())
-                if event.message_finished:
-                    self._framer.end_message()
-                await self._deliver_messages()
-                self._control.notify()
-            case BytesMessage():
-                self._binary_messages += event.message_finished
-            case Ping():
-                self._control.pong(bytes(event.payload))
+    async def _dispatch(self, receiver: Receiver, inbox: Inbox, frames: FrameStream) -> None:
+        while True:
+            while (event := inbox.next_event()) is not None:
+                receiver.dispatch(event)
+            if inbox.is_active:
+                receiver.touched(None)
+            if not frames.has_more:
+                return
+            await trio.lowlevel.checkpoint()
+
+    async def _write(self, frames: FrameStream) -> None:
+        try:
+            while True:
+                await self._wakeup.wait()
+                self._wakeup = trio.Event()
+                while (unsent := self._next_unsent(frames)) is not None:
+                    unsent.is_begun = self._is_writing = True
+                    await self._stream.send_all(unsent.data)
+                    self._is_writing = False
+                    self._unsent.remove(unsent)
+                    unsent.sent.set()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            with trio.move_on_after(LAST_WORDS_SECONDS):
+                await self._read_ended.wait()
+            self._lose(self._closed_error(CloseReason.ABNORMAL_CLOSURE, "", "accepts no more messages"))
+
+    def _next_unsent(self, frames: FrameStream) -> _Unsent | None:
+        """The next frame to send. Control frames and repeated requests precede what has not begun."""
+        if not self._unsent or not self._unsent[0].is_begun:
+            data = frames.control()
+            if not data and frames.is_open and (message := self._compatibility.next_unsent()) is not None:
+                data = frames.text(message)
+            if data:
+                self._unsent.appendleft(_Unsent(data, is_begun=True))
+        return self._unsent[0] if self._unsent else None
+
+    # --- the end -------------------------------------------------------------------------------------
+
+    def _lose(self, error: PlayheadError) -> None:
+        """Report the loss of the connection, unless it was reported or we are leaving."""
+        if self._failure is None and not self._is_leaving:
+            self._failure = error
+            self._receiver.lost(error)
+        for unsent in self._unsent:
+            unsent.sent.set()
+
+    def _error(self, closed: Closed) -> PlayheadError:
+        match closed.end:
+            case End.SILENT:
+                silent_seconds = self._options.ping_seconds + self._options.pong_seconds
+                return ConnectionLostError(
+                    f"{self._place} sent nothing for {silent_seconds:.0f} s, not even a pong: it is gone, or"
+                    " too busy to answer"
+                )
+            case End.PEER:
+                said = f" ({closed.reason!r})" if closed.reason else ""
+                return self._closed_error(closed.code, closed.reason, f"was closed by the server{said}")
+            case End.CUT:
+                return self._closed_error(closed.code, "", "ended without a close frame")
             case _:
-                pass  # a pong, whose bytes have been counted
-
-    def _on_end(self, frames: FrameStream, closed: CloseConnection | None) -> None:
-        if closed is None:
-            self._lose(self._closed_error(ABNORMAL, "", "ended without a close frame"))
-        elif frames.closed_by_peer:
-            reason = closed.reason or ""
-            said = f" ({reason!r})" if reason else ""
-            self._lose(self._closed_error(closed.code, reason, f"was closed by the server{said}"))
-        else:
-            reason = (closed.reason or "")[:200]
-            self._lose(
-                self._closed_error(closed.code, reason, f"was closed by playhead: the server sent {reason!r}")
-            )
+                reason = closed.reason[:200]
+                how = f"was closed by playhead: the server sent {reason!r}"
+                return self._closed_error(closed.code, reason, how)
 
     def _closed_error(self, code: int, reason: str, how: str) -> WebSocketClosedError:
         return WebSocketClosedError(
             f"the WebSocket to {self._place} {how}, code {int(code)}", code=int(code), reason=reason
         )
-
-    async def _send(self, frames: FrameStream, message: bytes) -> None:
-        await frames.send(TextMessage(data=message.decode()))
-
-    def _write_at_once(self, message: bytes) -> bool:
-        if self._frames is None:
-            return False
-        sent = self._frames.send_at_once(TextMessage(data=message.decode()))
-        if sent is None:
-            self._control.flush()
-        return sent is not False
-
-    async def _on_unwritable(self) -> None:
-        # The server's close reason may still be unread in the socket, and is the better one.
-        with trio.move_on_after(LAST_WORDS_SECONDS):
-            await self._read_ended.wait()
-        self._lose(self._closed_error(ABNORMAL, "", "accepts no more messages"))
-
-    async def _send_control(self, frames: FrameStream) -> None:
-        try:
-            await self._control.run(frames)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            await self._on_unwritable()
-
-    async def _watch(self, keepalive: Keepalive) -> None:
-        silent_seconds = await keepalive.watch(self._control.ping)
-        self._lose(
-            ConnectionLostError(
-                f"{self._place} sent nothing for {silent_seconds:.0f} s, not even a pong: it is gone, or too"
-                " busy to answer"
-            )
-        )
-
-    async def _report_loss(self, frames: FrameStream) -> None:
-        await self._lost.wait()
-        self._listening = False
-        assert self.failure is not None
-        async with trio.open_nursery() as nursery:
-            if isinstance(self.failure, LimitError):
-                nursery.start_soon(partial(frames.finish, TOO_BIG, seconds=LAST_WORDS_SECONDS))
-            await self._end_session(self.failure)
-
-
-def websocket_transport(
-    url: str, *, limits: Limits = DEFAULT_LIMITS, options: WebSocketOptions | None = None
-) -> WebSocketTransport:
-    """Make a transport to the MCP server at the `ws:` or `wss:` URL `url`.
-
-    Args:
-        url: a key in its query stays out of logs and errors; user name and password become basic auth.
-        limits: `message_bytes`, `json_depth`, `json_values` and `connect_seconds` are used.
-        options: headers, credentials, TLS, pings.
-
-    Entering raises `ConnectError` if the server can't be reached, TLS failed or `Limits.connect_seconds` have
-    passed, its subclass `UpgradeRefusedError` for an HTTP status, `AccessDeniedError` for 401 and 403,
-    `UsageError` for headers that can't be sent, and `ConfigError` if `auth` needs more than one request.
-
-    A request whose answer cannot be used ends at once with an `MCPError` that `messages.own_error` turns into
-    ours (`ProtocolError`, `LimitError`, `WebSocketClosedError`, `ConnectionLostError`). Leaving closes the
-    connection with a close frame, in 1.5 s at most; a cancellation closes it at once.
-    """
-    return WebSocketTransport(url, limits=limits, options=options or WebSocketOptions())

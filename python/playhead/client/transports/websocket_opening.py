@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.client import responses
+from typing import TYPE_CHECKING
 
 import h11
-import httpx2
 import trio
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, RejectConnection, Request
@@ -17,7 +18,10 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 from playhead.client.transports.http_errors import place_of, tls_reason, unreachable
 from playhead.errors import AccessDeniedError, ConfigError, ConnectError, UpgradeRefusedError, UsageError
 from playhead.limits import KIB
-from playhead.protocol.sdk_inbox import InboxStatistics
+from playhead.web_address import WebAddress
+
+if TYPE_CHECKING:
+    import httpx2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,54 +32,37 @@ class WebSocketOptions:
     """Sent with the upgrade. Servers that guard against web pages may require an `Origin`."""
     auth: httpx2.Auth | None = field(default=None, repr=False)
     """Any `httpx2.Auth` that needs no second request; one that contacts another server is a `ConfigError`."""
-    verify: ssl.SSLContext | bool = True
-    """TLS: `False` accepts any certificate; a context has its own authorities and client certificate."""
+    verify: ssl.SSLContext | None = None
+    """TLS: authorities and client certificate; None for the system's authorities."""
     subprotocols: tuple[str, ...] = ("mcp",)
     """Offered, not required: existing servers choose none."""
     ping_seconds: float = 20.0
     """Silence after which the server is pinged: less than the 30 to 60 s after which proxies drop a silent
     connection."""
     pong_seconds: float = 60.0
-    """Silence allowed after a ping, by default as long as a tool call. Servers that answer in series answer
-    no ping while a tool runs, and must not be cut off before the call's own deadline."""
+    """Silence allowed after a ping while no request is in flight. Requests have deadlines of their own:
+    servers that answer in series answer no ping while a tool runs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebSocketStatistics:
-    """The bytes and messages of one WebSocket transport so far."""
-
-    sent_bytes: int
-    """Including frame headers."""
-    sent_messages: int
-    pings: int
-    """Pings sent."""
-    binary_messages: int
-    """Binary messages, which are ignored."""
-    subprotocol: str | None
-    """The server's choice."""
-    received: InboxStatistics
-
-
-RECEIVE_BYTES = 256 * KIB
-"""The largest read of the socket. A page of 1 MiB in one frame takes 1.1 ms; 1.8 with 64 KiB, 5.2 with 4."""
+RECEIVE_BYTES = 64 * KIB
+"""The largest read of the socket. Larger ones retain megabytes per stream, for the same CPU time."""
 
 _OF_THE_HANDSHAKE = ("host", "connection", "upgrade")
 
 
-async def open_stream(url: httpx2.URL, *, verify: ssl.SSLContext | bool) -> trio.abc.Stream:
+async def open_stream(url: WebAddress, *, verify: ssl.SSLContext | None) -> trio.abc.Stream:
     """Connect to `url`, with TLS for `wss`.
 
     Raises `ConnectError`, with the reason of a TLS failure. Cancelled, it leaves nothing open.
     """
-    secure = url.scheme == "wss"
     place = place_of(str(url))
     try:
-        plain = await trio.open_tcp_stream(url.host, url.port or (443 if secure else 80))
+        plain = await trio.open_tcp_stream(url.host, url.effective_port)
     except (OSError, UnicodeError) as error:  # UnicodeError: a label of the name is too long for DNS
         raise ConnectError(unreachable(place, error)) from error
-    if not secure:
+    if url.scheme != "wss":
         return plain
-    context = verify if isinstance(verify, ssl.SSLContext) else httpx2.create_ssl_context(verify=verify)
+    context = verify or ssl.create_default_context()
     stream = trio.SSLStream(plain, context, server_hostname=url.host, https_compatible=True)
     try:
         await stream.do_handshake()
@@ -89,36 +76,34 @@ async def open_stream(url: httpx2.URL, *, verify: ssl.SSLContext | bool) -> trio
 
 
 async def upgrade(
-    stream: trio.abc.Stream,
-    url: httpx2.URL,
-    *,
-    headers: Mapping[str, str],
-    auth: httpx2.Auth | None,
-    subprotocols: tuple[str, ...],
-) -> tuple[WSConnection, str | None, bytes]:
-    """Upgrade `stream` to a WebSocket. Returns it, the subprotocol that the server chose, if any, and the
-    frames that have arrived already.
+    stream: trio.abc.Stream, url: WebAddress, options: WebSocketOptions
+) -> tuple[str | None, bytes]:
+    """Upgrade `stream` to a WebSocket. Returns the subprotocol that the server chose, if any, and the frames
+    that have arrived already.
 
     Raises `AccessDeniedError` for HTTP 401 and 403, `UpgradeRefusedError` for any other HTTP status,
     `ConnectError` without a valid answer, and `UsageError` for headers that can't be sent.
     """
     place = place_of(str(url))
-    connection = WSConnection(ConnectionType.CLIENT)
-    sent = httpx2.Headers(headers)
-    if auth is not None:  # replacing a header of that name, as over HTTP
-        sent.update(await _credentials(auth, url, place))
-    for name in sent:
+    headers = dict(options.headers)
+    for name, value in (await _credentials(options.auth, url, place)).items():
+        for other in [other for other in headers if other.lower() == name.lower()]:
+            del headers[other]  # replaced, as over HTTP
+        headers[name] = value
+    for name in headers:
         if name.lower() in _OF_THE_HANDSHAKE or name.lower().startswith("sec-websocket-"):
             raise UsageError(f"the header {name!r} belongs to the WebSocket handshake and can't be set")
-    request = Request(
-        host=url.netloc.decode("ascii"),
-        target=url.raw_path.decode("ascii"),
-        subprotocols=list(subprotocols),
-        extra_headers=sent.raw,
-    )
+    connection = WSConnection(ConnectionType.CLIENT)
     try:
-        opening = connection.send(request)
-    except (LocalProtocolError, h11.LocalProtocolError):
+        opening = connection.send(
+            Request(
+                host=url.host_and_port,
+                target=url.target,
+                subprotocols=list(options.subprotocols),
+                extra_headers=[(name.encode("ascii"), value.encode()) for name, value in headers.items()],
+            )
+        )
+    except (LocalProtocolError, h11.LocalProtocolError, UnicodeError):
         # Not the library's text: it quotes the value.
         raise UsageError(f"expected valid HTTP headers for {place}, got an invalid name or value") from None
     try:
@@ -131,7 +116,7 @@ async def upgrade(
                 for event in connection.events():
                     match event:
                         case AcceptConnection():
-                            return connection, event.subprotocol, bytes(chunk[end:])
+                            return event.subprotocol, bytes(chunk[end:])
                         case RejectConnection():
                             raise _refused(event.status_code, place)
                         case _:
@@ -162,11 +147,17 @@ def _refused(status: int, place: str) -> AccessDeniedError | UpgradeRefusedError
     )
 
 
-async def _credentials(auth: httpx2.Auth, url: httpx2.URL, place: str) -> dict[str, str]:
-    """The headers that `auth` adds to its first request, the only one here."""
-    over_http = url.copy_with(scheme="https" if url.scheme == "wss" else "http", userinfo=b"")
-    bare = httpx2.Request("GET", over_http)
-    before = set(bare.headers.raw)
+async def _credentials(auth: httpx2.Auth | None, url: WebAddress, place: str) -> dict[str, str]:
+    """The headers that `auth`, or the user and password in the URL, adds to the only request here."""
+    if auth is None:
+        if url.credentials is None:
+            return {}
+        return {"Authorization": "Basic " + base64.b64encode(":".join(url.credentials).encode()).decode()}
+    import httpx2
+
+    scheme = "https" if url.scheme == "wss" else "http"
+    bare = httpx2.Request("GET", f"{scheme}://{url.host_and_port}{url.target}")
+    over_http, before = bare.url, set(bare.headers.raw)
     flow = auth.async_auth_flow(bare)
     try:
         request = await anext(flow)

@@ -28,30 +28,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import AfterValidator, Field
-
-from playhead.config.document import Table, place, read_document, validate
+from playhead.config.document import place, read_document
 from playhead.config.tools.config import (
     SEPARATOR,
     WILDCARDS,
-    Action,
     ApprovalPolicy,
-    ApprovalRule,
     HandlerReference,
     ToolConfig,
     create_dynamic_config,
     create_id_config,
     create_tool_config,
     create_tool_id,
-    not_json,
 )
 from playhead.config.tools.layers import ToolConfigs
 from playhead.config.tools.modules import configs_of, get_tool_configs
 from playhead.config.trust import TOOL_FILES, ProjectFile, Trust, user_directory
 from playhead.errors import ConfigError
-from playhead.results.plan import Decision, Stopper
+
+if TYPE_CHECKING:
+    from playhead.config.tools.tool_tables import ToolFile, ToolTable
 
 USER_FILES: Final = ("tools.toml", "tools.json")
 _HANDLER: Final = re.compile(r"(?P<module>[^:]*[^:\s]):(?P<function>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
@@ -74,7 +71,7 @@ def load_project_configs(file: ProjectFile, *, reload: bool = False) -> ToolConf
     return _tool_configs(_checked(file.values, path), path, reload=reload)
 
 
-def _tool_configs(file: _File, path: Path, *, reload: bool) -> ToolConfigs:
+def _tool_configs(file: ToolFile, path: Path, *, reload: bool) -> ToolConfigs:
     found = ToolConfigs(_configs(file, path))
     listed: list[ToolConfig] = []
     for index, name in enumerate(file.modules or ()):
@@ -125,87 +122,21 @@ def user_tool_file(environment: Mapping[str, str]) -> Path:
     return default_tool_file(environment) or user_directory(environment) / USER_FILES[0]
 
 
-def _metadata(values: dict[str, object]) -> dict[str, object]:
-    if problem := not_json(values):
-        raise ValueError(problem)
-    return values
-
-
-_Metadata = Annotated[dict[str, object], AfterValidator(_metadata)]
-
-
-class _Tool(Table):
-    server: str | None = None
-    tool: str | None = None
-    description: str | None = None
-    system_prompt: str | None = None
-    save_output: bool | None = None
-    send_result_to_ai: bool | None = None
-    response_handler: str | None = None
-    metadata: _Metadata = Field(default_factory=dict)
-    trust_structured: bool | None = None
-    turn: Decision | None = None
-    stops: frozenset[Stopper] | None = None
-
-
-class _Dynamic(Table):
-    servers: tuple[str, ...] | None = None
-    save_output: bool | None = None
-    send_result_to_ai: bool | None = None
-    metadata: _Metadata = Field(default_factory=dict)
-
-
-class _Rule(Table):
-    action: Action
-    server: str | None = None
-    tool: str | None = None
-
-
-class ApprovalsTable(Table):
-    """The `approvals` table of a configuration file."""
-
-    default: Action | None = None
-    rules: tuple[_Rule, ...] = ()
-
-    def policy(self, path: Path) -> ApprovalPolicy:
-        """The policy that the table of the file at `path` describes. Raises `ConfigError`."""
-        for index, rule in enumerate(self.rules):
-            where = place(path, ("approvals", "rules", index))
-            if rule.server is None and rule.tool is None:
-                # Most likely a mistake, and one that would allow everything.
-                raise ConfigError(
-                    f"{where}: expected `server` or `tool` (or both); for every tool, use server = '*'"
-                )
-            if "" in (rule.server, rule.tool):
-                raise ConfigError(f"{where}: `server` and `tool` cannot be empty; '*' fits every name")
-        return ApprovalPolicy(
-            rules=tuple(
-                ApprovalRule(action=rule.action, server=rule.server or "*", tool=rule.tool or "*")
-                for rule in self.rules
-            ),
-            default=self.default or "allow",
-        )
-
-
-class _File(Table):
-    tools: dict[str, _Tool] = Field(default_factory=dict)
-    dynamic: _Dynamic = _Dynamic()
-    modules: tuple[str, ...] | None = None
-    approvals: ApprovalsTable = ApprovalsTable()
-
-
-def _read(path: Path) -> _File:
+def _read(path: Path) -> ToolFile:
     return _checked(read_document(path, advice="create it, or leave out --tool-config"), path)
 
 
-def _checked(values: object, path: Path) -> _File:
-    file = validate(_File, values, path=path)
+def _checked(values: object, path: Path) -> ToolFile:
+    from playhead.config.tables import validate  # pydantic: not before a file is read
+    from playhead.config.tools.tool_tables import ToolFile
+
+    file = validate(ToolFile, values, path=path)
     # Checked with every read: a misspelt rule should not be reported only by the first chat.
     file.approvals.policy(path)
     return file
 
 
-def _configs(file: _File, path: Path) -> Iterator[ToolConfig]:
+def _configs(file: ToolFile, path: Path) -> Iterator[ToolConfig]:
     for key, entry in file.tools.items():
         yield _tool(key, entry, path)
     dynamic = file.dynamic
@@ -226,7 +157,7 @@ def _configs(file: _File, path: Path) -> Iterator[ToolConfig]:
         )
 
 
-def _tool(key: str, entry: _Tool, path: Path) -> ToolConfig:
+def _tool(key: str, entry: ToolTable, path: Path) -> ToolConfig:
     where = place(path, ("tools", key))
     server, tool = entry.server, entry.tool
     if (server is None) != (tool is None):

@@ -1,0 +1,86 @@
+"""The errors that a caller sees for JSON-RPC error answers.
+
+A code sent by the peer is its answer, whatever the number: a server that sends -32001 has answered, it has
+not timed out.
+"""
+
+from __future__ import annotations
+
+import re
+
+from playhead.errors import PlayheadError, RangePastEndError, ServerError, SessionLostError
+from playhead.protocol.messages import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, RpcError
+
+PAST_END = re.compile(r"\b416\b|range not satisfiable|not satisfiable", re.IGNORECASE)
+LOST_SESSION = re.compile(
+    r"\bno valid session\b|\b(?:invalid|unknown|expired)(?: or expired)? (?:mcp[ -])?session\b"
+    r"|\bsession(?:[ -]id)? (?:(?:was|is|has) )?(?:not found|not valid|invalid|unknown|expired|terminated)\b"
+    r"|\b(?:server|session) (?:is )?not initialized\b|\bcould not find session\b",
+    re.IGNORECASE,
+)
+"""Texts of servers with HTTP 400 for an unknown session: the TypeScript SDK's examples ("No valid session ID
+provided", "Server not initialized"), mcp-go ("Invalid session ID"), and similar ones."""
+_SESSION_NOT_FOUND = "session not found"
+_OTHER_CODES = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS, -32002})
+"""Codes of errors about the request itself: a resource may be named "no valid session"."""
+QUOTED_CHARS = 500
+"""Characters of a peer's own text to quote in a message."""
+
+
+def quoted(text: str) -> str:
+    return text if len(text) <= QUOTED_CHARS else text[:QUOTED_CHARS] + "…"
+
+
+def names_lost_session(code: int | None, said: str, *, status: int) -> bool:
+    """True if an error answer says that the server does not know the session of the request.
+
+    `code` is None for a body without a JSON-RPC error, `status` the HTTP status (200 on other transports).
+    """
+    if code in _OTHER_CODES:
+        return False
+    if code == INVALID_REQUEST and _SESSION_NOT_FOUND in said.lower():
+        return True
+    if status == 404:
+        return "session" in said.lower()
+    return status == 400 and LOST_SESSION.search(quoted(said)) is not None
+
+
+def texts_of(error: RpcError) -> tuple[str, ...]:
+    """The texts of an error answer: its message, and its data if that is a string.
+
+    Some servers put a heading into the message and the reason into the data, as the Go template does:
+    "initialization failed", "unsupported protocol version: 2025-11-25".
+    """
+    data = error.data
+    return (error.message, data) if isinstance(data, str) and data.strip() else (error.message,)
+
+
+def text_of(error: RpcError) -> str:
+    """The texts of an error answer as one."""
+    texts = texts_of(error)
+    longest = max(texts, key=len)
+    return longest if all(text in longest for text in texts) else ": ".join(texts)
+
+
+def from_answer(error: RpcError, *, method: str, server: str) -> PlayheadError:
+    """The error for a JSON-RPC error answer from the peer."""
+    said = quoted(text_of(error))
+    past_end = method == "resources/read" and PAST_END.search(said) is not None
+    kind = RangePastEndError if past_end else ServerError
+    return kind(
+        f"{server} answered {method} with error {error.code}: {said}",
+        code=error.code,
+        data=error.data,
+        said=error.message,
+    )
+
+
+def lost_session(error: RpcError, *, server: str) -> SessionLostError | None:
+    """The error for an answer that says that the session is unknown; None for any other.
+
+    Only for requests after the handshake: before it, a server may answer an unknown method in the same words.
+    """
+    said = quoted(text_of(error))
+    if not names_lost_session(error.code, said, status=200):
+        return None
+    return SessionLostError(f"{server} no longer knows the session (error {error.code}: {said})")

@@ -1,0 +1,159 @@
+"""Handle what WebSocket servers in the field do differently.
+
+MCP never had a WebSocket transport; the servers that offer one were written against revision 2024-11-05 and
+against each other. What is tolerated, on this transport alone (the words are in the error's message or, of
+the Go template, in its data):
+
+* `initialize` refused with "unsupported protocol version" instead of a counter-offer: sent once more on the
+  same connection, for 2024-11-05.
+* Requests refused with "handler not initialized", because the server waits for a notification `initialized`
+  instead of `notifications/initialized`: the short name is sent once per connection, and each refused request
+  once more. The server has said that nothing was run, so nothing is run twice.
+* Errors without an id, for what the server could not read (-32700, -32600; other codes may be about a
+  notification). Such an error belongs to one of the requests in flight when it arrived. It is assigned to
+  that one as soon as the others have been answered: at once if only one was in flight. Until then no request
+  is failed, because a wrong guess would fail a request whose answer is still on the way; if a request was
+  given up meanwhile it may have been the one, and the error is dropped.
+
+Prompts whose messages hold a list of blocks are read by `session.requests`, whatever the transport. A
+repeated request keeps its id: these servers echo ids and keep no record of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from playhead.protocol import messages
+from playhead.protocol.exchange import Answered, Event, Exchange, Faulted, Outgoing
+from playhead.protocol.faults import ProtocolFaults
+from playhead.protocol.messages import RpcError
+from playhead.protocol.revisions import OLDEST
+
+NAMELESS_ERRORS: Final = 64
+"""Errors without an id held at once; each holds the keys that were awaited when it arrived."""
+_REMEMBERED: Final = 64
+"""Requests remembered beyond those in flight before the others are forgotten."""
+_SEARCHED_CHARS: Final = 500
+
+_REVISION_REFUSED: Final = re.compile(
+    r"(unsupported|invalid)( mcp| protocol)+ version|version .{0,40}not supported", re.IGNORECASE
+)
+_NOT_INITIALIZED: Final = re.compile(
+    r"(^|\b(handler|server|session|connection|client) )((is|was|has) )?not (yet )?(been )?initiali[sz]ed",
+    re.IGNORECASE,
+)
+"""Of the connection: a tool that failed because its database is "not initialized" may have run."""
+_UNREADABLE: Final = (messages.PARSE_ERROR, messages.INVALID_REQUEST)
+
+
+@dataclass(slots=True)
+class _Nameless:
+    """An error and the requests that it can be about."""
+
+    error: RpcError
+    candidates: set[str]
+
+
+class Compatibility:
+    """The leniency of one connection (`inbox.Leniency`)."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._sent: dict[str, Outgoing] = {}
+        self._unsent: deque[tuple[str | None, bytes]] = deque()
+        """Messages to send before anything else: at most one per request in flight, and one more."""
+        self._greeted = False
+        self._repeated: set[str] = set()
+        self._nameless: list[_Nameless] = []
+        self._revisions_refused = 0
+
+    def faults(self) -> ProtocolFaults:
+        """The deviations that were worked around and that the exchange does not count."""
+        return ProtocolFaults(revisions_refused=self._revisions_refused, bare_initialized=int(self._greeted))
+
+    def sending(self, outgoing: Outgoing) -> None:
+        """Remember a request: it may have to be sent once more."""
+        if len(self._sent) >= 2 * len(self._exchange.in_flight) + _REMEMBERED:
+            self._sent = {key: sent for key, sent in self._sent.items() if self._exchange.awaits(key)}
+            self._repeated &= self._sent.keys()
+        self._sent[messages.key_of(outgoing.id)] = outgoing
+
+    @property
+    def has_unsent(self) -> bool:
+        """True if `next_unsent` may give a message."""
+        return bool(self._unsent)
+
+    def next_unsent(self) -> bytes | None:
+        """The next message to send; None if there is none."""
+        while self._unsent:
+            key, data = self._unsent.popleft()
+            if key is None or self._exchange.awaits(key):
+                return data
+        return None
+
+    def judge(self, event: Answered | Faulted) -> Iterable[Event]:
+        """The events that take the place of `event`."""
+        if event.id is None:
+            if isinstance(event.error, RpcError):
+                self._on_nameless(event.error)
+        else:
+            key = messages.key_of(event.id)
+            request = self._sent.pop(key, None)
+            if request is not None and self._is_sent_again(key, request, event):
+                return
+            self._repeated.discard(key)
+            for nameless in self._nameless:
+                nameless.candidates.discard(key)
+        yield event
+        yield from self._named()
+
+    def _is_sent_again(self, key: str, request: Outgoing, event: Answered | Faulted) -> bool:
+        error = event.error
+        if not isinstance(error, RpcError) or key in self._repeated:
+            return False
+        if request.method == "initialize":
+            if request.params.get("protocolVersion") == OLDEST.name or not _says(error, _REVISION_REFUSED):
+                return False
+            self._revisions_refused += 1
+            params = {**request.params, "protocolVersion": OLDEST.name}
+            message = {"jsonrpc": "2.0", "id": request.id, "method": request.method, "params": params}
+            request = Outgoing(request.id, request.method, params, messages.encode(message))
+        elif error.code != messages.INTERNAL_ERROR or not _says(error, _NOT_INITIALIZED):
+            return False
+        elif not self._greeted:
+            self._greeted = True
+            self._unsent.append((None, self._exchange.notify("initialized")))
+        self._repeated.add(key)
+        self._exchange.repeat(request)
+        self._sent[key] = request
+        self._unsent.append((key, request.data))
+        return True
+
+    def _on_nameless(self, error: RpcError) -> None:
+        awaited = set(self._exchange.in_flight)
+        if error.code in _UNREADABLE and awaited and len(self._nameless) < NAMELESS_ERRORS:
+            self._nameless.append(_Nameless(error, awaited))
+
+    def _named(self) -> Iterator[Event]:
+        """Answer the requests that the errors without an id can only be about."""
+        awaits = self._exchange.awaits
+        self._nameless = [
+            each for each in self._nameless if each.candidates and all(map(awaits, each.candidates))
+        ]
+        for nameless in self._nameless:
+            # As many errors as candidates: each candidate has one.
+            rivals = sum(other.candidates <= nameless.candidates for other in self._nameless)
+            if rivals >= len(nameless.candidates):
+                key = nameless.candidates.pop()
+                self._nameless.remove(nameless)
+                yield from self.judge(self._exchange.attribute(key, nameless.error))
+                return
+
+
+def _says(error: RpcError, words: re.Pattern[str]) -> bool:
+    texts = (error.message, error.data) if isinstance(error.data, str) else (error.message,)
+    return any(words.search(text[:_SEARCHED_CHARS]) for text in texts)

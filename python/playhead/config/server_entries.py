@@ -1,0 +1,250 @@
+"""Entries of a servers file: their tables, and the `ServerConfig` of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from playhead.config.auth import (
+    DEFAULT_CLIENT_NAME,
+    AuthSettings,
+    ClientCredentials,
+    OAuthLogin,
+    token_folder,
+)
+from playhead.config.document import place
+from playhead.config.servers import RangeStrategyName, Restart, ServerConfig, from_url, is_websocket
+from playhead.config.tables import EXPANDED, PositiveFloat, PositiveInt, Table, Text, validate
+from playhead.errors import ConfigError
+
+T = TypeVar("T", bound=Table)
+_TRANSPORTS: Final = {
+    "stdio": ("stdio",),
+    "http": ("http", "streamable-http", "streamableHttp"),
+    "websocket": ("websocket", "ws"),
+}
+"""The names of each transport in a file, ours first."""
+
+
+def read_entries(
+    values: object, path: Path, *, environment: Mapping[str, str], expanded: Mapping[str, str]
+) -> dict[str, ServerConfig]:
+    """The servers of a parsed file; `${NAME}` has its value from `expanded`. Raises `ConfigError`."""
+    tokens = token_folder(environment)
+    return {
+        name: _server(name, entry, path=path, tokens=tokens, environment=expanded)
+        for name, entry in validate(_File, values, path=path, environment=expanded).mcpServers.items()
+    }
+
+
+def _no_longer(_: object) -> None:
+    raise ValueError(
+        "is no longer needed, the end of such a server's resources is found without it; remove it"
+    )
+
+
+class _Tls(Table):
+    verify: bool | None = None
+    authorities: Text | None = None
+    certificate: Text | None = None
+    key: Text | None = None
+
+
+class _Playhead(Table):
+    range_strategy: Annotated[RangeStrategyName | None, EXPANDED] = None
+    page_size_bytes: PositiveInt | None = None
+    in_flight: PositiveInt | None = None
+    restart: Annotated[Restart | None, EXPANDED] = None
+    meta_key: Text | None = None
+    range_tool: Text | None = None
+    poll_tool: Text | None = None
+    extra_arguments: dict[str, Annotated[object, EXPANDED]] = Field(default_factory=dict)
+    send_result_to_ai: bool | None = None
+    allowed_tools: tuple[Text, ...] | None = None
+    trust_structured: bool | None = None
+    mode: Text | None = None
+    allow_origins: tuple[Text, ...] | None = None
+    cache: Text | None = None
+    compat: Annotated[None, BeforeValidator(_no_longer)] = None
+
+
+class _Entry(Table, extra="allow"):
+    """One server entry; other clients may add their own keys."""
+
+    command: Text | None = None
+    args: tuple[Text, ...] | None = None
+    env: dict[str, Text] = Field(default_factory=dict)
+    cwd: Text | None = None
+    url: Text | None = None
+    transport: Text | None = None
+    type: Text | None = None
+    headers: dict[str, Text] = Field(default_factory=dict)
+    auth: dict[str, object] = Field(default_factory=dict)
+    timeout: PositiveFloat | None = None
+    tls: _Tls = _Tls()
+    playhead: _Playhead = _Playhead()
+
+
+class _File(Table, extra="ignore"):
+    mcpServers: dict[str, _Entry]  # noqa: N815 - the file's own key
+
+
+def _server(
+    name: str, entry: _Entry, *, path: Path, tokens: Path, environment: Mapping[str, str]
+) -> ServerConfig:
+    at = ("mcpServers", name)
+    url, tls, own = entry.url, entry.tls, entry.playhead
+
+    def wrong(problem: str, *keys: str) -> ConfigError:
+        return ConfigError(f"{place(path, (*at, *keys))}: {problem}")
+
+    if (entry.command is None) == (url is None):
+        keys = ", ".join(sorted({*entry.model_fields_set, *(entry.model_extra or ())})) or "no key at all"
+        raise wrong(f"expected either `command` or `url`, got {'both' if url is not None else keys}")
+    transport = "stdio" if url is None else "websocket" if is_websocket(url) else "http"
+    kind = entry.transport or entry.type
+    if kind is not None and kind not in _TRANSPORTS[transport]:
+        given = "`command`" if url is None else f"a `url` that begins with {url.partition(':')[0]}:"
+        raise wrong(
+            f"{kind!r} does not go with {given}; remove it, or use {_TRANSPORTS[transport][0]!r}", "transport"
+        )
+    if url is not None:
+        try:
+            from_url(url)
+        except ConfigError as error:
+            raise wrong(str(error), "url") from None
+    auth = read_auth(entry.auth, folder=tokens, path=path, at=(*at, "auth"), environment=environment)
+    if auth is not None and url is None:
+        raise wrong("goes with `url`; pass a command its secrets in `env`", "auth")
+    if isinstance(auth, AuthSettings) and transport == "websocket":
+        raise wrong("expected 'bearer' for a WebSocket; MCP has OAuth for HTTP only", "auth.type")
+    headers = dict(entry.headers)
+    if isinstance(auth, str):
+        headers["Authorization"], auth = f"Bearer {auth}", None
+    for header, value in headers.items():
+        if any(ord(char) < 32 or ord(char) == 127 for char in header + value):
+            raise wrong(f"the header {header!r} holds a control character", "headers")
+    if tls.verify is False and tls.authorities is not None:
+        raise wrong("expected either `verify = false` or `authorities`, got both", "tls")
+    if tls.key is not None and tls.certificate is None:
+        raise wrong("needs a tls.certificate, which is missing", "tls.key")
+    return ServerConfig(
+        name=name,
+        command=None if entry.command is None else (entry.command, *(entry.args or ())),
+        env=entry.env,
+        cwd=entry.cwd,
+        url=url,
+        headers=headers,
+        auth=auth,
+        timeout_seconds=entry.timeout,
+        tls_verify=tls.verify is not False,
+        tls_authorities=tls.authorities,
+        tls_certificate=tls.certificate,
+        tls_key=tls.key,
+        mode=own.mode or "auto",
+        range_strategy=own.range_strategy,
+        page_size_bytes=own.page_size_bytes,
+        in_flight=own.in_flight,
+        restart=own.restart or "once",
+        meta_key=own.meta_key,
+        range_tool=own.range_tool,
+        poll_tool=own.poll_tool,
+        extra_arguments=own.extra_arguments,
+        send_result_to_ai=own.send_result_to_ai,
+        allowed_tools=own.allowed_tools,
+        trust_structured=own.trust_structured,
+        allow_origins=own.allow_origins or (),
+        cache=own.cache,
+    )
+
+
+# --- credentials ----------------------------------------------------------------------------------------
+
+
+def _http_url(url: str) -> str:
+    if not url.startswith(("https://", "http://")):
+        raise ValueError("expected the authorization server's http(s) URL")
+    return url
+
+
+def _document_url(url: str) -> str:
+    if not (url.startswith("https://") and url.removeprefix("https://").partition("/")[2]):
+        raise ValueError("expected the https URL of a document, with a path")
+    return url
+
+
+def _not_empty(text: str) -> str:
+    if not text:
+        raise ValueError("expected a value, got an empty string")
+    return text
+
+
+def _port(number: int) -> int:
+    if not 0 < number < 65536:
+        raise ValueError(f"expected a port from 1 to 65535, got {number}")
+    return number
+
+
+_Required = Annotated[Text, AfterValidator(_not_empty)]
+_Issuer = Annotated[Text, AfterValidator(_http_url)]
+
+
+class _Bearer(Table):
+    token: _Required
+
+
+class _ClientCredentials(Table):
+    client_id: _Required
+    client_secret: _Required
+    scopes: tuple[Text, ...] | None = None
+    issuer: _Issuer | None = None
+
+
+class _OAuth(Table):
+    scopes: tuple[Text, ...] | None = None
+    client_id: Text | None = None
+    client_secret: Text | None = None
+    client_name: Text | None = None
+    client_metadata_url: Annotated[Text, AfterValidator(_document_url)] | None = None
+    redirect_port: Annotated[int, AfterValidator(_port)] | None = None
+    issuer: _Issuer | None = None
+
+
+class _Type(Table, extra="ignore"):
+    type: Annotated[Literal["bearer", "oauth", "client_credentials"], EXPANDED]
+
+
+def read_auth(
+    auth: Mapping[str, object],
+    *,
+    folder: Path,
+    path: Path,
+    at: tuple[str, ...],
+    environment: Mapping[str, str],
+) -> str | AuthSettings | None:
+    """The credentials under the keys `at`: a bearer token, settings, or `None` for an empty table.
+
+    Raises `ConfigError` with the key; no secret is quoted.
+    """
+    if not auth:
+        return None
+
+    def read(kind: type[T], values: Mapping[str, object]) -> T:
+        return validate(kind, values, path=path, at=at, environment=environment)
+
+    kind = read(_Type, auth).type
+    values = {key: value for key, value in auth.items() if key != "type"}
+    if kind == "bearer":
+        return read(_Bearer, values).token
+    if kind == "client_credentials":
+        account = read(_ClientCredentials, values)
+        return ClientCredentials(token_folder=folder, **dict(account))
+    login = read(_OAuth, values)
+    if login.client_secret is not None and login.client_id is None:
+        raise ConfigError(f"{place(path, at)}: a client_secret needs a client_id")
+    return OAuthLogin(
+        token_folder=folder, **{**dict(login), "client_name": login.client_name or DEFAULT_CLIENT_NAME}
+    )

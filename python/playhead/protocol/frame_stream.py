@@ -1,0 +1,411 @@
+"""The frames of one WebSocket (RFC 6455), for either end: bytes and time in; messages, control frames and the
+close out.
+
+Theory of operation. Received bytes go in with `feed`. `next_event` gives the text messages, with the events
+and limits of lines (`framing`), until it returns None: "not yet", or `has_more` and other tasks should run
+before the next call. Then `on_time` takes the time, `control` gives the pongs, pings and closing frames to
+write, and `closed` is set once the connection has ended. Any chunking of the same bytes gives the same
+events. No clock, no stream, no handshake.
+
+wsproto reads and writes the frames, with two exceptions. It copies each byte of a payload five times, so
+messages of one frame from a server pass it by, and cost the client a third. And it says nothing about a frame
+before it has payload, so the heads are read here, and a frame that announces more than `allowed_bytes` is
+refused at its head.
+
+A peer can make this hold one message of at most `max_bytes`, the head of a frame, and the payload of its
+newest ping, the only one that is answered (section 5.5.3). Fragments are joined as they arrive, so that an
+empty one costs no memory. Binary messages are counted and dropped: JSON-RPC goes in text frames. Compression
+is not negotiated: 64 KiB could become 64 MiB before anything is counted.
+"""
+
+from __future__ import annotations
+
+import codecs
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from wsproto.connection import Connection, ConnectionState, ConnectionType
+from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, TextMessage
+from wsproto.frame_protocol import CloseReason
+
+from playhead.protocol.framing import (
+    HEAD_BYTES,
+    Assembly,
+    FrameEvent,
+)
+
+FRAMES_PER_TURN: Final = 256
+"""Frames read before other tasks may run: one read of 64 KiB holds up to 32,768 empty frames."""
+
+_TEXT_WHOLE: Final = 0x81
+"""The first byte of a text message in one frame (section 5.2): FIN, no reserved bit, opcode 1."""
+_EXTENDED_BYTES: Final = {126: 2, 127: 8}
+"""Bytes of the extended length, by the length in the second byte."""
+_LEAST: Final = {0: 0, 2: 126, 8: 1 << 16}
+"""The least length in that many bytes: a shorter one has a shorter form."""
+
+
+class End(Enum):
+    """The reason for the end of a connection."""
+
+    PEER = auto()
+    """The peer sent a close frame."""
+    CUT = auto()
+    """The bytes ended without one."""
+    INVALID = auto()
+    """The peer sent an invalid frame, or text that is not UTF-8."""
+    TOO_LONG = auto()
+    """A frame announced more than `allowed_bytes`."""
+    REFUSED = auto()
+    """A message had too many fragments, or was not complete in time."""
+    SILENT = auto()
+    """Nothing was received for `silence_seconds`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """The end of a connection."""
+
+    end: End
+    code: int
+    """The code in the peer's close frame or ours; 1005 and 1006 stand for a missing code or frame
+    (section 7.1.5)."""
+    reason: str
+    """The peer's own text for `End.PEER`."""
+
+
+class _Head(NamedTuple):
+    """The head of a frame, without the mask."""
+
+    size: int
+    first: int
+    length: int
+    is_valid: bool
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.first & 0x08)
+
+    @property
+    def is_text(self) -> bool:
+        return self.first == _TEXT_WHOLE and self.length > 0 and self.is_valid
+
+
+class FrameStream:
+    """The frames of one connection after the handshake.
+
+    Args:
+        role: the end that this is. A client masks what it sends.
+        max_bytes: the longest message to keep. The rest of a longer one is skipped.
+        allowed_bytes: the length that ends the connection with 1009, at the head of the frame that exceeds
+            it. Default `max_bytes`.
+        head_bytes: the length at which an incomplete message is announced. Default 64 KiB, as for lines.
+        max_fragments: frames of one message; more end the connection with 1008. An empty one costs no
+            memory, but some 15 us.
+        message_seconds: limit for a message, from its first frame to its last; then 1008.
+        ping_seconds: silence after which a ping is due, and between two pings.
+        silence_seconds: silence that ends the connection with 1008. Any byte counts, not only a pong: none
+            can arrive in the middle of a long frame.
+        now: the time.
+    """
+
+    def __init__(
+        self,
+        role: ConnectionType,
+        *,
+        max_bytes: int,
+        allowed_bytes: int | None = None,
+        head_bytes: int = HEAD_BYTES,
+        max_fragments: float = math.inf,
+        message_seconds: float = math.inf,
+        ping_seconds: float = math.inf,
+        silence_seconds: float = math.inf,
+        now: float = 0.0,
+    ) -> None:
+        self._is_client = role is ConnectionType.CLIENT
+        self._allowed_bytes = max_bytes if allowed_bytes is None else allowed_bytes
+        self._max_fragments = max_fragments
+        self._message_seconds = message_seconds
+        self._ping_seconds = ping_seconds
+        self._silence_seconds = silence_seconds
+        self._frames = Connection(role)
+        self._events: Iterator[Event] = iter(())
+        self._message = Assembly(
+            max_bytes=max_bytes, allowed_bytes=self._allowed_bytes, head_bytes=head_bytes
+        )
+        self._unread = b""
+        self._at = 0
+        self._turn = 0
+        self.has_more = False
+        """True if `next_event` returned None before it had read everything."""
+
+        self._left = 0
+        """Bytes of the current frame that have not been read, mask included."""
+        self._is_control = False
+        self._passes_by = False
+        """True if the current frame's payload is not for wsproto."""
+        self._character = b""
+        """The beginning of an incomplete character of that payload."""
+        self._fragments = 0
+        """Frames of the unfinished message; 0 between two messages."""
+        self._length_bytes = 0
+        """Bytes that the heads of the unfinished message have announced."""
+
+        self._began = False
+        """A message has begun since the last `on_time`."""
+        self._heard = False
+        self._heard_at = self._silent_since = self._pinged_at = now
+        self._message_since = math.inf
+        self._pong: bytes | None = None
+        """The payload of the newest ping that has no pong."""
+        self._ping_is_due = False
+        self._is_leaving = False
+        """We have closed: messages are dropped."""
+        self.pings = 0
+        """Pings sent."""
+        self.ponged = 0
+        """The number of the newest ping that was answered; earlier ones need no pong."""
+        self.binary_messages = 0
+        self.closed: Closed | None = None
+        """Set at the end of the connection; no event follows those that are due."""
+
+    # --- what is received ----------------------------------------------------------------------------
+
+    @property
+    def head(self) -> bytes:
+        """The beginning of the unfinished message (at most `head_bytes`); empty between two messages."""
+        return self._message.head
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes held of the unfinished message."""
+        return self._message.held_bytes
+
+    def feed(self, chunk: bytes | bytearray | memoryview) -> None:
+        """Add received bytes. Drain `next_event`, then call `on_time`."""
+        self._heard = True
+        if self.closed is None:
+            self._unread = self._unread + chunk if self._unread else bytes(chunk)
+
+    def end(self) -> None:
+        """The connection has ended."""
+        self._close(End.CUT, CloseReason.ABNORMAL_CLOSURE, "")
+
+    def next_event(self) -> FrameEvent | None:
+        """The next event; None if more bytes are needed, or after `FRAMES_PER_TURN` frames (`has_more`)."""
+        while (event := self._message.next_event()) is None and self.closed is None:
+            if (frame := next(self._events, None)) is not None:
+                self._take(frame)
+            elif not self._advance():
+                self.has_more = self._turn >= FRAMES_PER_TURN
+                self._turn = 0
+                self._unread, self._at = self._unread[self._at :], 0
+                break
+            elif self.closed is not None and self.closed.end is End.TOO_LONG:
+                return self._message.end()
+        return event
+
+    def skip_line(self) -> None:
+        """Skip the rest of the message that the last `LongLine` announced; a `SkippedLine` marks its end."""
+        self._message.skip()
+
+    def _advance(self) -> bool:
+        """Read the next frames, or the next piece of a long one. False if bytes are missing."""
+        data, start, end = self._unread, self._at, len(self._unread)
+        at = start
+        while at < end and self._turn < FRAMES_PER_TURN:
+            if self._left:
+                piece = min(self._left, end - at)
+                if self._passes_by:
+                    self._left -= piece
+                    self._at = at + piece
+                    self._take_payload(memoryview(data)[at : self._at])
+                    return True
+                at, self._left = at + piece, self._left - piece
+                continue
+            head = self._head_at(at)
+            if head is None:
+                break
+            refusal = self._refusal(head)
+            passes_by = self._is_client and head.is_text and not self._fragments
+            if at > start and (passes_by or refusal is not None):
+                break  # first what precedes it
+            if refusal is not None:
+                self._close(*refusal)
+                return True
+            self._begin_frame(head, passes_by=passes_by)
+            at += head.size
+            if passes_by:
+                start = at
+        self._at = at
+        if start < at:
+            self._frames.receive_data(data[start:at])
+            self._events = self._frames.events()
+        return start < at
+
+    def _head_at(self, at: int) -> _Head | None:
+        """The head of the frame that begins there; None if it is incomplete."""
+        data = self._unread
+        if len(data) < at + 2:
+            return None
+        first, length, masked = data[at], data[at + 1] & 0x7F, data[at + 1] > 0x7F
+        extended = _EXTENDED_BYTES.get(length, 0)
+        size = 2 + extended
+        if len(data) < at + size:
+            return None
+        if extended:
+            length = int.from_bytes(data[at + 2 : at + size], "big")
+        return _Head(size, first, length, masked != self._is_client and _LEAST[extended] <= length < 1 << 63)
+
+    def _refusal(self, head: _Head) -> tuple[End, CloseReason, str] | None:
+        """The reason to end the connection at this head. Invalid heads are left to wsproto."""
+        if head.is_control or not head.is_valid:
+            return None
+        if self._length_bytes + head.length > self._allowed_bytes:
+            reason = f"a message may have {self._allowed_bytes} bytes"
+            return End.TOO_LONG, CloseReason.MESSAGE_TOO_BIG, reason
+        if self._fragments >= self._max_fragments:
+            reason = f"a message may have {self._max_fragments} fragments"
+            return End.REFUSED, CloseReason.POLICY_VIOLATION, reason
+        return None
+
+    def _begin_frame(self, head: _Head, *, passes_by: bool) -> None:
+        self._turn += 1
+        self._passes_by = passes_by
+        self._left = head.length + (0 if self._is_client else 4)
+        self._is_control = head.is_control
+        if head.is_control:
+            return
+        self._began = self._began or not self._fragments
+        self._fragments += 1
+        self._length_bytes += head.length
+        if head.first & 0x80:
+            self._fragments = self._length_bytes = 0
+
+    def _take_payload(self, piece: memoryview) -> None:
+        text = self._character + piece if self._character else piece
+        try:
+            _text, used = codecs.utf_8_decode(text, "strict", not self._left)
+        except UnicodeDecodeError as error:
+            self._close(End.INVALID, CloseReason.INVALID_FRAME_PAYLOAD_DATA, str(error))
+            return
+        self._character = bytes(text[used:])
+        self._take_text(piece, ends=not self._left)
+
+    def _take(self, frame: Event) -> None:
+        match frame:
+            case TextMessage():
+                self._take_text(frame.data.encode(), ends=frame.message_finished)
+            case BytesMessage():
+                self.binary_messages += frame.message_finished
+            case Ping():
+                self._pong = bytes(frame.payload)
+            case Pong():
+                number = int.from_bytes(frame.payload, "big") if len(frame.payload) == 4 else 0
+                if self.ponged < number <= self.pings:
+                    self.ponged = number
+            case CloseConnection():
+                by_peer = self._frames.state in (ConnectionState.REMOTE_CLOSING, ConnectionState.CLOSED)
+                self._close(End.PEER if by_peer else End.INVALID, frame.code, frame.reason or "")
+            case _:
+                raise AssertionError(f"expected a frame, got {frame!r}")
+
+    def _take_text(self, piece: bytes | memoryview, *, ends: bool) -> None:
+        if not self._is_leaving:
+            self._message.write(piece, ends=ends)
+
+    def _close(self, end: End, code: int, reason: str) -> None:
+        if self.closed is None:
+            self.closed = Closed(end=end, code=int(code), reason=reason)
+            self._unread, self._at = b"", 0
+            if end is not End.TOO_LONG:
+                self._message.drop()
+
+    # --- time ----------------------------------------------------------------------------------------
+
+    @property
+    def due(self) -> float:
+        """The time of the next call of `on_time`, if nothing arrives before; infinite if there is none."""
+        if self.closed is not None:
+            return math.inf
+        return min(
+            max(self._heard_at, self._pinged_at) + self._ping_seconds,
+            self._silent_since + self._silence_seconds,
+            self._message_since + self._message_seconds,
+        )
+
+    def on_time(self, now: float) -> None:
+        """Take the time, after each `feed` that was drained, and when it is `due`."""
+        if self._heard:
+            self._heard = False
+            self._heard_at = self._silent_since = now
+        if not self._fragments and (self._is_control or not self._left):
+            self._message_since = math.inf
+        elif self._began:
+            self._message_since = now
+        self._began = False
+        if now >= self._message_since + self._message_seconds:
+            self._close(End.REFUSED, CloseReason.POLICY_VIOLATION, "a message was not complete in time")
+        elif now >= self._silent_since + self._silence_seconds:
+            reason = f"nothing was received for {self._silence_seconds:g} s"
+            self._close(End.SILENT, CloseReason.POLICY_VIOLATION, reason)
+        elif now >= max(self._heard_at, self._pinged_at) + self._ping_seconds:
+            self.ping(now)
+
+    def excuse(self, now: float) -> None:
+        """Take the silence until `now` for our own: we did not read, or wait for an answer."""
+        self._silent_since = now
+
+    # --- what is sent --------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """True while messages can be sent."""
+        return self._frames.state is ConnectionState.OPEN
+
+    def text(self, message: bytes) -> bytes:
+        """The frame of a message in UTF-8.
+
+        Raises `wsproto.utilities.LocalProtocolError` if the connection is not open.
+        """
+        return self._frames.send(TextMessage(data=message.decode()))
+
+    def ping(self, now: float) -> int:
+        """Put a ping into `control`. Returns its number, which `ponged` reaches once it is answered."""
+        if not self._ping_is_due:
+            self._ping_is_due = True
+            self.pings += 1
+        self._pinged_at = now
+        return self.pings
+
+    def close(self, code: int, reason: str = "") -> bytes:
+        """Our close frame, or the answer to the peer's; empty if it was sent. Messages are dropped from now
+        on."""
+        self._is_leaving = True
+        self._message.drop()
+        if self._frames.state not in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
+            return b""
+        if code == CloseReason.NO_STATUS_RCVD:
+            code = CloseReason.NO_STATUS_RCVD  # wsproto compares by identity
+        return self._frames.send(CloseConnection(code=code, reason=reason or None))
+
+    @property
+    def has_control(self) -> bool:
+        """True if `control` gives frames, which are for the time between two messages."""
+        leaving = self.closed is not None and self.closed.end is not End.CUT and not self._is_leaving
+        return self._pong is not None or self._ping_is_due or leaving
+
+    def control(self) -> bytes:
+        """The control frames to send now."""
+        frames = b""
+        if self.is_open and self._pong is not None:
+            frames += self._frames.send(Pong(payload=self._pong))
+        if self.is_open and self._ping_is_due:
+            frames += self._frames.send(Ping(payload=self.pings.to_bytes(4, "big")))
+        self._pong, self._ping_is_due = None, False
+        if self.closed is not None and self.closed.end is not End.CUT:
+            frames += self.close(self.closed.code, "" if self.closed.end is End.PEER else self.closed.reason)
+        return frames

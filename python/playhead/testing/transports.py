@@ -1,15 +1,15 @@
-"""Laws of transports: a suite that stdio, HTTP and in-process transports pass.
+"""Laws of connections: a suite that stdio, HTTP, WebSocket and in-process carriers pass.
 
-A transport's tests give a factory: called with a lowlevel SDK server, it returns an async context manager of
-an SDK transport that is connected to that very server object. (For a stdio transport the child is a relay,
-see `peers.relay_command`.)
+A test gives a factory: called with a lowlevel SDK server, it returns an async context manager of a carrier
+that leads to that very server object. (For a stdio carrier the child is a relay, see `peers.relay_command`.)
+The transport of an SDK client in its place holds a server to the same laws.
 
     @pytest.mark.parametrize("check", transports.TRANSPORT_LAWS, ids=lambda check: check.__name__)
     async def test_conformance(check):
         await check(factory)
 
-Each check opens a connection of its own, in the era `mode` (default: what the SDK negotiates), and raises
-AssertionError, or trio.TooSlowError when something that must come does not.
+Each check opens a connection of its own, in the protocol version `mode` (default: what is negotiated), and
+raises AssertionError, or trio.TooSlowError when something that must arrive does not.
 """
 
 from __future__ import annotations
@@ -21,17 +21,23 @@ from typing import Any, Protocol
 
 import mcp_types as types
 import trio
-from mcp import Client, ClientSession
+from mcp import Client
 from mcp.client import Transport
 from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-Factory = Callable[[Server[Any]], AbstractAsyncContextManager[Transport]]
+from playhead.client.session.connection import Connection
+from playhead.client.session.handshake import negotiate
+from playhead.client.transports.carrier import Carrier
+from playhead.errors import ServerError
+from playhead.limits import DEFAULT_LIMITS
+
+Factory = Callable[[Server[Any]], AbstractAsyncContextManager[Carrier | Transport]]
 
 
 class TransportLaw(Protocol):
-    """A law. `mode` is the protocol version, as for `mcp.Client`."""
+    """A law. `mode` is the protocol version, as for `playhead.connect`."""
 
     __name__: str
 
@@ -92,27 +98,58 @@ class Peer:
         return Server("conformance", on_read_resource=self.read)
 
 
+class _Session(Protocol):
+    async def read(self, uri: str, padding: str = "") -> str:
+        """Read the text at `uri`. The padding is not in it: over HTTP, the newest revision repeats the URI in
+        a header."""
+        ...
+
+
+class _OverCarrier:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def read(self, uri: str, padding: str = "") -> str:
+        params: dict[str, Any] = {"uri": uri} | ({"_meta": {"padding": padding}} if padding else {})
+        seconds = PATIENCE_SECONDS
+        result = await self._connection.request(
+            "resources/read", params, silent_seconds=seconds, total_seconds=seconds
+        )
+        (content,) = result["contents"]
+        return str(content["text"])
+
+
+class _OfSdk:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def read(self, uri: str, padding: str = "") -> str:
+        meta: Any = {"padding": padding} if padding else None
+        result = await self._client.session.read_resource(uri, meta=meta)
+        assert isinstance(result, types.ReadResourceResult)
+        (content,) = result.contents
+        assert isinstance(content, types.TextResourceContents)
+        return content.text
+
+
 @asynccontextmanager
-async def _connected(factory: Factory, peer: Peer, mode: str) -> AsyncIterator[ClientSession]:
+async def _connected(factory: Factory, peer: Peer, mode: str) -> AsyncIterator[_Session]:
     with trio.fail_after(PATIENCE_SECONDS):
-        async with factory(peer.server()) as transport, Client(transport, cache=None, mode=mode) as client:
-            yield client.session
-
-
-async def _read(session: ClientSession, uri: str, *, padding: str = "") -> str:
-    # Not in the URI: over HTTP, the newest revision repeats that in a header.
-    meta: Any = {"padding": padding} if padding else None
-    result = await session.read_resource(uri, meta=meta)
-    assert isinstance(result, types.ReadResourceResult)
-    (content,) = result.contents
-    assert isinstance(content, types.TextResourceContents)
-    return content.text
+        async with factory(peer.server()) as end:
+            if isinstance(end, AbstractAsyncContextManager):
+                async with Client(end, cache=None, mode=mode) as client:
+                    yield _OfSdk(client)
+                return
+            connection = Connection(end, server="conformance", limits=DEFAULT_LIMITS, handlers={})
+            async with connection.opened():
+                await negotiate(connection, mode=mode, seconds=PATIENCE_SECONDS)
+                yield _OverCarrier(connection)
 
 
 async def a_request_is_answered(factory: Factory, *, mode: str = "auto") -> None:
     """One request gets its answer."""
     async with _connected(factory, Peer(), mode) as session:
-        assert await _read(session, "echo://hello") == "hello"
+        assert await session.read("echo://hello") == "hello"
 
 
 async def answers_find_their_requests(factory: Factory, *, mode: str = "auto") -> None:
@@ -120,8 +157,8 @@ async def answers_find_their_requests(factory: Factory, *, mode: str = "auto") -
     peer = Peer()
     answers: dict[str, str] = {}
 
-    async def ask(session: ClientSession, uri: str) -> None:
-        answers[uri] = await _read(session, uri)
+    async def ask(session: _Session, uri: str) -> None:
+        answers[uri] = await session.read(uri)
 
     async with _connected(factory, peer, mode) as session, trio.open_nursery() as nursery:
         nursery.start_soon(ask, session, "hold://first")
@@ -137,32 +174,33 @@ async def answers_find_their_requests(factory: Factory, *, mode: str = "auto") -
 async def a_big_answer_arrives_whole(factory: Factory, *, mode: str = "auto") -> None:
     """8 MiB in one message: far more than any pipe or socket buffer holds."""
     async with _connected(factory, Peer(), mode) as session:
-        assert len(await _read(session, f"big://{8 << 20}")) == 8 << 20
+        assert len(await session.read(f"big://{8 << 20}")) == 8 << 20
 
 
 async def a_big_request_arrives_whole(factory: Factory, *, mode: str = "auto") -> None:
     """A request of 1 MiB arrives."""
     async with _connected(factory, Peer(), mode) as session:
-        assert await _read(session, "padding://", padding="y" * (1 << 20)) == str(1 << 20)
+        assert await session.read("padding://", padding="y" * (1 << 20)) == str(1 << 20)
 
 
 async def awkward_text_is_carried_unchanged(factory: Factory, *, mode: str = "auto") -> None:
     """Newlines, line separators, NUL and characters outside the first plane are data, not framing."""
     async with _connected(factory, Peer(), mode) as session:
-        assert await _read(session, "awkward://") == AWKWARD_TEXT
+        assert await session.read("awkward://") == AWKWARD_TEXT
 
 
 async def an_error_fails_its_own_request_only(factory: Factory, *, mode: str = "auto") -> None:
     """The code and message arrive, and the session continues."""
     async with _connected(factory, Peer(), mode) as session:
-        came: types.ErrorData | None = None
+        failure: tuple[int, str] | None = None
         try:
-            await _read(session, "fail://out of tape")
+            await session.read("fail://out of tape")
+        except ServerError as error:
+            failure = error.code, error.said
         except MCPError as error:
-            came = error.error
-        assert came is not None, "the error answer did not raise"
-        assert (came.code, came.message) == (-32050, "out of tape")
-        assert await _read(session, "echo://on") == "on"
+            failure = error.error.code, error.error.message
+        assert failure == (-32050, "out of tape")
+        assert await session.read("echo://on") == "on"
 
 
 async def a_cancelled_request_is_cancelled_at_the_server(factory: Factory, *, mode: str = "auto") -> None:
@@ -170,12 +208,12 @@ async def a_cancelled_request_is_cancelled_at_the_server(factory: Factory, *, mo
     peer = Peer()
     async with _connected(factory, peer, mode) as session:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_read, session, "hold://x")
+            nursery.start_soon(session.read, "hold://x")
             await peer.anyone_started.wait()
             nursery.cancel_scope.cancel()
         await peer.anyone_cancelled.wait()
         assert peer.cancelled == 1
-        assert await _read(session, "echo://on") == "on"
+        assert await session.read("echo://on") == "on"
 
 
 async def leaving_in_the_middle_of_a_request_ends_it(factory: Factory, *, mode: str = "auto") -> None:
@@ -183,7 +221,7 @@ async def leaving_in_the_middle_of_a_request_ends_it(factory: Factory, *, mode: 
     peer = Peer()
     with trio.CancelScope() as scope:
         async with _connected(factory, peer, mode) as session, trio.open_nursery() as nursery:
-            nursery.start_soon(_read, session, "hold://x")
+            nursery.start_soon(session.read, "hold://x")
             await peer.anyone_started.wait()
             scope.cancel()
     assert scope.cancelled_caught
@@ -198,7 +236,7 @@ async def an_exception_of_the_body_comes_out(factory: Factory, *, mode: str = "a
     caught = False
     try:
         async with _connected(factory, Peer(), mode) as session:
-            await _read(session, "echo://x")
+            await session.read("echo://x")
             raise OfTheBodyError  # noqa: TRY301 (from inside the session is the point)
     except* OfTheBodyError:
         caught = True

@@ -10,7 +10,7 @@ import pytest
 from mcp.client import Transport
 from mcp.server import Server
 
-from playhead.client.transports.websocket import websocket_transport
+from playhead.client.transports.websocket import WebSocketCarrier
 from playhead.testing import transports
 from tests.servers.raw_websocket import as_transport
 from tests.servers.served_websocket import served_websocket
@@ -23,9 +23,9 @@ async def with_a_plain_client(server: Server[Any]) -> AsyncIterator[Transport]:
 
 
 @asynccontextmanager
-async def with_our_client(server: Server[Any]) -> AsyncIterator[Transport]:
+async def with_our_client(server: Server[Any]) -> AsyncIterator[WebSocketCarrier]:
     async with served_websocket(server) as port:
-        yield websocket_transport(f"ws://127.0.0.1:{port}/mcp")
+        yield WebSocketCarrier(f"ws://127.0.0.1:{port}/mcp")
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

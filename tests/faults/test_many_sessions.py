@@ -10,8 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from playhead.client import connect
-from playhead.client.connector import Target
+from playhead.client import Target, connect
 from playhead.client.session.connection import HANDSHAKES_AT_ONCE
 from playhead.testing import peers
 from tests.servers.raw_http import Exchange, raw_http

@@ -14,11 +14,12 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
 from playhead.check.options import CheckOptions
-from playhead.client.connector import connect, transport_factory
+from playhead.client.connector import carrier_factory, connect
 from playhead.client.session.session import Session
 from playhead.config.servers import ServerConfig, from_command, resolve_target
 from playhead.errors import HttpStatusError, PlayheadError, ServerError, TransportError
 from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.protocol.messages import RpcError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class RequestOutcome:
 
     result: Mapping[str, Any] | None = None
     """The unvalidated result object."""
-    error: types.ErrorData | None = None
+    error: RpcError | None = None
     """The server's JSON-RPC error."""
     failure: PlayheadError | None = None
     """The reason for an unusable answer: a deadline (`DeadlineError`), a lost connection, an invalid message.
@@ -160,12 +161,12 @@ class SessionTarget:
         """Send a request once, even if the server limits the rate. Never raises because of the server."""
         started = trio.current_time()
         result: dict[str, Any] | None = None
-        error: types.ErrorData | None = None
+        error: RpcError | None = None
         failure: PlayheadError | None = None
         try:
             result = await self.session.request(method, params, timeout=timeout_seconds)
         except ServerError as raised:
-            error = types.ErrorData(code=raised.code, message=raised.said, data=raised.data)
+            error = RpcError(code=raised.code, message=raised.said, data=raised.data)
         except PlayheadError as raised:
             failure = raised
         latency_ms = (trio.current_time() - started) * _MILLISECONDS
@@ -217,4 +218,4 @@ async def open_target(
 
 def words_for(server: Checkable) -> str:
     """Describe the server without secrets, for a report without a session."""
-    return transport_factory(server, limits=DEFAULT_LIMITS, auth=None).server
+    return carrier_factory(server, limits=DEFAULT_LIMITS, auth=None).server

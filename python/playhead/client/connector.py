@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Union
 
 import trio
 
@@ -47,8 +47,9 @@ if TYPE_CHECKING:
     from mcp.server import Server
     from mcp.server.mcpserver import MCPServer
 
-    SdkServer = Server[Any] | MCPServer
-    Target = StartedServer | ServerConfig | str | Sequence[str] | SdkServer
+
+SdkServer = Union["Server[Any]", "MCPServer"]  # the SDK is not imported for other servers
+Target = Union[StartedServer, ServerConfig, str, Sequence[str], SdkServer]  # noqa: UP007
 
 
 @asynccontextmanager

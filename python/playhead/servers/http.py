@@ -24,14 +24,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import httpx2
 import trio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 from wsproto.connection import ConnectionType
 
 from playhead.client.transports.http_errors import is_retryable, place_of
-from playhead.client.transports.websocket_opening import open_stream, upgrade
+from playhead.client.transports.websocket_opening import WebSocketOptions, open_stream, upgrade
 from playhead.errors import AccessDeniedError, ConnectError, UpgradeRefusedError, UsageError
 from playhead.escaping import escape_line
 from playhead.limits import DEFAULT_LIMITS
@@ -46,6 +45,7 @@ from playhead.servers.http_connection import (
 )
 from playhead.servers.serving import SERVING_EXTENSION, Serving, Shutdown
 from playhead.servers.websocket_frames import FramedWebSocket
+from playhead.web_address import WebAddress
 
 BACKLOG: Final = 100
 DEFAULT_OPTIONS: Final = HttpServerOptions()
@@ -274,9 +274,9 @@ def check_endpoint(url: str) -> None:
     """
     place = place_of(url)
     try:
-        parsed = httpx2.URL(url)
-    except httpx2.InvalidURL:
-        parsed = httpx2.URL("")
+        parsed = WebAddress.parse(url)
+    except ValueError:
+        parsed = WebAddress.parse("")
     if parsed.scheme not in ("ws", "wss") or not parsed.host:
         raise UsageError(f"expected a URL like wss://host/path?token=… to dial, got {place}")
     if parsed.scheme == "ws" and not is_loopback(url):
@@ -331,7 +331,7 @@ class _DialledLine:
         self, endpoint: Callable[[WebSocket], Awaitable[None]], url: str, name: str, options: DialOptions
     ) -> None:
         self._endpoint = endpoint
-        self._url = httpx2.URL(url)
+        self._url = WebAddress.parse(url)
         self._place = place_of(url)
         self._name = name
         self._options = options
@@ -395,11 +395,10 @@ class _DialledLine:
     async def _open(self) -> tuple[trio.abc.Stream, bytes]:
         seconds = DEFAULT_LIMITS.connect_seconds
         url = self._url
-        auth = httpx2.BasicAuth(url.username, url.password) if url.userinfo else None
         with trio.move_on_after(seconds):
-            stream = await open_stream(url, verify=True)
+            stream = await open_stream(url, verify=None)
             try:
-                _, _, received = await upgrade(stream, url, headers={}, auth=auth, subprotocols=())
+                _subprotocol, received = await upgrade(stream, url, WebSocketOptions(subprotocols=()))
             except BaseException:
                 await trio.aclose_forcefully(stream)
                 raise

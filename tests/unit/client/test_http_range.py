@@ -11,9 +11,9 @@ import trio
 from trio.testing import MockClock
 
 from playhead import errors
+from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.downloads import HttpRangeReader
 from playhead.client.session.http_range import ResourceVersion, fetch_range
-from playhead.client.session.arrivals import Arrivals
 from playhead.limits import Limits
 from tests.servers.raw_origin import raw_origin, says_nothing
 

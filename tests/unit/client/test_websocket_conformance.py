@@ -1,4 +1,4 @@
-"""The WebSocket carrier against the public suite, in both protocol versions, with our server and another."""
+"""The WebSocket carrier against the public suite, in both eras, with our own server and with another."""
 
 from __future__ import annotations
 
@@ -16,15 +16,20 @@ from tests.servers.websocket_peer import listening, mcp_handler
 
 
 @asynccontextmanager
-async def with_another_library(server: Server[Any]) -> AsyncIterator[WebSocketCarrier]:
-    async with listening(mcp_handler(server)) as url:
-        yield WebSocketCarrier(url)
+async def with_another_library(server: Server[Any], mode: str) -> AsyncIterator[transports.Client]:
+    async with (
+        listening(mcp_handler(server)) as url,
+        transports.carrier_client(WebSocketCarrier(url), mode=mode) as client,
+    ):
+        yield client
 
 
 @asynccontextmanager
-async def with_our_server(server: Server[Any]) -> AsyncIterator[WebSocketCarrier]:
+async def with_our_server(server: Server[Any], mode: str) -> AsyncIterator[transports.Client]:
     async with served_websocket(server) as port:
-        yield WebSocketCarrier(f"ws://127.0.0.1:{port}/mcp")
+        carrier = WebSocketCarrier(f"ws://127.0.0.1:{port}/mcp")
+        async with transports.carrier_client(carrier, mode=mode) as client:
+            yield client
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -32,7 +37,7 @@ async def with_our_server(server: Server[Any]) -> AsyncIterator[WebSocketCarrier
 @pytest.mark.parametrize(
     "factory", [with_another_library, with_our_server], ids=lambda factory: factory.__name__
 )
-async def test_the_websocket_carrier_conforms(
+async def test_a_client_over_a_websocket_conforms(
     factory: transports.Factory, check: transports.TransportLaw, mode: str
 ) -> None:
     await check(factory, mode=mode)

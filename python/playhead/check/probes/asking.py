@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-import mcp_types as types
-
 from playhead._core import decode_base64
 from playhead.cache import ETAG_META, OFFSET_META, SIZE_META
 from playhead.check.results import CheckKind, Json, TestDraft
@@ -21,6 +19,7 @@ from playhead.content import Finding, validate_tool_response
 from playhead.content.revisions import LATEST, REVISIONS
 from playhead.errors import Base64Error, DeadlineError, PlayheadError, ProtocolError
 from playhead.limits import MIB
+from playhead.protocol.messages import RpcError
 from playhead.stream.strategies import ReadStrategy, ResourceFacts, candidate_strategies
 
 SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/2025-11-25"
@@ -84,12 +83,12 @@ def fault_of(failure: PlayheadError | None, kind: CheckKind) -> CheckKind:
     return MESSAGES if isinstance(failure, ProtocolError) else kind
 
 
-def said(error: types.ErrorData) -> str:
+def said(error: RpcError) -> str:
     """Format an error for a message."""
     return f"error {error.code}: {error.message[:_SHOWN_CHARS]}"
 
 
-def error_shown(error: types.ErrorData) -> Json:
+def error_shown(error: RpcError) -> Json:
     return {"code": error.code, "message": shown(error.message), "data": shown(error.data)}
 
 

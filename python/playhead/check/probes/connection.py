@@ -6,14 +6,13 @@ What playhead's client makes up for is a finding, too: other clients may not (`P
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import httpx2
 import mcp_types as types
 import trio
-from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
@@ -29,15 +28,21 @@ from playhead.check.probes.asking import (
     shown,
 )
 from playhead.check.results import CheckKind, TestDraft, TestResult
-from playhead.check.target import SessionTarget, open_target
-from playhead.client.connector import transport_factory
-from playhead.client.session.response_tap import ResponseTap
-from playhead.client.session.sdk_connection import ENDINGS
-from playhead.client.transports.sdk_stdio import stdio_transport
-from playhead.concurrency import iter_leaves
+from playhead.check.target import SessionTarget, open_target, words_for
+from playhead.client.connector import carrier_factory
+from playhead.client.session.connection import Connection
+from playhead.client.transports.stdio import StdioCarrier
 from playhead.config.servers import ServerConfig
 from playhead.content.formats import quoted
-from playhead.errors import AccessDeniedError, ConnectError, HttpRefusedError, PlayheadError
+from playhead.errors import (
+    AccessDeniedError,
+    ConnectError,
+    HttpRefusedError,
+    PlayheadError,
+    ServerError,
+)
+from playhead.protocol.messages import RpcError
+from playhead.protocol.revisions import NEWEST_INITIALIZED
 
 LIFECYCLE: Final = f"{SPECIFICATION}/basic/lifecycle"
 
@@ -302,23 +307,23 @@ async def _probe_stop(
 ) -> None:
     """Start a second process, ask it for an unknown revision, close its stdin, and watch it end."""
     draft = TestDraft(subject="connection", title="the process ends")
-    transport = stdio_transport(command, env=config.env, cwd=config.cwd, limits=target.limits)
-    answer: JSONRPCResponse | JSONRPCError | None = None
+    carrier = StdioCarrier(command, env=config.env, cwd=config.cwd, limits=target.limits)
+    answer: Mapping[str, Any] | RpcError | None = None
     try:
-        async with transport as (read, write):
-            with trio.move_on_after(target.limits.handshake_seconds):
-                answer = await _offered(read, write)
-    except PlayheadError as error:
+        answer = await _offered(Connection(carrier, server=words_for(config), limits=target.limits))
+    except ConnectError as error:
         draft.skipped(STOPS, f"a second process could not be started: {error}")
         found(draft.done())
         return
+    except PlayheadError:
+        answer = None
     found(_negotiated(target, answer))
     if answer is None:
         draft.skipped(STOPS, "a second process did not answer")
     else:
         draft.require(
             STOPS,
-            transport.returncode not in (None, _KILLED),
+            carrier.returncode not in (None, _KILLED),
             "expected the process to end within 2 s of closing its stdin, or of SIGTERM; it had to be killed",
         )
     found(draft.done())
@@ -329,46 +334,41 @@ _ASKED: Final[Mapping[str, Any]] = {
     "capabilities": {},
     "clientInfo": {"name": "playhead", "version": __version__},
 }
-_OFFER: Final = JSONRPCRequest(jsonrpc="2.0", id=1, method="initialize", params=dict(_ASKED))
 
 
-async def _offered(read: Any, write: Any) -> JSONRPCResponse | JSONRPCError | None:
-    """Return the answer to a client that asks for `NO_REVISION`; None if the stream ends first."""
-    await write.send(SessionMessage(_OFFER))
-    async for item in read:
-        message = item.message if isinstance(item, SessionMessage) else None
-        if isinstance(message, JSONRPCResponse | JSONRPCError):
-            return message
+async def _offered(connection: Connection) -> Mapping[str, Any] | RpcError | None:
+    """Return the answer to a client that asks for `NO_REVISION`; None without one in time."""
+    with trio.move_on_after(connection.limits.handshake_seconds):
+        async with connection.opened():
+            connection.exchange.revision = NEWEST_INITIALIZED
+            try:
+                return await connection.request(
+                    "initialize", _ASKED, silent_seconds=math.inf, total_seconds=math.inf
+                )
+            except ServerError as error:
+                return RpcError(error.code, error.said, error.data)
     return None
 
 
 async def _probe_negotiation(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
     """Ask for an unknown revision over a second connection."""
-    tap = ResponseTap(target.limits)
-    opened = transport_factory(target.server, limits=target.limits, auth=None)(tap)
-    answer: JSONRPCResponse | JSONRPCError | None = None
-    failure: BaseException | None = None
-    with tap.pending("initialize", take=False) as pending:
-        tap.issued(SessionMessage(_OFFER))
-        try:
-            with trio.move_on_after(target.limits.handshake_seconds):
-                async with opened.transport as (read, write):
-                    answer = await _offered(read, write)
-        except (*ENDINGS, ExceptionGroup) as error:
-            failure = next(iter_leaves(error))
-            if not isinstance(failure, ENDINGS):
-                raise
-        failure = pending.failure or failure
-    if isinstance(answer, JSONRPCError) and isinstance(answer.error.data, PlayheadError):
-        failure = answer.error.data
-    found(_negotiated(target, answer, failure=failure, refused=opened.faults().revisions_refused > 0))
+    factory = carrier_factory(target.server, limits=target.limits, auth=None)
+    connection = Connection(factory(), server=factory.server, limits=target.limits)
+    answer: Mapping[str, Any] | RpcError | None = None
+    failure: PlayheadError | None = None
+    try:
+        answer = await _offered(connection)
+    except PlayheadError as error:
+        failure = error
+    refused = connection.faults().revisions_refused > 0
+    found(_negotiated(target, answer, failure=failure, refused=refused))
 
 
 def _negotiated(
     target: SessionTarget,
-    answer: JSONRPCResponse | JSONRPCError | None,
+    answer: Mapping[str, Any] | RpcError | None,
     *,
-    failure: BaseException | None = None,
+    failure: PlayheadError | None = None,
     refused: bool = False,
 ) -> TestResult:
     """Judge the answer to `NO_REVISION`. `refused`: the transport made up for a refusal by asking again."""
@@ -379,8 +379,6 @@ def _negotiated(
     if is_refusal and not is_modern:
         draft.failed(NEGOTIATES, f"expected another revision, got no JSON-RPC answer: {failure}")
         return draft.done()
-    if failure is not None:
-        answer = None
     match answer:
         case _ if refused:
             draft.failed(
@@ -392,15 +390,15 @@ def _negotiated(
             # The server may allow only one process per machine.
             why = f": {failure}" if failure is not None else ""
             draft.undecided = f"a second connection got no answer{why}"
-        case JSONRPCError() if is_modern:
-            draft.output = error_shown(answer.error)
+        case RpcError() if is_modern:
+            draft.output = error_shown(answer)
             draft.skipped(NEGOTIATES, "the server has no handshake, in which revisions are negotiated")
-        case JSONRPCError():
-            draft.output = error_shown(answer.error)
-            draft.failed(NEGOTIATES, f"expected another revision, got {said(answer.error)}")
-        case JSONRPCResponse():
-            draft.output = shown(answer.result)
-            revision = answer.result.get("protocolVersion")
+        case RpcError():
+            draft.output = error_shown(answer)
+            draft.failed(NEGOTIATES, f"expected another revision, got {said(answer)}")
+        case _:
+            draft.output = shown(answer)
+            revision = answer.get("protocolVersion")
             draft.require(
                 NEGOTIATES,
                 isinstance(revision, str) and revision != NO_REVISION,

@@ -28,6 +28,7 @@ from playhead.client.transports.rpc_errors import from_answer, lost_session
 from playhead.concurrency import Broadcast, unwrap_exception_group
 from playhead.errors import (
     ConnectError,
+    ConnectionLostError,
     DeadlineError,
     LimitError,
     PlayheadError,
@@ -117,7 +118,7 @@ class Connection:
         *,
         server: str,
         limits: Limits,
-        handlers: Mapping[str, Handler],
+        handlers: Mapping[str, Handler] | None = None,
         on_notification: Callable[[str, Mapping[str, Any]], None] = lambda _method, _params: None,
         last_asked: Callable[[], float] = lambda: 0.0,
     ) -> None:
@@ -129,12 +130,12 @@ class Connection:
             last_asked: the last time that a question to the user was open: meanwhile no deadline runs out.
         """
         self.server = server
-        self.exchange = Exchange(limits, client_capabilities(handlers))
+        self.exchange = Exchange(limits, client_capabilities(handlers or {}))
         self.handshake: Mapping[str, Any] | None = None
         """The raw result of the handshake; None before it, or without one."""
         self._carrier = carrier
-        self._limits = limits
-        self._handlers = handlers
+        self.limits = limits
+        self._handlers = handlers or {}
         self._on_notification = on_notification
         self._last_asked = last_asked
         self._waiting: dict[int | str, _Waiting] = {}
@@ -286,7 +287,9 @@ class Connection:
         """
         outgoing = waiting.outgoing
         data = self.exchange.cancel(outgoing.id)
-        if data is None or waiting.failure is not None or self._carrier.closing_cancels:
+        if data is None or self._ended.is_set() or waiting.failure is not None:
+            return
+        if self._carrier.closing_cancels:
             return
         self._nursery.start_soon(self._send, data, outgoing)
 
@@ -373,7 +376,7 @@ class Connection:
     # --- what the server asks -------------------------------------------------------------------------
 
     def _on_asked(self, asked: Asked) -> None:
-        allowed = self._limits.server_requests
+        allowed = self.limits.server_requests
         if self.exchange.asked <= allowed:
             self._nursery.start_soon(self._answer, asked)
             return
@@ -452,6 +455,7 @@ class Connection:
                 try:
                     yield
                 finally:
+                    self.lost(ConnectionLostError("expected an answer, but the connection was closed"))
                     nursery.cancel_scope.cancel()
 
     async def keep(self, follow: Callable[[Connection], Awaitable[None]]) -> None:

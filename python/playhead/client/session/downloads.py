@@ -24,8 +24,8 @@ from typing import Any, Final
 import httpx2
 import trio
 
-from playhead.client.session.http_range import UNKNOWN_VERSION, RangeBody, changed, open_range
 from playhead.client.session.arrivals import Arrivals
+from playhead.client.session.http_range import UNKNOWN_VERSION, RangeBody, changed, open_range
 from playhead.content.blocks import FileValue, file_value
 from playhead.errors import (
     BlockedAddressError,

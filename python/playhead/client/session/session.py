@@ -19,6 +19,7 @@ import trio
 from playhead.cache import BLOCK_BYTES
 from playhead.client.call_results.call_result import CallResult, as_media, classify_result
 from playhead.client.call_results.media import ResourceMedia
+from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.cached_reads import SessionCache
 from playhead.client.session.connection import Connection
 from playhead.client.session.elicitation import Elicitor, provide_input, requires_input
@@ -31,7 +32,6 @@ from playhead.client.session.requests import (
     prompt_from,
     typed,
 )
-from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.shared_reads import SharedReads
 from playhead.client.session.streams import (
     FormExplanation,

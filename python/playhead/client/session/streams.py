@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
 import trio
 
 from playhead.client.call_results.media import ResourceMedia
+from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.cached_reads import CachedReads, SessionCache
 from playhead.client.session.downloads import (
     AUTHORIZE_METHOD,
@@ -30,7 +31,6 @@ from playhead.client.session.downloads import (
     offers_downloads,
     own_origin,
 )
-from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.shared_reads import OnceReader, SharedReads
 from playhead.config.servers import ServerConfig
 from playhead.errors import PlayheadError, ServerError
@@ -516,9 +516,7 @@ class StreamForms:
 
     async def _send(self, request: ResourceRequest | ToolRequest) -> Mapping[str, Any]:
         self.counts.server_reads += isinstance(request, ResourceRequest)
-        return await self._send_range(
-            request, silent_seconds=self._options.timeout, arrivals=self.arrivals
-        )
+        return await self._send_range(request, silent_seconds=self._options.timeout, arrivals=self.arrivals)
 
     async def _read(self, strategy: RequestStrategy, start: int, end: int) -> Page:
         return self._page(strategy, await self._send(strategy.request(start, end)), start=start)

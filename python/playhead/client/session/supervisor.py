@@ -13,9 +13,9 @@ from functools import partial
 
 import trio
 
+from playhead.client.session.connection import CarrierFactory, Connection, connect_error, hold_open
 from playhead.client.session.elicitation import Elicitor, handlers
 from playhead.client.session.list_changed import ToolListChanges
-from playhead.client.session.connection import CarrierFactory, Connection, connect_error, hold_open
 from playhead.errors import (
     AuthorizationNeededError,
     ClosedError,

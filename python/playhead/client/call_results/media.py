@@ -9,19 +9,21 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 from mcp_types import ResourceLink
 
 from playhead._core import check_base64, decode_base64
-from playhead.content.blocks import FileValue
 from playhead.content.formats import Base64Holder, Base64Text, decoded_bytes
 from playhead.errors import LimitError
 from playhead.stream.answer import Page
 from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
 from playhead.stream.reader import RangeStream, open_stream
 from playhead.stream.saving import whole_file
+
+if TYPE_CHECKING:
+    from playhead.content.types import FileValue
 
 
 class Streams(Protocol):

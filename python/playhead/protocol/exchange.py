@@ -152,11 +152,6 @@ class Exchange:
         """The keys of the requests in flight (`messages.key_of`)."""
         return self._in_flight.keys()
 
-    @property
-    def asked(self) -> int:
-        """The number of requests of the server's that wait for an answer."""
-        return sum(self._asked.values())
-
     def awaits(self, key: str) -> bool:
         """True if the request with this key is in flight."""
         return key in self._in_flight

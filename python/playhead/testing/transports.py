@@ -1,19 +1,20 @@
-"""Laws of transports: a suite that stdio, HTTP and in-process transports pass.
+"""Laws of clients: a suite that every carrier of ours passes, and the SDK's client as its oracle.
 
-A transport's tests give a factory: called with a lowlevel SDK server, it returns an async context manager of
-an SDK transport that is connected to that very server object. (For a stdio transport the child is a relay,
-see `peers.relay_command`.)
+A test gives a factory: called with a lowlevel SDK server and a protocol version, it returns an async context
+manager of a client that is connected to that very server object. (For a stdio carrier the child is a relay,
+see `peers.relay_command`.) `carrier_client` and `sdk_client` make the clients.
 
     @pytest.mark.parametrize("check", transports.TRANSPORT_LAWS, ids=lambda check: check.__name__)
     async def test_conformance(check):
         await check(factory)
 
-Each check opens a connection of its own, in the era `mode` (default: what the SDK negotiates), and raises
+Each check opens a connection of its own, in the version `mode` (default: what is negotiated), and raises
 AssertionError, or trio.TooSlowError when something that must come does not.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,21 +22,84 @@ from typing import Any, Protocol
 
 import mcp_types as types
 import trio
-from mcp import Client, ClientSession
+from mcp import Client as SdkClient
 from mcp.client import Transport
 from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-Factory = Callable[[Server[Any]], AbstractAsyncContextManager[Transport]]
+from playhead.client.session.connection import Connection
+from playhead.client.session.handshake import negotiate
+from playhead.client.transports.carrier import Carrier
+from playhead.errors import ServerError
+from playhead.limits import DEFAULT_LIMITS
+
+
+class Client(Protocol):
+    """A connected client."""
+
+    async def read(self, uri: str, *, padding: str = "") -> str:
+        """Read a resource with one text; `padding` goes with the request. Raises `ServerError`."""
+        ...
+
+
+Factory = Callable[[Server[Any], str], AbstractAsyncContextManager[Client]]
 
 
 class TransportLaw(Protocol):
-    """A law. `mode` is the protocol version, as for `mcp.Client`."""
+    """A law. `mode` is the protocol version, as for `playhead.connect`."""
 
     __name__: str
 
     async def __call__(self, factory: Factory, *, mode: str = "auto") -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _CarrierClient:
+    connection: Connection
+
+    async def read(self, uri: str, *, padding: str = "") -> str:
+        result = await self.connection.request(
+            "resources/read",
+            {"uri": uri, "_meta": {"padding": padding}},
+            silent_seconds=math.inf,
+            total_seconds=math.inf,
+        )
+        (content,) = result["contents"]
+        text: str = content["text"]
+        return text
+
+
+@asynccontextmanager
+async def carrier_client(carrier: Carrier, *, mode: str) -> AsyncIterator[Client]:
+    """Our client over `carrier`."""
+    connection = Connection(carrier, server="the server", limits=DEFAULT_LIMITS)
+    async with connection.opened():
+        await negotiate(connection, mode=mode, seconds=DEFAULT_LIMITS.handshake_seconds)
+        yield _CarrierClient(connection)
+
+
+@dataclass(frozen=True, slots=True)
+class _SdkClient:
+    client: SdkClient
+
+    async def read(self, uri: str, *, padding: str = "") -> str:
+        meta: Any = {"padding": padding}
+        try:
+            result = await self.client.session.read_resource(uri, meta=meta)
+        except MCPError as error:
+            raise ServerError(str(error), code=error.error.code, said=error.error.message) from error
+        assert isinstance(result, types.ReadResourceResult)
+        (content,) = result.contents
+        assert isinstance(content, types.TextResourceContents)
+        return content.text
+
+
+@asynccontextmanager
+async def sdk_client(transport: Transport, *, mode: str) -> AsyncIterator[Client]:
+    """The SDK's client over `transport`."""
+    async with SdkClient(transport, cache=None, mode=mode) as client:
+        yield _SdkClient(client)
 
 
 PATIENCE_SECONDS = 30.0
@@ -93,26 +157,16 @@ class Peer:
 
 
 @asynccontextmanager
-async def _connected(factory: Factory, peer: Peer, mode: str) -> AsyncIterator[ClientSession]:
+async def _connected(factory: Factory, peer: Peer, mode: str) -> AsyncIterator[Client]:
     with trio.fail_after(PATIENCE_SECONDS):
-        async with factory(peer.server()) as transport, Client(transport, cache=None, mode=mode) as client:
-            yield client.session
-
-
-async def _read(session: ClientSession, uri: str, *, padding: str = "") -> str:
-    # Not in the URI: over HTTP, the newest revision repeats that in a header.
-    meta: Any = {"padding": padding} if padding else None
-    result = await session.read_resource(uri, meta=meta)
-    assert isinstance(result, types.ReadResourceResult)
-    (content,) = result.contents
-    assert isinstance(content, types.TextResourceContents)
-    return content.text
+        async with factory(peer.server(), mode) as client:
+            yield client
 
 
 async def a_request_is_answered(factory: Factory, *, mode: str = "auto") -> None:
     """One request gets its answer."""
-    async with _connected(factory, Peer(), mode) as session:
-        assert await _read(session, "echo://hello") == "hello"
+    async with _connected(factory, Peer(), mode) as client:
+        assert await client.read("echo://hello") == "hello"
 
 
 async def answers_find_their_requests(factory: Factory, *, mode: str = "auto") -> None:
@@ -120,15 +174,15 @@ async def answers_find_their_requests(factory: Factory, *, mode: str = "auto") -
     peer = Peer()
     answers: dict[str, str] = {}
 
-    async def ask(session: ClientSession, uri: str) -> None:
-        answers[uri] = await _read(session, uri)
+    async def ask(client: Client, uri: str) -> None:
+        answers[uri] = await client.read(uri)
 
-    async with _connected(factory, peer, mode) as session, trio.open_nursery() as nursery:
-        nursery.start_soon(ask, session, "hold://first")
+    async with _connected(factory, peer, mode) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(ask, client, "hold://first")
         await peer.anyone_started.wait()
         async with trio.open_nursery() as others:
             for number in range(15):
-                others.start_soon(ask, session, f"echo://{number}")
+                others.start_soon(ask, client, f"echo://{number}")
         assert "hold://first" not in answers
         peer.release.set()
     assert answers == {"hold://first": "first"} | {f"echo://{n}": str(n) for n in range(15)}
@@ -136,54 +190,54 @@ async def answers_find_their_requests(factory: Factory, *, mode: str = "auto") -
 
 async def a_big_answer_arrives_whole(factory: Factory, *, mode: str = "auto") -> None:
     """8 MiB in one message: far more than any pipe or socket buffer holds."""
-    async with _connected(factory, Peer(), mode) as session:
-        assert len(await _read(session, f"big://{8 << 20}")) == 8 << 20
+    async with _connected(factory, Peer(), mode) as client:
+        assert len(await client.read(f"big://{8 << 20}")) == 8 << 20
 
 
 async def a_big_request_arrives_whole(factory: Factory, *, mode: str = "auto") -> None:
     """A request of 1 MiB arrives."""
-    async with _connected(factory, Peer(), mode) as session:
-        assert await _read(session, "padding://", padding="y" * (1 << 20)) == str(1 << 20)
+    async with _connected(factory, Peer(), mode) as client:
+        assert await client.read("padding://", padding="y" * (1 << 20)) == str(1 << 20)
 
 
 async def awkward_text_is_carried_unchanged(factory: Factory, *, mode: str = "auto") -> None:
     """Newlines, line separators, NUL and characters outside the first plane are data, not framing."""
-    async with _connected(factory, Peer(), mode) as session:
-        assert await _read(session, "awkward://") == AWKWARD_TEXT
+    async with _connected(factory, Peer(), mode) as client:
+        assert await client.read("awkward://") == AWKWARD_TEXT
 
 
 async def an_error_fails_its_own_request_only(factory: Factory, *, mode: str = "auto") -> None:
     """The code and message arrive, and the session continues."""
-    async with _connected(factory, Peer(), mode) as session:
-        came: types.ErrorData | None = None
+    async with _connected(factory, Peer(), mode) as client:
+        answered: ServerError | None = None
         try:
-            await _read(session, "fail://out of tape")
-        except MCPError as error:
-            came = error.error
-        assert came is not None, "the error answer did not raise"
-        assert (came.code, came.message) == (-32050, "out of tape")
-        assert await _read(session, "echo://on") == "on"
+            await client.read("fail://out of tape")
+        except ServerError as error:
+            answered = error
+        assert answered is not None, "the error answer did not raise"
+        assert (answered.code, answered.said) == (-32050, "out of tape")
+        assert await client.read("echo://on") == "on"
 
 
 async def a_cancelled_request_is_cancelled_at_the_server(factory: Factory, *, mode: str = "auto") -> None:
     """Cancelling the caller reaches the handler, and the session continues."""
     peer = Peer()
-    async with _connected(factory, peer, mode) as session:
+    async with _connected(factory, peer, mode) as client:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_read, session, "hold://x")
+            nursery.start_soon(client.read, "hold://x")
             await peer.anyone_started.wait()
             nursery.cancel_scope.cancel()
         await peer.anyone_cancelled.wait()
         assert peer.cancelled == 1
-        assert await _read(session, "echo://on") == "on"
+        assert await client.read("echo://on") == "on"
 
 
 async def leaving_in_the_middle_of_a_request_ends_it(factory: Factory, *, mode: str = "auto") -> None:
     """A session can be left when it is cancelled while waiting."""
     peer = Peer()
     with trio.CancelScope() as scope:
-        async with _connected(factory, peer, mode) as session, trio.open_nursery() as nursery:
-            nursery.start_soon(_read, session, "hold://x")
+        async with _connected(factory, peer, mode) as client, trio.open_nursery() as nursery:
+            nursery.start_soon(client.read, "hold://x")
             await peer.anyone_started.wait()
             scope.cancel()
     assert scope.cancelled_caught
@@ -197,8 +251,8 @@ async def an_exception_of_the_body_comes_out(factory: Factory, *, mode: str = "a
 
     caught = False
     try:
-        async with _connected(factory, Peer(), mode) as session:
-            await _read(session, "echo://x")
+        async with _connected(factory, Peer(), mode) as client:
+            await client.read("echo://x")
             raise OfTheBodyError  # noqa: TRY301 (from inside the session is the point)
     except* OfTheBodyError:
         caught = True

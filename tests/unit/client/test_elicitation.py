@@ -293,6 +293,10 @@ async def test_a_ping_is_answered_and_what_was_not_offered_is_refused(
         assert result.text == expected
 
 
+def test_without_a_function_nothing_is_offered() -> None:
+    assert handlers(None) == {}
+
+
 @pytest.mark.parametrize(
     "params",
     [

@@ -1,4 +1,4 @@
-"""The stdio and in-process transports against the public suite; HTTP's own test runs it over HTTP."""
+"""The stdio and in-process carriers against the public suite, and the SDK's client as its oracle."""
 
 from __future__ import annotations
 
@@ -11,22 +11,30 @@ import mcp_types as types
 import pytest
 import trio
 from mcp.client._memory import InMemoryTransport
-from mcp.client._transport import Transport
 from mcp.server import Server
 from mcp.shared.message import SessionMessage
 
-from playhead.client.transports.sdk_stdio import stdio_transport
+from playhead.client.transports.in_process import InProcessCarrier
+from playhead.client.transports.stdio import StdioCarrier
+from playhead.limits import DEFAULT_LIMITS
 from playhead.protocol.framing import Line, LineFramer
 from playhead.testing import peers, transports
 
 
 @asynccontextmanager
-async def in_process(server: Server[Any]) -> AsyncIterator[Transport]:
-    yield InMemoryTransport(server)
+async def sdk_in_process(server: Server[Any], mode: str) -> AsyncIterator[transports.Client]:
+    async with transports.sdk_client(InMemoryTransport(server), mode=mode) as client:
+        yield client
 
 
 @asynccontextmanager
-async def over_stdio(server: Server[Any]) -> AsyncIterator[Transport]:
+async def in_process(server: Server[Any], mode: str) -> AsyncIterator[transports.Client]:
+    async with transports.carrier_client(InProcessCarrier(server), mode=mode) as client:
+        yield client
+
+
+@asynccontextmanager
+async def over_stdio(server: Server[Any], mode: str) -> AsyncIterator[transports.Client]:
     """Real pipes to a relay process, and from there a socket to the server in this process."""
 
     async def serve(stream: trio.SocketStream) -> None:
@@ -62,12 +70,19 @@ async def over_stdio(server: Server[Any]) -> AsyncIterator[Transport]:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         port = listeners[0].socket.getsockname()[1]
         nursery.start_soon(trio.serve_listeners, serve, listeners)
-        yield stdio_transport(peers.relay_command(port))
+        carrier = StdioCarrier(peers.relay_command(port), limits=DEFAULT_LIMITS)
+        async with transports.carrier_client(carrier, mode=mode) as client:
+            yield client
         nursery.cancel_scope.cancel()
 
 
 @pytest.mark.requirement("MCP-06", "MCP-12")
 @pytest.mark.parametrize("check", transports.TRANSPORT_LAWS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("factory", [in_process, over_stdio], ids=lambda factory: factory.__name__)
-async def test_a_transport_conforms(factory: transports.Factory, check: transports.TransportLaw) -> None:
-    await check(factory)
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize(
+    "factory", [sdk_in_process, in_process, over_stdio], ids=lambda factory: factory.__name__
+)
+async def test_a_client_conforms(
+    factory: transports.Factory, check: transports.TransportLaw, mode: str
+) -> None:
+    await check(factory, mode=mode)

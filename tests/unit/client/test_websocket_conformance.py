@@ -1,4 +1,4 @@
-"""The WebSocket transport against the public suite, in both eras, with our own server and with another."""
+"""The WebSocket carrier against the public suite, in both eras, with our own server and with another."""
 
 from __future__ import annotations
 
@@ -7,25 +7,29 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from mcp.client._transport import Transport
 from mcp.server import Server
 
-from playhead.client.transports.websocket import websocket_transport
+from playhead.client.transports.websocket import WebSocketCarrier
 from playhead.testing import transports
 from tests.servers.served_websocket import served_websocket
 from tests.servers.websocket_peer import listening, mcp_handler
 
 
 @asynccontextmanager
-async def with_another_library(server: Server[Any]) -> AsyncIterator[Transport]:
-    async with listening(mcp_handler(server)) as url:
-        yield websocket_transport(url)
+async def with_another_library(server: Server[Any], mode: str) -> AsyncIterator[transports.Client]:
+    async with (
+        listening(mcp_handler(server)) as url,
+        transports.carrier_client(WebSocketCarrier(url), mode=mode) as client,
+    ):
+        yield client
 
 
 @asynccontextmanager
-async def with_our_server(server: Server[Any]) -> AsyncIterator[Transport]:
+async def with_our_server(server: Server[Any], mode: str) -> AsyncIterator[transports.Client]:
     async with served_websocket(server) as port:
-        yield websocket_transport(f"ws://127.0.0.1:{port}/mcp")
+        carrier = WebSocketCarrier(f"ws://127.0.0.1:{port}/mcp")
+        async with transports.carrier_client(carrier, mode=mode) as client:
+            yield client
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -33,7 +37,7 @@ async def with_our_server(server: Server[Any]) -> AsyncIterator[Transport]:
 @pytest.mark.parametrize(
     "factory", [with_another_library, with_our_server], ids=lambda factory: factory.__name__
 )
-async def test_the_websocket_transport_conforms(
+async def test_a_client_over_a_websocket_conforms(
     factory: transports.Factory, check: transports.TransportLaw, mode: str
 ) -> None:
     await check(factory, mode=mode)

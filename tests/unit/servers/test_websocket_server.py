@@ -1,4 +1,4 @@
-"""Our WebSocket server against the public transport suite, with our client and with one of a few lines."""
+"""Our WebSocket server against the public suite, with the SDK's client over a transport of a few lines."""
 
 from __future__ import annotations
 
@@ -7,31 +7,23 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from mcp.client import Transport
 from mcp.server import Server
 
-from playhead.client.transports.websocket import websocket_transport
 from playhead.testing import transports
 from tests.servers.raw_websocket import as_transport
 from tests.servers.served_websocket import served_websocket
 
 
 @asynccontextmanager
-async def with_a_plain_client(server: Server[Any]) -> AsyncIterator[Transport]:
-    async with served_websocket(server) as port:
-        yield as_transport(port)
-
-
-@asynccontextmanager
-async def with_our_client(server: Server[Any]) -> AsyncIterator[Transport]:
-    async with served_websocket(server) as port:
-        yield websocket_transport(f"ws://127.0.0.1:{port}/mcp")
+async def with_a_plain_client(server: Server[Any], mode: str) -> AsyncIterator[transports.Client]:
+    async with (
+        served_websocket(server) as port,
+        transports.sdk_client(as_transport(port), mode=mode) as client,
+    ):
+        yield client
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-@pytest.mark.parametrize("factory", [with_a_plain_client, with_our_client], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("check", transports.TRANSPORT_LAWS, ids=lambda check: check.__name__)
-async def test_a_websocket_server_conforms(
-    check: transports.TransportLaw, factory: transports.Factory, mode: str
-) -> None:
-    await check(factory, mode=mode)
+async def test_a_websocket_server_conforms(check: transports.TransportLaw, mode: str) -> None:
+    await check(with_a_plain_client, mode=mode)

@@ -139,6 +139,8 @@ class Connection:
         self._on_notification = on_notification
         self._last_asked = last_asked
         self._waiting: dict[int | str, _Waiting] = {}
+        self._asked = 0
+        """Requests of the server's until the carrier has taken their answers. Each costs a task."""
         self._answering: dict[int | str, trio.CancelScope] = {}
         self._wakes_at = math.inf
         self._earlier = trio.Event()
@@ -377,7 +379,8 @@ class Connection:
 
     def _on_asked(self, asked: Asked) -> None:
         allowed = self.limits.server_requests
-        if self.exchange.asked <= allowed:
+        if self._asked < allowed:
+            self._asked += 1
             self._nursery.start_soon(self._answer, asked)
             return
         self.lost(
@@ -409,8 +412,10 @@ class Connection:
                     self._answering.pop(asked.id, None)
             if scope.cancelled_caught:
                 self.exchange.forget(asked.id)
+                self._asked -= 1
                 return
         await self._carrier.send(reply)
+        self._asked -= 1
 
     def _on_cancelled(self, id: object) -> None:
         """The server no longer waits for the answer to its request."""

@@ -338,6 +338,7 @@ class Session:
             total_seconds=total_seconds,
             arrivals=arrivals,
         )
+        messages.plain(result, but_main=True)
         return page_of_contents(result, limits=self._limits, server=self.name)
 
     async def _send_range(

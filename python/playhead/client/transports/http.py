@@ -340,7 +340,7 @@ class HttpCarrier:
         """Fail the request that an event past the limit may answer; count any other as a fault."""
         allowed = self._limits.message_bytes
         expected = f"an event of at most {allowed} bytes (limit message_bytes)"
-        if outgoing is None or not _may_answer(event.head, outgoing.id):
+        if outgoing is None or _is_another(event.head, outgoing.id):
             self._receiver.exchange.ignore(event.head, f"expected {expected}, got more")
             return
         raise LimitError(
@@ -358,6 +358,12 @@ def _is_event_stream(response: HttpResponse) -> bool:
 
 def _pause(events: EventStream) -> float:
     return RECONNECT_SECONDS if events.retry_seconds is None else events.retry_seconds
+
+
+def _is_another(head: bytes, id: int | str) -> bool:
+    """True if an event that begins with `head` is visibly not the answer to `id`."""
+    key = messages.answered_id(head)
+    return b'"method"' in head if key is None else key != messages.key_of(id)
 
 
 def _may_answer(head: bytes, id: int | str) -> bool:

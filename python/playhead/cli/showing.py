@@ -26,7 +26,7 @@ from playhead.cli.terminal import Terminal, escape_line, human_bytes
 from playhead.client import TeeMedia
 from playhead.client.call_results.tee import NotSaved, Saved
 from playhead.content import UnknownBlock
-from playhead.content.blocks import FileContent
+from playhead.content.types import FileContent
 from playhead.errors import PlayheadError
 from playhead.results.plan import KeepReference, PlayAudio, ReportUnknown, Respond, SendText, ShowImage
 from playhead.results.responses import ContentResponse

@@ -17,7 +17,7 @@ from playhead.client.session.downloads import (
     HttpRangeReader,
     download_from,
 )
-from playhead.content.blocks import FileValue
+from playhead.content.types import FileValue
 from playhead.net_guard import guarded_client, parse_origins
 from playhead.stream.options import StreamOptions
 from playhead.stream.reader import open_stream

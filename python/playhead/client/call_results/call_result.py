@@ -24,6 +24,7 @@ from playhead.concurrency import unwrap_exception_group
 from playhead.content import ABSENT, Block, Finding, parse_blocks
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, is_audio, sniff
 from playhead.content.formats import Base64Text, Postponed, as_string, postpone
+from playhead.content.types import FileContent
 from playhead.errors import PlayheadError
 from playhead.limits import KIB, Limits
 from playhead.protocol import messages

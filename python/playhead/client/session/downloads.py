@@ -19,14 +19,13 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx2
 import trio
 
 from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.http_range import UNKNOWN_VERSION, RangeBody, changed, open_range
-from playhead.content.blocks import FileValue, file_value
 from playhead.errors import (
     BlockedAddressError,
     ConnectionLostError,
@@ -40,6 +39,9 @@ from playhead.errors import (
 from playhead.limits import GIB, MIB
 from playhead.net_guard import Origin, check_url
 from playhead.stream.answer import Page
+
+if TYPE_CHECKING:
+    from playhead.content.types import FileValue
 
 AUTHORIZE_METHOD: Final = "files/authorizeDownload"
 RENEW_SECONDS: Final = 30.0
@@ -121,6 +123,8 @@ def download_from(result: Mapping[str, object], *, uri: str, server: str) -> Dow
                 f"{server}: expected a download with the {name} {expected[0]!r} from {AUTHORIZE_METHOD}, got"
                 f" {str(raw[name])[:50]!r}"
             )
+    from playhead.content.mending import file_value  # the SDK's types
+
     return Download(
         url=url,
         headers=_headers(raw.get("headers"), server=server),

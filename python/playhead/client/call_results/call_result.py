@@ -24,7 +24,6 @@ from playhead.concurrency import unwrap_exception_group
 from playhead.content import ABSENT, Block, Finding, parse_blocks
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, is_audio, sniff
 from playhead.content.formats import Base64Text, Postponed, as_string, postpone
-from playhead.content.types import FileContent
 from playhead.errors import PlayheadError
 from playhead.limits import KIB, Limits
 from playhead.protocol import messages
@@ -48,7 +47,7 @@ from playhead.stream.options import StreamOptions
 if TYPE_CHECKING:
     from mcp_types import AudioContent, EmbeddedResource, ImageContent, ResourceLink
 
-    from playhead.content.blocks import FileContent
+    from playhead.content.types import FileContent
 
 PAGE_BYTES: Final = 4 * KIB
 """Requested size. `SNIFF_BYTES` would do, but a server may round a range or refuse an odd one."""

@@ -148,6 +148,7 @@ class Connection:
         self._last_asked = last_asked
         self._replace = replace
         self._liveness = Liveness()
+        self._quiet_seconds = math.inf if carrier.second_road == "none" else QUIET_SECONDS
         self._heard = 0.0
         """The last sign of life of the server, to any request."""
         self._is_retired = False
@@ -241,6 +242,9 @@ class Connection:
         total_seconds: float,
         on_progress: OnProgress | None = None,
         arrivals: Arrivals | None = None,
+        report: Callable[[ProgressReport], None] | None = None,
+        repeats: _Waiting | None = None,
+        id: str | None = None,
     ) -> dict[str, Any]:
         """Send a request and return the raw result.
 
@@ -251,25 +255,18 @@ class Connection:
         `ConnectionLostError` or another `TransportError` if the connection failed, `RemoteError` for an error
         answer, `UsageError` for `params` that are not JSON, and whatever `on_progress` raises. On a deadline
         or cancellation the server is told, if the revision allows it. `arrivals` is notified of the bytes of
-        the answer.
+        the answer, `report` of each report; `repeats` is the request that this one repeats.
         """
-        if on_progress is None:
-            return await self._request(method, params, silent_seconds, total_seconds, None, arrivals)
-        async with reporting(on_progress) as reports:
-            return await self._request(method, params, silent_seconds, total_seconds, reports.send, arrivals)
-
-    async def _request(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        silent_seconds: float,
-        total_seconds: float,
-        report: Callable[[ProgressReport], None] | None,
-        arrivals: Arrivals | None,
-        id: str | None = None,
-        *,
-        repeats: _Waiting | None = None,
-    ) -> dict[str, Any]:
+        if on_progress is not None:
+            async with reporting(on_progress) as reports:
+                return await self.request(
+                    method,
+                    params,
+                    silent_seconds=silent_seconds,
+                    total_seconds=total_seconds,
+                    arrivals=arrivals,
+                    report=reports.send,
+                )
         if self._failure is not None:
             raise self._failure.with_traceback(None)
         outgoing = self.exchange.request(
@@ -282,7 +279,7 @@ class Connection:
         now = trio.current_time()
         waiting = _Waiting(outgoing, silent_seconds, total_seconds, now, report, arrivals, first=repeats)
         self._waiting[outgoing.id] = waiting
-        if now + min(silent_seconds, total_seconds, QUIET_SECONDS) < self._wakes_at:
+        if now + min(silent_seconds, total_seconds, self._quiet_seconds) < self._wakes_at:
             self._earlier.set()
         try:
             with waiting.scope:
@@ -340,7 +337,9 @@ class Connection:
 
     async def listen(self, id: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Send `subscriptions/listen` with this id. Returns its answer, however late; raises as `request`."""
-        return await self._request("subscriptions/listen", params, math.inf, math.inf, None, None, id)
+        return await self.request(
+            "subscriptions/listen", params, silent_seconds=math.inf, total_seconds=math.inf, id=id
+        )
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification. A failure is not reported."""
@@ -510,13 +509,12 @@ class Connection:
             with trio.CancelScope() as scope:
                 waiting.rivals.append(scope)
                 try:
-                    result = await other._request(
+                    result = await other.request(
                         outgoing.method,
                         outgoing.params,
-                        math.inf,
-                        math.inf,
-                        None,
-                        waiting.arrivals,
+                        silent_seconds=math.inf,
+                        total_seconds=math.inf,
+                        arrivals=waiting.arrivals,
                         repeats=waiting,
                     )
                 except RemoteError as error:

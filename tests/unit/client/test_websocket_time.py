@@ -14,6 +14,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, CloseConnection, Event, Ping, Request, TextMessage
 
 from playhead.client.transports import websocket as websocket_module
+from playhead.client.transports import websocket_opening
 from playhead.client.transports.websocket import WebSocketCarrier
 from playhead.client.transports.websocket_opening import WebSocketOptions
 from playhead.errors import ConnectionLostError, WebSocketClosedError
@@ -41,7 +42,7 @@ async def client_of(script: Script, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
         await theirs.send_all(connection.send(AcceptConnection()))
         await script(theirs, connection)
 
-    monkeypatch.setattr(websocket_module, "open_stream", open_stream)
+    monkeypatch.setattr(websocket_opening, "open_stream", open_stream)
     driver = Driver()
     driver.carrier = WebSocketCarrier("ws://server/mcp", options=OPTIONS)
     async with trio.open_nursery() as nursery:

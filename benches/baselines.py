@@ -17,7 +17,7 @@ import miniaudio
 import trio
 from mcp import Client, StdioServerParameters
 
-from playhead.client.transports.websocket import websocket_transport
+from benches.sdk_websocket import sdk_websocket
 
 PAGE_BYTES = 100 * 1024
 PAGE_SECONDS = 30.0
@@ -36,10 +36,10 @@ class RangedReadRequest(types.Request[RangedReadParams, Literal["resources/read"
 
 @asynccontextmanager
 async def sdk_client(target: str | Sequence[str]) -> AsyncIterator[Client]:
-    """A session of the plain SDK with a URL or a command; over WebSocket it lends our transport."""
+    """A session of the plain SDK with a URL or a command; over WebSocket, which it lacks, with our frames."""
     server: Any
     if isinstance(target, str):
-        server = websocket_transport(target) if target.startswith("ws") else target
+        server = sdk_websocket(target) if target.startswith("ws") else target
     else:
         server = StdioServerParameters(command=target[0], args=list(target[1:]))
     async with Client(server) as client:

@@ -289,16 +289,16 @@ async def plays_ours(target: Target, plays: int, seconds: float) -> AsyncIterato
 
 @asynccontextmanager
 async def sdk_client(target: Target) -> AsyncIterator[Any]:
-    """A client of the bare SDK; over WebSocket, which the SDK lacks, on our transport."""
+    """A client of the bare SDK; over WebSocket, which the SDK lacks, with our frames."""
     from mcp import Client, StdioServerParameters
 
     server: Any = target
     if isinstance(target, list):
         server = StdioServerParameters(command=target[0], args=target[1:])
     elif target.startswith("ws"):
-        from playhead.client.transports.websocket import websocket_transport
+        from benches.sdk_websocket import sdk_websocket
 
-        server = websocket_transport(target)
+        server = sdk_websocket(target)
     async with Client(server) as client:
         yield client
 

@@ -1,5 +1,5 @@
 """Helpers for trio: exception groups unwrapped, a broadcast that drops the oldest, contexts used once,
-resources handed over under cancellation, deadlines from the last byte, and which event loop runs."""
+threads, deadlines from the last byte, and which event loop runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
 from types import TracebackType
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 import trio
 from sniffio import AsyncLibraryNotFoundError, current_async_library
@@ -155,29 +155,6 @@ def require_trio(what: str) -> None:
 JOIN_SECONDS = 0.05
 """Limit for a cancelled caller to wait for its thread: half of what `Player.stop` may take. A thread that was
 woken ends in far less; one that ignores its wake-up is left to end by itself."""
-
-
-class _Closable(Protocol):
-    async def aclose(self) -> None: ...
-
-
-R = TypeVar("R", bound=_Closable)
-
-
-async def close_if_cancelled(resource: R) -> R:
-    """Return `resource`, or close it and raise `trio.Cancelled` if this task has been cancelled meanwhile.
-
-    For callers that would lose it at their next checkpoint. httpcore2 2.16 does: a request that is cancelled
-    right after its connection was opened leaves it in the pool, never to be used or closed (it waits for a
-    lock outside of its `try`). 64 of them are all connections of a session, and no request is sent any more.
-    """
-    try:
-        await trio.lowlevel.checkpoint_if_cancelled()
-    except trio.Cancelled:
-        with trio.CancelScope(shield=True):
-            await resource.aclose()
-        raise
-    return resource
 
 
 async def run_thread(

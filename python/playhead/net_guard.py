@@ -6,8 +6,8 @@ A tool argument, a link in a result or a redirect must not make this process rea
   address (`127.1`, `0x7f000001`): `check_url`;
 * a name is resolved once, all of its addresses must be global, and the connection goes to the checked
   address, never to a second lookup (which a hostile name server could answer differently):
-  `guarded_backend.GuardedBackend`, the only way for the guarded connection pool to open a socket;
-* a redirect is a new request through the same transport, so each hop is checked again;
+  `client.transports.http_network`, the only way for a guarded client to open a socket;
+* a redirect is a new request of the same client, so each hop is checked again;
 * an origin that the user allowed (exact scheme, host and port) is reached at any address.
 
 The Host header and the TLS server name keep the name from the URL. Proxies from the environment are not used:
@@ -19,9 +19,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 import trio
@@ -30,14 +29,9 @@ from playhead.errors import BlockedAddressError, UsageError
 from playhead.redaction import redacted_url
 from playhead.web_address import WebAddress
 
-if TYPE_CHECKING:
-    from playhead.guarded_client import GuardedTransport, guarded_client
-
 __all__ = [
-    "GuardedTransport",
     "Origin",
     "check_url",
-    "guarded_client",
     "parse_origins",
     "why_not_global",
 ]
@@ -210,17 +204,3 @@ def _embedded(address: IPv6Address) -> Iterator[IPv4Address]:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-# --- the client ---------------------------------------------------------------------------------------------
-
-
-if not TYPE_CHECKING:  # a misspelt name is an error for a type checker
-
-    def __getattr__(name: str) -> object:
-        if name in (
-            "GuardedTransport",
-            "guarded_client",
-        ):  # imported late: with httpx2, which a play can do without
-            return getattr(import_module("playhead.guarded_client"), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,12 +8,14 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-import httpx2
+import httpcore2
 import pytest
 import trio
 
+from playhead.client.transports.http_client import HttpClient, HttpRequest, anywhere, guarded_client
 from playhead.errors import BlockedAddressError
-from playhead.net_guard import Origin, guarded_client
+from playhead.net_guard import REDIRECTS, Origin
+from playhead.web_address import WebAddress
 
 
 class Names(trio.abc.HostnameResolver):
@@ -63,6 +65,15 @@ class Canary:
         await stream.aclose()
 
 
+async def get(client: HttpClient, url: str) -> bytes:
+    request = HttpRequest(method="GET", url=WebAddress.parse(url))
+    response = await client.send(request, redirect=anywhere, redirects=REDIRECTS)
+    try:
+        return b"%d " % response.status + await response.read(1000)
+    finally:
+        await response.aclose()
+
+
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok"
 
 
@@ -106,8 +117,8 @@ async def canary(answer: bytes = OK) -> AsyncIterator[Canary]:
 )
 async def test_no_form_of_a_loopback_address_gets_through(host: str) -> None:
     async with canary() as bird, guarded_client() as client:
-        with pytest.raises((BlockedAddressError, httpx2.InvalidURL)):
-            await client.get(f"http://{host}:{bird.port}/")
+        with pytest.raises((BlockedAddressError, ValueError)):
+            await get(client, f"http://{host}:{bird.port}/")
         assert bird.heads == []
 
 
@@ -120,7 +131,7 @@ async def test_a_name_that_resolves_to_a_private_address_is_refused_with_name_ad
     trio.socket.set_custom_hostname_resolver(Names({"music.example": addresses}))
     async with canary() as bird, guarded_client() as client:
         with pytest.raises(BlockedAddressError) as caught:
-            await client.get(f"http://music.example:{bird.port}/song")
+            await get(client, f"http://music.example:{bird.port}/song")
         message = str(caught.value)
         assert f"http://music.example:{bird.port}/song" in message
         assert addresses[-1] in message
@@ -141,8 +152,8 @@ async def test_a_name_is_resolved_once_and_the_connection_goes_to_the_checked_ad
 
     monkeypatch.setattr(trio, "open_tcp_stream", open_tcp_stream)
     async with guarded_client() as client:
-        with pytest.raises(httpx2.ConnectError):
-            await client.get("http://music.example/song")
+        with pytest.raises(httpcore2.ConnectError):
+            await get(client, "http://music.example/song")
     assert names.asked == ["music.example"]
     assert connected == ["93.184.216.34"]
 
@@ -150,8 +161,8 @@ async def test_a_name_is_resolved_once_and_the_connection_goes_to_the_checked_ad
 async def test_an_unknown_name_is_a_connection_error_and_not_a_blocked_address() -> None:
     trio.socket.set_custom_hostname_resolver(Names({}))
     async with guarded_client() as client:
-        with pytest.raises(httpx2.ConnectError, match=r"nowhere\.example"):
-            await client.get("http://nowhere.example/")
+        with pytest.raises(httpcore2.ConnectError, match=r"nowhere\.example"):
+            await get(client, "http://nowhere.example/")
 
 
 async def test_an_allowed_origin_is_reached_and_sees_the_name_in_the_host_header() -> None:
@@ -159,7 +170,7 @@ async def test_an_allowed_origin_is_reached_and_sees_the_name_in_the_host_header
     async with canary() as bird:
         origin = Origin.parse(f"http://music.example:{bird.port}")
         async with guarded_client(allow_origins=[origin]) as client:
-            assert (await client.get(f"http://music.example:{bird.port}/song")).text == "ok"
+            assert await get(client, f"http://music.example:{bird.port}/song") == b"200 ok"
         assert f"host: music.example:{bird.port}".encode() in bird.heads[0].lower()
 
 
@@ -171,7 +182,7 @@ async def test_another_scheme_host_or_port_than_the_allowed_one_is_refused(other
         origin = Origin.parse(f"http://127.0.0.1:{bird.port}")
         async with guarded_client(allow_origins=[origin]) as client:
             with pytest.raises(BlockedAddressError):
-                await client.get(other.format(port=bird.port))
+                await get(client, other.format(port=bird.port))
         assert bird.heads == []
 
 
@@ -194,8 +205,8 @@ async def test_a_redirect_from_an_allowed_origin_to_a_private_address_is_refused
     async with canary() as bird, canary(redirect(target.format(port=bird.port))) as allowed:
         origin = Origin.parse(f"http://127.0.0.1:{allowed.port}")
         async with guarded_client(allow_origins=[origin]) as client:
-            with pytest.raises((BlockedAddressError, httpx2.RemoteProtocolError)):
-                await client.get(f"http://127.0.0.1:{allowed.port}/song")
+            with pytest.raises(BlockedAddressError):
+                await get(client, f"http://127.0.0.1:{allowed.port}/song")
         assert len(allowed.heads) == 1
         assert bird.heads == []
 
@@ -204,8 +215,7 @@ async def test_a_circle_of_redirects_ends_after_five() -> None:
     async with canary() as bird:
         bird.answer = redirect(f"http://127.0.0.1:{bird.port}/again")
         async with guarded_client(allow_origins=[Origin.parse(f"http://127.0.0.1:{bird.port}")]) as client:
-            with pytest.raises(httpx2.TooManyRedirects):
-                await client.get(f"http://127.0.0.1:{bird.port}/song")
+            assert (await get(client, f"http://127.0.0.1:{bird.port}/song")).startswith(b"302 ")
         assert len(bird.heads) == 6
 
 
@@ -214,6 +224,6 @@ async def test_a_proxy_from_the_environment_is_not_used(monkeypatch: pytest.Monk
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{bird.port}")
         trio.socket.set_custom_hostname_resolver(Names({}))
         async with guarded_client() as client:
-            with pytest.raises(httpx2.ConnectError):
-                await client.get("http://music.example/")
+            with pytest.raises(httpcore2.ConnectError):
+                await get(client, "http://music.example/")
         assert bird.heads == []

@@ -440,7 +440,7 @@ async def answering(reply: bytes) -> AsyncIterator[str]:
 
     async def handle(stream: trio.SocketStream) -> None:
         await stream.receive_some()
-        with suppress(trio.BrokenResourceError):  # the client has read enough
+        with suppress(trio.BrokenResourceError):  # the client has heard enough
             await stream.send_all(reply)
 
     async with trio.open_nursery() as nursery:

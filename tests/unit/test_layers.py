@@ -26,9 +26,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "_core",
         }
     ),
-    frozenset({"net_guard", "redacted_request"}),
-    frozenset({"guarded_backend", "content", "protocol", "cache", "sdk_internals"}),
-    frozenset({"guarded_client"}),
+    frozenset({"net_guard", "redacted_request", "content", "protocol", "cache", "sdk_internals"}),
     frozenset({"results"}),
     frozenset({"stream", "config"}),
     frozenset({"playback", "client"}),
@@ -49,7 +47,6 @@ SAME_LAYER = frozenset(
         ("trio_thread", "errors"),
         ("adapters", "portals"),
         ("extras", "errors"),
-        ("net_guard", "guarded_client"),
     }
 )
 

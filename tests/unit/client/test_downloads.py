@@ -14,11 +14,12 @@ from trio.testing import MockClock
 from playhead import errors
 from playhead.client.session.downloads import (
     Download,
-    HttpRangeReader,
     download_from,
 )
+from playhead.client.session.http_range_reader import HttpRangeReader
+from playhead.client.transports.http_client import guarded_client
 from playhead.content.types import FileValue
-from playhead.net_guard import guarded_client, parse_origins
+from playhead.net_guard import parse_origins
 from playhead.stream.options import StreamOptions
 from playhead.stream.reader import open_stream
 from tests.servers.raw_origin import RawOrigin, answer, bounds, raw_origin

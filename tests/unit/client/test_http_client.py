@@ -15,9 +15,10 @@ import httpcore2
 import httpx2
 import pytest
 import trio
+from mcp.client.auth import OAuthFlowError
 
 from playhead.client.transports.http_client import HttpClient, HttpRequest, HttpResponse
-from playhead.errors import LimitError
+from playhead.errors import AccessDeniedError, LimitError
 from playhead.web_address import WebAddress
 
 MIB = 1024 * 1024
@@ -214,10 +215,9 @@ async def test_silence_longer_than_the_time_limit_of_reads_is_an_error(autojump_
     async def never(asked: Asked) -> None:
         await trio.sleep_forever()
 
-    async with origin(never) as served, HttpClient() as client:
-        request = HttpRequest(method="GET", url=WebAddress.parse(served.url), time_limits={"read": 5.0})
+    async with origin(never) as served, HttpClient(time_limits={"read": 5.0}) as client:
         with pytest.raises(httpcore2.ReadTimeout):
-            await client.send(request)
+            await client.send(get(served.url))
 
 
 # --- bodies ------------------------------------------------------------------------------------------
@@ -442,6 +442,19 @@ async def test_the_answer_that_a_flow_reads_has_a_limit() -> None:
             await client.send(get(served.url))
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert served.connections == 1
+
+
+class FailingAuth(httpx2.Auth):
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response]:
+        yield request
+        raise OAuthFlowError("token hush-42 was refused")
+
+
+async def test_a_failed_flow_of_the_sdk_is_a_denied_access_without_its_text() -> None:
+    async with origin(says_target) as served, HttpClient(auth=FailingAuth()) as client:
+        with pytest.raises(AccessDeniedError, match="OAuthFlowError") as caught:
+            await client.send(get(f"{served.url}/mcp?key=hush-42"))
+    assert "hush" not in str(caught.value)
 
 
 async def test_each_redirect_is_authorized_anew() -> None:

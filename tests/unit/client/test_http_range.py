@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 
+import httpcore2
 import httpx2
 import pytest
 import trio
@@ -12,14 +13,15 @@ from trio.testing import MockClock
 
 from playhead import errors
 from playhead.client.session.arrivals import Arrivals
-from playhead.client.session.downloads import HttpRangeReader
 from playhead.client.session.http_range import ResourceVersion, fetch_range
+from playhead.client.session.http_range_reader import HttpRangeReader
+from playhead.client.transports.http_client import HttpClient
 from playhead.limits import Limits
+from tests.servers.answering_network import Answer, answering_client
 from tests.servers.raw_origin import raw_origin, says_nothing
 
 URL = "https://music.example/song.mp3"
 BODY = bytes(range(256)) * 40
-Answer = Callable[[httpx2.Request], httpx2.Response]
 
 
 def bounds(request: httpx2.Request) -> tuple[int, int]:
@@ -50,8 +52,7 @@ def status(code: int, **headers: str) -> Answer:
     return lambda _: httpx2.Response(code, headers=named, content=body())
 
 
-def client(answer: Answer) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+client = answering_client
 
 
 async def read(answer: Answer, start: int, end: int) -> bytes:
@@ -206,11 +207,11 @@ async def test_each_piece_of_a_body_is_noted_when_it_arrives(autojump_clock: Moc
 @pytest.mark.parametrize(
     ("cause", "error"),
     [
-        (httpx2.ConnectError("refused"), errors.ConnectError),
-        (httpx2.ConnectTimeout(""), errors.ConnectError),
-        (httpx2.ReadTimeout(""), errors.DeadlineError),
-        (httpx2.ReadError(""), errors.ConnectionLostError),
-        (httpx2.RemoteProtocolError("cut off"), errors.ConnectionLostError),
+        (httpcore2.ConnectError("refused"), errors.ConnectError),
+        (httpcore2.ConnectTimeout(""), errors.ConnectError),
+        (httpcore2.ReadTimeout(""), errors.DeadlineError),
+        (httpcore2.ReadError(""), errors.ConnectionLostError),
+        (httpcore2.RemoteProtocolError("cut off"), errors.ConnectionLostError),
     ],
 )
 async def test_a_failed_connection_is_reported_with_its_cause(
@@ -240,7 +241,7 @@ async def test_messages_show_no_query_value_of_a_signed_url() -> None:
 
 
 async def test_a_cancelled_read_closes_its_connection() -> None:
-    async with raw_origin(says_nothing) as origin, httpx2.AsyncClient() as http:
+    async with raw_origin(says_nothing) as origin, HttpClient() as http:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(fetch_range, http, origin.url, 0, 10)
             await origin.asked.wait()

@@ -211,9 +211,11 @@ async def test_a_server_that_works_on_a_request_and_answers_no_ping_is_not_cut_o
         assert [at - began for at in pinged] == [pytest.approx(20 * number) for number in range(1, 51)]
         assert await client.result(1) == {}
         await trio.sleep_until(began + 1079)
-        assert client.failure is None
+        assert client.touches == 1
+        with pytest.raises(trio.TooSlowError), trio.fail_after(1):
+            await client.end()
         await trio.sleep_until(began + 1081)
-        assert type(client.failure) is ConnectionLostError
+        assert isinstance(client.failure, ConnectionLostError)
 
 
 async def test_a_subscription_does_not_hide_that_the_server_is_gone(

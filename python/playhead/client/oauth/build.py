@@ -25,11 +25,13 @@ from pydantic import AnyUrl, PrivateAttr
 from playhead.client.oauth import ShowUrl
 from playhead.client.oauth.flow import OAuth, ProtectedServer
 from playhead.client.oauth.tokens import FileTokens, token_file
+from playhead.client.transports.http_auth import as_ours
+from playhead.client.transports.http_client import TRANSPORT_ERRORS, HttpClient
+from playhead.client.transports.http_proxies import environment_proxies
 from playhead.concurrency import unwrap_exception_group
 from playhead.config.auth import AuthSettings, ClientCredentials, OAuthLogin
 from playhead.errors import AccessDeniedError, ConnectionLostError, DeadlineError, UsageError
 from playhead.limits import Limits
-from playhead.redacted_request import redact_query
 
 HOST: Final = "127.0.0.1"
 PATH: Final = "/callback"
@@ -318,26 +320,28 @@ class _Login:
         A request that was refused earlier is settled instead: some servers let everybody connect and refuse
         what follows, or need more scopes for one tool.
         """
+        server = self._server
         message = {"jsonrpc": "2.0", "id": "authorization", "method": "ping"}
-        accepted = {"accept": "application/json, text/event-stream"}
-        async with httpx2.AsyncClient(verify=self._server.verify) as client:
-            request = client.build_request(
-                "POST", self._server.url, json=message, headers={**self._headers, **accepted}
-            )
-            redact_query(request)
-            if await self.auth.answer_challenge(request):
-                return
+        headers = {**self._headers, "accept": "application/json, text/event-stream"}
+        request = httpx2.Request("POST", server.url, json=message, headers=headers)
+        if await self.auth.answer_challenge(request):
+            return
+        async with HttpClient(
+            tls=server.verify,
+            auth=self.auth,
+            proxies=environment_proxies(),
+            time_limits={"connect": server.limits.connect_seconds},
+        ) as client:
             try:
-                response = await client.send(request, auth=self.auth, stream=True)
-            except httpx2.RequestError as error:
+                response = await client.send(await as_ours(request))
+            except TRANSPORT_ERRORS as error:
                 raise ConnectionLostError(
-                    f"no answer from {self._server.place} ({type(error).__name__}) while authorizing"
+                    f"no answer from {server.place} ({type(error).__name__}) while authorizing"
                 ) from None
             await response.aclose()
-        if response.status_code == 401:
+        if response.status == 401:
             raise AccessDeniedError(
-                f"{self._server.place} refused the token that its authorization server issued; check"
-                " auth.scopes",
+                f"{server.place} refused the token that its authorization server issued; check auth.scopes",
                 status=401,
             )
 

@@ -25,7 +25,7 @@ import logging
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection, Iterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, NoReturn
@@ -36,16 +36,17 @@ from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrati
 from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth, issuers_match
 
 from playhead.client.oauth.tokens import Challenge, FileTokens
+from playhead.client.transports.http_auth import send_whole
+from playhead.client.transports.http_client import TRANSPORT_ERRORS, HttpClient, guarded_client
+from playhead.client.transports.http_proxies import environment_proxies
 from playhead.errors import (
     AccessDeniedError,
     AuthorizationNeededError,
     ConnectionLostError,
     DeadlineError,
-    LimitError,
 )
-from playhead.guarded_client import GuardedTransport
 from playhead.limits import KIB, Limits
-from playhead.net_guard import Origin, parse_origins
+from playhead.net_guard import parse_origins
 
 SDK_LOGGER: Final = "mcp.client.auth.oauth2"
 _OURS: Final[ContextVar[bool]] = ContextVar("playhead_oauth_flow", default=False)
@@ -75,8 +76,6 @@ def filter_log() -> Iterator[None]:
 ANSWER_BYTES = 256 * KIB
 """Authorization server metadata with every optional field is a few KiB."""
 
-FRAMING = (b"content-length", b"transfer-encoding")
-
 
 class MetadataRequests:
     """The requests of a flow for metadata, registration and tokens. Made by `open_metadata_requests`.
@@ -85,7 +84,7 @@ class MetadataRequests:
     client (`playhead.net_guard`): a server must not make this machine read its private network.
     """
 
-    def __init__(self, own: httpx2.AsyncClient, guarded: httpx2.AsyncClient, *, origin: str, limits: Limits):
+    def __init__(self, own: HttpClient, guarded: HttpClient, *, origin: str, limits: Limits):
         self._own = own
         self._guarded = guarded
         self._origin = origin
@@ -97,47 +96,17 @@ class MetadataRequests:
         Raises `TransportError` if no answer arrived, `LimitError` for a body of more than 256 KiB, and
         `BlockedAddressError` for a private address that the user did not allow.
         """
-        limits = self._limits
-        request.headers["accept-encoding"] = "identity"
-        timeout = httpx2.Timeout(limits.page_seconds, connect=limits.connect_seconds)
-        request.extensions = {**request.extensions, "timeout": timeout.as_dict()}
         client = self._own if origin_of(request.url) == self._origin else self._guarded
         place = request.url.copy_with(userinfo=b"", query=None, fragment=None)
-        with trio.move_on_after(limits.page_seconds):
+        seconds = self._limits.page_seconds
+        with trio.move_on_after(seconds):
             try:
-                response = await client.send(request, stream=True, auth=None, follow_redirects=False)
-                try:
-                    body = await _read_all(response)
-                finally:
-                    await response.aclose()
-            except httpx2.RequestError as error:
+                return await send_whole(client, request, allowed=ANSWER_BYTES)
+            except TRANSPORT_ERRORS as error:
                 raise ConnectionLostError(
                     f"no answer from {place}, which authorization needs ({type(error).__name__})"
                 ) from None
-            headers = [(name, value) for name, value in response.headers.raw if name.lower() not in FRAMING]
-            whole = httpx2.Response(response.status_code, headers=headers, content=body, request=request)
-            # The client has resolved the redirect; the SDK follows it within the origin.
-            whole.next_request = response.next_request
-            return whole
-        raise DeadlineError(
-            f"{place}, which authorization needs, did not answer in {limits.page_seconds:g} s"
-        )
-
-
-async def _read_all(response: httpx2.Response) -> bytes:
-    body = bytearray()
-    async with aclosing(response.aiter_raw()) as chunks:  # a generator, which is left early
-        async for chunk in chunks:
-            body += chunk
-            if len(body) > ANSWER_BYTES:
-                raise LimitError(
-                    f"expected an answer of at most {ANSWER_BYTES} bytes from the authorization server, got"
-                    " more",
-                    limit="message_bytes",
-                    allowed=ANSWER_BYTES,
-                    got=len(body),
-                )
-    return bytes(body)
+        raise DeadlineError(f"{place}, which authorization needs, did not answer in {seconds:g} s")
 
 
 def origin_of(url: httpx2.URL) -> str:
@@ -151,14 +120,11 @@ async def open_metadata_requests(
     url: httpx2.URL, *, verify: ssl.SSLContext, allow_origins: Collection[str], limits: Limits
 ) -> AsyncIterator[MetadataRequests]:
     """The clients of one flow for the server at `url`, whose own origin is reached as configured."""
-    allowed: frozenset[Origin] = parse_origins(allow_origins)
-    async with AsyncExitStack() as stack:
-        own = await stack.enter_async_context(httpx2.AsyncClient(verify=verify))
-        guarded = await stack.enter_async_context(
-            httpx2.AsyncClient(
-                transport=GuardedTransport(allow_origins=allowed, ssl_context=verify), trust_env=False
-            )
-        )
+    connect = {"connect": limits.connect_seconds}
+    async with (
+        HttpClient(tls=verify, proxies=environment_proxies(), time_limits=connect) as own,
+        guarded_client(allow_origins=parse_origins(allow_origins), limits=limits, tls=verify) as guarded,
+    ):
         yield MetadataRequests(own, guarded, origin=origin_of(url), limits=limits)
 
 
@@ -224,8 +190,6 @@ class OAuth(httpx2.Auth):
         response = yield request
         if response.status_code not in (401, 403):
             return
-        # httpx2 reads it before it sends another request.
-        response.stream = _AtMost(response.stream)
         if response.status_code == 403:
             token = await self._widened(request, response)
         else:
@@ -411,27 +375,3 @@ def _reason(error: OAuthFlowError) -> str:
 def _put(request: httpx2.Request, token: str | None) -> None:
     if token is not None:
         request.headers["Authorization"] = f"Bearer {token}"
-
-
-class _AtMost(httpx2.AsyncByteStream):
-    """The body of a refusal, with a limit: it is read only to free the connection."""
-
-    def __init__(self, inner: httpx2.SyncByteStream | httpx2.AsyncByteStream) -> None:
-        assert isinstance(inner, httpx2.AsyncByteStream)
-        self._inner = inner
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        got = 0
-        async for chunk in self._inner:
-            got += len(chunk)
-            if got > ANSWER_BYTES:
-                raise LimitError(
-                    f"expected the body of an HTTP 401 to have at most {ANSWER_BYTES} bytes, got more",
-                    limit="message_bytes",
-                    allowed=ANSWER_BYTES,
-                    got=got,
-                )
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()

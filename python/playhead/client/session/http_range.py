@@ -9,16 +9,24 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import AsyncIterator, Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
 
-import httpx2
+import httpcore2
 import trio
 
-from playhead.client.session.arrivals import Arrivals
+from playhead.client.transports.http_client import (
+    FOLLOWED,
+    TRANSPORT_ERRORS,
+    Headers,
+    HttpClient,
+    HttpRequest,
+    HttpResponse,
+)
 from playhead.client.transports.http_errors import is_retryable, retry_after_seconds
 from playhead.errors import (
     AccessDeniedError,
@@ -36,8 +44,11 @@ from playhead.errors import (
 )
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.net_guard import REDIRECTS, Origin, check_url
-from playhead.redacted_request import RedactedURL
 from playhead.redaction import redacted_url
+from playhead.web_address import WebAddress
+
+if TYPE_CHECKING:
+    from playhead.client.session.arrivals import Arrivals
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,18})-(\d{1,18})|\*)/(?:(\d{1,18})|\*)", re.ASCII)
 _NOT_SHARED = re.compile(r"(?:^|[\s,])(?:private|no-store)\b", re.IGNORECASE)
@@ -59,7 +70,7 @@ class ResourceVersion:
     """Its answers are not for a shared cache (`Cache-Control: private`, or `no-store`)."""
 
     @classmethod
-    def of(cls, headers: httpx2.Headers, *, total_bytes: int | None, is_partial: bool) -> ResourceVersion:
+    def of(cls, headers: Mapping[str, str], *, total_bytes: int | None, is_partial: bool) -> ResourceVersion:
         modified, sent = _date(headers.get("last-modified")), _date(headers.get("date"))
         return cls(
             etag=headers.get("etag"),
@@ -143,8 +154,7 @@ class RangeBody:
     version: ResourceVersion
     mime_type: str | None
     arrivals: Arrivals | None
-    _response: httpx2.Response = field(repr=False)
-    _chunks: AsyncIterator[bytes] = field(repr=False)
+    _response: HttpResponse = field(repr=False)
     _skip: int = 0
     """Bytes before `position` that a whole body begins with."""
     _rest: bytes = field(default=b"", repr=False)
@@ -191,13 +201,12 @@ class RangeBody:
         return "content-length" in headers or "transfer-encoding" in headers
 
     async def _next(self) -> bytes:
-        async for chunk in self._chunks:
-            if self.arrivals is not None:
-                self.arrivals.note(trio.current_time())
-            if chunk:
-                return chunk
-        self.is_over = True
-        return b""
+        chunk = await self._response.receive()
+        if not chunk:
+            self.is_over = True
+        elif self.arrivals is not None:
+            self.arrivals.note(trio.current_time())
+        return chunk
 
     def _check_length(self, missing: int) -> None:
         assert self.end is not None
@@ -215,16 +224,11 @@ class RangeBody:
 
     async def aclose(self) -> None:
         """Close the answer; a connection with bytes still to come is closed with it. Idempotent."""
-        with trio.CancelScope(shield=True):
-            close = getattr(self._chunks, "aclose", None)
-            if close is not None:
-                await close()
-            with as_playhead_errors(self.url):
-                await self._response.aclose()
+        await self._response.aclose()
 
 
 async def open_range(
-    client: httpx2.AsyncClient,
+    client: HttpClient,
     url: str,
     start: int,
     end: int,
@@ -256,39 +260,38 @@ async def open_range(
     if known.if_range is not None:
         ranged["if-range"] = known.if_range
     with as_playhead_errors(url):
-        response = await _send(client, url, {**(headers or {}), **ranged}, headers or {}, http_origins)
+        response = await _send(client, url, _encoded(headers or {}), _encoded(ranged), http_origins)
     try:
         return _checked(response, url, start, known=known, arrivals=arrivals)
     except BaseException:
-        with trio.CancelScope(shield=True), as_playhead_errors(url):
-            await response.aclose()
+        await response.aclose()
         raise
 
 
+def _encoded(headers: Mapping[str, str]) -> Headers:
+    return [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
+
+
 async def _send(
-    client: httpx2.AsyncClient,
-    url: str,
-    headers: Mapping[str, str],
-    own_headers: Mapping[str, str],
-    http_origins: Container[Origin] | None,
-) -> httpx2.Response:
+    client: HttpClient, url: str, own: Headers, ranged: Headers, http_origins: Container[Origin] | None
+) -> HttpResponse:
     origin = _checked_origin(url, http_origins)
-    request = client.build_request("GET", url, headers=headers)
-    for _ in range(REDIRECTS + 1):
-        request.url = RedactedURL(request.url)
-        response = await client.send(request, stream=True, follow_redirects=False)
-        following = response.next_request
-        if following is None:
-            return response
-        with trio.CancelScope(shield=True):
-            await response.aclose()
-        request = following
-        if _checked_origin(str(httpx2.URL(request.url)), http_origins) != origin:
-            for name in own_headers:
-                request.headers.pop(name, None)
-    raise ProtocolError(
-        f"{redacted_url(url)}: expected at most {REDIRECTS} redirects, got one more; check the link"
-    )
+
+    def follow(request: HttpRequest, _response: HttpResponse, to: WebAddress) -> HttpRequest:
+        is_own = _checked_origin(str(to), http_origins) == origin
+        # What another origin has not got, it cannot send back: they are left out from then on.
+        headers = request.headers if is_own else [pair for pair in request.headers if pair not in own]
+        return replace(request, url=to, headers=headers)
+
+    request = HttpRequest(method="GET", url=check_url(url), headers=[*own, *ranged])
+    response = await client.send(request, redirect=follow, redirects=REDIRECTS)
+    if response.status in FOLLOWED and "location" in response.headers:
+        await response.aclose()
+        shown = redacted_url(url)
+        if response.location is None:
+            raise ProtocolError(f"{shown} redirects to an invalid address; check the link")
+        raise ProtocolError(f"{shown}: expected at most {REDIRECTS} redirects, got one more; check the link")
+    return response
 
 
 def _checked_origin(url: str, http_origins: Container[Origin] | None) -> Origin:
@@ -302,7 +305,7 @@ def _checked_origin(url: str, http_origins: Container[Origin] | None) -> Origin:
 
 
 def _checked(
-    response: httpx2.Response,
+    response: HttpResponse,
     url: str,
     start: int,
     *,
@@ -312,7 +315,7 @@ def _checked(
     _check_status(response, url, start, known)
     stop: int | None
     total_bytes: int | None
-    if response.status_code == 206:
+    if response.status == 206:
         first, stop, total_bytes = _content_range(response, url, start)
     else:
         first, stop = 0, _content_length(response)
@@ -326,19 +329,18 @@ def _checked(
         position=start,
         end=stop,
         version=ResourceVersion.of(
-            response.headers, total_bytes=total_bytes, is_partial=response.status_code == 206
+            response.headers, total_bytes=total_bytes, is_partial=response.status == 206
         ),
         mime_type=response.headers.get("content-type"),
         arrivals=arrivals,
         _response=response,
-        _chunks=response.aiter_bytes(),
         _skip=start - first,
     )
 
 
-def _check_status(response: httpx2.Response, url: str, start: int, known: ResourceVersion) -> None:
-    status = response.status_code
-    said = f"{redacted_url(url)} answered HTTP {status} {response.reason_phrase} to a read at byte {start}"
+def _check_status(response: HttpResponse, url: str, start: int, known: ResourceVersion) -> None:
+    status = response.status
+    said = f"{redacted_url(url)} answered HTTP {status} {response.reason} to a read at byte {start}"
     if status == 416:
         match = _CONTENT_RANGE.fullmatch(response.headers.get("content-range", ""))
         total = int(match[3]) if match is not None and match[3] is not None else None
@@ -373,7 +375,7 @@ def _past_end(url: str, start: int) -> RangePastEndError:
     )
 
 
-def _content_range(response: httpx2.Response, url: str, start: int) -> tuple[int, int, int | None]:
+def _content_range(response: HttpResponse, url: str, start: int) -> tuple[int, int, int | None]:
     """The half-open range and the total that a 206 claims."""
     text = response.headers.get("content-range", "")
     match = _CONTENT_RANGE.fullmatch(text)
@@ -394,7 +396,7 @@ def _content_range(response: httpx2.Response, url: str, start: int) -> tuple[int
     return first, stop, total
 
 
-def _content_length(response: httpx2.Response) -> int | None:
+def _content_length(response: HttpResponse) -> int | None:
     text = response.headers.get("content-length", "")
     return int(text) if text.isascii() and text.isdecimal() else None
 
@@ -423,7 +425,7 @@ class HttpRange:
 
 
 async def fetch_range(
-    client: httpx2.AsyncClient, url: str, start: int, end: int, *, limits: Limits = DEFAULT_LIMITS
+    client: HttpClient, url: str, start: int, end: int, *, limits: Limits = DEFAULT_LIMITS
 ) -> HttpRange:
     """Read `[start, end)` with one GET; fewer bytes if the resource ends before.
 
@@ -457,15 +459,13 @@ async def fetch_range(
 
 @contextmanager
 def as_playhead_errors(url: str) -> Iterator[None]:
-    """Translate httpx2's errors about `url`."""
+    """Translate the HTTP client's errors about `url`."""
     shown = redacted_url(url)
     try:
         yield
-    except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+    except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
         raise ConnectError(f"could not connect to {shown}: {str(error) or type(error).__name__}") from error
-    except httpx2.TimeoutException as error:
+    except httpcore2.TimeoutException as error:
         raise DeadlineError(f"{shown} sent nothing in time ({type(error).__name__})") from error
-    except httpx2.TransportError as error:
+    except TRANSPORT_ERRORS as error:
         raise ConnectionLostError(f"{shown} broke off: {str(error) or type(error).__name__}") from error
-    except (httpx2.TooManyRedirects, httpx2.InvalidURL) as error:
-        raise ProtocolError(f"{shown} redirects in a way that is not followed: {error}") from error

@@ -23,10 +23,7 @@ from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.cached_reads import CachedReads, SessionCache
 from playhead.client.session.downloads import (
     AUTHORIZE_METHOD,
-    PLAY_BYTES,
-    SAVE_BYTES,
     Download,
-    HttpRangeReader,
     download_from,
     offers_downloads,
     own_origin,
@@ -67,6 +64,8 @@ from playhead.stream.strategies import (
 
 if TYPE_CHECKING:
     from mcp_types import Tool
+
+    from playhead.client.session.http_range_reader import HttpRangeReader
 
 WAIT_SECONDS = 2.0
 """Limit for opening a stream to wait for a listing in progress. The listing is sent before anything else, so
@@ -549,7 +548,9 @@ class StreamForms:
     async def _origin_reader(
         self, authorize: str | Callable[[], Awaitable[Download]], origins: frozenset[Origin]
     ) -> HttpRangeReader:
-        from playhead.guarded_client import guarded_client  # httpx2: only for a URL outside of MCP
+        # The HTTP client is loaded for a URL outside of MCP only.
+        from playhead.client.session.http_range_reader import PLAY_BYTES, SAVE_BYTES, HttpRangeReader
+        from playhead.client.transports.http_client import guarded_client
 
         limits = replace(self._limits, page_seconds=self._options.timeout)
         client = await self._stack.enter_async_context(guarded_client(allow_origins=origins, limits=limits))

@@ -94,9 +94,7 @@ class HttpCarrier:
         self._place = place_of(url)
         self._limits = limits
         self._headers: Headers = [
-            (b"accept-encoding", b"identity"),
-            (b"user-agent", b"playhead"),
-            *((name.lower().encode(), value.encode()) for name, value in options.headers.items()),
+            (name.lower().encode(), value.encode()) for name, value in options.headers.items()
         ]
         if options.auth is None and address.credentials is not None:
             credentials = base64.b64encode(":".join(address.credentials).encode())
@@ -106,6 +104,7 @@ class HttpCarrier:
             tls=options.tls,
             auth=options.auth,
             proxies=environment_proxies(),
+            time_limits={"connect": limits.connect_seconds, "write": limits.page_seconds},
             body_bytes=limits.message_bytes,
         )
         self._session_id: bytes | None = None
@@ -202,14 +201,7 @@ class HttpCarrier:
         return headers
 
     def _http_request(self, method: str, headers: Headers, content: bytes = b"") -> HttpRequest:
-        limits = self._limits
-        return HttpRequest(
-            method=method,
-            url=self._url,
-            headers=[*self._headers, *headers],
-            content=content,
-            time_limits={"connect": limits.connect_seconds, "write": limits.page_seconds},
-        )
+        return HttpRequest(method=method, url=self._url, headers=[*self._headers, *headers], content=content)
 
     async def _end_session(self) -> None:
         if self._session_id is None:

@@ -6,9 +6,9 @@ common. This is the one place where the client loads httpx2, and it does so for 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import replace
 
 import httpx2
 
@@ -19,6 +19,8 @@ from playhead.client.transports.http_client import (
     HttpResponse,
     within_origin,
 )
+from playhead.client.transports.http_errors import place_of
+from playhead.errors import AccessDeniedError
 from playhead.web_address import WebAddress
 
 
@@ -27,15 +29,29 @@ async def send_authorized(
 ) -> HttpResponse:
     """Send `request`, and whatever the flow asks for before and after it. Returns the last answer.
 
-    `allowed` is the longest body that a flow may read. Raises what the flow raises, and as
-    `HttpClient.send_once`. Cancelled: the flow and its answer are closed.
+    `allowed` is the longest body that a flow may read. Raises as `HttpClient.send_once`, `AccessDeniedError`
+    for a failed flow of the SDK's, and what another flow raises. Cancelled: both are closed.
     """
+    try:
+        return await _run(client, auth, request, allowed)
+    except (httpx2.RequestError, _oauth_error()) as error:
+        # Not the flow's own text, which may quote the authorization server; its type is enough.
+        place, kind = place_of(str(request.url)), type(error).__name__
+        raise AccessDeniedError(f"authorization for {place} failed: {kind}", status=401) from error
+
+
+def _oauth_error() -> type[Exception]:
+    """The error of the SDK's flows; without them, one that nobody raises."""
+    module = sys.modules.get("mcp.client.auth")
+    return httpx2.RequestError if module is None else module.OAuthFlowError
+
+
+async def _run(client: HttpClient, auth: httpx2.Auth, request: HttpRequest, allowed: int) -> HttpResponse:
     shown = httpx2.Request(request.method, str(request.url), headers=request.headers, content=request.content)
     async with aclosing(auth.async_auth_flow(shown)) as flow:
         asked = await anext(flow)
         while True:
-            sent = await _as_ours(asked, request)
-            response = await client.send_once(sent)
+            response = await client.send_once(await as_ours(asked))
             try:
                 answer = _as_httpx2(response, asked, allowed)
                 try:
@@ -48,11 +64,25 @@ async def send_authorized(
             await response.drain()
 
 
-async def _as_ours(asked: httpx2.Request, first: HttpRequest) -> HttpRequest:
+async def send_whole(client: HttpClient, asked: httpx2.Request, *, allowed: int) -> httpx2.Response:
+    """Send a request that a flow has made, and read the answer, of at most `allowed` bytes.
+
+    Redirects are not followed. Raises as `HttpClient.send_once` and `HttpResponse.read`.
+    """
+    response = await client.send_once(await as_ours(asked))
+    try:
+        answer = _as_httpx2(response, asked, allowed)
+        await answer.aread()
+        return answer
+    finally:
+        await response.aclose()
+
+
+async def as_ours(asked: httpx2.Request) -> HttpRequest:
+    """A request of httpx2's as one of ours."""
     # A flow may have made this request itself, with a body that has not been read.
     content = await asked.aread()
-    return replace(
-        first,
+    return HttpRequest(
         method=asked.method,
         url=WebAddress.parse(str(httpx2.URL(asked.url))),  # a URL may print less than it requests
         headers=_without(asked.headers.raw, b"host", b"content-length", b"transfer-encoding"),

@@ -17,7 +17,7 @@ Its errors are those of `httpcore2` (`TRANSPORT_ERRORS`); what they mean depends
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -26,10 +26,11 @@ import trio
 
 from playhead.client.transports.http_bodies import Decoder, decoder_for, gather_body
 from playhead.client.transports.http_cookies import Cookies
-from playhead.client.transports.http_network import NetworkFor, open_network
+from playhead.client.transports.http_network import NetworkFor, guarded_network, open_network
 from playhead.client.transports.http_proxies import NO_PROXIES, Proxies
 from playhead.client.transports.tls import default_tls_context
-from playhead.limits import DEFAULT_LIMITS, KIB
+from playhead.limits import DEFAULT_LIMITS, KIB, Limits
+from playhead.net_guard import Origin
 from playhead.web_address import WebAddress
 
 if TYPE_CHECKING:
@@ -55,6 +56,11 @@ TRANSPORT_ERRORS: Final = (
 )
 
 Headers = list[tuple[bytes, bytes]]
+_DEFAULT_HEADERS: Final = (
+    (b"accept", b"*/*"),
+    (b"accept-encoding", b"identity"),
+    (b"user-agent", b"playhead"),
+)
 TimeLimits = Mapping[str, float | None]
 """Seconds for `connect`, `write` and `read` (each read of the answer); None, or left out: no limit."""
 
@@ -67,7 +73,6 @@ class HttpRequest:
     url: WebAddress = field(repr=False)
     headers: Headers = field(default_factory=list, repr=False)
     content: bytes = field(default=b"", repr=False)
-    time_limits: TimeLimits = field(default_factory=dict)
 
 
 class HttpResponse:
@@ -198,6 +203,11 @@ def within_origin(request: HttpRequest, response: HttpResponse, to: WebAddress) 
     return replace(request, url=replace(to, query=to.query or was.query)) if is_same or is_upgrade else None
 
 
+def anywhere(request: HttpRequest, response: HttpResponse, to: WebAddress) -> HttpRequest | None:
+    """Follow every redirect of a GET: for a client whose network checks each address."""
+    return replace(request, url=to)
+
+
 class HttpClient:
     """A pool of connections, and what is remembered between requests: cookies.
 
@@ -212,6 +222,7 @@ class HttpClient:
         proxies: Proxies = NO_PROXIES,
         network_for: NetworkFor | None = None,
         connections: int = CONNECTIONS,
+        time_limits: TimeLimits | None = None,
         body_bytes: int = DEFAULT_LIMITS.message_bytes,
     ) -> None:
         """`tls` defaults to the system's authorities, loaded with the first request to an `https` URL.
@@ -224,6 +235,7 @@ class HttpClient:
         self._proxies = proxies
         self._network_for = network_for or open_network()
         self._connections = connections
+        self._time_limits = time_limits or {}
         self._body_bytes = body_bytes
         self._slots = trio.Semaphore(connections)
         self._idle: list[httpcore2.AsyncConnectionInterface] = []
@@ -279,8 +291,10 @@ class HttpClient:
         """Send `request` as it is, with cookies: no redirects, no authorization."""
         url = request.url
         network = self._network_for(url)
+        given = {name.lower() for name, _value in request.headers}
         headers = [
             (b"host", url.host_and_port.encode("ascii")),
+            *(pair for pair in _DEFAULT_HEADERS if pair[0] not in given),
             *request.headers,
             *self._cookies.headers_for(request),
         ]
@@ -291,7 +305,7 @@ class HttpClient:
             httpcore2.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target),
             headers=headers,
             content=request.content,
-            extensions={"timeout": request.time_limits},
+            extensions={"timeout": self._time_limits},
         )
         try:
             self._slots.acquire_nowait()
@@ -343,3 +357,22 @@ class HttpClient:
         self._slots.release()
         if connection.is_idle() and not self._is_closed:
             self._idle.append(connection)
+
+
+def guarded_client(
+    *,
+    allow_origins: Collection[Origin] = (),
+    limits: Limits = DEFAULT_LIMITS,
+    tls: ssl.SSLContext | None = None,
+) -> HttpClient:
+    """A client that reaches global addresses and the allowed origins, and nothing else.
+
+    Its requests, those of redirects too, raise `BlockedAddressError` for a URL or an address that may not be
+    reached (`playhead.net_guard`). Proxies of the environment are not used.
+    """
+    seconds = limits.page_seconds
+    return HttpClient(
+        tls=tls,
+        network_for=guarded_network(allow_origins),
+        time_limits={"connect": limits.connect_seconds, "write": seconds, "read": seconds},
+    )

@@ -33,7 +33,6 @@ from playhead.client.transports.websocket_opening import (
     open_stream,
     upgrade,
 )
-from playhead.concurrency import unwrap_exception_group
 from playhead.errors import ConnectError, ConnectionLostError, PlayheadError, UsageError, WebSocketClosedError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.protocol.exchange import Outgoing
@@ -135,22 +134,21 @@ class WebSocketCarrier:
         """
         self._receiver = receiver
         self._compatibility = Compatibility(receiver.exchange)
-        with unwrap_exception_group():
-            async with self._connected() as (frames, received), trio.open_nursery() as nursery:
-                nursery.start_soon(self._read, receiver, frames, received or None)
-                nursery.start_soon(self._write, frames)
-                is_hurried = True
-                try:
-                    yield
-                    is_hurried = False
-                except Exception:
-                    is_hurried = False
-                    raise
-                finally:
-                    self._is_leaving = True
-                    if not is_hurried:
-                        await self._say_goodbye(frames)
-                    nursery.cancel_scope.cancel()
+        async with self._connected() as (frames, received), trio.open_nursery() as nursery:
+            nursery.start_soon(self._read, receiver, frames, received or None)
+            nursery.start_soon(self._write, frames)
+            is_hurried = True
+            try:
+                yield
+                is_hurried = False
+            except Exception:
+                is_hurried = False
+                raise
+            finally:
+                self._is_leaving = True
+                if not is_hurried:
+                    await self._say_goodbye(frames)
+                nursery.cancel_scope.cancel()
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[tuple[FrameStream, bytes]]:

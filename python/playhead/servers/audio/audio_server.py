@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-import httpx2
 import mcp_types as types
 import trio
 from mcp.server import Server
@@ -38,6 +37,7 @@ from starlette.routing import Route
 
 from playhead.cache import ETAG_META
 from playhead.client.session.http_range import HttpRange, fetch_range
+from playhead.client.transports.http_client import HttpClient, guarded_client
 from playhead.errors import (
     BlockedAddressError,
     DeadlineError,
@@ -48,7 +48,6 @@ from playhead.errors import (
     ResourceChangedError,
     UsageError,
 )
-from playhead.guarded_client import guarded_client
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.net_guard import Origin, parse_origins
 from playhead.servers.access import Access
@@ -127,7 +126,7 @@ class AudioTools:
     links: MediaLinks
     origin: str
     """The base URL under which the library is served."""
-    client: httpx2.AsyncClient
+    client: HttpClient
     """A guarded client, for URLs that are not links to the library."""
     mixer: Mixer
     meta_key: str = DEFAULT_META_KEY

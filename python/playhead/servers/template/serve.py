@@ -28,9 +28,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from playhead.client.transports.http_client import guarded_client
 from playhead.content.revisions import downgrade
 from playhead.errors import PlayheadError, UsageError
-from playhead.guarded_client import guarded_client
 from playhead.net_guard import parse_origins
 from playhead.servers.access import Access
 from playhead.servers.http import base_url, bind, dial, serve_app, tls_context

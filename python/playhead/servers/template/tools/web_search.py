@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-import httpx2
 import mcp_types as types
 import trio
 
+from playhead.client.transports.http_client import TRANSPORT_ERRORS, HttpClient, HttpRequest, anywhere
 from playhead.content.formats import uri_problem
 from playhead.errors import ConnectError, DeadlineError, LimitError, ProtocolError, RemoteError
 from playhead.limits import MIB
+from playhead.net_guard import REDIRECTS, check_url
 from playhead.servers.template.resources import ShippedPages
 from playhead.servers.template.tools import Arguments, TemplateTool, answer
 
@@ -93,7 +93,7 @@ class Engine:
 
     url: str
     """With `{query}`, and optionally `{max_results}`."""
-    client: httpx2.AsyncClient
+    client: HttpClient
     """A guarded client: the engine's redirects must not lead into the private network."""
 
     async def search(self, query: str, most: int) -> list[Found]:
@@ -104,26 +104,26 @@ class Engine:
                 body = await self._get(url)
         except trio.TooSlowError:
             raise DeadlineError(f"the search engine did not answer within {ENGINE_SECONDS:g} s") from None
-        except httpx2.HTTPError as error:
+        except TRANSPORT_ERRORS as error:
             raise ConnectError(f"cannot reach the search engine: {error}") from error
         return _read_results(body)[:most]
 
     async def _get(self, url: str) -> bytes:
-        body = bytearray()
-        async with self.client.stream("GET", url, headers={"accept": "application/json"}) as response:
-            if response.status_code != 200:
-                raise RemoteError(f"the search engine answered HTTP {response.status_code}; try again later")
-            async with aclosing(response.aiter_raw()) as parts:
-                async for part in parts:
-                    body += part
-                    if len(body) > ANSWER_BYTES:
-                        raise LimitError(
-                            f"the search engine's answer is longer than {ANSWER_BYTES} bytes",
-                            limit="ANSWER_BYTES",
-                            allowed=ANSWER_BYTES,
-                            got=len(body),
-                        )
-        return bytes(body)
+        request = HttpRequest(method="GET", url=check_url(url), headers=[(b"accept", b"application/json")])
+        response = await self.client.send(request, redirect=anywhere, redirects=REDIRECTS)
+        try:
+            if response.status != 200:
+                raise RemoteError(f"the search engine answered HTTP {response.status}; try again later")
+            return await response.read(ANSWER_BYTES)
+        except LimitError as error:
+            raise LimitError(
+                f"the search engine's answer is longer than {ANSWER_BYTES} bytes",
+                limit="ANSWER_BYTES",
+                allowed=ANSWER_BYTES,
+                got=error.got,
+            ) from None
+        finally:
+            await response.aclose()
 
 
 def web_search(pages: ShippedPages, engine: Engine | None) -> TemplateTool:

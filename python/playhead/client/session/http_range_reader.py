@@ -1,0 +1,306 @@
+"""Read a web resource from its origin, page by page: a link to the web, or a file that a server authorises.
+
+    page [a, b) ─┐
+    page [b, c) ─┼─▶ one GET from `a` on, whose body is read as the pages ask for it
+    page [z, …) ───▶ another GET
+
+A GET per page would cost a round trip each. Here consecutive pages share one body: after the first round trip
+bytes arrive at the speed of the link, and a reader that pauses stops the origin by TCP alone. A page that
+continues no body (a seek, a second read of a late page) starts another.
+
+The URL of a file expires (`downloads`). An expired one is authorised again, and reading goes on at the same
+byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from playhead.client.session.downloads import Download
+from playhead.client.session.http_range import UNKNOWN_VERSION, RangeBody, changed, open_range
+from playhead.client.transports.http_client import HttpClient
+from playhead.errors import (
+    ConnectionLostError,
+    HttpRefusedError,
+    HttpStatusError,
+    PlayheadError,
+    RangePastEndError,
+    TransportError,
+)
+from playhead.limits import GIB, MIB
+from playhead.net_guard import Origin, check_url
+from playhead.stream.answer import Page
+
+if TYPE_CHECKING:
+    from playhead.client.session.arrivals import Arrivals
+    from playhead.content.types import FileValue
+
+RENEW_SECONDS: Final = 30.0
+"""A URL is authorised again at most this often."""
+EXPIRED: Final = frozenset({401, 403, 410})
+"""Statuses of an expired URL: S3, Azure and CloudFront send 403."""
+PLAY_BYTES: Final = MIB
+"""Range of one GET for a player. It reads in bursts of about this size, and an origin should not hold an
+answer open while the listener hears what has arrived."""
+SAVE_BYTES: Final = 16 * GIB
+"""Range of one GET for a file to save: the rest of it."""
+MOST_IDLE: Final = 2
+"""Bodies that no page continues any more, kept for a reader that comes back."""
+
+
+class _SharedBody:
+    """One GET, read by consecutive pages in turn."""
+
+    def __init__(self, start: int, stop: int) -> None:
+        self.stop = stop
+        """End of the range asked for."""
+        self.position = start
+        """The next byte now, and `claimed` the next one after the pages that wait for their turn."""
+        self.claimed = start
+        self.turn = trio.Lock()  # first come, first served
+        self.body: RangeBody | None = None
+        self.is_over = False
+
+
+class HttpRangeReader:
+    """Reads `[start, end)` of one resource; an instance is a `playhead.stream.answer.ReadRange`.
+
+    Several reads may run at once. All answers must be of one version of the resource: its validators and its
+    size are compared, and `If-Range` is sent. Close it with `aclose` when no read is running.
+    """
+
+    def __init__(
+        self,
+        client: HttpClient,
+        authorize: str | Callable[[], Awaitable[Download]],
+        *,
+        allow_origins: frozenset[Origin] = frozenset(),
+        run_bytes: int = SAVE_BYTES,
+        arrivals: Arrivals | None = None,
+    ) -> None:
+        """`authorize` is a URL, or returns a new one each time it is called.
+
+        Only origins in `allow_origins` may serve an authorised download by http. `run_bytes` is the range of
+        one GET. `arrivals` is notified of the bytes of the answers. Raises `errors.BlockedAddressError` if
+        the URL cannot be fetched; see `check_url`.
+        """
+        self._client = client
+        self._authorize = None if isinstance(authorize, str) else authorize
+        self._download = Download(url=str(check_url(authorize))) if isinstance(authorize, str) else None
+        self._allow_origins = allow_origins
+        self._authorizing = trio.Lock()
+        self._renewed_at = -RENEW_SECONDS
+        self._run_bytes = run_bytes
+        self._arrivals = arrivals
+        self._version = UNKNOWN_VERSION
+        self._read_bytes = 0
+        """Offset of the end of the furthest page that was read: the resource has at least as many."""
+        self._bodies: list[_SharedBody] = []
+        self.file: FileValue | None = None
+        """The file as the server described it with its first URL; None for a link to the web."""
+
+    async def __call__(self, start: int, end: int) -> Page:
+        """Read one page; a short one if the resource ends in it.
+
+        Raises:
+            RangePastEndError: the resource ends at or before `start`.
+            ResourceChangedError: the resource is not the one of the first answer any more.
+            ConnectError, ConnectionLostError, DeadlineError, HttpStatusError: a retry may help.
+            HttpRefusedError: another status; AccessDeniedError: 401 or 403.
+            ProtocolError, RangeNotHonouredError: the answer violates HTTP, or the server's is not a download.
+            BlockedAddressError: the URL or a redirect leads to a blocked address.
+            ServerError: the server does not authorise the download.
+
+        Cancelled, it closes the connection of the body it was reading.
+        """
+        pieces: list[bytes] = []
+        at = start
+        mime_type: str | None = None
+        while at < end and not self._ends_at(at):
+            try:
+                piece, mime_type = await self._piece(at, end)
+            except RangePastEndError:
+                if not pieces:
+                    raise
+                break
+            pieces.append(piece)
+            at += len(piece)
+        if at == start:
+            raise RangePastEndError(f"the resource ends before byte {start}", code=416)
+        blob = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return Page(
+            blobs=(blob,),
+            mime_type=mime_type,
+            total_bytes=self._version.total_bytes,
+            etag=self._version.if_range,
+            cache_scope="private" if self._version.is_private else None,
+        )
+
+    async def aclose(self) -> None:
+        """Close every answer that is still open. Idempotent."""
+        for shared in tuple(self._bodies):
+            await self._drop(shared)
+
+    def _ends_at(self, offset: int) -> bool:
+        total = self._version.total_bytes
+        return total is not None and offset >= total
+
+    # --- bodies ------------------------------------------------------------------------------------------
+
+    async def _piece(self, start: int, end: int) -> tuple[bytes, str | None]:
+        """Return bytes from `start` on, at most up to `end`; none at the end of the resource."""
+        was_cut = False
+        while True:
+            # Without a checkpoint up to the lock, so that its queue is in the order of the claims.
+            shared = self._claim(start, end)
+            is_old = shared.body is not None
+            try:
+                found = await self._in_turn(shared, start, shared.claimed)
+            except ConnectionLostError:
+                # An origin closes an answer that nobody reads for a while; that says nothing about the link.
+                if not is_old or was_cut:
+                    raise
+                was_cut = True
+                found = None
+            if found is not None:
+                return found
+
+    def _claim(self, start: int, end: int) -> _SharedBody:
+        for shared in self._bodies:
+            if shared.claimed == start < shared.stop:
+                break
+        else:
+            shared = _SharedBody(start, start + self._run_bytes)
+            self._bodies.append(shared)
+        shared.claimed = min(end, shared.stop)
+        return shared
+
+    async def _in_turn(self, shared: _SharedBody, start: int, end: int) -> tuple[bytes, str | None] | None:
+        """Wait until the pages before `start` have been read, and read on; None if the body ended there."""
+        is_read = False
+        try:
+            async with shared.turn:
+                if shared.is_over or shared.position != start:
+                    return None
+                if shared.body is None:
+                    await self._drop_idle()
+                    shared.body = await self._open(start, shared.stop)
+                    if shared.body.version.honours_ranges is False:
+                        shared.stop = start + SAVE_BYTES  # it is the whole: another GET begins at 0 again
+                body = shared.body
+                piece = await body.take(end - start)
+                shared.position = body.position
+                is_read = not body.is_over
+                self._read_bytes = max(self._read_bytes, start + len(piece) if piece else 0)
+                if body.is_over and body.end is None:
+                    self._end_at(body.arrived_up_to, body.url)
+                if not piece and not self._ends_at(start):
+                    return None
+                return piece, body.mime_type
+        finally:
+            if not is_read or shared.is_over:
+                await self._drop(shared)
+
+    def _end_at(self, size: int, url: str) -> None:
+        """Take the end of a body without a length as the end of the resource."""
+        least = max(self._read_bytes, self._version.total_bytes or 0)
+        if size < least:
+            raise changed(url, size, f"a total of {size} bytes in place of {least} or more")
+        self._version = replace(self._version, total_bytes=size)
+
+    async def _drop_idle(self) -> None:
+        idle = [each for each in self._bodies if not each.turn.locked()]
+        for each in idle[: max(0, len(idle) - MOST_IDLE)]:
+            await self._drop(each)
+
+    async def _drop(self, shared: _SharedBody) -> None:
+        """Let no further page use a body; the last one that does closes it."""
+        shared.is_over = True
+        if shared in self._bodies:
+            self._bodies.remove(shared)
+        body = shared.body
+        if body is not None and not shared.turn.locked():
+            shared.body = None
+            await body.aclose()
+
+    # --- the URL -----------------------------------------------------------------------------------------
+
+    async def _open(self, start: int, stop: int) -> RangeBody:
+        while True:
+            download = await self._authorized()
+            total = self._version.total_bytes
+            known = self._version
+            try:
+                body = await open_range(
+                    self._client,
+                    download.url,
+                    start,
+                    stop if total is None else min(stop, total),
+                    headers=download.headers,
+                    known=known,
+                    arrivals=self._arrivals,
+                    http_origins=None if self._authorize is None else self._allow_origins,
+                )
+            except HttpRefusedError as error:
+                if self._authorize is None or not (error.status in EXPIRED or download.has_expired):
+                    raise
+                await self._renew(download, error)
+                continue
+            try:
+                # With what is known now: other answers may have arrived meanwhile.
+                self._version = self._version.joined(body.version, url=download.url, start=start)
+            except PlayheadError:
+                await body.aclose()
+                raise
+            return body
+
+    async def _authorized(self) -> Download:
+        async with self._authorizing:
+            if self._download is None:
+                assert self._authorize is not None
+                self._download = await self._authorize()
+                self.file = self._download.file
+            return self._download
+
+    async def _renew(self, expired: Download, error: HttpRefusedError) -> None:
+        """Authorise again, once for all reads that found the URL expired.
+
+        Raises `error` if no URL has ever worked, and `HttpStatusError` with the wait if the last one was
+        authorised less than `RENEW_SECONDS` ago.
+        """
+        async with self._authorizing:
+            if self._download is not expired:
+                return
+            wait = self._renewed_at + RENEW_SECONDS - trio.current_time()
+            if wait > 0:
+                if self._version is UNKNOWN_VERSION:
+                    raise error
+                raise HttpStatusError(
+                    f"{error}; its URL is authorised again in {wait:.0f} s",
+                    status=error.status,
+                    retry_after_seconds=wait,
+                ) from error
+            assert self._authorize is not None
+            before, self._renewed_at = self._renewed_at, trio.current_time()
+            try:
+                renewed = await self._authorize()
+            except TransportError:
+                self._renewed_at = before  # not answered, so not counted
+                raise
+            _check_same(self.file, renewed)
+            self._download = renewed
+
+
+def _check_same(first: FileValue | None, renewed: Download) -> None:
+    """Raise `ResourceChangedError` if the server describes another file than with the first URL."""
+    now = renewed.file
+    if first is None or now is None:
+        return
+    for name, was, is_now in (("size", first.size, now.size), ("digest", first.sha256, now.sha256)):
+        if was is not None and is_now is not None and was != is_now:
+            got = f"the {name} {is_now} in place of {was}, when it was authorised again,"
+            raise changed(renewed.url, 0, got)

@@ -63,6 +63,7 @@ class WebSocketCarrier:
     """One connection to the MCP server at a `ws:` or `wss:` URL. `diagnosis()` stays readable afterwards."""
 
     closing_cancels: Final = False
+    second_road: Final = "connection"
 
     def __init__(
         self, url: str, *, limits: Limits = DEFAULT_LIMITS, options: WebSocketOptions | None = None
@@ -178,7 +179,7 @@ class WebSocketCarrier:
 
     # --- out -----------------------------------------------------------------------------------------
 
-    async def request(self, outgoing: Outgoing) -> None:
+    async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
         self._compatibility.sending(outgoing)
         await self._send(outgoing.data, outgoing)
 

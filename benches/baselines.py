@@ -17,7 +17,7 @@ import miniaudio
 import trio
 from mcp import Client, StdioServerParameters
 
-from playhead.client.transports.websocket import websocket_transport
+from playhead.client.transports.sdk_websocket import websocket_transport
 
 PAGE_BYTES = 100 * 1024
 PAGE_SECONDS = 30.0
@@ -36,7 +36,7 @@ class RangedReadRequest(types.Request[RangedReadParams, Literal["resources/read"
 
 @asynccontextmanager
 async def sdk_client(target: str | Sequence[str]) -> AsyncIterator[Client]:
-    """A session of the plain SDK with a URL or a command; over WebSocket it lends our transport."""
+    """A session of the plain SDK with a URL or a command; over WebSocket on our transport."""
     server: Any
     if isinstance(target, str):
         server = websocket_transport(target) if target.startswith("ws") else target

@@ -18,7 +18,7 @@ import trio
 from playhead.cache import BLOCK_BYTES, PageCache, open_cache
 from playhead.client.session.cached_reads import CachedReads, SessionCache
 from playhead.stream.answer import Page
-from playhead.stream.options import ReadPaths
+from playhead.stream.options import ReadCounts
 from playhead.testing.caches import block_of
 from tests.servers.valkey_server import valkey_server
 
@@ -55,7 +55,7 @@ async def measure(cache: PageCache) -> float:
             validator="v",
             size_bytes=BLOCKS * BLOCK_BYTES,
             mime_type=None,
-            counts=ReadPaths(),
+            counts=ReadCounts(),
             start_soon=nursery.start_soon,
             server_name="x",
         )

@@ -21,7 +21,7 @@ import trio
 from benches.board import Board, Comparison
 from playhead.client import ResourceMedia, Session, connect
 from playhead.config.servers import ServerConfig
-from playhead.content.blocks import FileValue
+from playhead.content.types import FileValue
 from playhead.limits import MIB
 from playhead.stream.options import StreamOptions
 from tests.servers.payload import Payload

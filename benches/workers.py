@@ -296,7 +296,7 @@ async def sdk_client(target: Target) -> AsyncIterator[Any]:
     if isinstance(target, list):
         server = StdioServerParameters(command=target[0], args=target[1:])
     elif target.startswith("ws"):
-        from playhead.client.transports.websocket import websocket_transport
+        from playhead.client.transports.sdk_websocket import websocket_transport
 
         server = websocket_transport(target)
     async with Client(server) as client:

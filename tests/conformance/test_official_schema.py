@@ -32,7 +32,7 @@ from playhead.content import (
     parse_block,
     validate_tool_response,
 )
-from playhead.content.blocks import StandardContent
+from playhead.content.types import StandardContent
 
 SCHEMAS = Path(__file__).parents[1] / "data" / "mcp-schema"
 PUBLISHED = {

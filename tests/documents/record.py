@@ -9,7 +9,7 @@ from pathlib import Path
 
 import trio
 
-from playhead.client.transports.websocket import websocket_transport
+from playhead.client.transports.sdk_websocket import websocket_transport
 from tests.documents.conversation import whole_conversation
 from tests.documents.talkative import talkative_server
 from tests.documents.template_talk import template_conversation, template_server

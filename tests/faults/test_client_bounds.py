@@ -258,7 +258,7 @@ async def accepted(exchange: Exchange) -> None:
     [
         (brackets, HttpStatusError),
         (anothers_answer, ProtocolError),
-        (nobodys_answer, ProtocolError),
+        (nobodys_answer, ServerError),
         (a_notification, ProtocolError),
         (a_million_values, LimitError),
         pytest.param(a_million_values_in_an_event, LimitError, marks=LEFT_EARLY),
@@ -305,7 +305,7 @@ async def test_a_redirect_within_the_origin_is_followed_with_its_body() -> None:
 async def test_answers_that_never_come_do_not_use_up_the_connections(
     begins: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("playhead.client.transports.http.CONNECTIONS", 2)
+    monkeypatch.setattr("playhead.client.transports.http_client.CONNECTIONS", 2)
     reads = 0
 
     async def handle(exchange: Exchange) -> None:

@@ -5,10 +5,9 @@ A peer answers each read with messages that a test writes out; ID stands for the
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -98,21 +97,7 @@ async def peer(transport: str, answers: Sequence[bytes], *, open_end: bool = Fal
                 yield session
 
 
-REPLACED = pytest.mark.xfail(strict=True, reason="the SDK reads SSE; the project's own session replaces it")
 STREAMS = pytest.mark.parametrize("transport", ["stdio", "sse", "websocket"])
-OUR_STREAMS = pytest.mark.parametrize(
-    "transport", ["stdio", pytest.param("sse", marks=REPLACED), "websocket"]
-)
-
-pytestmark = pytest.mark.filterwarnings("ignore:Async generator 'httpx2:ResourceWarning")
-"""The SDK leaves the iterators of an SSE stream to the garbage collector."""
-
-
-@pytest.fixture(autouse=True)
-def collected() -> Iterator[None]:
-    """Collect it here: in another test it would be a failure."""
-    yield
-    gc.collect()
 
 
 async def read(session: Session) -> object:
@@ -123,20 +108,19 @@ async def read(session: Session) -> object:
 # --- an answer belongs to its id -----------------------------------------------------------------------
 
 
-@OUR_STREAMS
+@STREAMS
 async def test_a_foreign_answer_is_given_to_nobody_and_the_request_gets_its_own(transport: str) -> None:
     async with peer(transport, [FOREIGN, RIGHT]) as session:
         assert await read(session) == "eHh4"
 
 
-@OUR_STREAMS
+@STREAMS
 async def test_a_request_that_only_a_foreign_answer_followed_waits_until_its_deadline(transport: str) -> None:
     async with peer(transport, [FOREIGN], open_end=True) as session:
         with pytest.raises(DeadlineError):
             await read(session)
 
 
-@REPLACED
 async def test_a_request_whose_stream_ended_with_a_foreign_answer_fails_at_once(
     mock_clock: MockClock,
 ) -> None:
@@ -146,7 +130,6 @@ async def test_a_request_whose_stream_ended_with_a_foreign_answer_fails_at_once(
         assert not isinstance(caught.value, DeadlineError)
 
 
-@REPLACED
 async def test_crossed_answers_are_given_to_nobody() -> None:
     """Each of two streams carries the answer to the other's request, as a broken gateway sends them."""
     numbers: list[int] = []
@@ -185,7 +168,7 @@ async def test_a_string_of_the_number_is_the_number(transport: str) -> None:
         assert await read(session) == "eHh4"
 
 
-@OUR_STREAMS
+@STREAMS
 async def test_numbers_compare_by_value(transport: str) -> None:
     async with peer(transport, [RIGHT.replace(b"ID", b"ID.0")]) as session:
         assert await read(session) == "eHh4"
@@ -209,7 +192,6 @@ async def test_an_error_without_an_id_on_a_post_is_that_requests() -> None:
 # --- life is bytes of an awaited answer, or its progress -------------------------------------------------
 
 
-@REPLACED
 @pytest.mark.parametrize("sign", [b": ping\n\n", b"data: " + NOTE % b'"working"' + b"\n\n"])
 async def test_comments_and_unrelated_notifications_over_sse_are_no_sign_of_life(
     sign: bytes, mock_clock: MockClock
@@ -246,10 +228,7 @@ async def test_a_bad_notification_over_stdio_is_dropped(bad: str) -> None:
         assert [await read(session) for _ in range(2)] == ["eHh4"] * 2
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [pytest.param(name, marks=REPLACED if name in ("a lone surrogate", "not JSON") else ()) for name in BAD],
-)
+@pytest.mark.parametrize("bad", BAD)
 async def test_a_bad_notification_over_sse_is_dropped(bad: str) -> None:
     async with peer("sse", [BAD[bad], RIGHT]) as session:
         assert [await read(session) for _ in range(2)] == ["eHh4"] * 2
@@ -270,7 +249,7 @@ async def test_blanks_before_a_line_are_skipped(blanks: int) -> None:
 @pytest.mark.parametrize(
     "stream",
     [
-        pytest.param(b"\xef\xbb\xbfdata: %s\n\n", marks=REPLACED),
+        b"\xef\xbb\xbfdata: %s\n\n",
         b"data: %s\r\r",
         b"data: %s\r\n\r\n",
         b"event: message\rdata: %s\r\r: end\r",

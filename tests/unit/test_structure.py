@@ -45,6 +45,7 @@ SINGLE_IMPORTERS = {
     "stream.in_flight": "reads of all streams of a process; `driver` is the task of one stream",
     "stream.driver": "the task of a stream; `reader` is what callers see of it",
     "stream.numbered_pages": "a way of reading; `probing` finds out that a server has it",
+    "stream.uri_template": "RFC 6570 by itself, held to the SDK's; `templates` knows ranges and gateways",
     "stream.sequential": "a second way of reading, for servers without ranges",
 }
 """Modules that one sibling alone imports, by pattern, and why each is a file of its own."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from playhead.content.findings import ABSENT, Absent, Finding
 
 if TYPE_CHECKING:
-    from playhead.content.blocks import KNOWN, Block, TypedContent, UnknownBlock, parse_block, parse_blocks
+    from playhead.content.blocks import Block, UnknownBlock, parse_block, parse_blocks
     from playhead.content.builders import (
         create_annotations,
         create_audio_content,
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         tool_response_from_http,
     )
     from playhead.content.revisions import LATEST, REVISIONS, downgrade, downgrade_raw
+    from playhead.content.types import KNOWN, TypedContent
     from playhead.content.validation import validate_tool_response
 
 __all__ = [
@@ -50,7 +51,7 @@ __all__ = [
 ]
 
 _NAMES: Final = {
-    "blocks": ("KNOWN", "Block", "TypedContent", "UnknownBlock", "parse_block", "parse_blocks"),
+    "blocks": ("Block", "UnknownBlock", "parse_block", "parse_blocks"),
     "builders": (
         "create_annotations",
         "create_audio_content",
@@ -63,6 +64,7 @@ _NAMES: Final = {
         "tool_response_from_http",
     ),
     "revisions": ("LATEST", "REVISIONS", "downgrade", "downgrade_raw"),
+    "types": ("KNOWN", "TypedContent"),
     "validation": ("validate_tool_response",),
 }
 _HOMES: Final = {name: f"playhead.content.{home}" for home, names in _NAMES.items() for name in names}

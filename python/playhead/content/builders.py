@@ -33,9 +33,10 @@ from mcp_types import (
 )
 
 from playhead.content.audio import is_audio, split_mime
-from playhead.content.blocks import Block, StandardContent, TypedContent
+from playhead.content.blocks import Block
 from playhead.content.findings import ABSENT, Absent, kind_of
 from playhead.content.formats import base64_problem, meta_key_problem, mime_problem, time_problem, uri_problem
+from playhead.content.types import StandardContent, TypedContent
 from playhead.errors import UsageError
 from playhead.redaction import LEFT_OUT, redacted_url
 from playhead.strict_json import parse_json

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from mcp_types import CallToolResult
-
-from playhead.content.builders import dump
 from playhead.content.findings import kind_of
 from playhead.content.formats import number, quoted
 from playhead.errors import UsageError
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
 
 REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 """Oldest first, so that revisions compare as strings."""
@@ -75,7 +75,9 @@ def downgrade(response: CallToolResult, revision: str) -> CallToolResult:
 
     Raises `UsageError` for an unknown revision.
     """
-    return CallToolResult.model_validate(downgrade_raw(dump(response), revision))
+    from playhead.content.builders import dump
+
+    return type(response).model_validate(downgrade_raw(dump(response), revision))
 
 
 def downgrade_raw(raw: Mapping[str, Any], revision: str) -> dict[str, Any]:

@@ -152,11 +152,6 @@ class Exchange:
         """The keys of the requests in flight (`messages.key_of`)."""
         return self._in_flight.keys()
 
-    @property
-    def asked(self) -> int:
-        """The number of requests of the server's that wait for an answer."""
-        return sum(self._asked.values())
-
     def awaits(self, key: str) -> bool:
         """True if the request with this key is in flight."""
         return key in self._in_flight
@@ -295,19 +290,18 @@ class Exchange:
             )
         if "method" in value:
             return self._on_call(value)
-        if "result" in value or "error" in value:
-            return self._on_answer(value, only)
-        raise ProtocolError(
-            'expected a JSON-RPC message, got an object without "method", "result" or "error"'
-        )
-
-    def _on_answer(self, value: dict[str, Any], only: int | str | None) -> Event:
+        if "result" not in value and "error" not in value:
+            raise ProtocolError(
+                'expected a JSON-RPC message, got an object without "method", "result" or "error"'
+            )
         result, error = value.get("result"), None
         if not isinstance(result, dict):
             if "error" not in value:
                 raise ProtocolError(f"expected an object as the result of an answer, got {_type_of(result)}")
             result, error = None, _error_of(value["error"])
-        id = _id_of(value.get("id"))
+        id = value.get("id")
+        if type(id) is not int:
+            id = _id_of(id)
         if id is None:
             # JSON-RPC 2.0, section 5: null if the server could not read the id; some leave it out.
             if error is None or only is None:

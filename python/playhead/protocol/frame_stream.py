@@ -31,11 +31,7 @@ from wsproto.connection import Connection, ConnectionState, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, TextMessage
 from wsproto.frame_protocol import CloseReason
 
-from playhead.protocol.framing import (
-    HEAD_BYTES,
-    Assembly,
-    FrameEvent,
-)
+from playhead.protocol.framing import HEAD_BYTES, Assembly, FrameEvent
 
 FRAMES_PER_TURN: Final = 256
 """Frames read before other tasks may run: one read of 64 KiB holds up to 32,768 empty frames."""

@@ -20,55 +20,6 @@ from typing import Protocol
 from playhead._core import MessageBuffer
 from playhead.limits import KIB
 
-
-class EventValues:
-    """Counts the JSON values in each event of a `text/event-stream` while it arrives, before it is parsed.
-
-    The SDK parses a whole event into Python objects: 64 MiB of `[],[],…` would become more than a gigabyte.
-    Commas and opening brackets outside strings are counted, as `messages.check_structure` does for messages.
-    Any chunking gives the same counts.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        """Commas and opening brackets of the current event so far."""
-        self.most = 0
-        """The largest count of any event."""
-        self._in_string = False
-        self._line_is_empty = True
-        self._held = b""
-        """A backslash or a carriage return at the end of a chunk; the next byte decides its meaning."""
-
-    def feed(self, chunk: bytes) -> None:
-        text = self._held + chunk
-        self._held = b""
-        if text.endswith(b"\r"):
-            text, self._held = text[:-1], b"\r"
-        elif text.endswith(b"\\"):
-            bare = text.rstrip(b"\\")
-            self._held = b"\\" * ((len(text) - len(bare)) % 2)  # in pairs they escape each other
-            text = bare + b"_" * (len(text) > len(bare))  # a line that holds backslashes is not empty
-        text = text.replace(b"\\\\", b"_").replace(b'\\"', b"_").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        first, *others = text.split(b"\n")
-        self._add(first)
-        for line in others:
-            if self._line_is_empty:
-                self.count = 0  # a blank line ends the event
-            # No JSON string continues on another line, so an unpaired quote hides nothing after it.
-            self._in_string = False
-            self._line_is_empty = True
-            self._add(line)
-
-    def _add(self, part: bytes) -> None:
-        if not part:
-            return
-        self._line_is_empty = False
-        outside = part.split(b'"')[self._in_string :: 2]
-        self.count += sum(text.count(b",") + text.count(b"[") + text.count(b"{") for text in outside)
-        self.most = max(self.most, self.count)
-        self._in_string ^= part.count(b'"') % 2 == 1
-
-
 HEAD_BYTES = 64 * KIB
 """Bytes of a line after which its owner may skip it: servers put the id in the first 60."""
 
@@ -154,7 +105,8 @@ class Assembly:
 
     def drop(self) -> None:
         """Forget the message."""
-        self._length_bytes = 0
+        self.length_bytes = 0
+        """Bytes received of the message; 0 between two messages."""
         self._short = bytearray()
         """The message, until it is long enough to be announced."""
         self._head = b""
@@ -175,13 +127,13 @@ class Assembly:
 
     def write(self, piece: bytes | memoryview, *, ends: bool) -> None:
         """Add a piece of the message, its last one if it `ends`. Drain `next_event` after each."""
-        self._length_bytes += len(piece)
+        self.length_bytes += len(piece)
         self._ended = ends
         if self._tail is not None:
             self._tail = (self._tail + piece[-TAIL_BYTES:])[-TAIL_BYTES:]
         elif self._long is not None:
             self._long.write(piece)
-        elif self._length_bytes <= self._head_bytes:
+        elif self.length_bytes <= self._head_bytes:
             self._short += piece
         else:
             missing = self._head_bytes - len(self._short)
@@ -207,11 +159,11 @@ class Assembly:
         if self._long is not None and not self._announced:
             self._announced = True
             return LongLine(head=self._head)
-        if self._length_bytes > self._max_bytes and not self._overlong:
+        if self.length_bytes > self._max_bytes and not self._overlong:
             self.skip()
             self._overlong = True
             return OverlongLine(head=self._head)
-        if self._length_bytes > self._allowed_bytes:
+        if self.length_bytes > self._allowed_bytes:
             return self.end()
         if not self._ended:
             return None
@@ -220,7 +172,7 @@ class Assembly:
             event = Line(data=bytes(self._short) if self._long is None else self._long.take())
         else:
             event = SkippedLine(
-                head=self._head, tail=self._tail, length_bytes=self._length_bytes, overlong=self._overlong
+                head=self._head, tail=self._tail, length_bytes=self.length_bytes, overlong=self._overlong
             )
         self.drop()
         return event
@@ -238,6 +190,7 @@ class LineFramer:
         self._line = Assembly(
             max_bytes=max_bytes, allowed_bytes=ENDLESS_FACTOR * max_bytes, head_bytes=head_bytes
         )
+        self._short_bytes = min(head_bytes, max_bytes)
         self._chunk = b""
         self._start = 0
         """Start of what has not been taken from the chunk."""
@@ -259,15 +212,28 @@ class LineFramer:
 
     def next_event(self) -> FrameEvent | None:
         """The next event, or None if more bytes are needed."""
+        newline: int | None = None
+        if not self._line.length_bytes and not self._line.is_endless:
+            # Most lines begin and end in one chunk.
+            start = self._start
+            if start == len(self._chunk):
+                self._chunk, self._start = b"", 0  # not held until the next one
+                return None
+            newline = self._chunk.find(b"\n", start)
+            if 0 <= newline <= start + self._short_bytes:
+                self._start = newline + 1
+                return Line(data=self._chunk[start:newline])
         while (event := self._line.next_event()) is None:
             start, end = self._start, len(self._chunk)
             if start == end or self._line.is_endless:
                 self._chunk, self._start = b"", 0
                 break
-            newline = self._chunk.find(b"\n", start)
+            if newline is None:
+                newline = self._chunk.find(b"\n", start)
             ends = newline >= 0
             self._start = newline + 1 if ends else end
             self._line.write(memoryview(self._chunk)[start : newline if ends else end], ends=ends)
+            newline = None
         return event
 
     def skip_line(self) -> None:

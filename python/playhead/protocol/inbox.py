@@ -80,7 +80,15 @@ class Inbox:
                 # One awaited answer is arriving, unless the unfinished line begins as something else.
                 self.is_active = self.is_active or self._is_awaited(self._framer.head)
                 return None
-            self._ready.extend(self._on_frame(frame))
+            if isinstance(frame, framing.Line):
+                self._lines += 1
+                line = frame.data
+                events = self._exchange.receive(line) if line.startswith(b"{") else self._on_odd_line(line)
+                if self._leniency is not None:
+                    events = [judged for event in events for judged in self._judged(event)]
+                self._ready.extend(events)
+            else:
+                self._ready.extend(self._on_long(frame))
         event = self._ready.popleft()
         self._messages += not isinstance(event, Faulted)
         self.is_active = self.is_active or isinstance(event, Answered | Progressed)
@@ -92,11 +100,17 @@ class Inbox:
             received_bytes=self._received_bytes, lines=self._lines, messages=self._messages
         )
 
-    def _on_frame(self, frame: framing.FrameEvent) -> Iterable[Event]:
+    def _on_odd_line(self, line: bytes) -> list[Event]:
+        """A line that does not begin as an object: blanks lead it, or it is a batch, or a log line."""
+        line = line.lstrip()
+        if not line:
+            return []
+        if not self._exchange.may_begin(line):  # recognized before anything more expensive is tried
+            return [self._exchange.ignore(line, "it does not begin as a JSON object")]
+        return self._exchange.receive(line)
+
+    def _on_long(self, frame: framing.FrameEvent) -> Iterable[Event]:
         match frame:
-            case framing.Line():
-                self._lines += 1
-                return self._on_line(frame.data)
             case framing.LongLine():
                 if not (frame.head.isspace() or self._is_awaited(frame.head)):
                     self._framer.skip_line()
@@ -108,19 +122,6 @@ class Inbox:
             case framing.EndlessLine():
                 self.failure = self._overlong(f"a line without an end after {frame.allowed_bytes} bytes")
         return ()
-
-    def _on_line(self, line: bytes) -> Iterable[Event]:
-        if not line.startswith(b"{"):
-            line = line.lstrip()
-            if not line:
-                return ()
-            if not self._exchange.may_begin(line):
-                # A log line, recognized before anything more expensive is tried.
-                return (self._exchange.ignore(line, "it does not begin as a JSON object"),)
-        events = self._exchange.receive(line)
-        if self._leniency is None:
-            return events
-        return [judged for event in events for judged in self._judged(event)]
 
     def _judged(self, event: Event | None) -> Iterable[Event]:
         if event is None:

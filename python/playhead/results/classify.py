@@ -23,20 +23,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final
-
-from mcp_types import (
-    Annotations,
-    BlobResourceContents,
-    ImageContent,
-    ResourceLink,
-)
-from pydantic_core import from_json
+from typing import Any, Final
 
 from playhead._core import check_base64
-from playhead.content import ABSENT, Block, TypedContent
+from playhead.content import ABSENT, Block, UnknownBlock
 from playhead.content.audio import AudioFormat, has_signature, is_audio, sniff, split_mime
-from playhead.content.blocks import FileValue, UnknownBlock
 from playhead.content.findings import Finding, kind_of
 from playhead.content.formats import Base64Text, as_string, decoded_bytes, head_of_base64
 from playhead.errors import Base64Error, ResponseError
@@ -56,7 +47,8 @@ from playhead.results.plan import (
     decide,
 )
 from playhead.results.responses import DEFAULT_REGISTRY, ResponseRegistry, StructuredResponse
-from playhead.results.responses.registry import common_keys
+from playhead.results.responses.registry import common_keys, parse
+from playhead.results.responses.types import raw_content
 from playhead.results.web_links import WebCandidate, title_of, web_candidates
 
 _SILENT: Final = "audio, not played because the result is an error"
@@ -75,32 +67,35 @@ class PartMaker:
     findings: list[Finding] = field(default_factory=list)
     unsettled: list[int] = field(default_factory=list)
 
-    def part(self, index: int, block: Block | None, content: TypedContent, *, failed: bool = False) -> Part:
-        """Route `content`. `block` is None for a part of a structured response, and `failed` is True if
-        that response reports a failure."""
-        # By `type`, not class: a negative isinstance check takes pydantic a microsecond.
-        if content.type == "text":
-            return self._text(index, block, content.text, content.annotations, failed=failed)
-        if content.type == "audio":
-            return self._audio(index, block, _payload(block, content.data), content.mime_type)
-        if content.type == "image":
-            return self._image(index, block, content)
-        if content.type == "resource_link":
-            return self._link(index, block, content, title=content.title or content.name)
-        if content.type == "file":
-            file = content.file
-            return self._link(index, block, file, title=file.name or _last_segment(file.uri))
-        resource = content.resource
-        if isinstance(resource, BlobResourceContents):
-            return self._blob(index, block, resource)
-        return self._text(index, block, resource.text, content.annotations, failed=failed, uri=resource.uri)
+    def part(
+        self, index: int, block: Block | None, fields: Mapping[str, Any], *, failed: bool = False
+    ) -> Part:
+        """Route the block with these fields. `block` is None for a part of a structured response, and
+        `failed` is True if that response reports a failure."""
+        kind = fields["type"]
+        if kind == "text":
+            return self._text(index, block, fields, fields["text"], failed=failed)
+        if kind == "audio":
+            return self._audio(index, block, fields["data"], fields["mimeType"])
+        if kind == "image":
+            return self._image(index, block, fields)
+        if kind == "resource_link":
+            return self._link(index, block, fields, title=fields.get("title") or fields["name"])
+        if kind == "file":
+            file = fields["file"]
+            title = file.get("name") or _last_segment(file["uri"])
+            return self._link(index, block, file, title=title, named=file.get("name"))
+        contents = fields["resource"]
+        if "blob" in contents:
+            return self._blob(index, block, contents)
+        return self._text(index, block, fields, contents["text"], failed=failed, uri=contents["uri"])
 
     def _text(
         self,
         index: int,
         block: Block | None,
+        fields: Mapping[str, Any],
         text: str,
-        annotations: Annotations | None,
         *,
         failed: bool,
         uri: str | None = None,
@@ -110,22 +105,22 @@ class PartMaker:
             block=block,
             reason="text" if uri is None else "embedded text",
             text=text,
-            to_user=annotations is not None and "user" in (annotations.audience or ()),
+            to_user="user" in ((fields.get("annotations") or {}).get("audience") or ()),
             is_error=failed or self.is_error,
             uri=uri,
         )
 
-    def _image(self, index: int, block: Block | None, image: ImageContent) -> Part:
-        data = _payload(block, image.data)
+    def _image(self, index: int, block: Block | None, fields: Mapping[str, Any]) -> Part:
+        data, mime_type = fields["data"], fields["mimeType"]
         size = decoded_bytes(data)
         fault = self._fault(index, block, "data", data)
         if fault is not None:
-            return _kept(index, block, fault, mime_type=image.mime_type, size_bytes=size)
+            return _kept(index, block, fault, mime_type=mime_type, size_bytes=size)
         return ShowImage(
             index=index,
             block=block,
             reason="an image",
-            mime_type=image.mime_type,
+            mime_type=mime_type,
             base64=as_string(data),
             size_bytes=size,
         )
@@ -157,8 +152,8 @@ class PartMaker:
             size_bytes=size,
         )
 
-    def _blob(self, index: int, block: Block | None, resource: BlobResourceContents) -> Part:
-        uri, mime_type, blob = resource.uri, resource.mime_type, _payload(block, resource.blob)
+    def _blob(self, index: int, block: Block | None, contents: Mapping[str, Any]) -> Part:
+        uri, mime_type, blob = contents["uri"], contents.get("mimeType"), contents["blob"]
         title = _last_segment(uri)
         size = decoded_bytes(blob)
         audio = is_audio(mime_type, uri)
@@ -180,13 +175,21 @@ class PartMaker:
             size_bytes=size,
         )
 
-    def _link(self, index: int, block: Block | None, link: ResourceLink | FileValue, *, title: str) -> Part:
-        mime_type, uri = link.mime_type, link.uri
+    def _link(
+        self,
+        index: int,
+        block: Block | None,
+        link: Mapping[str, Any],
+        *,
+        title: str,
+        named: str | None = None,
+    ) -> Part:
+        mime_type, uri, size = link.get("mimeType"), link["uri"], link.get("size")
         if uri[:5].lower() == "data:":
             return self._inline(index, block, link, title)
         audio = is_audio(mime_type, uri)
-        if audio is None and isinstance(link, FileValue):
-            audio = is_audio(mime_type, link.name)  # the URI is a handle, the name has the suffix
+        if audio is None and named is not None:
+            audio = is_audio(mime_type, named)  # the URI of a file is a handle, its name has the suffix
         reason = "a link that is not audio"
         if audio is None and block is not None:
             audio = self.sniffed.get(index)
@@ -203,22 +206,21 @@ class PartMaker:
                 mime_type=mime_type,
                 uri=uri,
                 base64=None,
-                size_bytes=link.size,
+                size_bytes=size,
             )
         if audio:
             reason = _SILENT
-        return _kept(index, block, reason, title=title, mime_type=mime_type, uri=uri, size_bytes=link.size)
+        return _kept(index, block, reason, title=title, mime_type=mime_type, uri=uri, size_bytes=size)
 
-    def _inline(self, index: int, block: Block | None, link: ResourceLink | FileValue, title: str) -> Part:
+    def _inline(self, index: int, block: Block | None, link: Mapping[str, Any], title: str) -> Part:
         """Route a `data:` URI (RFC 2397), which needs no read or sniffing."""
-        header, _, data = link.uri[5:].partition(",")
-        mime_type = link.mime_type or split_mime(header)[0]
+        header, _, data = link["uri"][5:].partition(",")
+        mime_type = link.get("mimeType") or split_mime(header)[0]
         if is_audio(mime_type, None) and header.lower().endswith(";base64"):
             return self._audio(index, block, data, mime_type, title=title, key="uri")
         reason = "a link with inline data"
-        return _kept(
-            index, block, reason, title=title, mime_type=mime_type, uri=link.uri, size_bytes=link.size
-        )
+        uri, size = link["uri"], link.get("size")
+        return _kept(index, block, reason, title=title, mime_type=mime_type, uri=uri, size_bytes=size)
 
     def _fault(self, index: int, block: Block | None, key: str, data: Base64Text) -> str | None:
         """Return the defect of base64 data, and record it as a finding; None if valid."""
@@ -265,12 +267,6 @@ def _kept(
     )
 
 
-def _payload(block: Block | None, base64: str) -> Base64Text:
-    """The base64 of a block, of whose content (`Block.outline`) it may be left out."""
-    held = None if block is None else block.payload
-    return base64 if held is None else held
-
-
 def _has_audio_signature(head: bytes) -> bool:
     return has_signature(head) and sniff(head) not in _FILMS | {None}
 
@@ -303,7 +299,7 @@ def recognise(
     if not _names_a_response(bare):
         return None
     try:
-        raw = from_json(bare.encode(), allow_inf_nan=False)
+        raw = parse(bare)
     except ValueError:
         return None
     found = common_keys(raw)
@@ -390,18 +386,19 @@ def classify(
                 replace(each, path=f"$.content[{index}]{each.path.removeprefix('$')}")
                 for each in block.findings
             )
-        content = block.outline
-        if isinstance(content, UnknownBlock):
-            dispositions.append(ReportUnknown(index=index, block=block, reason=content.reason))
+        fields = block.fields
+        if fields is None:
+            reason = block.content.reason if isinstance(block.content, UnknownBlock) else ""
+            dispositions.append(ReportUnknown(index=index, block=block, reason=reason))
             continue
-        if content.type == "text" and policy.trust_structured:
-            response = recognise(content.text, registry, limits)
+        if fields["type"] == "text" and policy.trust_structured:
+            response = recognise(fields["text"], registry, limits)
             if isinstance(response, ResponseError):
                 findings.append(_finding(index, response))
             elif response is not None:
                 dispositions.append(_respond(index, block, response, maker))
                 continue
-        dispositions.append(maker.part(index, block, content))
+        dispositions.append(maker.part(index, block, fields))
         dispositions += _played(candidates, audio_urls, index=index)
     if structured is not ABSENT and not any(isinstance(each, SendText | Respond) for each in dispositions):
         dispositions.append(_structured(structured, maker))
@@ -440,7 +437,7 @@ def _respond(index: int, block: Block, response: StructuredResponse, maker: Part
         block=block,
         reason=f"a structured response of type {response.type!r} from a trusted tool",
         response=response,
-        parts=tuple(maker.part(index, None, each, failed=failed) for each in response.content()),
+        parts=tuple(maker.part(index, None, each, failed=failed) for each in raw_content(response)),
     )
 
 

@@ -20,9 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from mcp_types import ImageContent, ResourceLink
-
-from playhead.content.blocks import FileContent, UnknownBlock
+from playhead.content.blocks import UnknownBlock
 from playhead.errors import UsageError
 from playhead.results.plan import (
     Disposition,
@@ -230,15 +228,12 @@ def _lines(disposition: Disposition, *, playing: bool) -> Iterator[str]:
             assert_never(disposition)
 
 
+_KINDS_KEPT: Final = {"resource_link": "link", "file": "link", "image": "image"}
+
+
 def _reference(kept: KeepReference) -> str:
-    content = None if kept.block is None else kept.block.outline
-    what = (
-        "link"
-        if isinstance(content, ResourceLink | FileContent)
-        else "image"
-        if isinstance(content, ImageContent)
-        else "data"
-    )
+    fields = (None if kept.block is None else kept.block.fields) or {}
+    what = _KINDS_KEPT.get(fields.get("type", ""), "data")
     if kept.uri is None:
         return _line(what, kept.title, kept.mime_type, kept.size_bytes, kept.reason)
     # A title that repeats the end of the URI adds nothing.
@@ -247,7 +242,7 @@ def _reference(kept: KeepReference) -> str:
 
 
 def _unknown(unknown: ReportUnknown) -> str:
-    content = None if unknown.block is None else unknown.block.outline
+    content = None if unknown.block is None else unknown.block.content
     kind = content.kind if isinstance(content, UnknownBlock) else ""
     of_type = f" of type {label(kind, _TYPE_CHARS)}" if kind else ""
     return f"[a block{of_type} that is not understood]"

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from mcp_types import ResourceLink, TextContent
-
 from playhead.content import Block
 from playhead.content.audio import is_audio
 
@@ -53,12 +51,12 @@ class WebCandidate:
 
 def web_candidates(blocks: Sequence[Block], structured: object) -> tuple[WebCandidate, ...]:
     """Return the candidates in order, each URL once. A URL that the result also links is none."""
-    outlines = [block.outline for block in blocks]
-    taken = {outline.uri for outline in outlines if isinstance(outline, ResourceLink)}
+    known = [block.fields or {} for block in blocks]
+    taken = {fields["uri"] for fields in known if fields.get("type") == "resource_link"}
     found: list[WebCandidate] = []
-    for index, outline in enumerate(outlines):
-        if isinstance(outline, TextContent):
-            found += (WebCandidate(index=index, url=url, title="") for url in _in_text(outline.text))
+    for index, fields in enumerate(known):
+        if fields.get("type") == "text":
+            found += (WebCandidate(index=index, url=url, title="") for url in _in_text(fields["text"]))
     found += (WebCandidate(index=-1, url=url, title=title) for url, title in _in_values(structured))
     unique: list[WebCandidate] = []
     for each in found:

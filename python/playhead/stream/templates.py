@@ -18,13 +18,11 @@ import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 from urllib.parse import quote, unquote
 
 from playhead.errors import UsageError
-
-if TYPE_CHECKING:
-    from mcp.shared.uri_template import UriTemplate
+from playhead.stream.uri_template import UriTemplate
 
 RANGE_PAIRS: Final = (("start", "end"), ("offset", "length"), ("from", "to"), ("range_start", "range_end"))
 """Pairs that are preferred if a template has more variables that could be a range."""
@@ -222,7 +220,7 @@ def match_templates(
     Raises `UsageError` if the link fits templates of several servers behind a gateway, and nothing says whose
     it is.
     """
-    parsed = {text: template for text in templates if (template := _parsed(text)) is not None}
+    parsed = {text: template for text in templates if (template := UriTemplate.parse(text)) is not None}
 
     def matched(template: UriTemplate, link: str, reason: str) -> TemplateMatch | None:
         variables = range_variables(template.variable_names)
@@ -246,7 +244,7 @@ def match_templates(
     found: dict[str, TemplateMatch] = {}
     for text in dict.fromkeys(templates):
         for renamed in _renamed(text):
-            link, inner = _inner_link(uri, renamed), _parsed(renamed.inner)
+            link, inner = _inner_link(uri, renamed), UriTemplate.parse(renamed.inner)
             match = (
                 None if link is None or inner is None else matched(inner, link, _reason(text, renamed, tool))
             )
@@ -267,16 +265,6 @@ def _order(match: TemplateMatch) -> int:
     if match.is_for_any or match.variables.kind == "guess":
         return _GUESSED
     return 1 if match.variables.kind == "page" else 0
-
-
-def _parsed(text: str) -> UriTemplate | None:
-    # Not with the module: the SDK takes half a second, and options are checked without it.
-    from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
-
-    try:
-        return UriTemplate.parse(text)
-    except InvalidUriTemplate:
-        return None  # an invalid template, listed for something else
 
 
 def _renamed(text: str, depth: int = RENAMINGS_MAX) -> Iterator[_Renamed]:
@@ -366,7 +354,9 @@ def _values(
         is_same = uri in {str(template), template.expand({})}
     else:
         before = _links_before(str(template), variables.names), _links_before(str(template), addresses)
-        candidates = [each for texts in before for text in texts if (each := _parsed(text)) is not None]
+        candidates = [
+            each for texts in before for text in texts if (each := UriTemplate.parse(text)) is not None
+        ]
         is_same = uri == str(template)
     matched = (
         None if is_same else next((it for each in candidates if (it := each.match(uri)) is not None), None)
@@ -386,7 +376,7 @@ def _values(
     values.update({name: str(value) for name, value in extra.items() if name in names})
     # An unknown query variable may be left out (RFC 6570, 2.3). A path without its part, or a URL reader
     # without a URL, is another resource.
-    optional = (set(template.query_variable_names) | in_query) - addresses
+    optional = (template.query_variable_names | in_query) - addresses
     if set(names) - variables.names - optional - set(values):
         return None
     return {name: value for name, value in values.items() if name not in variables.names}

@@ -23,7 +23,7 @@ from playhead.errors import ConnectionLostError, PlayheadError, ResourceChangedE
 from playhead.limits import DEFAULT_LIMITS
 from playhead.stream.answer import Page
 from playhead.stream.negotiation import RangeForm
-from playhead.stream.options import ReadPaths, StreamOptions, StreamStatistics
+from playhead.stream.options import ReadCounts, StreamOptions, StreamStatistics
 from playhead.stream.reader import RangeStream, open_forms
 from playhead.testing.pages import ScriptedPages
 from tests.servers.valkey_server import ValkeyServer, valkey_server
@@ -67,7 +67,7 @@ class Listener:
         resource: str = "x:song",
         options: StreamOptions = SAVE,
     ) -> AsyncIterator[RangeStream]:
-        counts = ReadPaths()
+        counts = ReadCounts()
         with unwrap_exception_group():
             async with trio.open_nursery() as session:
                 reads = CachedReads(
@@ -97,7 +97,7 @@ class Listener:
                         size_bytes=size,
                         server_name="the server",
                         last_received=lambda: 0.0,
-                        paths=counts,
+                        counts=counts,
                         grid_bytes=BLOCK_BYTES,
                     ) as stream:
                         yield stream
@@ -130,8 +130,8 @@ async def test_the_second_listener_reads_nothing(size: int, announced: bool) -> 
     found, statistics = await Listener(cache).read(second, **how)
     assert found == data
     assert second.reads == []
-    assert statistics.paths.cache_bytes == size
-    assert statistics.paths.cache_hits >= 1
+    assert statistics.reads.cache_bytes == size
+    assert statistics.reads.cache_hits >= 1
 
 
 async def test_a_second_listener_who_plays_reads_nothing_either() -> None:

@@ -18,7 +18,7 @@ from playhead.client.session.downloads import (
 )
 from playhead.client.session.http_range_reader import HttpRangeReader
 from playhead.client.transports.http_client import guarded_client
-from playhead.content.blocks import FileValue
+from playhead.content.types import FileValue
 from playhead.net_guard import parse_origins
 from playhead.stream.options import StreamOptions
 from playhead.stream.reader import open_stream

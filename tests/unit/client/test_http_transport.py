@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import logging
-from typing import Annotated, Any
+from typing import Annotated
 
-import httpcore2
 import pytest
 import trio
 from mcp.server.mcpserver import MCPServer
 from pydantic import Field
 
 from playhead.client import Session, connect
-from playhead.client.transports.sdk_http_bodies import READ_BYTES, WideBackend
-from playhead.client.transports.sdk_http_errors import place_of
+from playhead.client.transports.http_errors import place_of
 from playhead.errors import SessionLostError
 from tests.servers.counted_http import CountedServer, counted_http
 from tests.servers.raw_http import Exchange, raw_http
-
-pytestmark = pytest.mark.filterwarnings(
-    # The SDK leaves an event stream at the answer; the libraries' inner generators go to trio's collector.
-    "ignore:Async generator 'httpcore2:ResourceWarning",
-    "ignore:Async generator 'httpx2:ResourceWarning",
-)
 
 IN_FLIGHT = 4
 
@@ -57,7 +49,9 @@ async def test_a_hundred_reads_reuse_their_connections(mode: str, json_response:
                 for _ in range(IN_FLIGHT):
                     nursery.start_soon(read_many, session, 100 // IN_FLIGHT)
         # One more for the listing of templates, and in the old era one for the server's own stream.
-        assert len(server.clients) <= IN_FLIGHT + 1 + (mode == "legacy")
+        # A connection whose event stream ends right after its answer is free a moment later.
+        draining = 0 if json_response else IN_FLIGHT
+        assert len(server.clients) <= IN_FLIGHT + draining + 1 + (mode == "legacy")
 
 
 async def serve_until(
@@ -133,7 +127,7 @@ async def test_a_key_in_the_query_reaches_the_server_and_no_log(
         async with connect(url, mode=mode) as session:
             await read_many(session, 2)
     assert set(server.queries) == {b"key=hush-42&a=%20b"}
-    assert {record.name.partition(".")[0] for record in caplog.records} >= {"httpx2", "httpcore2", "mcp"}
+    assert {record.name.partition(".")[0] for record in caplog.records} >= {"httpcore2", "mcp"}
     # A server that redirects sends the key back, and httpcore2 shows every answer's headers at DEBUG.
     echoed = [line for line in caplog.text.splitlines() if "receive_response_headers.complete" in line]
     assert [line for line in caplog.text.splitlines() if "hush-42" in line and line not in echoed] == []
@@ -174,64 +168,3 @@ async def test_a_tool_whose_header_is_none_is_left_out_and_the_others_are_mirror
         assert [tool.name for tool in await session.list_tools()] == ["good"]
         await session.call_tool("good", {"c": "Oslo"})
     assert seen == ["Oslo"]
-
-
-class Wire(httpcore2.AsyncNetworkBackend, httpcore2.AsyncNetworkStream):
-    """A network with one connection that answers each request; it records what it is asked for."""
-
-    def __init__(self, *, fails: bool = False) -> None:
-        self.writes: list[bytes] = []
-        self.reads: list[int] = []
-        self._fails = fails
-
-    async def connect_tcp(self, *_where: object, **_how: object) -> httpcore2.AsyncNetworkStream:
-        return self
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        self.writes.append(buffer)
-        if self._fails:
-            raise httpcore2.WriteError("it has closed")
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
-        self.reads.append(max_bytes)
-        return b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
-
-    async def aclose(self) -> None: ...
-
-
-@pytest.mark.parametrize("fails", [False, True])
-async def test_a_request_is_one_write_and_its_answer_a_few_large_reads(*, fails: bool) -> None:
-    wire = Wire(fails=fails)  # a server may answer and close before it has read all
-    async with httpcore2.AsyncConnectionPool(network_backend=WideBackend(wire)) as pool:
-        post = await pool.request("POST", "http://host/mcp", content=b"{}", headers={"content-length": "2"})
-        assert post.content == b"{}"
-        assert (await pool.request("GET", "http://host/mcp")).content == b"{}"
-    posted, got = wire.writes
-    assert posted.startswith(b"POST /mcp HTTP/1.1\r\n")
-    assert posted.endswith(b"\r\n\r\n{}")
-    assert got.startswith(b"GET /mcp HTTP/1.1\r\n")
-    assert wire.reads == [READ_BYTES, READ_BYTES]
-
-
-async def test_a_head_without_a_body_is_sent_before_the_answer_is_read() -> None:
-    wire = Wire()
-    stream = await WideBackend(wire).connect_tcp("host", 80)
-    await stream.write(b"GET / HTTP/1.1\r\n\r\n")
-    assert wire.writes == []
-    await stream.read(1)
-    assert wire.writes == [b"GET / HTTP/1.1\r\n\r\n"]
-
-
-async def test_the_connections_of_a_session_read_much_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[str] = []
-    connect_tcp = WideBackend.connect_tcp
-
-    async def noted(self: WideBackend, host: str, *where: Any, **how: Any) -> httpcore2.AsyncNetworkStream:
-        opened.append(host)
-        return await connect_tcp(self, host, *where, **how)
-
-    monkeypatch.setattr(WideBackend, "connect_tcp", noted)
-    async with counted_http(pages_server(), json_response=True) as server:
-        async with connect(server.url) as session:
-            await read_many(session, 3)
-        assert len(opened) == len(server.clients)

@@ -15,6 +15,7 @@ import trustme
 from mcp.server.mcpserver import MCPServer
 
 from playhead.client import connect, connector
+from playhead.client.transports.tls import default_tls_context
 from playhead.config.servers import ServerConfig, load_servers
 from playhead.errors import ConfigError, ConnectError
 from playhead.limits import DEFAULT_LIMITS
@@ -171,9 +172,9 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ssl.SSLContext]]:
         return loaded[-1]
 
     monkeypatch.setattr(httpcore2, "default_ssl_context", counted)
-    connector.default_tls_context.cache_clear()
+    default_tls_context.cache_clear()
     yield loaded
-    connector.default_tls_context.cache_clear()
+    default_tls_context.cache_clear()
 
 
 async def test_a_session_over_plain_http_loads_no_authorities(
@@ -199,12 +200,12 @@ async def test_sessions_over_https_share_one_context(
 def test_a_redirect_from_http_to_https_is_verified_all_the_same(
     loads: list[ssl.SSLContext], tmp_path: Path
 ) -> None:
-    factory = connector.transport_factory(
+    factory = connector.carrier_factory(
         entry(tmp_path, "http://example.org/mcp", {}), limits=DEFAULT_LIMITS, auth=None
     )
     assert isinstance(factory, connector.HttpTarget)
     assert loads == []
-    stream = factory.verify.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="example.org")
+    stream = factory.tls.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="example.org")
     assert stream.context is loads[0]
     assert stream.context.verify_mode is ssl.CERT_REQUIRED
     assert stream.context.check_hostname

@@ -1,4 +1,5 @@
-"""The WebSocket carrier against the public suite, in both eras, with our own server and with another."""
+"""Clients over a WebSocket against the public suite, in both protocol versions: ours with our server and with
+an independent one, and the SDK's."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from mcp.server import Server
 
+from playhead.client.transports.sdk_websocket import websocket_transport
 from playhead.client.transports.websocket import WebSocketCarrier
 from playhead.testing import transports
 from tests.servers.served_websocket import served_websocket
@@ -32,10 +34,19 @@ async def with_our_server(server: Server[Any], mode: str) -> AsyncIterator[trans
             yield client
 
 
+@asynccontextmanager
+async def of_the_sdk(server: Server[Any], mode: str) -> AsyncIterator[transports.Client]:
+    async with (
+        listening(mcp_handler(server)) as url,
+        transports.sdk_client(websocket_transport(url), mode=mode) as client,
+    ):
+        yield client
+
+
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.parametrize("check", transports.TRANSPORT_LAWS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize(
-    "factory", [with_another_library, with_our_server], ids=lambda factory: factory.__name__
+    "factory", [with_another_library, with_our_server, of_the_sdk], ids=lambda factory: factory.__name__
 )
 async def test_a_client_over_a_websocket_conforms(
     factory: transports.Factory, check: transports.TransportLaw, mode: str

@@ -11,8 +11,9 @@ import trio
 import trio.testing
 
 from playhead import Session, connect
-from playhead.client.transports.websocket import websocket_transport
+from playhead.client.transports.websocket import WebSocketCarrier
 from playhead.errors import ConnectError, ServerError, UpgradeRefusedError
+from tests.carrier_driver import Driver
 from tests.servers.quirky_websocket import quirky_server
 
 
@@ -131,7 +132,7 @@ async def test_any_other_path_is_refused_with_the_status_it_gave() -> None:
     async with quirky_server() as server:
         url = server.url.replace("/mcp", "/elsewhere")
         with pytest.raises(UpgradeRefusedError, match=r"\(HTTP 200 OK\): is the path correct") as caught:
-            async with websocket_transport(url):
+            async with WebSocketCarrier(url).open(Driver()):
                 pass
         assert caught.value.status == 200
         with pytest.raises(ConnectError, match=r"/elsewhere did not accept the .* upgrade \(HTTP 200 OK\)"):

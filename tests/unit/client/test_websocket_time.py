@@ -14,6 +14,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, CloseConnection, Event, Ping, Request, TextMessage
 
 from playhead.client.transports import websocket as websocket_module
+from playhead.client.transports import websocket_opening
 from playhead.client.transports.websocket import WebSocketCarrier
 from playhead.client.transports.websocket_opening import WebSocketOptions
 from playhead.errors import ConnectionLostError, WebSocketClosedError
@@ -41,7 +42,7 @@ async def client_of(script: Script, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
         await theirs.send_all(connection.send(AcceptConnection()))
         await script(theirs, connection)
 
-    monkeypatch.setattr(websocket_module, "open_stream", open_stream)
+    monkeypatch.setattr(websocket_opening, "open_stream", open_stream)
     driver = Driver()
     driver.carrier = WebSocketCarrier("ws://server/mcp", options=OPTIONS)
     async with trio.open_nursery() as nursery:
@@ -211,9 +212,11 @@ async def test_a_server_that_works_on_a_request_and_answers_no_ping_is_not_cut_o
         assert [at - began for at in pinged] == [pytest.approx(20 * number) for number in range(1, 51)]
         assert await client.result(1) == {}
         await trio.sleep_until(began + 1079)
-        assert client.failure is None
+        assert client.touches == 1
+        with pytest.raises(trio.TooSlowError), trio.fail_after(1):
+            await client.end()
         await trio.sleep_until(began + 1081)
-        assert type(client.failure) is ConnectionLostError
+        assert isinstance(client.failure, ConnectionLostError)
 
 
 async def test_a_subscription_does_not_hide_that_the_server_is_gone(

@@ -14,7 +14,7 @@ import pytest
 from mcp_types import AudioContent, EmbeddedResource, ResourceLink, TextContent
 
 from playhead.content import Block, UnknownBlock, downgrade_raw, parse_block
-from playhead.content.blocks import FileContent, FileValue
+from playhead.content.types import FileContent, FileValue
 
 
 @pytest.mark.parametrize("wrong", [{"annotations": {"audience": [0] * 200}}, {"icons": [0] * 200}])

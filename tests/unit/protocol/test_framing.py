@@ -6,15 +6,15 @@ import json
 import random
 from collections.abc import Callable, Iterable
 
-import mcp_types as types
 import pytest
 
 from playhead import _core
 from playhead.errors import LimitError, ProtocolError
 from playhead.limits import DEFAULT_LIMITS, Limits
-from playhead.protocol import framing
-from playhead.protocol import sdk_messages as messages
-from playhead.protocol.sdk_inbox import Inbox
+from playhead.protocol import framing, messages
+from playhead.protocol.exchange import Answered, Event, Exchange, Faulted
+from playhead.protocol.inbox import Inbox
+from playhead.protocol.revisions import NEWEST_INITIALIZED
 
 SMALL = Limits(message_bytes=200)
 
@@ -146,68 +146,32 @@ def test_a_long_line_is_bytes_and_held_once() -> None:
 ANSWER = b'{"jsonrpc":"2.0","id":7,"result":{"contents":[]}}'
 
 
-@pytest.mark.parametrize(
-    ("data", "kind"),
-    [
-        (ANSWER, types.JSONRPCResponse),
-        (b'{"jsonrpc":"2.0","id":"a","error":{"code":-1,"message":"no"}}', types.JSONRPCError),
-        (b'{"jsonrpc":"2.0","id":1,"method":"ping"}', types.JSONRPCRequest),
-        (b'{"jsonrpc":"2.0","method":"notifications/x","params":{}}\r', types.JSONRPCNotification),
-    ],
-)
-def test_the_four_kinds_of_message_are_told_by_their_keys(data: bytes, kind: type[object]) -> None:
-    assert type(messages.parse_message(data, DEFAULT_LIMITS)) is kind
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"INFO started",
-        b"{",
-        b"[]",
-        b"42",
-        b"{}",
-        b'{"jsonrpc":"2.0","id":7,"result":{"a":NaN}}',
-        b'{"jsonrpc":"2.0","id":7,"result":{"a":Infinity}}',
-        b'{"jsonrpc":"2.0","id":7,"result":{"a":"\\ud800"}}',
-        b'{"jsonrpc":"2.0","id":7,"result":{"a":"\xff"}}',
-        b'{"jsonrpc":"2.0","id":7,"result":[]}',
-        b'{"jsonrpc":"1.0","id":7,"result":{}}',
-        b'{"jsonrpc":"2.0","id":true,"method":"ping"}',
-        ANSWER + ANSWER,
-    ],
-)
-def test_what_is_no_message_is_a_protocol_error(data: bytes) -> None:
-    with pytest.raises(ProtocolError):
-        messages.parse_message(data, DEFAULT_LIMITS)
-
-
 def nested(depth: int) -> bytes:
     return b'{"jsonrpc":"2.0","id":7,"result":{"a":' + b"[" * (depth - 2) + b"]" * (depth - 2) + b"}}"
 
 
 def test_nesting_is_allowed_up_to_the_limit_and_not_one_deeper() -> None:
-    messages.parse_message(nested(128), DEFAULT_LIMITS)
+    messages.decode(nested(128), DEFAULT_LIMITS)
     with pytest.raises(LimitError) as caught:
-        messages.parse_message(nested(129), DEFAULT_LIMITS)
+        messages.decode(nested(129), DEFAULT_LIMITS)
     assert (caught.value.limit, caught.value.allowed, caught.value.got) == ("json_depth", 128, 129)
 
 
 def test_brackets_inside_strings_are_not_nesting() -> None:
     text = rb"[[{{\"[[\\" * 100
     data = b'{"jsonrpc":"2.0","id":7,"result":{"a":"' + text + b'","b":["' + text + b'"]}}'
-    assert isinstance(messages.parse_message(data, DEFAULT_LIMITS), types.JSONRPCResponse)
+    assert messages.decode(data, DEFAULT_LIMITS)["id"] == 7
 
 
 def test_commas_inside_strings_are_not_values() -> None:
     limits = Limits(json_values=20)
     data = b'{"jsonrpc":"2.0","id":7,"result":{"a":"' + b",[" * 500 + b'"}}'
-    assert isinstance(messages.parse_message(data, limits), types.JSONRPCResponse)
+    assert messages.decode(data, limits)["id"] == 7
 
 
 def test_too_many_values_are_refused_before_they_are_built() -> None:
     with pytest.raises(LimitError) as caught:
-        messages.parse_message(
+        messages.decode(
             b'{"jsonrpc":"2.0","id":7,"result":{"a":[' + b"1," * 30 + b"1]}}", Limits(json_values=20)
         )
     assert caught.value.limit == "json_values"
@@ -300,47 +264,26 @@ def test_a_broken_answer_is_never_taken_for_anothers(data: bytes, key: str | Non
 # --- the inbox ---------------------------------------------------------------------------------------
 
 
-def request(number: int | str) -> types.JSONRPCRequest:
-    return types.JSONRPCRequest(jsonrpc="2.0", id=number, method="resources/read")
-
-
 def answer(number: int | str, text: str = "") -> bytes:
-    return (
-        types.JSONRPCResponse(jsonrpc="2.0", id=number, result={"t": text}).model_dump_json().encode() + b"\n"
-    )
+    return json.dumps({"jsonrpc": "2.0", "id": number, "result": {"t": text}}).encode() + b"\n"
 
 
-def inbox_awaiting(*numbers: int | str, limits: Limits = DEFAULT_LIMITS) -> Inbox:
-    inbox = Inbox(limits)
-    for number in numbers:
-        inbox.sending(request(number))
-    return inbox
+def inbox_awaiting(count: int, limits: Limits = DEFAULT_LIMITS) -> tuple[Inbox, Exchange]:
+    """An inbox, with the requests 1, 2, … in flight."""
+    exchange = Exchange(limits)
+    exchange.revision = NEWEST_INITIALIZED
+    for _ in range(count):
+        exchange.request("resources/read", {}, reports=True)
+    return Inbox(exchange, limits), exchange
 
 
-def receive(inbox: Inbox, chunks: Iterable[bytes]) -> list[types.JSONRPCMessage]:
+def receive(inbox: Inbox, chunks: Iterable[bytes]) -> list[Event]:
     found = []
     for chunk in chunks:
         inbox.feed(chunk)
-        while (message := inbox.next_message()) is not None:
-            found.append(message)
+        while (event := inbox.next_event()) is not None:
+            found.append(event)
     return found
-
-
-def test_long_blobs_are_views_for_a_sender_that_takes_them_and_strings_for_the_sdk() -> None:
-    inbox = inbox_awaiting(1, 2)
-    inbox.views_for = {messages.key_of(1)}
-    blob = "QUJD" * 40_000
-    contents = [{"blob": blob}, {"blob": blob[:1000]}, {"text": blob}]
-    line = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"contents": contents}}).encode()
-    other = line.replace(b'"id": 1', b'"id": 2')
-    message, plain = receive(inbox, [line[:100_000], line[100_000:] + b"\n" + other + b"\n"])
-    assert isinstance(plain, types.JSONRPCResponse)
-    assert plain.result == {"contents": contents}
-    assert isinstance(message, types.JSONRPCResponse)
-    view = message.result["contents"][0]["blob"]
-    assert isinstance(view, memoryview)
-    assert type(view.obj) is bytes
-    assert messages.plain(message.result) == {"contents": contents}
 
 
 @pytest.mark.parametrize(("others", "stays"), [(0, True), (38_000, True), (40_000, False)])
@@ -348,61 +291,49 @@ def test_only_a_view_of_more_than_half_of_its_message_may_stay_one(others: int, 
     blob = "QUJD" * 10_000
     content = [{"type": "text", "text": "x" * others}, {"resource": {"blob": blob}}, {"data": blob[:1024]}]
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"content": content}}).encode()
-    message = messages.parse_message(line, DEFAULT_LIMITS, views=True)
-    assert isinstance(message, types.JSONRPCResponse)
-    result = messages.plain(message.result, but_main=True)
+    result = messages.plain(messages.decode(line, DEFAULT_LIMITS)["result"], but_main=True)
     assert isinstance(result["content"][1]["resource"]["blob"], memoryview) is stays
     assert isinstance(result["content"][2]["data"], str)
     assert messages.plain(result) == {"content": content}
 
 
-def error_of(message: types.JSONRPCMessage) -> object:
-    assert isinstance(message, types.JSONRPCError)
-    return message.error.data
-
-
 @pytest.mark.parametrize("cut", CHUNKINGS)
 def test_an_answer_comes_once_and_only_if_it_is_awaited(cut: Callable[[bytes], list[bytes]]) -> None:
-    inbox = inbox_awaiting(1, "b")
-    found = receive(inbox, cut(answer(1) + answer(1) + answer(9) + answer("b")))
-    assert [message.id for message in found if isinstance(message, types.JSONRPCResponse)] == [1, "b"]
-    assert inbox.statistics().unclaimed == 2
-
-
-def test_an_echoed_id_of_the_other_type_still_meets_its_request() -> None:
-    assert len(receive(inbox_awaiting(7), [answer("7")])) == 1
+    inbox, exchange = inbox_awaiting(2)
+    found = receive(inbox, cut(answer(1) + answer(1) + answer(9) + answer(2)))
+    assert [event.id for event in found if isinstance(event, Answered)] == [1, 2]
+    assert (exchange.faults().repeated, exchange.faults().unasked) == (1, 1)
 
 
 def test_an_answer_after_the_cancellation_is_dropped_unparsed() -> None:
-    inbox = inbox_awaiting(1)
-    inbox.sending(
-        types.JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 1})
-    )
-    assert receive(inbox, [b'{"jsonrpc":"2.0","id":1,"result":{not even JSON\n']) == []
-    assert inbox.statistics().unclaimed == 1
-    assert inbox.statistics().ignored_lines == 0
+    inbox, exchange = inbox_awaiting(1)
+    exchange.cancel(1)
+    (event,) = receive(inbox, [b'{"jsonrpc":"2.0","id":1,"result":{not even JSON\n'])
+    assert isinstance(event, Faulted)
+    assert (exchange.faults().late, exchange.faults().not_messages) == (1, 0)
 
 
 @pytest.mark.parametrize("cut", CHUNKINGS)
 def test_a_broken_answer_fails_its_own_request_and_no_other(cut: Callable[[bytes], list[bytes]]) -> None:
-    inbox = inbox_awaiting(1, 2)
+    inbox, _ = inbox_awaiting(2)
     broken = b'{"jsonrpc":"2.0","id":1,"result":{"a":"\xff"}}\n'
     first, second = receive(inbox, cut(broken + answer(2)))
-    assert isinstance(error_of(first), ProtocolError)
-    assert isinstance(second, types.JSONRPCResponse)
+    assert isinstance(first, Faulted)
+    assert isinstance(first.error, ProtocolError)
+    assert isinstance(second, Answered)
 
 
 @pytest.mark.parametrize(
-    "log", [b"DEBUG id 1", b'{"level":"info","id":1}', b'INFO {"jsonrpc":"2.0","id":1}', b"\xff"]
+    "log", [b"DEBUG id 1", b'{"level":"info","id":1}', b'INFO {"jsonrpc":"2.0","id":1}', b"\xff", b"[info] 1"]
 )
 def test_a_log_line_that_mentions_an_id_fails_nothing_and_is_remembered(log: bytes) -> None:
-    inbox = inbox_awaiting(1)
-    assert receive(inbox, [log + b"\n", b"later\n"]) == []
-    assert inbox.awaited_count == 1
-    statistics = inbox.statistics()
-    assert statistics.ignored_lines == 2
-    assert statistics.first_ignored is not None
-    assert statistics.first_ignored.isprintable()
+    inbox, exchange = inbox_awaiting(1)
+    assert all(isinstance(event, Faulted) for event in receive(inbox, [log + b"\n", b"later\n"]))
+    assert exchange.awaits("1")
+    faults = exchange.faults()
+    assert faults.not_messages == 2
+    assert faults.first is not None
+    assert faults.first.isprintable()
 
 
 @pytest.mark.parametrize("cut", CHUNKINGS)
@@ -416,20 +347,22 @@ def test_a_log_line_that_mentions_an_id_fails_nothing_and_is_remembered(log: byt
 def test_an_overlong_answer_fails_its_request_with_the_limit_named(
     cut: Callable[[bytes], list[bytes]], overlong: bytes
 ) -> None:
-    inbox = inbox_awaiting(1, 2, limits=SMALL)
-    first, second = receive(inbox, cut(overlong + answer(2)))
-    error = error_of(first)
-    assert isinstance(error, LimitError)
-    assert error.limit == "message_bytes"
-    assert isinstance(second, types.JSONRPCResponse)
+    inbox, _ = inbox_awaiting(2, limits=SMALL)
+    found = receive(inbox, cut(overlong + answer(2)))
+    first, second = (event for event in found if not isinstance(event, Faulted) or event.id is not None)
+    assert isinstance(first, Faulted)
+    assert isinstance(first.error, LimitError)
+    assert first.error.limit == "message_bytes"
+    assert isinstance(second, Answered)
 
 
 def test_an_endless_line_is_a_failure_of_the_connection() -> None:
-    inbox = inbox_awaiting(1, limits=SMALL)
+    inbox, _ = inbox_awaiting(1, limits=SMALL)
     assert receive(inbox, [b'{"jsonrpc":"2.0",' + b"x" * 900]) == []
     assert isinstance(inbox.failure, LimitError)
-    (failed,) = inbox.fail_awaited(inbox.failure)
-    assert error_of(failed) is inbox.failure
+
+
+PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d,"progress":1}}\n'
 
 
 @pytest.mark.parametrize(
@@ -437,15 +370,17 @@ def test_an_endless_line_is_a_failure_of_the_connection() -> None:
     [
         (answer(1), True),
         (answer(1)[:20], True),
-        (b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}\n', True),
+        (PROGRESS % 1, True),
+        (PROGRESS % 9, False),
         (b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}\n', False),
         (answer(9), False),
         (b'{"jsonrpc":"2.0","id":9,"result":{"a', False),
         (b"INFO still here", False),
         (b"INFO still here\n", False),
+        (b"     ", False),
     ],
 )
 def test_only_what_may_be_awaited_counts_as_activity(chunk: bytes, is_active: bool) -> None:
-    inbox = inbox_awaiting(1)
+    inbox, _ = inbox_awaiting(1)
     receive(inbox, [chunk])
     assert inbox.is_active is is_active

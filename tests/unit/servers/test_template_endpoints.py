@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import playhead
 from playhead.check.options import CheckOptions
 from playhead.check.run import check_server
-from playhead.client.transports.websocket import websocket_transport
+from playhead.client.transports.sdk_websocket import websocket_transport
 from playhead.errors import ConnectError, UpgradeRefusedError, UsageError
 from playhead.servers.serving import Shutdown
 from playhead.servers.template import TemplateServerOptions

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from playhead._core import check_base64, decode_base64
-from playhead.content.blocks import FileValue
 from playhead.content.formats import Base64Holder, Base64Text, decoded_bytes
 from playhead.errors import LimitError
 from playhead.stream.answer import Page
@@ -24,6 +23,8 @@ from playhead.stream.saving import whole_file
 
 if TYPE_CHECKING:
     from mcp_types import ResourceLink
+
+    from playhead.content.types import FileValue
 
 
 class Streams(Protocol):

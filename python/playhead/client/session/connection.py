@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -22,6 +22,7 @@ import trio
 from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.elicitation import Handler, RefusedError
 from playhead.client.session.handshake import negotiate
+from playhead.client.session.liveness import GRACE_SECONDS, QUIET_SECONDS, Liveness, Step
 from playhead.client.session.requests import OnProgress
 from playhead.client.transports.carrier import Carrier
 from playhead.client.transports.rpc_errors import from_answer, lost_session
@@ -32,6 +33,7 @@ from playhead.errors import (
     DeadlineError,
     LimitError,
     PlayheadError,
+    RemoteError,
     TransportError,
 )
 from playhead.limits import Limits
@@ -107,6 +109,10 @@ class _Waiting:
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     spent_seconds: float | None = None
     """The allowance that ran out; None while none has."""
+    first: _Waiting | None = None
+    """The request that this one repeats: a sign of life of this one is one of that."""
+    rivals: list[trio.CancelScope] = field(default_factory=list)
+    """The scopes of its repetitions, which end with it."""
 
 
 class Connection:
@@ -121,6 +127,7 @@ class Connection:
         handlers: Mapping[str, Handler] | None = None,
         on_notification: Callable[[str, Mapping[str, Any]], None] = lambda _method, _params: None,
         last_asked: Callable[[], float] = lambda: 0.0,
+        replace: Callable[[Connection], Awaitable[Connection]] | None = None,
     ) -> None:
         """
         Args:
@@ -128,6 +135,7 @@ class Connection:
                 connection. It is declared to the server; other requests are refused.
             on_notification: called with each notification, and must not wait.
             last_asked: the last time that a question to the user was open: meanwhile no deadline runs out.
+            replace: opens a second connection next to this one, for the session.
         """
         self.server = server
         self.exchange = Exchange(limits, client_capabilities(handlers or {}))
@@ -138,7 +146,15 @@ class Connection:
         self._handlers = handlers or {}
         self._on_notification = on_notification
         self._last_asked = last_asked
+        self._replace = replace
+        self._liveness = Liveness()
+        self._quiet_seconds = math.inf if carrier.second_road == "none" else QUIET_SECONDS
+        self._heard = 0.0
+        """The last sign of life of the server, to any request."""
+        self._is_retired = False
         self._waiting: dict[int | str, _Waiting] = {}
+        self._asked = 0
+        """Requests of the server's until the carrier has taken their answers. Each costs a task."""
         self._answering: dict[int | str, trio.CancelScope] = {}
         self._wakes_at = math.inf
         self._earlier = trio.Event()
@@ -197,6 +213,15 @@ class Connection:
         """Ask the task that holds the connection open to close it. Idempotent."""
         self._ended.set()
 
+    def retire(self) -> None:
+        """Leave once the requests in flight have ended. Subscriptions are not waited for. Idempotent."""
+        self._is_retired = True
+        self._leave_if_idle()
+
+    def _leave_if_idle(self) -> None:
+        if self._is_retired and all(each.silent_seconds == math.inf for each in self._waiting.values()):
+            self.leave()
+
     def faults(self) -> ProtocolFaults:
         """Protocol faults of the server so far."""
         return self.exchange.faults() + self._carrier.faults()
@@ -217,6 +242,9 @@ class Connection:
         total_seconds: float,
         on_progress: OnProgress | None = None,
         arrivals: Arrivals | None = None,
+        report: Callable[[ProgressReport], None] | None = None,
+        repeats: _Waiting | None = None,
+        id: str | None = None,
     ) -> dict[str, Any]:
         """Send a request and return the raw result.
 
@@ -227,23 +255,18 @@ class Connection:
         `ConnectionLostError` or another `TransportError` if the connection failed, `RemoteError` for an error
         answer, `UsageError` for `params` that are not JSON, and whatever `on_progress` raises. On a deadline
         or cancellation the server is told, if the revision allows it. `arrivals` is notified of the bytes of
-        the answer.
+        the answer, `report` of each report; `repeats` is the request that this one repeats.
         """
-        if on_progress is None:
-            return await self._request(method, params, silent_seconds, total_seconds, None, arrivals)
-        async with reporting(on_progress) as reports:
-            return await self._request(method, params, silent_seconds, total_seconds, reports.send, arrivals)
-
-    async def _request(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        silent_seconds: float,
-        total_seconds: float,
-        report: Callable[[ProgressReport], None] | None,
-        arrivals: Arrivals | None,
-        id: str | None = None,
-    ) -> dict[str, Any]:
+        if on_progress is not None:
+            async with reporting(on_progress) as reports:
+                return await self.request(
+                    method,
+                    params,
+                    silent_seconds=silent_seconds,
+                    total_seconds=total_seconds,
+                    arrivals=arrivals,
+                    report=reports.send,
+                )
         if self._failure is not None:
             raise self._failure.with_traceback(None)
         outgoing = self.exchange.request(
@@ -254,21 +277,23 @@ class Connection:
             id=id,
         )
         now = trio.current_time()
-        waiting = _Waiting(outgoing, silent_seconds, total_seconds, now, report, arrivals)
+        waiting = _Waiting(outgoing, silent_seconds, total_seconds, now, report, arrivals, first=repeats)
         self._waiting[outgoing.id] = waiting
-        if now + min(silent_seconds, total_seconds) < self._wakes_at:
+        if now + min(silent_seconds, total_seconds, self._quiet_seconds) < self._wakes_at:
             self._earlier.set()
         try:
             with waiting.scope:
-                await self._carrier.request(outgoing)
+                await self._carrier.request(outgoing, anew=repeats is not None)
                 await waiting.answered.wait()
         except PlayheadError:
             self.exchange.cancel(outgoing.id)  # given up by the carrier: there is nothing to tell
             raise
         finally:
             del self._waiting[outgoing.id]
-            if not waiting.answered.is_set():
+            if not waiting.answered.is_set() or waiting.rivals:
                 self._give_up(waiting)
+            if self._is_retired:
+                self._leave_if_idle()
         answer = waiting.answer
         if answer is None:
             raise waiting.failure or self._overdue(waiting)
@@ -285,6 +310,8 @@ class Connection:
         Not if the connection or the carrier has given it up. Nobody waits for the message: it must not keep
         the caller, who may be cancelled.
         """
+        for rival in waiting.rivals:
+            rival.cancel()
         outgoing = waiting.outgoing
         data = self.exchange.cancel(outgoing.id)
         if data is None or self._ended.is_set() or waiting.failure is not None:
@@ -310,7 +337,9 @@ class Connection:
 
     async def listen(self, id: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Send `subscriptions/listen` with this id. Returns its answer, however late; raises as `request`."""
-        return await self._request("subscriptions/listen", params, math.inf, math.inf, None, None, id)
+        return await self.request(
+            "subscriptions/listen", params, silent_seconds=math.inf, total_seconds=math.inf, id=id
+        )
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification. A failure is not reported."""
@@ -331,8 +360,9 @@ class Connection:
             case Answered():
                 waiting = self._waiting[event.id]
                 waiting.answer = event
+                self._heard = now = trio.current_time()
                 if waiting.arrivals is not None:
-                    waiting.arrivals.note(trio.current_time())
+                    waiting.arrivals.note(now)
                 waiting.answered.set()
             case Progressed():
                 self.touched(event.id)
@@ -350,10 +380,12 @@ class Connection:
                     self._fail(self._waiting[event.id], event.error)
 
     def touched(self, id: int | str | None) -> None:
-        now = trio.current_time()
+        self._heard = now = trio.current_time()
         for waiting in self._waiting.values() if id is None else (self._waiting.get(id),):
             if waiting is not None:
                 waiting.touched = now
+                if waiting.first is not None:
+                    waiting.first.touched = now
                 if waiting.arrivals is not None:
                     waiting.arrivals.note(now)
 
@@ -377,7 +409,8 @@ class Connection:
 
     def _on_asked(self, asked: Asked) -> None:
         allowed = self.limits.server_requests
-        if self.exchange.asked <= allowed:
+        if self._asked < allowed:
+            self._asked += 1
             self._nursery.start_soon(self._answer, asked)
             return
         self.lost(
@@ -409,8 +442,10 @@ class Connection:
                     self._answering.pop(asked.id, None)
             if scope.cancelled_caught:
                 self.exchange.forget(asked.id)
+                self._asked -= 1
                 return
         await self._carrier.send(reply)
+        self._asked -= 1
 
     def _on_cancelled(self, id: object) -> None:
         """The server no longer waits for the answer to its request."""
@@ -418,16 +453,16 @@ class Connection:
         if scope is not None:
             scope.cancel()
 
-    # --- deadlines ------------------------------------------------------------------------------------
+    # --- deadlines and doubts -------------------------------------------------------------------------
 
     # A scope of trio's can be cancelled, but it cannot be given back time that has run out. So no request's
     # scope has a deadline of its own: one task sleeps until the earliest moment at which a request could have
     # been silent for too long, looks when its last byte really arrived, and cancels it or sleeps on.
 
-    async def _keep_deadlines(self) -> None:
+    async def _keep_time(self) -> None:
         while True:
             self._earlier = trio.Event()
-            self._wakes_at = min((self._due(each) for each in self._waiting.values()), default=math.inf)
+            self._wakes_at = min([self._next_doubt(), *map(self._due, self._waiting.values())])
             with trio.CancelScope(deadline=self._wakes_at):
                 await self._earlier.wait()
             now = trio.current_time()
@@ -435,6 +470,60 @@ class Connection:
                 if self._due(waiting) <= now and waiting.spent_seconds is None:
                     in_total = waiting.started + waiting.total_seconds <= now
                     waiting.spent_seconds = waiting.total_seconds if in_total else waiting.silent_seconds
+                    waiting.scope.cancel()
+            if self._next_doubt() <= now:
+                step = self._liveness.step(now, oldest=self._oldest(), heard=self._heard)
+                self._nursery.start_soon(self._doubt, step)
+
+    def _next_doubt(self) -> float:
+        if self._carrier.second_road == "none" or self._is_retired:
+            return math.inf
+        return self._liveness.due(oldest=self._oldest(), heard=self._heard)
+
+    def _reads(self) -> list[_Waiting]:
+        """The reads that wait, the oldest first. They alone may be repeated."""
+        return [each for each in self._waiting.values() if each.outgoing.method == "resources/read"]
+
+    def _oldest(self) -> float:
+        return next((each.started for each in self._reads() if each.first is None), math.inf)
+
+    async def _doubt(self, step: Step | None) -> None:
+        if self._carrier.second_road == "request":
+            # Nothing but an answer is a sign of life here: the question is the read itself.
+            if step is Step.ASK:
+                await self._repeat(self, count=1)
+        elif step is Step.ASK:
+            with trio.move_on_after(GRACE_SECONDS):
+                if await self._carrier.ping():
+                    self._heard = trio.current_time()
+        elif self._replace is not None:
+            with suppress(PlayheadError):  # this connection stays, and the next doubt tries again
+                await self._repeat(await self._replace(self))
+
+    async def _repeat(self, other: Connection, count: int | None = None) -> None:
+        """Send the waiting reads over `other` too, one after the other: the first of two answers counts."""
+        for waiting in [each for each in self._reads() if each.first is None][:count]:
+            if waiting.outgoing.id not in self._waiting:
+                continue  # it was answered meanwhile
+            outgoing = waiting.outgoing
+            with trio.CancelScope() as scope:
+                waiting.rivals.append(scope)
+                try:
+                    result = await other.request(
+                        outgoing.method,
+                        outgoing.params,
+                        silent_seconds=math.inf,
+                        total_seconds=math.inf,
+                        arrivals=waiting.arrivals,
+                        repeats=waiting,
+                    )
+                except RemoteError as error:
+                    self._fail(waiting, error)
+                except PlayheadError:
+                    return  # the first one goes on waiting
+                else:
+                    waiting.answer = Answered(outgoing.id, result, None)
+                    waiting.answered.set()
                     waiting.scope.cancel()
 
     def _due(self, waiting: _Waiting) -> float:
@@ -451,7 +540,7 @@ class Connection:
         with unwrap_exception_group(deep=True):
             async with self._carrier.open(self), trio.open_nursery() as nursery:
                 self._nursery = nursery
-                nursery.start_soon(self._keep_deadlines)
+                nursery.start_soon(self._keep_time)
                 try:
                     yield
                 finally:

@@ -10,11 +10,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from playhead.content.blocks import FileValue, file_value
 from playhead.errors import BlockedAddressError, ProtocolError
 from playhead.net_guard import Origin, check_url
+
+if TYPE_CHECKING:
+    from playhead.content.types import FileValue
 
 AUTHORIZE_METHOD: Final = "files/authorizeDownload"
 
@@ -85,6 +87,8 @@ def download_from(result: Mapping[str, object], *, uri: str, server: str) -> Dow
                 f"{server}: expected a download with the {name} {expected[0]!r} from {AUTHORIZE_METHOD}, got"
                 f" {str(raw[name])[:50]!r}"
             )
+    from playhead.content.mending import file_value  # the SDK's types
+
     return Download(
         url=url,
         headers=_headers(raw.get("headers"), server=server),

@@ -16,7 +16,6 @@ from typing import Any, Final, Literal
 
 import trio
 
-from playhead.client.session.requests import Send
 from playhead.errors import LimitError, ProtocolError, UsageError
 from playhead.limits import Limits
 
@@ -204,56 +203,47 @@ def handlers(elicitor: Elicitor | None) -> dict[str, Handler]:
 # --- rounds of input, since 2026-07-28 ---------------------------------------------------------------
 
 
-def requires_input(method: str, result: Mapping[str, Any]) -> bool:
-    """True if a server answered the request with questions."""
-    return result.get("resultType") == "input_required" and method in WITH_INPUT
-
-
-async def provide_input(
-    send: Send,
-    method: str,
+async def params_with_input(
     params: Mapping[str, Any],
-    result: dict[str, Any],
+    result: Mapping[str, Any],
     *,
+    method: str,
+    rounds: int,
     elicitor: Elicitor | None,
     limits: Limits,
     server: str,
 ) -> dict[str, Any]:
-    """Send a request again, with input as often as the server requires it, and return the last answer.
+    """Return the parameters for sending a request again that was answered with `input_required`.
 
-    `result` is the first one. Raises `LimitError` past `Limits.input_rounds`, `ProtocolError` if the server
-    requests something that was not offered, and what `send` raises. Each round has its own deadline; the
-    user's time does not count.
+    `rounds` is the number of such answers, `result` the last one. Raises `LimitError` past
+    `Limits.input_rounds`, and `ProtocolError` if the server requests something that was not offered.
     """
-    rounds = 0
-    while requires_input(method, result):
-        rounds += 1
-        if rounds > limits.input_rounds:
-            raise LimitError(
-                f"expected at most {limits.input_rounds} rounds of input in one call (Limits.input_rounds),"
-                f" got {rounds} from {server}",
-                limit="input_rounds",
-                allowed=limits.input_rounds,
-                got=rounds,
-            )
-        match result.get("inputRequests") or {}, result.get("requestState"):
-            case dict() as requests, (str() | None) as state if requests or state is not None:
-                again = dict(params)
-            case _:
-                raise ProtocolError(
-                    f"{server} sent an invalid request for input in the middle of {method}: expected an"
-                    " object of inputRequests or a string as requestState"
-                )
-        if requests:
-            again["inputResponses"] = await _responses(
-                requests, elicitor, limits=limits, server=server, method=method
-            )
-        else:
-            await trio.sleep(PAUSE_SECONDS)
-        if state is not None:
+    if rounds > limits.input_rounds:
+        raise LimitError(
+            f"expected at most {limits.input_rounds} rounds of input in one call (Limits.input_rounds),"
+            f" got {rounds} from {server}",
+            limit="input_rounds",
+            allowed=limits.input_rounds,
+            got=rounds,
+        )
+    again = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
+    match result.get("inputRequests") or {}, result.get("requestState"):
+        case dict() as requests, None if requests:
+            pass
+        case dict() as requests, str() as state:
             again["requestState"] = state
-        result = await send(method, again)
-    return result
+        case _:
+            raise ProtocolError(
+                f"{server} sent an invalid request for input in the middle of {method}: expected an object of"
+                " inputRequests or a string as requestState"
+            )
+    if requests:
+        again["inputResponses"] = await _responses(
+            requests, elicitor, limits=limits, server=server, method=method
+        )
+    else:
+        await trio.sleep(PAUSE_SECONDS)
+    return again
 
 
 async def _responses(

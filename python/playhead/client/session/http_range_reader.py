@@ -23,7 +23,6 @@ import trio
 from playhead.client.session.downloads import Download
 from playhead.client.session.http_range import UNKNOWN_VERSION, RangeBody, changed, open_range
 from playhead.client.transports.http_client import HttpClient
-from playhead.content.blocks import FileValue
 from playhead.errors import (
     ConnectionLostError,
     HttpRefusedError,
@@ -38,6 +37,7 @@ from playhead.stream.answer import Page
 
 if TYPE_CHECKING:
     from playhead.client.session.arrivals import Arrivals
+    from playhead.content.types import FileValue
 
 RENEW_SECONDS: Final = 30.0
 """A URL is authorised again at most this often."""

@@ -22,7 +22,7 @@ from playhead.client.call_results.media import ResourceMedia
 from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.cached_reads import SessionCache
 from playhead.client.session.connection import Connection
-from playhead.client.session.elicitation import Elicitor, provide_input, requires_input
+from playhead.client.session.elicitation import WITH_INPUT, Elicitor, params_with_input
 from playhead.client.session.list_changed import ToolListChanges
 from playhead.client.session.requests import (
     OnProgress,
@@ -338,6 +338,7 @@ class Session:
             total_seconds=total_seconds,
             arrivals=arrivals,
         )
+        messages.plain(result, but_main=True)
         return page_of_contents(result, limits=self._limits, server=self.name)
 
     async def _send_range(
@@ -474,9 +475,10 @@ class Session:
         `call_tool`, but never `UsageError` for the method. Cancelling sends `notifications/cancelled`.
         """
         silent_seconds = self._limits.tool_seconds if timeout is None else timeout
-        result = await self._send(
+        result = await self._request(
             method,
             params or {},
+            rounds=None,
             silent_seconds=silent_seconds,
             total_seconds=max(self._limits.tool_total_seconds, silent_seconds),
         )
@@ -486,32 +488,35 @@ class Session:
         self,
         method: str,
         params: Mapping[str, Any],
+        rounds: int | None = 0,
         **options: Unpack[SendOptions],
     ) -> dict[str, Any]:
-        """Send a request, and again with the input that the server requires, if it does."""
-        send = partial(self._send, **options)
-        result = await send(method, params)
-        if requires_input(method, result):
-            result = await provide_input(
-                send, method, params, result, elicitor=self._elicitor, limits=self._limits, server=self.name
-            )
-        return result
+        """Send a request over the live connection, which is renewed if the server has lost its session.
 
-    async def _send(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        **options: Unpack[SendOptions],
-    ) -> dict[str, Any]:
-        """Send a request over the live connection, which is renewed if the server has lost its session."""
+        If the server requires input, the request is sent again with it. `rounds` is the number of times that
+        it was; None if such an answer is the caller's.
+        """
         if not options["silent_seconds"] > 0:
             raise UsageError(f"expected a timeout above 0 seconds, got {options['silent_seconds']}")
         connection = await self._supervisor.connection()
-        connection.tool_headers = self._tool_headers
+        if method == "tools/call":
+            connection.tool_headers = self._tool_headers
         self._requests += 1
         try:
-            return await connection.request(method, params, **options)
+            result = await connection.request(method, params, **options)
         except SessionLostError:
             # Renewed before the caller sees the error, once for all callers: a retry finds a session.
             await self._supervisor.renew(connection)
             raise
+        if result.get("resultType") != "input_required" or method not in WITH_INPUT or rounds is None:
+            return result
+        params = await params_with_input(
+            params,
+            result,
+            method=method,
+            rounds=rounds + 1,
+            elicitor=self._elicitor,
+            limits=self._limits,
+            server=self.name,
+        )
+        return await self._request(method, params, rounds + 1, **options)

@@ -108,6 +108,7 @@ class Supervisor:
             handlers=handlers(elicitor),
             on_notification=self._changes.on_notification,
             last_asked=(lambda: 0.0) if elicitor is None else (lambda: elicitor.last_asked),
+            replace=self.renew,
         )
 
         async def run(*, task_status: trio.TaskStatus[Connection]) -> None:
@@ -194,8 +195,7 @@ class Supervisor:
                 self._renewed.set()
                 self._renewed = trio.Event()
                 if broken is not None:
-                    # Only now: requests in flight still learn from it that the session is gone.
-                    broken.leave()
+                    broken.retire()  # its requests in flight may still be answered, or learn that it is gone
         except PlayheadError as error:
             renewal.error = connect_error(error, self._factory.server)
         finally:

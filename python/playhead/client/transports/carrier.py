@@ -8,11 +8,15 @@ given, and hands on what arrives.
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Literal, Protocol
 
 from playhead.errors import PlayheadError
 from playhead.protocol.exchange import Event, Exchange, Outgoing
 from playhead.protocol.faults import ProtocolFaults
+
+SecondRoad = Literal["none", "request", "connection"]
+"""`none`: a process and its pipes are the only ones. `request`: with `anew`. `connection`: over a second
+carrier, if a `ping` is not answered either."""
 
 
 class Receiver(Protocol):
@@ -55,6 +59,11 @@ class Carrier(Protocol):
         """True if cancelling `request` is what cancels it for the server, and `send` must not say so."""
         ...
 
+    @property
+    def second_road(self) -> SecondRoad:
+        """How a read is sent once more while the connection is silent."""
+        ...
+
     def open(self, receiver: Receiver) -> AbstractAsyncContextManager[None]:
         """Connect, and close with the block: gracefully, or at once if it is left by a cancellation.
 
@@ -63,8 +72,8 @@ class Carrier(Protocol):
         """
         ...
 
-    async def request(self, outgoing: Outgoing) -> None:
-        """Send a request.
+    async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
+        """Send a request; with `anew`, where each has a connection of its own, on one that is opened for it.
 
         A stream of messages (stdio, WebSocket) returns when it is written, which is at once if the pipe takes
         it, and the driver waits for the answer. HTTP returns when the answer, or a JSON-RPC error in its
@@ -87,8 +96,8 @@ class Carrier(Protocol):
         ...
 
     async def ping(self) -> bool:
-        """Ask for a sign of life: True when it has arrived. False if there is no way to ask. The caller
-        limits the time."""
+        """Ask for a sign of life: True when it has arrived, False if there is no way to ask, or none comes.
+        The caller limits the time."""
         ...
 
     def diagnosis(self) -> str:

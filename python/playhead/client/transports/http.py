@@ -86,6 +86,8 @@ class HttpOptions:
 class HttpCarrier:
     """The `Carrier` of a Streamable HTTP endpoint."""
 
+    second_road: Final = "request"
+
     def __init__(self, url: str, *, limits: Limits, options: HttpOptions | None = None) -> None:
         """Raises `ConfigError` for a proxy of the environment that cannot be used."""
         options = options or HttpOptions()
@@ -133,13 +135,13 @@ class HttpCarrier:
                 await self._end_session()
                 self._nursery.cancel_scope.cancel()
 
-    async def request(self, outgoing: Outgoing) -> None:
+    async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
         if outgoing.method == "tools/call" and not self._stream_tried.is_set():
             with trio.move_on_after(STREAM_SECONDS):
                 await self._stream_tried.wait()
             self._stream_tried.set()
         try:
-            response = await self._client.send(self._message(outgoing.data, outgoing))
+            response = await self._client.send(replace(self._message(outgoing.data, outgoing), is_fresh=anew))
             try:
                 await self._take_answer(response, outgoing)
             except BaseException:

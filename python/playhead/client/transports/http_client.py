@@ -73,6 +73,8 @@ class HttpRequest:
     url: WebAddress = field(repr=False)
     headers: Headers = field(default_factory=list, repr=False)
     content: bytes = field(default=b"", repr=False)
+    is_fresh: bool = False
+    """True for a connection that is opened for it: those in the pool may all be dead."""
 
 
 class HttpResponse:
@@ -318,7 +320,9 @@ class HttpClient:
             await self._slots.acquire()
         connection: httpcore2.AsyncConnectionInterface | None = None
         try:
-            connection = await self._reusable(sent.url.origin) or self._new(url, sent.url.origin, network)
+            if not request.is_fresh:
+                connection = await self._reusable(sent.url.origin)
+            connection = connection or self._new(url, sent.url.origin, network)
             response = await connection.handle_async_request(sent)
             return HttpResponse(request, response, connection=connection, give_back=self._give_back)
         except BaseException:

@@ -34,6 +34,7 @@ class InProcessCarrier:
     """The two streams of a server object."""
 
     closing_cancels: Final = False
+    second_road: Final = "none"
 
     def __init__(self, server: Server[Any] | MCPServer) -> None:
         self._server = server
@@ -59,7 +60,7 @@ class InProcessCarrier:
     def _ended(self) -> ConnectionLostError:
         return ConnectionLostError(f"expected an answer, but the server {self._server.name!r} has ended")
 
-    async def request(self, outgoing: Outgoing) -> None:
+    async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
         try:
             await self._put(outgoing.data)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:

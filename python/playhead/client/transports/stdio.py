@@ -40,6 +40,7 @@ class StdioCarrier:
     """The pipes of a child process. `diagnosis()` stays readable afterwards."""
 
     closing_cancels: Final = False
+    second_road: Final = "none"
 
     def __init__(
         self,
@@ -150,7 +151,7 @@ class StdioCarrier:
 
     # --- out -----------------------------------------------------------------------------------------
 
-    async def request(self, outgoing: Outgoing) -> None:
+    async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
         server = self._server
         assert server is not None
         line = outgoing.data + b"\n"

@@ -12,7 +12,6 @@ read; and logs the URL with its query.
 
 from __future__ import annotations
 
-import math
 import os
 from collections import deque
 from collections.abc import AsyncIterator
@@ -30,18 +29,15 @@ from playhead.client.transports.websocket_compatibility import Compatibility
 from playhead.client.transports.websocket_opening import (
     RECEIVE_BYTES,
     WebSocketOptions,
-    open_stream,
-    upgrade,
+    opened,
 )
-from playhead.concurrency import unwrap_exception_group
-from playhead.errors import ConnectError, ConnectionLostError, PlayheadError, UsageError, WebSocketClosedError
+from playhead.errors import ConnectionLostError, PlayheadError, WebSocketClosedError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.protocol.exchange import Outgoing
 from playhead.protocol.faults import ProtocolFaults
 from playhead.protocol.frame_stream import Closed, End, FrameStream
 from playhead.protocol.framing import ENDLESS_FACTOR
 from playhead.protocol.inbox import Inbox
-from playhead.web_address import WebAddress
 
 CLOSE_SECONDS: Final = 1.0
 """Limit for leaving: what is sent already, our close frame, the server's."""
@@ -64,6 +60,7 @@ class WebSocketCarrier:
     """One connection to the MCP server at a `ws:` or `wss:` URL. `diagnosis()` stays readable afterwards."""
 
     closing_cancels: Final = False
+    second_road: Final = "connection"
 
     def __init__(
         self, url: str, *, limits: Limits = DEFAULT_LIMITS, options: WebSocketOptions | None = None
@@ -73,14 +70,9 @@ class WebSocketCarrier:
             url: a key in its query stays out of logs and errors; user name and password become basic auth.
             limits: `message_bytes`, `json_depth`, `json_values` and `connect_seconds` are used.
             options: headers, credentials, TLS, pings.
-
-        Raises `UsageError` for an invalid URL.
         """
+        self._url = url
         self._place = place_of(url)
-        try:
-            self._url = WebAddress.parse(url)
-        except ValueError as error:
-            raise UsageError(f"expected the URL of a WebSocket server: {error}") from None
         self._limits = limits
         self._options = options or WebSocketOptions()
         self.subprotocol: str | None = None
@@ -127,16 +119,20 @@ class WebSocketCarrier:
     @asynccontextmanager
     async def open(self, receiver: Receiver) -> AsyncIterator[None]:
         """Connect, and close with the block: with a close frame in `CLOSE_SECONDS` at most, or at once if it
-        is left by a cancellation.
-
-        Raises `ConnectError` if the server can't be reached, TLS failed or `Limits.connect_seconds` have
-        passed, its subclass `UpgradeRefusedError` for an HTTP status, `AccessDeniedError` for 401 and 403,
-        `UsageError` for headers that can't be sent, and `ConfigError` if `auth` needs more than one request.
-        """
-        self._receiver = receiver
-        self._compatibility = Compatibility(receiver.exchange)
-        with unwrap_exception_group():
-            async with self._connected() as (frames, received), trio.open_nursery() as nursery:
+        is left by a cancellation. Raises as `websocket_opening.opened`."""
+        options = self._options
+        async with opened(self._url, self._limits, options) as (stream, self.subprotocol, received):
+            self._receiver, self._stream = receiver, stream
+            self._compatibility = Compatibility(receiver.exchange)
+            frames = self._frames = FrameStream(
+                ConnectionType.CLIENT,
+                max_bytes=self._limits.message_bytes,
+                allowed_bytes=ENDLESS_FACTOR * self._limits.message_bytes,
+                ping_seconds=options.ping_seconds,
+                silence_seconds=options.ping_seconds + options.pong_seconds,
+                now=trio.current_time(),
+            )
+            async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._read, receiver, frames, received or None)
                 nursery.start_soon(self._write, frames)
                 is_hurried = True
@@ -152,35 +148,9 @@ class WebSocketCarrier:
                         await self._say_goodbye(frames)
                     nursery.cancel_scope.cancel()
 
-    @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[tuple[FrameStream, bytes]]:
-        """Connect and upgrade. Gives the bytes that have arrived after the upgrade, too."""
-        options, limits = self._options, self._limits
-        with trio.move_on_after(limits.connect_seconds) as scope:
-            self._stream = await open_stream(self._url, verify=options.verify)
-            try:
-                self.subprotocol, received = await upgrade(self._stream, self._url, options)
-                scope.deadline = math.inf
-                frames = self._frames = FrameStream(
-                    ConnectionType.CLIENT,
-                    max_bytes=limits.message_bytes,
-                    allowed_bytes=ENDLESS_FACTOR * limits.message_bytes,
-                    ping_seconds=options.ping_seconds,
-                    silence_seconds=options.ping_seconds + options.pong_seconds,
-                    now=trio.current_time(),
-                )
-                yield frames, received
-            finally:
-                await trio.aclose_forcefully(self._stream)
-        if scope.cancelled_caught:
-            raise ConnectError(
-                f"{self._place} did not open a WebSocket in {limits.connect_seconds:g} s"
-                " (Limits.connect_seconds)"
-            )
-
     # --- out -----------------------------------------------------------------------------------------
 
-    async def request(self, outgoing: Outgoing) -> None:
+    async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
         self._compatibility.sending(outgoing)
         await self._send(outgoing.data, outgoing)
 

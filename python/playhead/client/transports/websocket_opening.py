@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import math
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http.client import responses
 from typing import TYPE_CHECKING
@@ -16,8 +18,9 @@ from wsproto.events import AcceptConnection, RejectConnection, Request
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from playhead.client.transports.http_errors import place_of, tls_reason, unreachable
+from playhead.client.transports.tls import default_tls_context
 from playhead.errors import AccessDeniedError, ConfigError, ConnectError, UpgradeRefusedError, UsageError
-from playhead.limits import KIB
+from playhead.limits import KIB, Limits
 from playhead.web_address import WebAddress
 
 if TYPE_CHECKING:
@@ -50,11 +53,39 @@ RECEIVE_BYTES = 64 * KIB
 _OF_THE_HANDSHAKE = ("host", "connection", "upgrade")
 
 
-async def open_stream(url: WebAddress, *, verify: ssl.SSLContext | None) -> trio.abc.Stream:
-    """Connect to `url`, with TLS for `wss`.
+@asynccontextmanager
+async def opened(
+    url: str, limits: Limits, options: WebSocketOptions
+) -> AsyncIterator[tuple[trio.abc.Stream, str | None, bytes]]:
+    """A connection after the upgrade: its stream, the server's choice of subprotocol, and the frames that
+    have arrived already. Leaving closes the stream without a close frame.
 
-    Raises `ConnectError`, with the reason of a TLS failure. Cancelled, it leaves nothing open.
+    Raises `ConnectError` if the server can't be reached, TLS failed, the answer is invalid or
+    `Limits.connect_seconds` have passed, its subclass `UpgradeRefusedError` for an HTTP status,
+    `AccessDeniedError` for 401 and 403, `UsageError` for an invalid URL or headers that can't be sent, and
+    `ConfigError` if `auth` needs more than one request.
     """
+    try:
+        address = WebAddress.parse(url)
+    except ValueError as error:
+        raise UsageError(f"expected the URL of a WebSocket server: {error}") from None
+    with trio.move_on_after(limits.connect_seconds) as scope:
+        stream = await open_stream(address, verify=options.verify)
+        try:
+            subprotocol, received = await upgrade(stream, address, options)
+            scope.deadline = math.inf
+            yield stream, subprotocol, received
+        finally:
+            await trio.aclose_forcefully(stream)
+    if scope.cancelled_caught:
+        raise ConnectError(
+            f"{place_of(url)} did not open a WebSocket in {limits.connect_seconds:g} s"
+            " (Limits.connect_seconds)"
+        )
+
+
+async def open_stream(url: WebAddress, *, verify: ssl.SSLContext | None) -> trio.abc.Stream:
+    """Connect, with TLS for `wss`. Cancelled, it leaves nothing open."""
     place = place_of(str(url))
     try:
         plain = await trio.open_tcp_stream(url.host, url.effective_port)
@@ -62,7 +93,7 @@ async def open_stream(url: WebAddress, *, verify: ssl.SSLContext | None) -> trio
         raise ConnectError(unreachable(place, error)) from error
     if url.scheme != "wss":
         return plain
-    context = verify or ssl.create_default_context()
+    context = verify or default_tls_context()
     stream = trio.SSLStream(plain, context, server_hostname=url.host, https_compatible=True)
     try:
         await stream.do_handshake()
@@ -78,12 +109,7 @@ async def open_stream(url: WebAddress, *, verify: ssl.SSLContext | None) -> trio
 async def upgrade(
     stream: trio.abc.Stream, url: WebAddress, options: WebSocketOptions
 ) -> tuple[str | None, bytes]:
-    """Upgrade `stream` to a WebSocket. Returns the subprotocol that the server chose, if any, and the frames
-    that have arrived already.
-
-    Raises `AccessDeniedError` for HTTP 401 and 403, `UpgradeRefusedError` for any other HTTP status,
-    `ConnectError` without a valid answer, and `UsageError` for headers that can't be sent.
-    """
+    """Upgrade `stream` to a WebSocket."""
     place = place_of(str(url))
     headers = dict(options.headers)
     for name, value in (await _credentials(options.auth, url, place)).items():

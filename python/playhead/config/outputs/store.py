@@ -9,17 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, assert_never
-
-from mcp_types import (
-    AudioContent,
-    BlobResourceContents,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-    TextResourceContents,
-)
+from typing import TYPE_CHECKING, Final, assert_never
 
 from playhead._core import decode_base64
 from playhead.config.outputs.record import (
@@ -39,11 +29,13 @@ from playhead.config.outputs.record import (
     load,
 )
 from playhead.config.outputs.writer import OutputWriter, ToolFolder, saving
-from playhead.content import UnknownBlock
-from playhead.content.blocks import FileContent, TypedContent
+from playhead.content.blocks import UnknownBlock
 from playhead.content.formats import Base64Text, decoded_bytes
 from playhead.errors import LimitError, UsageError
 from playhead.limits import DEFAULT_LIMITS, MIB, Limits
+
+if TYPE_CHECKING:
+    from playhead.content.types import TypedContent
 
 TEXT: Final = "text/plain"
 JSON: Final = "application/json"
@@ -66,6 +58,18 @@ def content_of(content: TypedContent | UnknownBlock, *, limits: Limits = DEFAULT
     Text that is a JSON object or list, of at most `JSON_CHARS` (4 Mi), is saved as JSON. Raises
     `LimitError` before decoding more than `Limits.block_bytes`, `Base64Error` for invalid base64.
     """
+    from mcp_types import (  # loaded with typed content, and not by a stream that is saved
+        AudioContent,
+        BlobResourceContents,
+        EmbeddedResource,
+        ImageContent,
+        ResourceLink,
+        TextContent,
+        TextResourceContents,
+    )
+
+    from playhead.content.types import FileContent
+
     match content:
         case TextContent(text=text):
             return Content(data=text, mime_type=JSON if _is_json(text) else TEXT)

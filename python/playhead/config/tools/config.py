@@ -16,8 +16,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypedDict, Unpack, get_args
 
-from mcp_types import TextContent
-
 from playhead.content import Block
 from playhead.errors import ConfigError, UsageError
 from playhead.results.plan import Decision, Stopper
@@ -41,9 +39,8 @@ class ToolContent:
     @property
     def text(self) -> str:
         """The text blocks, one per line."""
-        return "\n".join(
-            block.outline.text for block in self.blocks if isinstance(block.outline, TextContent)
-        )
+        known = (block.fields or {} for block in self.blocks)
+        return "\n".join(fields["text"] for fields in known if fields.get("type") == "text")
 
     @property
     def structured(self) -> Any:

@@ -8,11 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Final, TypedDict, TypeVar
-
-from pydantic import TypeAdapter, ValidationError
-from pydantic.errors import PydanticUserError
-from pydantic_core import from_json
+from typing import Any, Final, TypedDict, TypeVar
 
 from playhead.content.findings import kind_of
 from playhead.errors import ResponseError, ResponseTypeError, UsageError
@@ -235,6 +231,9 @@ class ResponseRegistry:
 
 
 def _reader_of(cls: type[StructuredResponse]) -> Reader:
+    from pydantic import TypeAdapter, ValidationError  # not for the four built in
+    from pydantic.errors import PydanticUserError
+
     try:
         adapter = TypeAdapter(cls)
     except (PydanticUserError, NameError) as error:
@@ -276,6 +275,15 @@ _LONGEST_NAME: Final = 100
 """Maximum characters of an unknown type name to quote in an error."""
 
 
+def parse(text: str) -> Any:
+    """Parse JSON of at most 200 levels. Raises `ValueError`."""
+    from pydantic_core import (
+        from_json,  # without pydantic; `json` follows any depth, and takes half a surrogate
+    )
+
+    return from_json(text.encode(), allow_inf_nan=False)
+
+
 def parse_response(text: str, registry: ResponseRegistry = DEFAULT_REGISTRY) -> StructuredResponse:
     """Parse `text` as a structured response. Keys match case-insensitively.
 
@@ -289,7 +297,7 @@ def parse_response(text: str, registry: ResponseRegistry = DEFAULT_REGISTRY) -> 
             (`INVALID_FIELD`; `path` names the field). All of these are the sender's fault.
     """
     try:
-        raw = from_json(text.encode(), allow_inf_nan=False)
+        raw = parse(text)
     except ValueError as error:
         raise ResponseError(
             f"expected a structured response (a JSON object), got invalid JSON: {error}",

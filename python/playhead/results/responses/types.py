@@ -8,15 +8,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, assert_never, get_args
 
-from mcp_types import AudioContent, TextContent
-from pydantic_core import to_jsonable_python
-
-from playhead.content import TypedContent
 from playhead.content.audio import AudioFormat, sniff
 from playhead.content.formats import head_of_base64
 from playhead.errors import UsageError
+
+if TYPE_CHECKING:
+    from playhead.content import TypedContent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +130,7 @@ class ActionResponse(StructuredResponse):
         return self.action
 
     def content(self) -> tuple[TypedContent, ...]:
-        return (TextContent(type="text", text=self.message),)
+        return _typed(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,12 +157,7 @@ class AudioResponse(StructuredResponse):
 
     def content(self) -> tuple[TypedContent, ...]:
         """Return the title, then the audio if any, with a MIME type detected from its first bytes."""
-        title = TextContent(type="text", text=self.music_name)
-        if not self.data:
-            return (title,)
-        found = sniff(head_of_base64(self.data))
-        mime_type = UNKNOWN_MIME if found is None else _MIME.get(found, UNKNOWN_MIME)
-        return title, AudioContent(type="audio", data=self.data, mime_type=mime_type)
+        return _typed(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +172,7 @@ class ContentResponse(StructuredResponse):
 
     def content(self) -> tuple[TypedContent, ...]:
         """Return the message only; the data is for the program."""
-        return (TextContent(type="text", text=self.message),)
+        return _typed(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +188,38 @@ class ErrorResponse(StructuredResponse):
     suggestion: str | None = None
 
     def content(self) -> tuple[TypedContent, ...]:
-        return (TextContent(type="text", text=self.error),)
+        return _typed(self)
+
+
+BuiltIn = ActionResponse | AudioResponse | ContentResponse | ErrorResponse
+
+
+def raw_content(response: StructuredResponse) -> tuple[Mapping[str, Any], ...]:
+    """Return `response.content()` as JSON. Only a registered type needs the SDK's types for that."""
+    if isinstance(response, BuiltIn) and type(response) in get_args(BuiltIn):
+        return _blocks(response)
+    return tuple(block.model_dump(by_alias=True, exclude_none=True) for block in response.content())
+
+
+def _blocks(response: BuiltIn) -> tuple[Mapping[str, Any], ...]:
+    match response:
+        case ActionResponse(message=text) | ContentResponse(message=text) | ErrorResponse(error=text):
+            return ({"type": "text", "text": text},)
+        case AudioResponse(music_name=title, data=data):
+            text_block = {"type": "text", "text": title}
+            if not data:
+                return (text_block,)
+            found = sniff(head_of_base64(data))
+            mime_type = UNKNOWN_MIME if found is None else _MIME.get(found, UNKNOWN_MIME)
+            return text_block, {"type": "audio", "data": data, "mimeType": mime_type}
+        case _:
+            assert_never(response)
+
+
+def _typed(response: BuiltIn) -> tuple[TypedContent, ...]:
+    from playhead.content.types import typed  # the SDK's types
+
+    return tuple(typed(block["type"], block) for block in _blocks(response))
 
 
 def action_response(
@@ -300,14 +325,18 @@ def _dump(value: Mapping[str, object], *, compat: bool) -> str:
     represent: NaN, a cycle, a custom object.
     """
     try:
-        text = json.dumps(
-            value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=to_jsonable_python
-        )
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain)
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"expected values that JSON can represent: {error}") from error
     # All of these occur only inside JSON strings, where an escape is equivalent.
     text = _LONE_SURROGATE.sub(_escape, text)
     return _ESCAPED_BY_GO.sub(_escape, text) if compat else text
+
+
+def _plain(value: object) -> object:
+    from pydantic_core import to_jsonable_python
+
+    return to_jsonable_python(value)
 
 
 def _escape(found: re.Match[str]) -> str:

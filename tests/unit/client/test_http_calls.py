@@ -1,7 +1,4 @@
-"""Direct requests over HTTP: what is plain is taken, and everything else is left to httpx2 and the SDK.
-
-A read that is left to them is sent again. A call is not, if the server may have run it.
-"""
+"""Calls and reads over HTTP: each way in which a server may answer has one outcome, and runs a tool once."""
 
 from __future__ import annotations
 
@@ -17,19 +14,24 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from playhead.client import Question, Reply, connect
-from playhead.client.session.sdk_connection import FIRST_DIRECT_ID, Connection
-from playhead.client.transports.http_direct import HttpDirect
-from playhead.client.transports.rpc_errors import Declined
-from playhead.errors import PlayheadError
+from playhead.errors import (
+    AccessDeniedError,
+    ConnectionLostError,
+    DeadlineError,
+    HttpRefusedError,
+    HttpStatusError,
+    LimitError,
+    PlayheadError,
+    ProtocolError,
+    ServerError,
+    SessionLostError,
+)
 from playhead.limits import Limits
-from playhead.stream.options import ReadPaths, StreamOptions
+from playhead.stream.options import StreamOptions
 from tests.servers.raw_http import Exchange, raw_http
 
 WHOLE = bytes(i % 251 for i in range(200_000))
 OPTIONS = StreamOptions(strategy="arguments", patience_seconds=40, timeout=30)
-
-FIRST_BURST = 3
-"""Reads that a stream sends before the first answer."""
 
 Answer = Callable[[Exchange], Awaitable[None]]
 
@@ -54,54 +56,56 @@ async def plainly(exchange: Exchange) -> None:
 
 
 class Server:
-    """Answers calls and the session's reads plainly, and direct reads with `direct`."""
+    """Answers reads with `manner`."""
 
-    def __init__(self, direct: Answer) -> None:
-        self._direct = direct
-        self.direct_reads = 0
-        self.session_reads = 0
+    def __init__(self, manner: Answer) -> None:
+        self._manner = manner
         self.seen: list[dict[str, str]] = []
 
     async def __call__(self, exchange: Exchange) -> None:
         if exchange.method != "resources/read":
             await exchange.error(-32601, "no such method")
-        elif exchange.message["id"] > FIRST_DIRECT_ID:
-            self.direct_reads += 1
-            self.seen.append(exchange.headers)
-            await self._direct(exchange)
         else:
-            self.session_reads += 1
             self.seen.append(exchange.headers)
-            await plainly(exchange)
+            await self._manner(exchange)
 
 
-async def read(handler: Answer) -> ReadPaths:
+async def read(handler: Answer) -> None:
     async with (
         raw_http(handler) as origin,
         connect(origin.url) as session,
         session.open("x:song", options=StreamOptions(strategy="arguments")) as stream,
     ):
         assert await stream.read_all() == WHOLE
-        return stream.statistics().paths
 
 
-async def test_plain_answers_are_read_directly_with_the_headers_of_the_session() -> None:
+async def test_reads_have_the_headers_of_the_session() -> None:
     server = Server(plainly)
-    paths = await read(server)
-    assert (paths.session, paths.fallback) == (server.session_reads, None)
-    assert paths.direct == server.direct_reads > 0
+    await read(server)
     first = server.seen[0]
     assert first["accept"] == "application/json, text/event-stream"
     assert first["content-type"] == "application/json"
     assert first["mcp-protocol-version"] == "2025-11-25"
 
 
-async def as_event_stream(exchange: Exchange) -> None:
-    await exchange.body(b"data: {}\n\n", kind="text/event-stream")
+async def test_a_stream_is_read_from_a_server_that_answers_in_events() -> None:
+    async def serve(exchange: Exchange) -> None:
+        if exchange.method == "resources/read":
+            outcome = {"result": contents(exchange)}
+        else:
+            outcome = {"error": {"code": -32601, "message": "no such method"}}
+        data = json.dumps({"jsonrpc": "2.0", "id": exchange.message["id"], **outcome})
+        await exchange.body(f"data: {data}\n\n".encode(), kind="text/event-stream")
+
+    await read(serve)
 
 
-async def gzipped(exchange: Exchange) -> None:
-    await exchange.body(gzip.compress(b"{}"), headers="content-encoding: gzip\r\n")
+async def test_a_stream_is_read_from_a_server_that_compresses_unasked() -> None:
+    async def serve(exchange: Exchange) -> None:
+        answer = {"jsonrpc": "2.0", "id": exchange.message["id"], "result": contents(exchange)}
+        await exchange.body(gzip.compress(json.dumps(answer).encode()), headers="content-encoding: gzip\r\n")
+
+    await read(Server(serve))
 
 
 async def redirected(exchange: Exchange) -> None:
@@ -120,53 +124,15 @@ async def accepted(exchange: Exchange) -> None:
     await exchange.body(b"", status=202)
 
 
-@pytest.mark.parametrize(
-    ("direct", "reason"),
-    [
-        (as_event_stream, "the content type 'text/event-stream'"),
-        (gzipped, "an encoded body"),
-        (redirected, "HTTP 307"),
-        (unauthorized, "HTTP 401"),
-        (forbidden, "HTTP 403"),
-        (accepted, "HTTP 202"),
-    ],
-)
-async def test_what_is_not_plain_json_is_read_through_the_session(direct: Answer, reason: str) -> None:
-    server = Server(direct)
-    paths = await read(server)
-    assert (paths.direct, paths.fallback) == (0, reason)
-    assert paths.session == server.session_reads > 0
-
-
-# The SDK leaves its reader of event streams to the garbage collector.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-async def test_a_server_of_event_streams_is_asked_twice_only_until_it_has_answered() -> None:
-    direct: list[int] = []
-
-    async def serve(exchange: Exchange) -> None:
-        request_id = exchange.message["id"]
-        direct.extend([request_id] if request_id > FIRST_DIRECT_ID else [])
-        if exchange.method == "resources/read":
-            outcome = {"result": contents(exchange)}
-        else:
-            outcome = {"error": {"code": -32601, "message": "no such method"}}
-        data = json.dumps({"jsonrpc": "2.0", "id": request_id, **outcome})
-        await exchange.body(f"data: {data}\n\n".encode(), kind="text/event-stream")
-
-    paths = await read(serve)
-    assert paths.direct == 0
-    assert len(direct) <= FIRST_BURST < paths.session
-
-
 async def test_a_cookie_is_sent_back_with_the_reads_after_it() -> None:
     async def with_cookie(exchange: Exchange) -> None:
         known = "cookie" in exchange.headers
         await exchange.result(contents(exchange), headers="" if known else "set-cookie: node=7\r\n")
 
     server = Server(with_cookie)
-    paths = await read(server)
+    await read(server)
     assert server.seen[-1]["cookie"] == "node=7"
-    assert paths.direct > 1
+    assert len(server.seen) > 1
 
 
 async def another_id(exchange: Exchange) -> None:
@@ -194,36 +160,6 @@ async def silent(exchange: Exchange) -> None:
     await trio.sleep_forever()
 
 
-@pytest.mark.parametrize("manner", [another_id, cut_off, too_long, no_json, refused, silent])
-async def test_a_failed_read_raises_the_same_error_on_both_ways(
-    manner: Answer, idle_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def serve(exchange: Exchange) -> None:
-        if exchange.method == "resources/read":
-            await manner(exchange)
-        elif "id" in exchange.message:
-            await exchange.error(-32601, "no such method")
-        else:
-            await exchange.body(b"", status=202)
-
-    async def declined(*_arguments: object, **_more: object) -> Declined:
-        return Declined(reason="for a test")
-
-    errors = []
-    for way in ("direct", "session"):
-        if way == "session":
-            monkeypatch.setattr(Connection, "_read_directly", declined)
-        limits = Limits(message_bytes=400_000)
-        async with raw_http(serve) as origin, connect(origin.url, limits=limits) as session:
-            with pytest.raises(PlayheadError) as caught:
-                async with session.open("x:song", options=OPTIONS) as stream:
-                    await stream.read_all()
-            place = origin.url.removesuffix("/mcp")
-        said = str(caught.value).replace(place, "http://there")
-        errors.append((type(caught.value), "".join(letter for letter in said if not letter.isdigit())))
-    assert errors[0] == errors[1]
-
-
 async def test_a_silent_read_is_cancelled_by_a_notification_in_the_old_revisions(
     idle_clock: MockClock,
 ) -> None:
@@ -234,7 +170,7 @@ async def test_a_silent_read_is_cancelled_by_a_notification_in_the_old_revisions
                 await stream.read_all()
         while "notifications/cancelled" not in origin.methods:
             await wait_all_tasks_blocked(0.01)
-    assert (server.direct_reads > 0, server.session_reads) == (True, 0)
+    assert server.seen
 
 
 # --- calls -------------------------------------------------------------------------------------------------
@@ -309,11 +245,34 @@ async def nowhere(exchange: Exchange) -> None:
     await exchange.body(b"", status=307)
 
 
-ONCE = [
-    done, done_in_events, broken_events, ended_events, silent_events, created, bad_request, nameless_error,
-    not_found, busy, a_page, nowhere, unauthorized, forbidden, accepted, gzipped, another_id, cut_off,
-    too_long, no_json, refused, silent,
-]  # fmt: skip
+async def gzipped(exchange: Exchange) -> None:
+    answer = {"jsonrpc": "2.0", "id": exchange.message["id"], "result": TEXT}
+    await exchange.body(gzip.compress(json.dumps(answer).encode()), headers="content-encoding: gzip\r\n")
+
+
+OUTCOMES: dict[Answer, object] = {
+    done: ("done", ()),
+    done_in_events: ("done", (1.0,)),
+    broken_events: ConnectionLostError,
+    ended_events: ConnectionLostError,
+    silent_events: DeadlineError,
+    created: ("done", ()),
+    bad_request: ServerError,
+    nameless_error: ServerError,
+    busy: HttpStatusError,
+    a_page: ProtocolError,
+    nowhere: HttpRefusedError,
+    unauthorized: AccessDeniedError,
+    forbidden: AccessDeniedError,
+    accepted: ProtocolError,
+    gzipped: ("done", ()),
+    another_id: ProtocolError,
+    cut_off: ConnectionLostError,
+    too_long: LimitError,
+    no_json: ProtocolError,
+    refused: ServerError,
+    silent: DeadlineError,
+}
 
 
 class CallServer:
@@ -335,17 +294,7 @@ class CallServer:
                 await exchange.error(-32601, "no such method")
 
 
-# The SDK leaves its reader of event streams to the garbage collector.
-events_are_left_open = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore:Async generator:ResourceWarning"
-)
-
-
-async def declined_at_once(*_arguments: object, **_more: object) -> Declined:
-    return Declined(reason="for a test")
-
-
-async def outcome_of_call(server: CallServer, *, session_id: str | None) -> tuple[object, ...]:
+async def outcome_of_call(server: CallServer, *, session_id: str | None) -> object:
     limits = Limits(message_bytes=400_000)
     async with (
         raw_http(server, session=session_id) as origin,
@@ -357,45 +306,33 @@ async def outcome_of_call(server: CallServer, *, session_id: str | None) -> tupl
             assert (total, message) == (None, None)
             reports.append(progress)
 
-        place = origin.url.removesuffix("/mcp")
         try:
             result = await session.call_tool("sing", timeout=60, on_progress=on_progress)
         except PlayheadError as error:
-            said = str(error).replace(place, "http://there")
-            return type(error), "".join(letter for letter in said if not letter.isdigit())
+            return type(error)
         return result.text, tuple(reports)
 
 
-@events_are_left_open
 @pytest.mark.parametrize("session_id", [None, "s"])
-@pytest.mark.parametrize("manner", ONCE)
-async def test_a_call_has_the_same_outcome_on_both_ways_and_is_sent_once(
-    manner: Answer, session_id: str | None, idle_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("manner", OUTCOMES)
+async def test_a_call_has_one_outcome_and_is_sent_once(
+    manner: Answer, session_id: str | None, idle_clock: MockClock
 ) -> None:
-    direct, in_session = CallServer(manner), CallServer(manner)
-    found = await outcome_of_call(direct, session_id=session_id)
-    monkeypatch.setattr(HttpDirect, "send", declined_at_once)
-    assert found == await outcome_of_call(in_session, session_id=session_id)
-    assert [number > FIRST_DIRECT_ID for number in direct.calls] == [True]
-    assert [number > FIRST_DIRECT_ID for number in in_session.calls] == [False]
-    sent_before = {"content-length", "host"}
-    assert {**direct.seen[0], **dict.fromkeys(sent_before)} == {
-        **in_session.seen[0],
-        **dict.fromkeys(sent_before),
-    }
+    server = CallServer(manner)
+    assert await outcome_of_call(server, session_id=session_id) == OUTCOMES[manner]
+    assert len(server.calls) == 1
 
 
-@events_are_left_open
-async def test_a_server_of_event_streams_gets_its_next_calls_through_the_session() -> None:
-    server = CallServer(done_in_events)
-    async with raw_http(server) as origin, connect(origin.url, mode="legacy") as session:
-        for _ in range(3):
-            assert (await session.call_tool("sing")).text == "done"
-    assert [number > FIRST_DIRECT_ID for number in server.calls] == [True, False, False]
+@pytest.mark.parametrize(("session_id", "error"), [(None, HttpRefusedError), ("s", SessionLostError)])
+async def test_a_404_means_a_lost_session_only_in_one(
+    session_id: str | None, error: type[PlayheadError]
+) -> None:
+    server = CallServer(not_found)
+    assert await outcome_of_call(server, session_id=session_id) is error
+    assert len(server.calls) == 1
 
 
-@events_are_left_open
-async def test_a_question_in_the_middle_of_a_direct_call_is_answered() -> None:
+async def test_a_question_in_the_middle_of_a_call_is_answered() -> None:
     answered = trio.Event()
 
     async def ask(exchange: Exchange) -> None:
@@ -424,8 +361,7 @@ async def test_a_question_in_the_middle_of_a_direct_call_is_answered() -> None:
     assert len(server.calls) == 1
 
 
-@events_are_left_open
-async def test_a_direct_call_waits_for_the_stream_of_the_server_that_may_ask_questions() -> None:
+async def test_a_call_waits_for_the_stream_of_the_server_that_may_ask_questions() -> None:
     order: list[str] = []
 
     async def call(exchange: Exchange) -> None:
@@ -449,10 +385,9 @@ async def test_a_direct_call_waits_for_the_stream_of_the_server_that_may_ask_que
         origin.greet = greet
         async with connect(origin.url, mode="legacy", on_elicitation=nobody) as session:
             await session.call_tool("sing")
-    assert (order, server.calls[0] > FIRST_DIRECT_ID) == (["stream", "call"], True)
+    assert order == ["stream", "call"]
 
 
-@events_are_left_open
 @pytest.mark.parametrize("manner", [silent, silent_events])
 async def test_a_cancelled_call_is_cancelled_with_the_id_that_it_has_on_the_wire(manner: Answer) -> None:
     server, told = CallServer(manner), trio.Event()
@@ -477,7 +412,6 @@ async def test_a_cancelled_call_is_cancelled_with_the_id_that_it_has_on_the_wire
     assert server.cancelled == server.calls
 
 
-@events_are_left_open
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_a_call_that_is_cancelled_anywhere_is_sent_once_and_cancelled_on_the_wire(mode: str) -> None:
     told = trio.Event()
@@ -513,7 +447,7 @@ async def test_a_call_that_is_cancelled_anywhere_is_sent_once_and_cancelled_on_t
                             await trio.lowlevel.checkpoint()
                         scope.cancel()
                 await wait_all_tasks_blocked(0.01)
-                assert [number > FIRST_DIRECT_ID for number in server.calls] in ([], [True])
+                assert len(server.calls) <= 1
                 if server.calls:
                     with trio.fail_after(30):
                         await told.wait()
@@ -537,7 +471,7 @@ class Renewed(httpx2.Auth):
             yield request
 
 
-async def test_credentials_that_expired_are_renewed_for_a_direct_call() -> None:
+async def test_credentials_that_expired_are_renewed_for_a_call() -> None:
     valid = "Bearer 1"
     runs: list[int] = []
 
@@ -554,7 +488,7 @@ async def test_credentials_that_expired_are_renewed_for_a_direct_call() -> None:
         for number in (1, 1, 2, 2):
             valid = f"Bearer {number}"
             assert (await session.call_tool("sing")).text == "done"
-    assert [number > FIRST_DIRECT_ID for number in runs] == [True, True, False, True]
+    assert len(runs) == 4
 
 
 async def test_credentials_of_one_request_are_not_used_for_another() -> None:
@@ -562,7 +496,7 @@ async def test_credentials_of_one_request_are_not_used_for_another() -> None:
     async with raw_http(server) as origin, connect(origin.url, auth=Renewed("Signature")) as session:
         for _ in range(2):
             assert (await session.call_tool("sing")).text == "done"
-    assert all(number < FIRST_DIRECT_ID for number in server.calls)
+    assert [seen["authorization"] for seen in server.seen] == ["Signature 1"] * 2
 
 
 async def test_a_call_to_an_endpoint_that_redirects_runs_once() -> None:
@@ -571,7 +505,7 @@ async def test_a_call_to_an_endpoint_that_redirects_runs_once() -> None:
     async def serve(exchange: Exchange) -> None:
         if exchange.method != "tools/call":
             await exchange.error(-32601, "no such method")
-        elif exchange.message["id"] > FIRST_DIRECT_ID or not runs:
+        elif not runs:
             runs.append("sent on")
             await redirected(exchange)
         else:

@@ -1,0 +1,151 @@
+"""Blocks with invalid fields, which are dropped with a finding each.
+
+An invalid optional field costs the block nothing else. A block without an essential field is an
+`UnknownBlock`. The SDK's types find the errors, so they are loaded for such a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from mcp_types import BlobResourceContents, ResourceContents, ResourceLink, TextResourceContents
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from playhead.content.blocks import MOST_BYTES, Block, UnknownBlock
+from playhead.content.findings import MAX_FINDINGS, Finding, kind_of, step
+from playhead.content.types import FileContent, FileValue, TypedContent, typed
+
+_NEEDED: Final[Mapping[str, frozenset[str]]] = {
+    "text": frozenset({"type", "text"}),
+    "image": frozenset({"type", "data"}),
+    "audio": frozenset({"type", "data"}),
+    "resource_link": frozenset({"type", "uri"}),
+    "resource": frozenset({"type", "resource"}),
+    "file": frozenset({"type", "file"}),
+}
+"""Essential fields of a block."""
+_LISTS: Final = ("annotations", "icons")
+"""Fields that hold lists of validated values; none is essential."""
+
+
+def file_value(raw: object, *, uri: str) -> FileValue:
+    """Return what `raw` says about the file `uri`, without its invalid fields."""
+    kept = _mended_fields(FileValue, raw, "$")[0] if isinstance(raw, dict) else {}
+    return FileValue.model_validate({**kept, "uri": uri}, by_alias=True)
+
+
+def mended(kind: str, raw: dict[str, Any]) -> Block:
+    """Parse a block of a known type without its invalid fields; never raises."""
+    try:
+        return _with_possible_size(Block(raw=raw, content=typed(kind, raw)))
+    except ValidationError as error:
+        return _without_errors(kind, raw, error)
+
+
+def _without_errors(kind: str, raw: dict[str, Any], error: ValidationError) -> Block:
+    kept = dict(raw)
+    findings: tuple[Finding, ...] = ()
+    if (count := error.error_count()) > MAX_FINDINGS:
+        # Only lists have this many errors, and listing them all takes seconds for a large message.
+        fewer = {key: value for key, value in raw.items() if key not in _LISTS}
+        expected = f"at most {MAX_FINDINGS} invalid values in one block"
+        many = Finding(path="$", expected=expected, came=f"{count}; {' and '.join(_LISTS)} are ignored")
+        rest = mended(kind, fewer)
+        return Block(raw=raw, content=rest.content, findings=(many, *rest.findings))
+    if kind == "resource" and isinstance(contents := raw.get("resource"), dict):
+        kept["resource"], findings = _mended_contents(contents)
+    if kind == "file" and isinstance(described := raw.get("file"), dict):
+        kept["file"], findings = _mended_fields(FileValue, described, "$.file")
+    inside = bool(findings)
+    found = dict[str, Finding]()
+    for item in _errors(error):
+        if kind in ("resource", "file") and item["loc"][0] == kind:
+            if inside:
+                continue  # already found; the SDK reports errors for both members of its union, text and blob
+            item["loc"] = (kind,)
+        finding = _finding("$", raw, item)
+        found.setdefault(finding.path, finding)
+        kept.pop(str(item["loc"][0]), None)
+    findings += tuple(found.values())
+    if kind == "resource_link" and isinstance(uri := kept.get("uri"), str):
+        kept.setdefault("name", uri)
+    if kind in ("image", "audio"):
+        kept.setdefault("mimeType", "application/octet-stream")
+    if _NEEDED[kind] <= kept.keys():
+        try:
+            block = Block(raw=raw, content=typed(kind, kept), findings=findings)
+            return _with_possible_size(block)
+        except ValidationError:
+            pass
+    first = findings[0]
+    reason = f"{first.path}: expected {first.expected}, got {first.came}"
+    return Block(raw=raw, content=UnknownBlock(kind=kind, reason=reason), findings=findings)
+
+
+def _with_possible_size(block: Block) -> Block:
+    """Drop a negative or too large size, because the code that uses it later has unsigned 64-bit integers."""
+    content = block.content
+    link = content.file if isinstance(content, FileContent) else content
+    if not isinstance(link, ResourceLink | FileValue) or link.size is None or 0 <= link.size <= MOST_BYTES:
+        return block
+    came = "a negative number" if link.size < 0 else "a greater number"
+    path = "$.size" if link is content else "$.file.size"
+    finding = Finding(path=path, expected=f"a number of bytes from 0 to {MOST_BYTES}", came=came)
+    better: TypedContent
+    if isinstance(content, FileContent):
+        better = content.model_copy(update={"file": content.file.model_copy(update={"size": None})})
+    else:
+        assert isinstance(link, ResourceLink)
+        better = link.model_copy(update={"size": None})
+    return replace(block, content=better, findings=(*block.findings, finding))
+
+
+def _mended_contents(raw: dict[str, Any]) -> tuple[dict[str, Any], tuple[Finding, ...]]:
+    """Drop the invalid fields of embedded contents."""
+    blob = "blob" in raw and "text" not in raw
+    model: type[ResourceContents] = BlobResourceContents if blob else TextResourceContents
+    return _mended_fields(model, raw, "$.resource")
+
+
+def _mended_fields(
+    model: type[BaseModel], raw: dict[str, Any], path: str
+) -> tuple[dict[str, Any], tuple[Finding, ...]]:
+    """Drop the invalid fields of an object inside a block."""
+    try:
+        model.model_validate(raw, by_name=False)
+    except ValidationError as error:
+        wrong = _errors(error)
+        dropped = {item["loc"][0] for item in wrong}
+        kept = {key: value for key, value in raw.items() if key not in dropped}
+        return kept, tuple(_finding(path, raw, item) for item in wrong)
+    return raw, ()
+
+
+def _errors(error: ValidationError) -> list[ErrorDetails]:
+    return error.errors(include_input=False, include_url=False)
+
+
+def _finding(path: str, raw: Mapping[str, Any], item: ErrorDetails) -> Finding:
+    where = path
+    for key in item["loc"]:
+        where = step(where, key)
+    if item["type"] == "missing":
+        return Finding(path=where, expected="this required field", came="nothing")
+    is_object = item["type"] in ("dict_type", "model_type")
+    expected = "an object" if is_object else item["msg"].removeprefix("Input should be ")
+    return Finding(path=where, expected=expected, came=kind_of(_at(raw, item["loc"])))
+
+
+def _at(raw: object, path: tuple[int | str, ...]) -> object:
+    for part in path:
+        match raw, part:
+            case dict(), str():
+                raw = raw.get(part)
+            case list(), int() if part < len(raw):
+                raw = raw[part]
+            case _:
+                return None
+    return raw

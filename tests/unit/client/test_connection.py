@@ -1,0 +1,686 @@
+"""The driver of a connection: deadlines, cancellations, the server's questions, doubts; reads on the wire."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from playhead.client import Session, connect
+from playhead.client.session.arrivals import Arrivals
+from playhead.client.session.connection import Connection
+from playhead.client.session.elicitation import Handler, RefusedError
+from playhead.client.transports.carrier import Receiver, SecondRoad
+from playhead.errors import (
+    ConnectionLostError,
+    DeadlineError,
+    LimitError,
+    PlayheadError,
+    ServerError,
+    UsageError,
+)
+from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.protocol.exchange import Outgoing
+from playhead.protocol.faults import ProtocolFaults
+from playhead.protocol.revisions import NEWEST, NEWEST_INITIALIZED, Revision
+from playhead.stream.options import StreamOptions
+
+PAGE: dict[str, Any] = {"contents": []}
+Serve = Callable[["Peer", Outgoing], Awaitable[None]]
+
+
+class Peer:
+    """A carrier whose server is `serve`, run in a task per request as over HTTP, or to the end of a write."""
+
+    def __init__(
+        self,
+        serve: Serve | None = None,
+        *,
+        second_road: SecondRoad = "none",
+        pongs: bool = False,
+        closing_cancels: bool = False,
+    ) -> None:
+        self._serve = serve
+        self.second_road: SecondRoad = second_road
+        self._pongs = pongs
+        self.closing_cancels = closing_cancels
+        self.receiver: Receiver
+        self.requests: list[tuple[float, Outgoing, bool]] = []
+        self.sent: list[dict[str, Any]] = []
+        self.pings: list[float] = []
+        self._nursery: trio.Nursery
+
+    @asynccontextmanager
+    async def open(self, receiver: Receiver) -> AsyncIterator[None]:
+        self.receiver = receiver
+        async with trio.open_nursery() as self._nursery:
+            yield
+            self._nursery.cancel_scope.cancel()
+
+    async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
+        self.requests.append((trio.current_time(), outgoing, anew))
+        if self._serve is not None:
+            self._nursery.start_soon(self._serve, self, outgoing)
+
+    async def send(self, data: bytes, *, outgoing: Outgoing | None = None) -> None:
+        self.sent.append(json.loads(data))
+
+    async def listen(self) -> None: ...
+
+    async def ping(self) -> bool:
+        self.pings.append(trio.current_time())
+        if not self._pongs:
+            await trio.sleep_forever()
+        return True
+
+    def diagnosis(self) -> str:
+        return ""
+
+    def faults(self) -> ProtocolFaults:
+        return ProtocolFaults()
+
+    # --- what it says --------------------------------------------------------------------------------
+
+    def say(self, **members: Any) -> None:
+        self.receiver.received(json.dumps({"jsonrpc": "2.0", **members}).encode())
+
+    def answer(self, outgoing: Outgoing, result: Mapping[str, Any] = PAGE) -> None:
+        self.say(id=outgoing.id, result=result)
+
+
+@asynccontextmanager
+async def connected(
+    peer: Peer,
+    *,
+    revision: Revision = NEWEST_INITIALIZED,
+    limits: Limits = DEFAULT_LIMITS,
+    handlers: Mapping[str, Handler] | None = None,
+    **more: Any,
+) -> AsyncIterator[Connection]:
+    connection = Connection(peer, server="s", limits=limits, handlers=handlers, **more)
+    async with connection.opened():
+        connection.exchange.revision = revision
+        yield connection
+
+
+async def ask(
+    connection: Connection,
+    method: str = "resources/read",
+    *,
+    silent: float = math.inf,
+    total: float = math.inf,
+    **more: Any,
+) -> dict[str, Any]:
+    return await connection.request(method, {"uri": "x:"}, silent_seconds=silent, total_seconds=total, **more)
+
+
+# --- deadlines -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("silent", "total", "bytes_at", "work", "spent"),
+    [
+        (5.0, math.inf, (), 4.0, None),
+        (5.0, math.inf, (), 9.0, (5.0, "5 s of silence")),
+        (5.0, math.inf, (3.0, 7.0), 20.0, (12.0, "5 s of silence")),
+        (5.0, 10.0, (4.0, 8.0, 9.5), 20.0, (10.0, "10 s in total")),
+        (5.0, 10.0, (4.0, 8.0), 9.0, None),
+    ],
+)
+@pytest.mark.parametrize("whose", ["its", "some"])
+async def test_a_deadline_runs_from_the_last_byte_and_ends_with_the_total(
+    autojump_clock: MockClock,
+    silent: float,
+    total: float,
+    bytes_at: tuple[float, ...],
+    work: float,
+    spent: tuple[float, str] | None,
+    whose: str,
+) -> None:
+    async def serve(peer: Peer, outgoing: Outgoing) -> None:
+        began = trio.current_time()
+        for at in bytes_at:
+            await trio.sleep_until(began + at)
+            peer.receiver.touched(outgoing.id if whose == "its" else None)
+        await trio.sleep_until(began + work)
+        peer.answer(outgoing)
+
+    async with connected(Peer(serve)) as connection:
+        began = trio.current_time()
+        if spent is None:
+            assert await ask(connection, silent=silent, total=total) == PAGE
+            assert trio.current_time() - began == work
+        else:
+            with pytest.raises(DeadlineError, match=spent[1]):
+                await ask(connection, silent=silent, total=total)
+            assert trio.current_time() - began == spent[0]
+
+
+async def test_a_shorter_deadline_set_later_ends_first(autojump_clock: MockClock) -> None:
+    ended: dict[float, float] = {}
+
+    async def run(silent: float) -> None:
+        with pytest.raises(DeadlineError):
+            await ask(connection, silent=silent)
+        ended[silent] = trio.current_time() - began
+
+    async with connected(Peer()) as connection, trio.open_nursery() as nursery:
+        began = trio.current_time()
+        nursery.start_soon(run, 30.0)
+        await trio.sleep(1)
+        nursery.start_soon(run, 2.0)
+    assert ended == {2.0: 3.0, 30.0: 30.0}
+
+
+async def test_bytes_of_another_answer_are_no_sign_of_life_and_progress_is(autojump_clock: MockClock) -> None:
+    async def serve(peer: Peer, outgoing: Outgoing) -> None:
+        for _ in range(3):
+            await trio.sleep(4)
+            peer.say(method="notifications/message", params={"data": "working"})
+            peer.receiver.touched(77)
+            if outgoing.method == "tools/call":
+                about = {"progressToken": outgoing.id, "progress": 1}
+                peer.say(method="notifications/progress", params=about)
+        peer.answer(outgoing)
+
+    async with connected(Peer(serve)) as connection:
+        assert await ask(connection, "tools/call", silent=5) == PAGE
+        with pytest.raises(DeadlineError):
+            await ask(connection, silent=5)
+
+
+async def test_no_deadline_runs_out_while_the_user_is_asked(autojump_clock: MockClock) -> None:
+    async with connected(Peer(), last_asked=lambda: min(trio.current_time(), began + 50)) as connection:
+        began = trio.current_time()
+        with pytest.raises(DeadlineError):
+            await ask(connection, silent=5)
+        assert trio.current_time() - began == 55
+
+
+async def test_arrivals_are_notified_of_bytes_and_of_the_answer(autojump_clock: MockClock) -> None:
+    async def serve(peer: Peer, outgoing: Outgoing) -> None:
+        await trio.sleep(3)
+        peer.receiver.touched(outgoing.id)
+        seen.append(arrivals.last_received() - began)
+        await trio.sleep(3)
+        peer.answer(outgoing)
+
+    seen: list[float] = []
+    arrivals = Arrivals()
+    async with connected(Peer(serve)) as connection:
+        began = trio.current_time()
+        await ask(connection, arrivals=arrivals)
+    assert (seen, arrivals.last_received() - began) == ([3.0], 6.0)
+
+
+# --- the end of requests ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("closing_cancels", [False, True])
+async def test_behaviour_2_a_request_given_up_is_cancelled_at_the_server_unless_closing_says_so(
+    autojump_clock: MockClock, closing_cancels: bool
+) -> None:
+    peer = Peer(closing_cancels=closing_cancels)
+    async with connected(peer) as connection:
+        with pytest.raises(DeadlineError):
+            await ask(connection, silent=1)
+        with trio.move_on_after(1):
+            await ask(connection)
+        with trio.move_on_after(1):
+            await ask(connection, "initialize")
+        await trio.testing.wait_all_tasks_blocked()
+    cancelled = [message["params"]["requestId"] for message in peer.sent]
+    assert cancelled == ([] if closing_cancels else [1, 2])
+
+
+async def test_behaviour_29_a_lost_connection_fails_every_request_with_the_same_error() -> None:
+    errors: list[PlayheadError] = []
+
+    async def attempt() -> None:
+        with pytest.raises(ConnectionLostError) as caught:
+            await ask(connection)
+        errors.append(caught.value)
+
+    peer = Peer()
+    async with connected(peer) as connection:
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(attempt)
+            await trio.testing.wait_all_tasks_blocked()
+            peer.receiver.lost(ConnectionLostError("it ended"))
+            peer.receiver.lost(ConnectionLostError("a second reason"))
+        await attempt()
+        assert connection.ended
+    assert [str(error) for error in errors] == ["it ended"] * 4
+    assert peer.sent == []
+
+
+async def test_behaviour_5_a_code_of_the_peers_is_its_answer_whatever_the_number() -> None:
+    async def serve(peer: Peer, outgoing: Outgoing) -> None:
+        peer.say(id=outgoing.id, error={"code": -32001, "message": "Request timed out"})
+
+    async with connected(Peer(serve)) as connection:
+        with pytest.raises(ServerError) as caught:
+            await ask(connection)
+    assert caught.value.code == -32001
+
+
+async def test_parameters_that_are_not_json_are_the_callers_error() -> None:
+    async with connected(Peer()) as connection:
+        with pytest.raises(UsageError):
+            await connection.request("x", {"a": object()}, silent_seconds=1, total_seconds=1)
+
+
+async def test_a_retired_connection_ends_with_its_last_request_but_a_subscription() -> None:
+    release = trio.Event()
+
+    async def serve(peer: Peer, outgoing: Outgoing) -> None:
+        await release.wait()
+        if outgoing.method != "subscriptions/listen":
+            peer.answer(outgoing)
+
+    async with connected(Peer(serve), revision=NEWEST) as connection, trio.open_nursery() as nursery:
+        nursery.start_soon(connection.listen, "listen-1", {})
+        nursery.start_soon(lambda: ask(connection, silent=9))
+        await trio.testing.wait_all_tasks_blocked()
+        connection.retire()
+        assert not connection.ended
+        release.set()
+        await connection.wait_ended()
+        nursery.cancel_scope.cancel()
+
+
+# --- progress --------------------------------------------------------------------------------------------
+
+
+async def test_behaviour_1_a_slow_callback_gets_the_newest_report_each_time() -> None:
+    reports: list[float] = []
+
+    async def slowly(progress: float, total: float | None, message: str | None) -> None:
+        reports.append(progress)
+        await trio.testing.wait_all_tasks_blocked()
+
+    async def serve(peer: Peer, outgoing: Outgoing) -> None:
+        for progress in range(100):
+            about = {"progressToken": outgoing.id, "progress": progress, "total": 100, "message": "m"}
+            peer.say(method="notifications/progress", params=about)
+            if progress == 0:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        peer.answer(outgoing)
+
+    async with connected(Peer(serve)) as connection:
+        await ask(connection, "tools/call", on_progress=slowly)
+    assert (reports[0], reports[-1]) == (0, 99)
+    assert len(reports) < 10
+
+
+async def test_behaviour_1_what_a_callback_raises_ends_its_request_and_no_other() -> None:
+    async def broken(progress: float, total: float | None, message: str | None) -> None:
+        raise ZeroDivisionError
+
+    async def serve(peer: Peer, outgoing: Outgoing) -> None:
+        if outgoing.method == "tools/call":
+            about = {"progressToken": outgoing.id, "progress": 1}
+            peer.say(method="notifications/progress", params=about)
+        else:
+            peer.answer(outgoing)
+
+    async with connected(Peer(serve)) as connection:
+        with pytest.raises(ZeroDivisionError):
+            await ask(connection, "tools/call", on_progress=broken)
+        assert await ask(connection) == PAGE
+
+
+# --- what the server asks --------------------------------------------------------------------------------
+
+
+async def answered(
+    asked: list[dict[str, Any]], revision: Revision, handlers: Mapping[str, Handler] | None = None
+) -> list[dict[str, Any]]:
+    peer = Peer()
+    async with connected(peer, revision=revision, handlers=handlers):
+        for each in asked:
+            peer.say(**each)
+        await trio.testing.wait_all_tasks_blocked()
+    return sorted(peer.sent, key=lambda message: str(message["id"]))
+
+
+ASKS = ["ping", "elicitation/create", "roots/list", "sampling/createMessage", "dance"]
+
+
+async def test_behaviour_25_what_a_server_asks_is_answered_from_one_table() -> None:
+    async def elicit(params: Mapping[str, Any]) -> dict[str, Any]:
+        if "message" not in params:
+            raise RefusedError("no message", code=-32602)
+        return {"action": "accept"}
+
+    asked = [{"id": method, "method": method, "params": {}} for method in ASKS]
+    asked.append({"id": "z", "method": "elicitation/create", "params": {"message": "Who?"}})
+    found = await answered(asked, NEWEST_INITIALIZED, {"elicitation/create": elicit})
+    outcomes = {each["id"]: each.get("result", each.get("error", {}).get("code")) for each in found}
+    assert outcomes == {
+        "ping": {},
+        "elicitation/create": -32602,
+        "roots/list": -32600,
+        "sampling/createMessage": -32600,
+        "dance": -32601,
+        "z": {"action": "accept"},
+    }
+
+
+async def test_behaviour_25_since_2026_a_server_asks_in_its_results_only() -> None:
+    asked = [{"id": method, "method": method, "params": {}} for method in ASKS]
+    found = await answered(asked, NEWEST)
+    assert {each["error"]["code"] for each in found} == {-32601}
+
+
+async def test_behaviour_25_a_question_that_the_server_cancels_is_not_answered() -> None:
+    cancelled: list[object] = []
+
+    async def think(_params: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.append(_params)
+
+    asked = [
+        {"id": 5, "method": "elicitation/create", "params": {}},
+        {"method": "notifications/cancelled", "params": {"requestId": 5}},
+        {"method": "notifications/cancelled", "params": {"requestId": 6}},
+        {"id": 7, "method": "ping"},
+    ]
+    peer = Peer()
+    async with connected(peer, handlers={"elicitation/create": think}):
+        peer.say(**asked[0])
+        await trio.testing.wait_all_tasks_blocked()
+        for each in asked[1:]:
+            peer.say(**each)
+        await trio.testing.wait_all_tasks_blocked()
+        assert cancelled == [{}]
+    assert [message["id"] for message in peer.sent] == [7]
+
+
+async def test_behaviour_25_a_flood_of_questions_ends_the_connection() -> None:
+    peer = Peer()
+    async with connected(peer, limits=Limits(server_requests=4)) as connection:
+        for number in range(5):
+            peer.say(id=number, method="ping")
+        with pytest.raises(LimitError) as caught:
+            await ask(connection)
+    assert caught.value.limit == "server_requests"
+
+
+# --- doubts ----------------------------------------------------------------------------------------------
+
+
+async def silence(peer: Peer, outgoing: Outgoing) -> None: ...
+
+
+async def at_once(peer: Peer, outgoing: Outgoing) -> None:
+    peer.answer(outgoing)
+
+
+def read_times(peer: Peer, began: float) -> list[tuple[float, bool]]:
+    return [(at - began, anew) for at, _, anew in peer.requests]
+
+
+async def test_over_http_the_oldest_read_is_sent_again_after_10_s_on_a_connection_of_its_own(
+    autojump_clock: MockClock,
+) -> None:
+    async def serve(peer: Peer, outgoing: Outgoing) -> None:
+        if len(peer.requests) == 3:
+            peer.answer(outgoing, {"contents": [], "again": True})
+
+    peer = Peer(serve, second_road="request")
+    async with connected(peer) as connection, trio.open_nursery() as nursery:
+        began = trio.current_time()
+        nursery.start_soon(lambda: ask(connection, "tools/call", silent=60))
+        found = await ask(connection, silent=30)
+        nursery.cancel_scope.cancel()
+    assert found == {"contents": [], "again": True}
+    assert read_times(peer, began) == [(0.0, False), (0.0, False), (10.0, True)]
+    assert [outgoing.params["uri"] for _, outgoing, _ in peer.requests] == ["x:"] * 3
+
+
+async def test_each_further_time_without_a_byte_doubles_the_wait(autojump_clock: MockClock) -> None:
+    peer = Peer(silence, second_road="request")
+    async with connected(peer) as connection:
+        began = trio.current_time()
+        with pytest.raises(DeadlineError):
+            await ask(connection, silent=90)
+    assert read_times(peer, began) == [(0.0, False), (10.0, True), (35.0, True), (80.0, True)]
+
+
+async def test_the_first_of_two_answers_counts_and_the_other_request_is_cancelled(
+    autojump_clock: MockClock,
+) -> None:
+    async def serve(peer: Peer, outgoing: Outgoing) -> None:
+        if outgoing.id == 1:
+            await trio.sleep(12)
+            peer.answer(outgoing, {"contents": [], "first": True})
+
+    peer = Peer(serve, second_road="request")
+    async with connected(peer) as connection:
+        assert await ask(connection, silent=30) == {"contents": [], "first": True}
+        await trio.testing.wait_all_tasks_blocked()
+    assert [message["params"]["requestId"] for message in peer.sent] == [2]
+
+
+async def test_bytes_of_the_second_answer_are_a_sign_of_life_of_the_read(autojump_clock: MockClock) -> None:
+    async def serve(peer: Peer, outgoing: Outgoing) -> None:
+        if outgoing.id == 2:
+            for _ in range(8):
+                await trio.sleep(5)
+                peer.receiver.touched(outgoing.id)
+            peer.answer(outgoing)
+
+    async with connected(Peer(serve, second_road="request")) as connection:
+        assert await ask(connection, silent=20) == PAGE
+
+
+async def test_a_server_that_answers_pings_is_never_doubted(autojump_clock: MockClock) -> None:
+    async def never(connection: Connection) -> Connection:
+        raise AssertionError
+
+    peer = Peer(silence, second_road="connection", pongs=True)
+    async with connected(peer, replace=never) as connection:
+        began = trio.current_time()
+        with pytest.raises(DeadlineError):
+            await ask(connection, silent=45)
+    assert [at - began for at in peer.pings] == [10, 20, 30, 40]
+    assert len(peer.requests) == 1
+
+
+async def test_without_a_pong_in_5_s_the_reads_go_over_a_second_connection_one_after_the_other(
+    autojump_clock: MockClock,
+) -> None:
+    async def in_two_seconds(peer: Peer, outgoing: Outgoing) -> None:
+        await trio.sleep(2)
+        peer.answer(outgoing, {"contents": [], "number": len(peer.requests)})
+
+    second_peer = Peer(in_two_seconds)
+    found: list[tuple[float, int]] = []
+
+    async def read() -> None:
+        result = await ask(first, silent=30)
+        found.append((trio.current_time() - began, result["number"]))
+
+    async with connected(second_peer) as second:
+
+        async def replace(doubted: Connection) -> Connection:
+            assert doubted is first
+            await trio.sleep(1)  # it has to connect
+            return second
+
+        peer = Peer(silence, second_road="connection")
+        async with connected(peer, replace=replace) as first, trio.open_nursery() as nursery:
+            began = trio.current_time()
+            nursery.start_soon(read)
+            await trio.sleep(1)
+            nursery.start_soon(read)
+    assert [at - began for at in peer.pings] == [10]
+    assert found == [(18.0, 1), (20.0, 2)]
+
+
+async def test_a_process_is_only_waited_for(autojump_clock: MockClock) -> None:
+    peer = Peer(silence)
+    async with connected(peer) as connection:
+        with pytest.raises(DeadlineError):
+            await ask(connection, silent=60)
+    assert (len(peer.requests), peer.pings) == (1, [])
+
+
+async def test_a_call_is_never_sent_twice(autojump_clock: MockClock) -> None:
+    peer = Peer(silence, second_road="request")
+    async with connected(peer) as connection:
+        with pytest.raises(DeadlineError):
+            await ask(connection, "tools/call", silent=60)
+    assert len(peer.requests) == 1
+
+
+# --- on the wire -----------------------------------------------------------------------------------------
+
+SERVER = """
+import base64, json, os, sys
+log = open(sys.argv[1], "a")
+def say(**message): print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+for line in sys.stdin:
+    message = json.loads(line)
+    log.write(line); log.flush()
+    method, params = message["method"], message.get("params", {})
+    if method == "server/discover" and sys.argv[2] == "modern":
+        versions = {"supportedVersions": ["2026-07-28"], "capabilities": {"resources": {}}}
+        info = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1"}}
+        say(id=message["id"], result={**versions, "ttlMs": 0, "cacheScope": "private",
+                                      "resultType": "complete", "_meta": info})
+    elif method == "initialize":
+        version = params["protocolVersion"]
+        about = {"capabilities": {"resources": {}}, "serverInfo": {"name": "s", "version": "1"}}
+        say(id=message["id"], result={"protocolVersion": version, **about})
+    elif method == "resources/read":
+        if sys.argv[3] == "die": sys.stderr.write("out of music\\n"); sys.exit(3)
+        if sys.argv[3] == "silent": continue
+        if sys.argv[3] == "refuse":
+            say(id=message["id"], error={"code": -32002, "message": "no such song"}); continue
+        start, end = params["arguments"]["start"], params["arguments"]["end"]
+        data = bytes(i % 251 for i in range(start, min(end, 300000)))
+        contents = [{"uri": "x:", "blob": base64.b64encode(data).decode()}] if data else []
+        answer_id = str(message["id"]) if sys.argv[3] == "string" else message["id"]
+        say(id=answer_id, result={"contents": contents})
+    elif "id" in message:
+        say(id=message["id"], error={"code": -32601, "message": "no such method"})
+"""
+OPTIONS = StreamOptions(strategy="arguments", patience_seconds=0.5, timeout=0.3)
+WHOLE = bytes(i % 251 for i in range(300000))
+
+
+def command(tmp_path: Path, era: str, manner: str) -> list[str]:
+    return [sys.executable, "-I", "-S", "-c", SERVER, str(tmp_path / "log"), era, manner]
+
+
+def logged(tmp_path: Path, method: str) -> list[dict[str, Any]]:
+    messages = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    return [message for message in messages if message["method"] == method]
+
+
+async def read_all(session: Session) -> bytes:
+    async with session.open("x:song", options=OPTIONS) as stream:
+        return await stream.read_all()
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_a_read_on_the_wire(tmp_path: Path, era: str) -> None:
+    async with (
+        connect(command(tmp_path, era, "plain")) as session,
+        session.open("x:song", options=OPTIONS) as stream,
+    ):
+        assert await stream.read_all() == WHOLE
+        counts = stream.statistics().reads
+    reads = logged(tmp_path, "resources/read")
+    assert counts.server_reads == len(reads)
+    first = reads[0]
+    assert first.keys() == {"jsonrpc", "id", "method", "params"}
+    assert first["params"].keys() == {"uri", "arguments"} | ({"_meta"} if era == "modern" else set())
+    if era == "modern":
+        meta = first["params"]["_meta"]
+        assert meta["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+        assert meta["io.modelcontextprotocol/clientInfo"]["name"] == "playhead"
+        assert meta["io.modelcontextprotocol/clientCapabilities"]["files"]["download"] is True
+
+
+async def test_an_id_that_is_returned_as_a_string_is_counted_and_accepted(tmp_path: Path) -> None:
+    async with connect(command(tmp_path, "legacy", "string")) as session:
+        assert await read_all(session) == WHOLE
+        assert session.protocol_faults().retyped > 0
+
+
+@pytest.mark.parametrize(
+    ("manner", "said"),
+    [
+        ("refuse", "no such song"),
+        ("silent", "got no byte for 0.3 s"),
+        ("die", "has ended and is not restarted"),
+    ],
+)
+async def test_a_failed_read_says_why(tmp_path: Path, manner: str, said: str) -> None:
+    async with connect(command(tmp_path, "legacy", manner)) as session:
+        with pytest.raises(PlayheadError, match=said):
+            await read_all(session)
+
+
+async def test_a_silent_read_is_cancelled_on_the_wire_with_its_own_id(tmp_path: Path) -> None:
+    async with connect(command(tmp_path, "legacy", "silent")) as session:
+        with pytest.raises(PlayheadError):
+            await read_all(session)
+    asked = {read["id"] for read in logged(tmp_path, "resources/read")}
+    cancelled = {each["params"]["requestId"] for each in logged(tmp_path, "notifications/cancelled")}
+    assert asked & cancelled
+    assert cancelled <= asked
+
+
+async def test_leaving_the_session_ends_a_read_that_waits(tmp_path: Path) -> None:
+    ended: list[str] = []
+
+    async def read(session: Session, started: trio.Event) -> None:
+        started.set()
+        try:
+            await read_all(session)
+        except PlayheadError as error:
+            ended.append(type(error).__name__)
+
+    async with trio.open_nursery() as nursery, connect(command(tmp_path, "legacy", "silent")) as session:
+        started = trio.Event()
+        nursery.start_soon(read, session, started)
+        await started.wait()
+        await trio.testing.wait_all_tasks_blocked(0.05)
+    assert len(ended) == 1
+
+
+async def test_a_cancelled_read_leaves_the_connection_usable(tmp_path: Path) -> None:
+    async with connect(command(tmp_path, "legacy", "plain")) as session:
+        for checkpoints in range(12):
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(read_all, session)
+                    for _ in range(checkpoints):
+                        await trio.lowlevel.checkpoint()
+                    scope.cancel()
+        assert await read_all(session) == WHOLE
+
+
+@pytest.mark.parametrize("name_bytes", [10, 50_000])
+async def test_a_call_of_any_length_reaches_the_server_whole(tmp_path: Path, name_bytes: int) -> None:
+    name = "x" * name_bytes
+    async with connect(command(tmp_path, "legacy", "plain")) as session:
+        with pytest.raises(ServerError, match="no such method"):
+            await session.call_tool(name)
+    assert [call["params"]["name"] for call in logged(tmp_path, "tools/call")] == [name]

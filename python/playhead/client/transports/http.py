@@ -9,7 +9,7 @@ without the answer, the request fails at once, unless the revision lets the stre
 named an id. What a revision changes is in its row (`protocol.revisions`).
 
 A sign of life of a request is bytes of its answer: of its body, or of the event that answers it. Comments and
-other messages are none. No time limit for reading: deadlines are the session's.
+other messages are none. No time limit for reading or writing: deadlines are the session's.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class HttpCarrier:
             tls=options.tls,
             auth=options.auth,
             proxies=environment_proxies(),
-            time_limits={"connect": limits.connect_seconds, "write": limits.page_seconds},
+            time_limits={"connect": limits.connect_seconds},
             body_bytes=limits.message_bytes,
         )
         self._session_id: bytes | None = None

@@ -266,7 +266,11 @@ async def test_a_read_goes_on_over_a_second_connection_15_s_after_the_first_has_
                 message = json.loads(event.data)
                 is_silent = number == 1 and message["method"] == "resources/read"
                 if "id" in message and not is_silent:
-                    answer = {"jsonrpc": "2.0", "id": message["id"], "result": answers[message["method"]]}
+                    answer = {
+                        "jsonrpc": "2.0",
+                        "id": message["id"],
+                        "result": answers.get(message["method"], {}),
+                    }
                     await stream.send_all(connection.send(TextMessage(data=json.dumps(answer))))
             if isinstance(event, CloseConnection):
                 await stream.send_all(connection.send(event.response()))

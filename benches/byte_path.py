@@ -7,7 +7,8 @@
 Contenders of a row take turns, in reversed order every second round. The table has medians, and what a row
 must keep: a number, or a ratio to another contender in the same round. The exit status is 1 if one is missed.
 The server is `benches/go`, built if Go is installed; without it `tests.servers.pages` answers, which is
-slower and has no songs, and the rows of the Go loop and of the blob are left out.
+slower and has no songs, and the rows of the Go loop and of the blob are left out. `--rmcp` builds
+`benches/rmcp` with Cargo, which takes minutes the first time, and reads the pages with the official Rust SDK.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import tempfile
 import time
 import tty
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -42,12 +43,14 @@ from benches.music import encoded_music
 from tests.servers.launch import REPOSITORY, http_process, pages_command
 
 GO_SERVER = REPOSITORY / "target" / "bench" / "playhead-bench"
+RMCP_TARGET = REPOSITORY / "target" / "rmcp"
+RMCP_PEER = RMCP_TARGET / "release" / "playhead-rmcp-peer"
 WORKERS = Path(__file__).with_name("workers.py")
 RESULTS = Path(__file__).with_name("results")
 MIB = 1 << 20
 BLOB_BYTES = 47 * MIB
 OURS, BEFORE, STDLIB, PYBASE64, IMPORTS = "ours", "before", "SDK + stdlib", "SDK + pybase64", "five imports"
-GO, GO_8 = "Go loop", "Go loop, 8 in flight"
+GO, GO_8, RMCP = "Go loop", "Go loop, 8 in flight", "rmcp"
 WITHOUT_NUMPY = "import sys; sys.modules['numpy'] = None"
 FIVE = "import mcp.client.session, trio, miniaudio, httpx2, httpcore2"
 
@@ -99,6 +102,7 @@ class Run:
 
     before: Path | None
     smoke: bool
+    rmcp: bool
     rounds: int
     out: Path | None
     """The raw numbers, written after each row: a run that is interrupted leaves those that it has."""
@@ -196,10 +200,21 @@ async def serving(transport: str, *options: object, lean: bool = True) -> AsyncI
             yield [url]
 
 
-@asynccontextmanager
-async def worker(python: str, *words: object) -> AsyncIterator[Measure]:
+def build_rmcp() -> None:
+    folder = Path(__file__).with_name("rmcp")
+    build = ["cargo", "build", "--locked", "--release", "--quiet", "--target-dir", str(RMCP_TARGET)]
+    subprocess.run(build, cwd=folder, check=True)
+
+
+def worker(python: str, *words: object) -> AbstractAsyncContextManager[Measure]:
     """A process of `benches.workers`: each call of the yielded function is one measurement of it."""
-    command = [python, str(WORKERS), *(str(word) for word in words)]
+    return measuring(python, WORKERS, *words)
+
+
+@asynccontextmanager
+async def measuring(*words: object) -> AsyncIterator[Measure]:
+    """A process that measures once for each line, and writes what it measured as JSON."""
+    command = [str(word) for word in words]
     process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     async def measure() -> Found:
@@ -210,7 +225,7 @@ async def worker(python: str, *words: object) -> AsyncIterator[Measure]:
         while not line.endswith(b"\n"):
             part = await process.stdout.receive_some()
             if not part:
-                raise RuntimeError(f"expected a measurement of {words[0]}, got the end of its process")
+                raise RuntimeError(f"expected a measurement of {command}, got the end of its process")
             line += part
         found: Found = json.loads(line)
         return found
@@ -250,6 +265,7 @@ async def page_cpu(run: Run) -> None:
         ("http", 100): 0.75,
         ("http", 1024): 2.8,
     }
+    rmcp_bounds = {("stdio", 100): 1.4, ("http", 100): 1.7}
     size = (2 if run.smoke else 32) * MIB
     for transport in ("stdio", "ws", "http"):
         for page_kib in (100, 1024):
@@ -257,14 +273,19 @@ async def page_cpu(run: Run) -> None:
                 target = await stack.enter_async_context(serving(transport, "-size", size))
                 options = (page_kib * 1024, size)
                 made = await workers(run, stack, "pages", options, target, (STDLIB, PYBASE64))
+                if run.rmcp and transport != "ws":
+                    peer = measuring(RMCP_PEER, *options, *target)
+                    made[RMCP] = await stack.enter_async_context(peer)
                 found = await run.in_turns(made)
             bound = bounds.get((transport, page_kib))
+            of_rmcp = rmcp_bounds.get((transport, page_kib)) if run.rmcp else None
             run.add(
                 f"client CPU per {page_kib} KiB page, {transport}",
                 "ms",
                 found,
                 "ms",
                 *([Bound(value=bound)] if bound else []),
+                *([Bound(value=of_rmcp, than=RMCP)] if of_rmcp else []),
             )
 
 
@@ -284,14 +305,24 @@ async def whole_file(run: Run) -> None:
             answer = json.loads(done.stdout)
             return {"s": answer["seconds"], "cpu_s": answer["cpu_seconds"], "sha256": answer["sha256"]}
 
+        def whole(*command: str) -> Measure:
+            return on_thread(partial(seconds_of, command))
+
         made |= {GO: partial(go, 1), GO_8: partial(go, 8)}
         made |= {name if name.startswith("SDK") else f"{name}, 100 KiB": one for name, one in small.items()}
         found = await run.in_turns(made)
+        read = ["-m", "playhead", "read", target[0], "link", "-o", f"{folder}/read", "--json"]
+        programs = {name: whole(python, *read) for name, python in run.pythons().items()}
+        programs[GO] = whole(
+            str(GO_SERVER), "read", "-url", target[0], "-flight", "1", "-out", f"{folder}/saved"
+        )
+        exits = await run.in_turns(programs)
     hashes = {one["sha256"] for many in found.values() for one in many}
     assert len(hashes) == 1, f"expected the same bytes of all, got {found}"
     bounds = (Bound(value=0.7, than=GO), Bound(value=1.0, than=GO_8))
     run.add("32 MiB, HTTP, 0 ms, from connecting", "s", found, "s", *bounds)
     run.add("CPU of that", "s", found, "cpu_s")
+    run.add("32 MiB, HTTP, 0 ms, exec to exit", "s", exits, "s", Bound(value=1.2, than=GO))
     for name in run.pythons():
         found[name] = found.pop(f"{name}, 100 KiB")
     run.add("32 MiB, HTTP, 0 ms, 100 KiB pages", "s", found, "s")
@@ -359,7 +390,7 @@ def seconds_to_output(command: Sequence[str], *, on_terminal: bool, send: bytes 
 
 def seconds_of(command: Sequence[str]) -> Found:
     started = time.perf_counter()
-    subprocess.run(command, check=True)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return {"s": time.perf_counter() - started}
 
 
@@ -520,7 +551,9 @@ async def main(options: argparse.Namespace) -> int:
 async def measure_all(options: argparse.Namespace) -> int:
     before = python_of(options.against) if options.against else None
     out = None if options.smoke else options.out / f"byte-path-{time.strftime('%Y%m%d-%H%M%S')}.json"
-    run = Run(before=before, smoke=options.smoke, rounds=options.rounds, out=out)
+    run = Run(before=before, smoke=options.smoke, rmcp=options.rmcp, rounds=options.rounds, out=out)
+    if run.rmcp:
+        build_rmcp()
     for name, measure in TABLE.items():
         if not options.only or name in options.only:
             await measure(run)
@@ -536,6 +569,7 @@ if __name__ == "__main__":
         "--against", metavar="COMMIT", help="a commit to measure too; built under target/against/"
     )
     parser.add_argument("--only", nargs="+", choices=TABLE, help="these parts of the table")
+    parser.add_argument("--rmcp", action="store_true", help="measure the official Rust SDK too (needs Cargo)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--smoke", action="store_true", help="small sizes, one round; bounds are not held")
     parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the raw numbers")

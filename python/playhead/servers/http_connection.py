@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import Any, Final
@@ -93,7 +95,6 @@ class Wire:
 
     def __init__(self, stream: trio.abc.Stream, send_seconds: float) -> None:
         self._stream = stream
-        self._sending = trio.StrictFIFOLock()
         self.send_seconds = send_seconds
 
     async def receive(self, deadline: float) -> bytes | None:
@@ -106,24 +107,29 @@ class Wire:
         return None
 
     async def send(self, data: bytes) -> None:
-        """Send in pieces, each with its deadline. Anything but success closes the connection.
+        """Send what the system takes at once, then pieces, each with its deadline. One task may, at a time.
+
+        Anything but success closes the connection.
 
         Raises:
             ClientGoneError: the connection broke or was closed, or the client does not read.
         """
-        sent = False
-        async with self._sending:
-            try:
-                with memoryview(data) as view:
-                    for start in range(0, len(view), SEND_BYTES):
-                        with trio.fail_after(self.send_seconds):
-                            await self._stream.send_all(view[start : start + SEND_BYTES])
-                sent = True
-            except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as error:
-                raise ClientGoneError("the client has left, or does not read its answer") from error
-            finally:
-                if not sent:  # half an answer may be out, so nothing can follow it
-                    await trio.aclose_forcefully(self._stream)
+        sent = 0
+        try:
+            with memoryview(data) as view:
+                if isinstance(self._stream, trio.SocketStream):
+                    # Without a checkpoint: the pages of all clients would be in memory at once.
+                    with suppress(BlockingIOError):
+                        sent = os.write(self._stream.socket.fileno(), view)
+                while sent < len(view):
+                    with trio.fail_after(self.send_seconds):
+                        await self._stream.send_all(view[sent : sent + SEND_BYTES])
+                    sent += SEND_BYTES
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as error:
+            raise ClientGoneError("the client has left, or does not read its answer") from error
+        finally:
+            if sent < len(data):  # half an answer may be out, so nothing can follow it
+                await trio.aclose_forcefully(self._stream)
 
     async def linger(self, seconds: float) -> None:
         """Read and discard until the client closes, before this side does.
@@ -325,6 +331,8 @@ class HttpConnection:
                 self._put(h11.EndOfMessage())
         unsent, self._unsent = b"".join(self._unsent), []
         await self.wire.send(unsent)
+        if message.get("more_body", False):
+            await trio.lowlevel.checkpoint()  # a stream to a fast client lets others have their turn
 
     def _put(self, event: h11.Event) -> None:
         self._unsent += self.http.send_with_data_passthrough(event) or []

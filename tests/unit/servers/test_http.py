@@ -233,6 +233,25 @@ async def test_a_client_that_leaves_ends_its_request() -> None:
         await ended.wait()
 
 
+async def test_a_stream_to_a_client_that_reads_at_once_lets_others_have_their_turn() -> None:
+    received, pieces = trio.Event(), 0
+
+    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal pieces
+        assert scope["type"] != "lifespan"
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while not received.is_set():
+            pieces += 1
+            await send({"type": "http.response.body", "body": b"x", "more_body": True})
+
+    async with client_of(endless) as client:
+        await client.stream.send_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        while b"x" not in await client.stream.receive_some():
+            pass
+        received.set()
+    assert pieces < 100
+
+
 async def test_the_lifespan_runs_from_before_the_first_connection_to_after_the_last() -> None:
     events: list[str] = []
 

@@ -41,6 +41,7 @@ class WavLocator:
     """RIFF WAVE with any of the codings that miniaudio decodes."""
 
     end_frame: int | None = None
+    bytes_per_second = None
 
     def __init__(self) -> None:
         self._format = b""
@@ -100,6 +101,7 @@ class FlacLocator:
     """Native FLAC; a seek table, if there is one, shortens the search."""
 
     end_frame: int | None = None
+    bytes_per_second = None
 
     def __init__(self) -> None:
         self._streaminfo = b""

@@ -166,6 +166,11 @@ class Locator(Protocol):
         """Frames of the whole, if its headers state them."""
         ...
 
+    @property
+    def bytes_per_second(self) -> float | None:
+        """The rate of the stream, if its headers state it."""
+        ...
+
     def feed(self, offset: int, data: bytes) -> None:
         """Take what the decoder reads at `offset`."""
         ...

@@ -122,15 +122,7 @@ class _EndlessWave:
 
 def _rf64_header(format: PcmFormat) -> bytes:
     """RIFF with 64-bit sizes (EBU Tech 3306): those of a .wav file would end after a few hours."""
-    shape = struct.pack(
-        "<HHIIHH",
-        _WAVE_TAGS[format.sample],
-        format.channels,
-        format.rate_hz,
-        format.bytes_per_second,
-        format.frame_bytes,
-        8 * format.sample.sample_bytes,
-    )
+    shape = wave_shape(format)
     unknown = 0xFFFF_FFFF
     sizes = struct.pack("<QQQI", _ENDLESS_BYTES, _ENDLESS_BYTES - 1024, 0, 0)
     return b"".join(
@@ -140,6 +132,19 @@ def _rf64_header(format: PcmFormat) -> bytes:
             struct.pack("<4sI", b"fmt ", len(shape)) + shape,
             struct.pack("<4sI", b"data", unknown),
         )
+    )
+
+
+def wave_shape(format: PcmFormat) -> bytes:
+    """Return the content of a `fmt ` chunk."""
+    return struct.pack(
+        "<HHIIHH",
+        _WAVE_TAGS[format.sample],
+        format.channels,
+        format.rate_hz,
+        format.bytes_per_second,
+        format.frame_bytes,
+        8 * format.sample.sample_bytes,
     )
 
 

@@ -329,8 +329,6 @@ def adts_frame(data: bytes, at: int) -> CodedFrame | None:
 class AdtsLocator:
     """AAC frames with headers: counted where they were read, elsewhere estimated by the mean frame so far."""
 
-    end_frame: int | None = None
-
     def __init__(self, offset: int) -> None:
         """The first frame is at `offset`."""
         self.samples = 1024

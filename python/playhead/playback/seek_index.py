@@ -12,7 +12,6 @@ state none, so their frames are counted while they are read.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -290,11 +289,4 @@ class FrameIndex:
         if not self.first_number <= number <= self.frames:
             return None
         place = min((number - self.first_number) // self._stride, len(self._offsets) - 1)
-        return SeekPoint(offset=self._offsets[place], frame=self.first_number + place * self._stride)
-
-    def at_offset(self, offset: int) -> SeekPoint | None:
-        """Return the last kept frame at or before a byte, if it was read."""
-        if not self.first_offset <= offset <= self.end_offset:
-            return None
-        place = bisect_right(self._offsets, offset) - 1
         return SeekPoint(offset=self._offsets[place], frame=self.first_number + place * self._stride)

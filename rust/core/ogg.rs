@@ -99,14 +99,14 @@ fn field<const N: usize>(head: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
 }
 
 /// Finds the pages of a stream.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Pages {
     held: Vec<u8>,
     /// The place in `held` of the next byte to look at, which is at `offset` of the stream.
     at: usize,
     offset: u64,
-    /// Bytes that may be summed up in vain.
-    credit: usize,
+    /// Bytes that were summed up in vain, less what was skipped since.
+    wasted: usize,
     is_over: bool,
 }
 
@@ -115,11 +115,8 @@ impl Pages {
     #[must_use]
     pub fn new(offset: u64) -> Self {
         Self {
-            held: Vec::new(),
-            at: 0,
             offset,
-            credit: WASTE_MAX_BYTES,
-            is_over: false,
+            ..Self::default()
         }
     }
 
@@ -152,32 +149,28 @@ impl Pages {
             };
             self.skip(start);
             let held = self.held.get(self.at..).unwrap_or_default();
-            let page = match (page_bytes(held), self.is_over) {
-                (None, false) => return None,
-                (None, true) => None,
-                (Some(len), _) if len > self.credit => None,
-                (Some(len), _) => match held.get(..len) {
-                    None if !self.is_over => return None,
-                    None => None,
-                    Some(raw) => {
-                        let page = Page::parse(raw, self.offset);
-                        if page.is_none() {
-                            self.credit -= len;
-                        }
-                        page
-                    }
-                },
+            let len = match page_bytes(held) {
+                None if !self.is_over => return None,
+                Some(len) if self.wasted + len <= WASTE_MAX_BYTES => len,
+                _ => 0,
             };
-            if let Some(page) = page {
-                self.advance(page.bytes());
-                return Some(page);
+            match held.get(..len) {
+                None if !self.is_over => return None,
+                None => {}
+                Some(raw) => {
+                    if let Some(page) = Page::parse(raw, self.offset) {
+                        self.advance(len);
+                        return Some(page);
+                    }
+                    self.wasted += len;
+                }
             }
             self.skip(CAPTURE.len());
         }
     }
 
     fn skip(&mut self, bytes: usize) {
-        self.credit = WASTE_MAX_BYTES.min(self.credit + bytes * WASTE_RATIO);
+        self.wasted = self.wasted.saturating_sub(bytes * WASTE_RATIO);
         self.advance(bytes);
     }
 

@@ -23,16 +23,6 @@ pub struct OggPage {
     packets: Vec<Py<PyBytes>>,
 }
 
-#[pymethods]
-impl OggPage {
-    fn __repr__(&self) -> String {
-        format!(
-            "<OggPage offset={} end={} serial={} number={} granule={:?}>",
-            self.offset, self.end, self.serial, self.number, self.granule,
-        )
-    }
-}
-
 struct Reader {
     pages: Pages,
     packets: Packets,

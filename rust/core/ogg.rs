@@ -47,21 +47,21 @@ pub struct Page {
 impl Page {
     /// Reads the page that `raw` is; `None` if it is not one, or damaged.
     fn parse(raw: &[u8], offset: u64) -> Option<Self> {
-        let (head, _) = raw.split_first_chunk::<HEADER_BYTES>()?;
-        if checksum(raw) != u32::from_le_bytes(field(head, 22)) {
+        let word = |at: usize| Some(u32::from_le_bytes(*raw.get(at..)?.first_chunk()?));
+        if word(22)? != checksum(raw) {
             return None;
         }
-        let granule = i64::from_le_bytes(field(head, 6));
-        let is = |flag| head[5] & flag != 0;
+        let flags = *raw.get(5)?;
+        let granule = i64::from_le_bytes(*raw.get(6..)?.first_chunk()?);
         Some(Self {
             offset,
-            is_continued: is(CONTINUED),
-            is_first: is(FIRST),
-            is_last: is(LAST),
+            is_continued: flags & CONTINUED != 0,
+            is_first: flags & FIRST != 0,
+            is_last: flags & LAST != 0,
             granule: (granule >= 0).then_some(granule),
-            serial: u32::from_le_bytes(field(head, 14)),
-            number: u32::from_le_bytes(field(head, 18)),
-            segments: usize::from(head[26]),
+            serial: word(14)?,
+            number: word(18)?,
+            segments: usize::from(*raw.get(26)?),
             raw: raw.to_vec(),
         })
     }
@@ -91,11 +91,6 @@ impl Page {
                 (part, segments.last() != Some(&255))
             })
     }
-}
-
-fn field<const N: usize>(head: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
-    let bytes = head.get(at..at + N).unwrap_or_default();
-    bytes.try_into().unwrap_or([0; N])
 }
 
 /// Finds the pages of a stream.
@@ -230,10 +225,9 @@ impl Packets {
 pub fn checksum(page: &[u8]) -> u32 {
     let (before, rest) = page.split_at(page.len().min(22));
     let after = rest.get(4..).unwrap_or_default();
-    let zeros = [0; 4];
     before
         .iter()
-        .chain(&zeros)
+        .chain(&[0; 4])
         .chain(after)
         .fold(0, |crc, &byte| {
             let index = usize::from((crc >> 24) as u8 ^ byte);

@@ -442,11 +442,10 @@ impl Vorbis {
 /// Reads the identification header (Vorbis I, section 4.2.2), within the limits.
 fn read_format(ident: &[u8]) -> Result<Format, Fault> {
     let number = |at: usize| {
-        let bytes = ident.get(at..at + 4).unwrap_or_default();
+        let bytes = ident.get(at..).and_then(<[u8]>::first_chunk).copied();
         bytes
-            .try_into()
             .map(u32::from_le_bytes)
-            .map_err(|_| Fault::Header("identification"))
+            .ok_or(Fault::Header("identification"))
     };
     let (channels, rate_hz) = (ident.get(11).copied().unwrap_or(0), number(12)?);
     within("channels", channels.into(), 1..=CHANNELS_MAX.into())?;

@@ -47,7 +47,7 @@ def build(target: str, platform: str) -> Path | None:
     command = [str(BINARIES / "maturin"), "build", "--zig", "--target", target, "--compatibility", platform]
     command += ["--target-dir", "target/wheels", "--out", str(out)]
     if target.endswith("-linux-gnu"):  # 32-bit ARM unwinds by other functions
-        command += ["--", "-C", f"link-arg={libgcc(target)}"]
+        command += ["--", "-C", f"link-arg={libgcc(target)}", "-C", "link-arg=-Wl,--hash-style=gnu"]
     if subprocess.run(command, check=False).returncode:
         return None
     (wheel,) = out.glob("*.whl")

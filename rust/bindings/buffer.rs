@@ -9,37 +9,72 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyString};
 use pyo3::{PyErr, ffi};
 
-/// A view that is released when it goes out of scope, while attached.
+/// A view that is released when it goes out of scope, while attached. It must not move once it is open: exporters may
+/// point into it. Its methods are not inlined into the many that lend bytes.
 struct View {
     raw: ffi::Py_buffer,
+    copy: Option<Py<PyBytes>>,
 }
 
 impl View {
-    /// Fills `self`, which must not move until it is dropped: exporters may point into it.
-    fn open(&mut self, object: &Bound<'_, PyAny>, flags: i32) -> PyResult<()> {
+    fn new() -> Self {
+        Self {
+            raw: ffi::Py_buffer::new(),
+            copy: None,
+        }
+    }
+
+    fn open(&mut self, object: &Bound<'_, PyAny>, flags: i32) -> PyResult<(*mut u8, usize)> {
         // SAFETY: `object` proves that this thread is attached; `raw` is a zeroed view, as an exporter
         // expects it.
         if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut self.raw, flags) } != 0 {
             return Err(PyErr::fetch(object.py()));
         }
-        Ok(())
-    }
-
-    fn start_and_len(&self) -> (*mut u8, usize) {
         let len = usize::try_from(self.raw.len).unwrap_or(0);
         if len == 0 {
             // An empty view may have no address; a slice must have one.
-            return (std::ptr::NonNull::dangling().as_ptr(), 0);
+            return Ok((std::ptr::NonNull::dangling().as_ptr(), 0));
         }
-        (self.raw.buf.cast(), len)
+        Ok((self.raw.buf.cast(), len))
+    }
+
+    #[inline(never)]
+    fn bytes<'a>(&'a mut self, object: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
+        let (start, len) = self.open(object, ffi::PyBUF_SIMPLE)?;
+        if is_immutable(object) {
+            // SAFETY: a simple view is contiguous, and its exporter keeps it in place until it is released. It is
+            // `bytes`, which nobody writes to.
+            return Ok(unsafe { from_raw_parts(start, len) });
+        }
+        // SAFETY: as above, but for the writers. The copy is the interpreter's own, as `bytes(object)` is; no slice of
+        // memory that changes is made. A null result has set an exception.
+        let copy = unsafe {
+            let len = ffi::Py_ssize_t::try_from(len)?;
+            let copy = ffi::PyBytes_FromStringAndSize(start.cast(), len);
+            Bound::from_owned_ptr_or_err(object.py(), copy)?.cast_into_unchecked::<PyBytes>()
+        };
+        self.release(); // its owner may be resized while `work` is detached
+        Ok(self.copy.insert(copy.unbind()).as_bytes(object.py()))
+    }
+
+    #[inline(never)]
+    fn bytes_mut<'a>(&'a mut self, object: &'a Bound<'_, PyAny>) -> PyResult<&'a mut [u8]> {
+        let (start, len) = self.open(object, ffi::PyBUF_WRITABLE)?;
+        // SAFETY: as in `bytes`, and writable. The caller lends its buffer for the duration of the
+        // call, as it does with `socket.recv_into` and `io.RawIOBase.readinto`, which also fill it detached.
+        Ok(unsafe { from_raw_parts_mut(start, len) })
+    }
+
+    fn release(&mut self) {
+        // SAFETY: releases what `open` filled, or a zeroed view, as it is after a release: that is left alone. The
+        // functions below run attached, and `detach` attaches again before it returns or unwinds.
+        unsafe { ffi::PyBuffer_Release(&raw mut self.raw) }
     }
 }
 
 impl Drop for View {
     fn drop(&mut self) {
-        // SAFETY: releases what `open` filled, or a zeroed view, which is left alone. The functions below
-        // run attached, and `detach` attaches again before it returns or unwinds.
-        unsafe { ffi::PyBuffer_Release(&raw mut self.raw) }
+        self.release();
     }
 }
 
@@ -47,25 +82,8 @@ impl Drop for View {
 /// those of an object that can change are copied first, as other threads may write to it even while this one is
 /// attached (in a free-threaded interpreter).
 pub fn with_bytes<R>(object: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> R) -> PyResult<R> {
-    let mut view = View {
-        raw: ffi::Py_buffer::new(),
-    };
-    view.open(object, ffi::PyBUF_SIMPLE)?;
-    let (start, len) = view.start_and_len();
-    if is_immutable(object) {
-        // SAFETY: a simple view is contiguous, and its exporter keeps it in place until it is released. It is
-        // `bytes`, which nobody writes to.
-        return Ok(work(unsafe { from_raw_parts(start, len) }));
-    }
-    // SAFETY: as above, but for the writers. The copy is the interpreter's own, as `bytes(object)` is; no slice of
-    // memory that changes is made. A null result has set an exception.
-    let copy = unsafe {
-        let len = ffi::Py_ssize_t::try_from(len)?;
-        let copy = ffi::PyBytes_FromStringAndSize(start.cast(), len);
-        Bound::from_owned_ptr_or_err(object.py(), copy)?.cast_into_unchecked::<PyBytes>()
-    };
-    drop(view); // its owner may be resized while `work` is detached
-    Ok(work(copy.as_bytes()))
+    let mut view = View::new();
+    Ok(work(view.bytes(object)?))
 }
 
 /// Only `bytes`, and what is a view of them. Not the `readonly` of a view: a read-only view of a bytearray
@@ -83,14 +101,8 @@ pub fn with_bytes_mut<R>(
     object: &Bound<'_, PyAny>,
     work: impl FnOnce(&mut [u8]) -> R,
 ) -> PyResult<R> {
-    let mut view = View {
-        raw: ffi::Py_buffer::new(),
-    };
-    view.open(object, ffi::PyBUF_WRITABLE)?;
-    let (start, len) = view.start_and_len();
-    // SAFETY: as in `with_bytes`, and writable. The caller lends its buffer for the duration of the
-    // call, as it does with `socket.recv_into` and `io.RawIOBase.readinto`, which also fill it detached.
-    Ok(work(unsafe { from_raw_parts_mut(start, len) }))
+    let mut view = View::new();
+    Ok(work(view.bytes_mut(object)?))
 }
 
 /// Lends the characters of a `str` as UTF-8 without a copy if they are ASCII, or the bytes of a buffer.

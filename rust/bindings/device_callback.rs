@@ -17,7 +17,7 @@ use std::ffi::c_void;
 use std::num::NonZeroU32;
 use std::slice::from_raw_parts_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use playhead_core::pipe::Wake;
@@ -25,6 +25,7 @@ use playhead_core::playout::{Output, next_call};
 use pyo3::prelude::*;
 
 use crate::error::{of_system, usage};
+use crate::lock::lock;
 use crate::pipe::Exception;
 use crate::playout::{PyPlayout, now};
 use crate::wake::FdWake;
@@ -103,10 +104,6 @@ pub struct PyDeviceCallback {
     lent: AtomicPtr<Target>,
     is_stopped: Mutex<bool>,
     stopped: Condvar,
-}
-
-fn lock(is_stopped: &Mutex<bool>) -> MutexGuard<'_, bool> {
-    is_stopped.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[pymethods]

@@ -8,6 +8,7 @@ use pyo3::types::PyBytes;
 
 use crate::buffer::with_bytes;
 use crate::error::usage;
+use crate::lock::lock;
 
 #[pyclass(name = "Dither", module = "playhead._core", frozen)]
 pub struct PyDither {
@@ -41,11 +42,7 @@ impl PyDither {
             }
             // Attached: a piece of 4096 frames takes some 20 µs.
             PyBytes::new_with(py, floats.len() / 2, |out| {
-                let mut dither = self
-                    .dither
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner);
-                dither.convert(floats, out);
+                lock(&self.dither).convert(floats, out);
                 Ok(())
             })
         })?

@@ -24,6 +24,12 @@ impl Class {
         }
     }
 
+    /// An error of this class with `message`.
+    fn with(&self, py: Python<'_>, message: String) -> PyErr {
+        let made = self.make(py, message, &PyDict::new(py));
+        made.unwrap_or_else(|failure| failure)
+    }
+
     fn make(
         &self,
         py: Python<'_>,
@@ -96,14 +102,12 @@ pub fn of_system(py: Python<'_>, error: io::Error) -> PyErr {
 
 fn no_descriptor(py: Python<'_>) -> PyResult<PyErr> {
     let message = py.import("playhead.errors")?.getattr("NO_DESCRIPTOR")?;
-    DESCRIPTORS.make(py, message.extract()?, &PyDict::new(py))
+    Ok(DESCRIPTORS.with(py, message.extract()?))
 }
 
 /// An invalid argument.
 pub fn usage(py: Python<'_>, message: String) -> PyErr {
-    USAGE
-        .make(py, message, &PyDict::new(py))
-        .unwrap_or_else(|failure| failure)
+    USAGE.with(py, message)
 }
 
 /// The Python exception for a fault of Ogg Vorbis: what it asks for is beyond a limit, or its bytes are damaged.
@@ -112,7 +116,5 @@ pub fn vorbis_to_python(py: Python<'_>, fault: &Fault) -> PyErr {
         Fault::Limit { .. } | Fault::Format { .. } => &UNSUPPORTED,
         Fault::Header(_) | Fault::Packet { .. } | Fault::Links(_) => &DECODE,
     };
-    class
-        .make(py, fault.to_string(), &PyDict::new(py))
-        .unwrap_or_else(|failure| failure)
+    class.with(py, fault.to_string())
 }

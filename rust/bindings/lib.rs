@@ -11,6 +11,7 @@ mod dither;
 mod error;
 mod frame;
 mod interpreter;
+mod lock;
 mod message_buffer;
 mod ogg;
 mod pipe;

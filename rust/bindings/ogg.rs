@@ -1,12 +1,13 @@
 //! `OggReader` and `OggPage`.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use playhead_core::ogg::{Packets, Pages};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::buffer::with_bytes;
+use crate::lock::lock;
 
 #[pyclass(frozen, get_all, module = "playhead._core")]
 pub struct OggPage {
@@ -22,16 +23,6 @@ pub struct OggPage {
     packets: Vec<Py<PyBytes>>,
 }
 
-#[pymethods]
-impl OggPage {
-    fn __repr__(&self) -> String {
-        format!(
-            "<OggPage offset={} end={} serial={} number={} granule={:?}>",
-            self.offset, self.end, self.serial, self.number, self.granule,
-        )
-    }
-}
-
 struct Reader {
     pages: Pages,
     packets: Packets,
@@ -40,12 +31,6 @@ struct Reader {
 
 #[pyclass(frozen, module = "playhead._core")]
 pub struct OggReader(Mutex<Reader>);
-
-impl OggReader {
-    fn lock(&self) -> MutexGuard<'_, Reader> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 #[pymethods]
 impl OggReader {
@@ -61,21 +46,21 @@ impl OggReader {
 
     #[getter]
     fn offset(&self) -> u64 {
-        self.lock().pages.offset()
+        lock(&self.0).pages.offset()
     }
 
     #[pyo3(signature = (data, /))]
     fn feed(&self, data: &Bound<'_, PyAny>) -> PyResult<()> {
-        with_bytes(data, |bytes| self.lock().pages.push(bytes))
+        with_bytes(data, |bytes| lock(&self.0).pages.push(bytes))
     }
 
     fn finish(&self) {
-        self.lock().pages.finish();
+        lock(&self.0).pages.finish();
     }
 
     fn next_page(&self, py: Python<'_>) -> Option<OggPage> {
         // Attached: a page has at most 64 KiB, and its checksum takes 150 µs.
-        let mut reader = self.lock();
+        let mut reader = lock(&self.0);
         let page = reader.pages.next_page()?;
         let serial = *reader.serial.get_or_insert(page.serial);
         let packets = if page.serial == serial {

@@ -47,21 +47,21 @@ pub struct Page {
 impl Page {
     /// Reads the page that `raw` is; `None` if it is not one, or damaged.
     fn parse(raw: &[u8], offset: u64) -> Option<Self> {
-        let (head, _) = raw.split_first_chunk::<HEADER_BYTES>()?;
-        if checksum(raw) != u32::from_le_bytes(field(head, 22)) {
+        let word = |at: usize| Some(u32::from_le_bytes(*raw.get(at..)?.first_chunk()?));
+        if word(22)? != checksum(raw) {
             return None;
         }
-        let granule = i64::from_le_bytes(field(head, 6));
-        let is = |flag| head[5] & flag != 0;
+        let flags = *raw.get(5)?;
+        let granule = i64::from_le_bytes(*raw.get(6..)?.first_chunk()?);
         Some(Self {
             offset,
-            is_continued: is(CONTINUED),
-            is_first: is(FIRST),
-            is_last: is(LAST),
+            is_continued: flags & CONTINUED != 0,
+            is_first: flags & FIRST != 0,
+            is_last: flags & LAST != 0,
             granule: (granule >= 0).then_some(granule),
-            serial: u32::from_le_bytes(field(head, 14)),
-            number: u32::from_le_bytes(field(head, 18)),
-            segments: usize::from(head[26]),
+            serial: word(14)?,
+            number: word(18)?,
+            segments: usize::from(*raw.get(26)?),
             raw: raw.to_vec(),
         })
     }
@@ -93,20 +93,15 @@ impl Page {
     }
 }
 
-fn field<const N: usize>(head: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
-    let bytes = head.get(at..at + N).unwrap_or_default();
-    bytes.try_into().unwrap_or([0; N])
-}
-
 /// Finds the pages of a stream.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Pages {
     held: Vec<u8>,
     /// The place in `held` of the next byte to look at, which is at `offset` of the stream.
     at: usize,
     offset: u64,
-    /// Bytes that may be summed up in vain.
-    credit: usize,
+    /// Bytes that were summed up in vain, less what was skipped since.
+    wasted: usize,
     is_over: bool,
 }
 
@@ -115,11 +110,8 @@ impl Pages {
     #[must_use]
     pub fn new(offset: u64) -> Self {
         Self {
-            held: Vec::new(),
-            at: 0,
             offset,
-            credit: WASTE_MAX_BYTES,
-            is_over: false,
+            ..Self::default()
         }
     }
 
@@ -152,32 +144,28 @@ impl Pages {
             };
             self.skip(start);
             let held = self.held.get(self.at..).unwrap_or_default();
-            let page = match (page_bytes(held), self.is_over) {
-                (None, false) => return None,
-                (None, true) => None,
-                (Some(len), _) if len > self.credit => None,
-                (Some(len), _) => match held.get(..len) {
-                    None if !self.is_over => return None,
-                    None => None,
-                    Some(raw) => {
-                        let page = Page::parse(raw, self.offset);
-                        if page.is_none() {
-                            self.credit -= len;
-                        }
-                        page
-                    }
-                },
+            let len = match page_bytes(held) {
+                None if !self.is_over => return None,
+                Some(len) if self.wasted + len <= WASTE_MAX_BYTES => len,
+                _ => 0,
             };
-            if let Some(page) = page {
-                self.advance(page.bytes());
-                return Some(page);
+            match held.get(..len) {
+                None if !self.is_over => return None,
+                None => {}
+                Some(raw) => {
+                    if let Some(page) = Page::parse(raw, self.offset) {
+                        self.advance(len);
+                        return Some(page);
+                    }
+                    self.wasted += len;
+                }
             }
             self.skip(CAPTURE.len());
         }
     }
 
     fn skip(&mut self, bytes: usize) {
-        self.credit = WASTE_MAX_BYTES.min(self.credit + bytes * WASTE_RATIO);
+        self.wasted = self.wasted.saturating_sub(bytes * WASTE_RATIO);
         self.advance(bytes);
     }
 
@@ -237,10 +225,9 @@ impl Packets {
 pub fn checksum(page: &[u8]) -> u32 {
     let (before, rest) = page.split_at(page.len().min(22));
     let after = rest.get(4..).unwrap_or_default();
-    let zeros = [0; 4];
     before
         .iter()
-        .chain(&zeros)
+        .chain(&[0; 4])
         .chain(after)
         .fold(0, |crc, &byte| {
             let index = usize::from((crc >> 24) as u8 ^ byte);

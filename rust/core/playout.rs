@@ -109,19 +109,9 @@ impl Phase {
             (Self::Ready, Event::Taken) => Some(Self::Draining),
             (Self::Ready | Self::Playing, Event::Empty) => Some(Self::Dry),
             (Self::Ready | Self::Playing | Self::Draining, Event::Last) => Some(Self::Ended),
-            (
-                Self::Filling | Self::Ready | Self::Playing | Self::Draining | Self::Dry,
-                Event::Seek,
-            ) => Some(Self::Filling),
-            (
-                Self::Filling
-                | Self::Ready
-                | Self::Playing
-                | Self::Draining
-                | Self::Dry
-                | Self::Ended,
-                Event::Close,
-            ) => Some(Self::Closed),
+            (Self::Closed, _) => None,
+            (_, Event::Close) => Some(Self::Closed),
+            (_, Event::Seek) if !self.is_over() => Some(Self::Filling),
             _ => None,
         }
     }
@@ -156,19 +146,12 @@ impl Phase {
 }
 
 /// The result of [`Playout::fill`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filled {
     /// Bytes of audio; the rest of the period is silence.
     pub audio_bytes: usize,
     /// The phase changed, or that of what is mixed in.
     pub moved: bool,
-}
-
-impl Filled {
-    const NOTHING: Self = Self {
-        audio_bytes: 0,
-        moved: false,
-    };
 }
 
 /// The format of a playout, and its volume.
@@ -336,7 +319,8 @@ impl<W: Wake, E> Playout<W, E> {
         };
         let mixed = out
             .get_mut(..mixed_bytes)
-            .map_or(Filled::NOTHING, |out| self.add_mixed(out, now));
+            .map(|out| self.add_mixed(out, now))
+            .unwrap_or_default();
         Filled {
             audio_bytes: own.audio_bytes.max(mixed.audio_bytes),
             moved: own.moved || mixed.moved,
@@ -675,21 +659,12 @@ impl<W: Wake, E> Playout<W, E> {
 
     /// The fade that a callback applies now.
     fn fade(&self, held: bool) -> Fade {
-        let PlayoutSettings {
-            fade_frames,
-            seek_fade_frames,
-            ..
-        } = self.settings;
+        let pause = self.settings.fade_frames;
+        let seek = self.settings.seek_fade_frames;
         match self.stop_frames.load(Ordering::Acquire) {
-            PLAYS if held || self.paused() => Fade::Out {
-                frames: fade_frames,
-            },
-            PLAYS if self.was_cut.load(Relaxed) => Fade::In {
-                frames: seek_fade_frames,
-            },
-            PLAYS => Fade::In {
-                frames: fade_frames,
-            },
+            PLAYS if held || self.paused() => Fade::Out { frames: pause },
+            PLAYS if self.was_cut.load(Relaxed) => Fade::In { frames: seek },
+            PLAYS => Fade::In { frames: pause },
             frames => Fade::Out { frames },
         }
     }

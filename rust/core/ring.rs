@@ -85,11 +85,10 @@ pub struct Ring {
     role: AtomicU8,
 }
 
-// SAFETY: the cells are reached only under the two rules of this file's header, which keep a byte that is
+// SAFETY: the marks are reached only under the two rules of this file's header, which keep a byte that is
 // written apart from every other access to it.
+#[cfg(loom)]
 unsafe impl Sync for Ring {}
-// SAFETY: as for `Sync`; nothing in a ring belongs to a thread.
-unsafe impl Send for Ring {}
 
 impl Ring {
     /// A ring of at least `capacity_bytes` (rounded up to a power of two) that begins at offset `start` and

@@ -20,6 +20,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
@@ -118,21 +119,11 @@ pub struct Format {
     pub nominal_bytes_per_second: u32,
 }
 
-/// The progress of [`Vorbis::decode`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// More bytes are needed.
-    NotYet,
-    /// There is PCM.
-    Audio,
-    /// Everything was decoded.
-    End,
-}
-
 /// The part of the logical stream that is expected next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     /// The beginning of one with Vorbis.
+    #[default]
     Begin,
     Comments,
     Setup,
@@ -140,13 +131,13 @@ enum Phase {
 }
 
 /// The time of the next frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Timing {
-    /// Unknown until a page has ended; what comes out is held back.
-    Held {
-        /// It is the beginning of the logical stream.
-        is_start: bool,
-    },
+    /// Unknown until the first page of the logical stream has ended; what comes out is held back.
+    #[default]
+    Start,
+    /// The same at another page.
+    Held,
     At(i64),
 }
 
@@ -161,6 +152,7 @@ struct Packet {
 }
 
 /// The decoder of a file or live stream.
+#[derive(Default)]
 pub struct Vorbis {
     pages: Pages,
     packets: Packets,
@@ -173,47 +165,18 @@ pub struct Vorbis {
     /// The offset of the first stream's audio, its serial number and headers: to seek in it.
     first: Option<(u64, u32, [Vec<u8>; 2])>,
     links: u32,
-    is_first_link: bool,
+    /// It is not the first one of a chain.
+    is_later_link: bool,
     queue: VecDeque<Packet>,
     timing: Timing,
     start: Option<i64>,
     held: Vec<i16>,
     pcm: Vec<i16>,
-    /// As much of `pcm` was given by the last `decode`.
-    given: usize,
     frames: u64,
     packet_bytes: u64,
     page_bytes: usize,
     is_over: bool,
     fault: Option<Fault>,
-}
-
-impl Default for Vorbis {
-    fn default() -> Self {
-        Self {
-            pages: Pages::new(0),
-            packets: Packets::default(),
-            phase: Phase::Begin,
-            serial: 0,
-            headers: Default::default(),
-            format: None,
-            decoder: None,
-            first: None,
-            links: 0,
-            is_first_link: true,
-            queue: VecDeque::new(),
-            timing: Timing::Held { is_start: true },
-            start: None,
-            held: Vec::new(),
-            pcm: Vec::new(),
-            given: 0,
-            frames: 0,
-            packet_bytes: 0,
-            page_bytes: 0,
-            is_over: false,
-            fault: None,
-        }
-    }
 }
 
 impl Vorbis {
@@ -258,44 +221,34 @@ impl Vorbis {
         self.page_bytes
     }
 
-    /// Decodes up to `frames`, as far as there are bytes; [`pcm`](Self::pcm) then has them.
+    /// Decodes up to `frames`, and returns their interleaved samples: none at the end, `None` if more bytes are needed
+    /// first.
     ///
     /// # Errors
     /// A [`Fault`] of the bytes, after the audio before it. It stays until `restart`.
-    pub fn decode(&mut self, frames: usize) -> Result<Progress, Fault> {
-        self.pcm.drain(..std::mem::take(&mut self.given));
-        let wanted = frames.max(1).saturating_mul(self.channels());
+    pub fn decode(&mut self, frames: usize) -> Result<Option<Vec<i16>>, Fault> {
+        let frames = frames.max(1);
         let mut is_done = false;
-        while self.pcm.len() < wanted && self.fault.is_none() && !is_done {
-            let step = match self.queue.pop_front() {
-                Some(packet) => self.decode_packet(packet),
-                None => match self.pages.next_page() {
-                    Some(page) => self.take_page(&page),
-                    None if !self.is_over => break,
-                    None => {
-                        is_done = true;
-                        Ok(())
-                    }
-                },
+        while self.pcm.len() / self.channels() < frames && self.fault.is_none() {
+            let step = if let Some(packet) = self.queue.pop_front() {
+                self.decode_packet(packet)
+            } else if let Some(page) = self.pages.next_page() {
+                self.take_page(&page)
+            } else {
+                is_done = self.is_over;
+                break;
             };
             self.fault = step.err();
         }
         if is_done || self.fault.is_some() {
             self.pcm.append(&mut self.held);
         }
-        self.given = wanted.min(self.pcm.len());
+        let wanted = frames.saturating_mul(self.channels());
+        let pcm: Vec<_> = self.pcm.drain(..wanted.min(self.pcm.len())).collect();
         match &self.fault {
-            _ if self.given > 0 => Ok(Progress::Audio),
-            Some(fault) => Err(fault.clone()),
-            None if is_done => Ok(Progress::End),
-            None => Ok(Progress::NotYet),
+            Some(fault) if pcm.is_empty() => Err(fault.clone()),
+            _ => Ok((is_done || !pcm.is_empty()).then_some(pcm)),
         }
-    }
-
-    /// The interleaved samples that the last `decode` gave.
-    #[must_use]
-    pub fn pcm(&self) -> &[i16] {
-        self.pcm.get(..self.given).unwrap_or_default()
     }
 
     /// Continues at a page of the first stream's audio, at `offset`; nothing before it is needed.
@@ -304,21 +257,29 @@ impl Vorbis {
     /// [`Fault::Header`] before the headers were read.
     pub fn restart(&mut self, offset: u64) -> Result<(), Fault> {
         let (audio_offset, serial, headers) = self.first.clone().ok_or(Fault::Header("setup"))?;
-        match &mut self.decoder {
-            Some(decoder) if self.is_first_link => decoder.reset(),
-            _ => self.decoder = Some(new_decoder(&headers)?),
-        }
-        self.pages = Pages::new(offset);
-        self.packets = Packets::default();
-        self.queue.clear();
-        self.held.clear();
-        self.pcm.clear();
-        self.given = 0;
-        (self.phase, self.serial, self.is_first_link) = (Phase::Audio, serial, true);
-        let is_start = offset == audio_offset;
-        (self.timing, self.start) = (Timing::Held { is_start }, None);
-        (self.is_over, self.fault) = (false, None);
-        (self.links, self.frames, self.packet_bytes) = (1, 0, 0);
+        let decoder = match self.decoder.take() {
+            Some(mut decoder) if !self.is_later_link => {
+                decoder.reset();
+                decoder
+            }
+            _ => new_decoder(&headers)?,
+        };
+        *self = Self {
+            pages: Pages::new(offset),
+            phase: Phase::Audio,
+            serial,
+            format: self.format,
+            decoder: Some(decoder),
+            first: self.first.take(),
+            links: 1,
+            timing: if offset == audio_offset {
+                Timing::Start
+            } else {
+                Timing::Held
+            },
+            page_bytes: self.page_bytes,
+            ..Self::default()
+        };
         Ok(())
     }
 
@@ -378,7 +339,7 @@ impl Vorbis {
         self.phase = Phase::Begin;
         self.serial = serial;
         self.packets = Packets::default();
-        self.timing = Timing::Held { is_start: true };
+        self.timing = Timing::Start;
         Ok(())
     }
 
@@ -396,7 +357,7 @@ impl Vorbis {
         self.decoder = None; // its memory first
         self.decoder = Some(new_decoder(&self.headers)?);
         self.format.get_or_insert(format);
-        self.is_first_link = self.first.is_none();
+        self.is_later_link = self.first.is_some();
         let headers = &mut self.headers;
         self.first
             .get_or_insert_with(|| (offset, self.serial, std::mem::take(headers)));
@@ -406,11 +367,9 @@ impl Vorbis {
 
     fn decode_packet(&mut self, packet: Packet) -> Result<(), Fault> {
         let channels = self.channels();
-        let is_held = matches!(self.timing, Timing::Held { .. });
-        let out = if is_held {
-            &mut self.held
-        } else {
-            &mut self.pcm
+        let out = match self.timing {
+            Timing::At(_) => &mut self.pcm,
+            Timing::Start | Timing::Held => &mut self.held,
         };
         let before = out.len();
         // Empty packets and further headers are not audio (Vorbis I, sections 4.3 and A.2).
@@ -437,9 +396,9 @@ impl Vorbis {
         self.frames += frames as u64;
         self.packet_bytes += packet.data.len() as u64;
         match (self.timing, packet.granule) {
-            (Timing::Held { is_start }, granule) => {
+            (Timing::Start | Timing::Held, granule) => {
                 if packet.is_last {
-                    self.settle(granule, is_start, packet.ends);
+                    self.settle(granule, packet.ends);
                 }
             }
             (Timing::At(time), None) => {
@@ -458,12 +417,12 @@ impl Vorbis {
     }
 
     /// Gives what was held, now that its page has ended: at `granule`.
-    fn settle(&mut self, granule: Option<i64>, is_start: bool, ends: bool) {
+    fn settle(&mut self, granule: Option<i64>, ends: bool) {
         let channels = self.channels();
         let count = self.held.len() / channels;
         let end = granule.unwrap_or(count as i64);
         let mut start = end - count as i64;
-        if is_start && (ends || start < 0) {
+        if self.timing == Timing::Start && (ends || start < 0) {
             let excess = count.min(usize::try_from(-start).unwrap_or(0)) * channels;
             if ends {
                 self.held.truncate(self.held.len() - excess);
@@ -472,7 +431,7 @@ impl Vorbis {
             }
             start = 0;
         }
-        if self.is_first_link {
+        if !self.is_later_link {
             self.start.get_or_insert(start);
         }
         self.pcm.append(&mut self.held);
@@ -483,15 +442,14 @@ impl Vorbis {
 /// Reads the identification header (Vorbis I, section 4.2.2), within the limits.
 fn read_format(ident: &[u8]) -> Result<Format, Fault> {
     let number = |at: usize| {
-        let bytes = ident.get(at..at + 4).unwrap_or_default();
+        let bytes = ident.get(at..).and_then(<[u8]>::first_chunk).copied();
         bytes
-            .try_into()
             .map(u32::from_le_bytes)
-            .map_err(|_| Fault::Header("identification"))
+            .ok_or(Fault::Header("identification"))
     };
     let (channels, rate_hz) = (ident.get(11).copied().unwrap_or(0), number(12)?);
-    within("channels", u64::from(channels), u64::from(CHANNELS_MAX))?;
-    within("a rate in Hz", u64::from(rate_hz), u64::from(RATE_MAX_HZ))?;
+    within("channels", channels.into(), 1..=CHANNELS_MAX.into())?;
+    within("a rate in Hz", rate_hz.into(), 1..=RATE_MAX_HZ.into())?;
     let nominal_bits = i32::try_from(number(20)?).unwrap_or(0);
     Ok(Format {
         rate_hz,
@@ -500,11 +458,16 @@ fn read_format(ident: &[u8]) -> Result<Format, Fault> {
     })
 }
 
-fn within(what: &'static str, got: u64, most: u64) -> Result<(), Fault> {
-    match got {
-        got if (1..=most).contains(&got) => Ok(()),
-        got => Err(Fault::Limit { what, got, most }),
+pub(crate) fn within(
+    what: &'static str,
+    got: u64,
+    limits: RangeInclusive<u64>,
+) -> Result<(), Fault> {
+    if !limits.contains(&got) {
+        let most = *limits.end();
+        return Err(Fault::Limit { what, got, most });
     }
+    Ok(())
 }
 
 /// Opens the crate's decoder, if the headers are within the limits.

@@ -9,14 +9,14 @@
 //! those of the next channel. [`prepare`] rounds the partitions up: the padding is of class 0, as encoders write it,
 //! and where that has no books it takes no bits and adds nothing.
 
-use crate::vorbis::Fault;
+use crate::vorbis::{Fault, within};
 
 /// Entries of all codebooks: each takes up to 256 bytes, as code words and tables.
 pub const CODEBOOK_ENTRIES_MAX: u64 = 1 << 17;
 /// Values of all codebooks, of 4 bytes each. A header of 100 bytes may state a thousand times as many.
 pub const CODEBOOK_VALUES_MAX: u64 = 1 << 21;
 
-/// Returns the header with its couplings in the order that the crate needs.
+/// Returns the header as the crate needs it.
 ///
 /// # Errors
 /// [`Fault::Limit`] for codebooks beyond a limit, [`Fault::Header`] for a header that ends early or is none.
@@ -27,60 +27,24 @@ pub fn prepare(setup: &[u8], channels: u8) -> Result<Vec<u8>, Fault> {
         entries: 0,
         values: 0,
         dimensions: Vec::new(),
-        ends: Vec::new(),
+        changes: Vec::new(),
     };
-    let lists = reader.header(channels);
-    within("codebook entries", reader.entries, CODEBOOK_ENTRIES_MAX)?;
-    within("codebook values", reader.values, CODEBOOK_VALUES_MAX)?;
-    let mut reversed = setup.to_vec();
-    for list in lists.ok_or(Fault::Header("setup"))? {
-        for step in 0..list.steps {
-            for bit in 0..list.width {
-                let from = list.at + (list.steps - 1 - step) * list.width + bit;
-                put(
-                    &mut reversed,
-                    list.at + step * list.width + bit,
-                    bit_of(setup, from),
-                );
+    reader.header(usize::from(channels))?;
+    let mut changed = setup.to_vec();
+    for (at, width, value) in reader.changes {
+        for bit in 0..width {
+            if let Some(byte) = changed.get_mut((at + bit) / 8) {
+                let mask = 1 << ((at + bit) % 8);
+                *byte = *byte & !mask | if value >> bit & 1 == 1 { mask } else { 0 };
             }
         }
     }
-    for (at, end) in reader.ends {
-        for bit in 0..24 {
-            put(&mut reversed, at + bit, end >> bit & 1 == 1);
-        }
-    }
-    Ok(reversed)
+    Ok(changed)
 }
 
-fn within(what: &'static str, got: u64, most: u64) -> Result<(), Fault> {
-    if got > most {
-        return Err(Fault::Limit { what, got, most });
-    }
-    Ok(())
-}
+const DAMAGED: Fault = Fault::Header("setup");
 
-fn bit_of(data: &[u8], at: usize) -> bool {
-    data.get(at / 8)
-        .is_some_and(|byte| byte >> (at % 8) & 1 == 1)
-}
-
-fn put(data: &mut [u8], at: usize, bit: bool) {
-    if let Some(byte) = data.get_mut(at / 8) {
-        *byte = *byte & !(1 << (at % 8)) | u8::from(bit) << (at % 8);
-    }
-}
-
-/// The couplings of one mapping: pairs of channels.
-struct Couplings {
-    /// The place of the first, in bits.
-    at: usize,
-    steps: usize,
-    /// Bits of one.
-    width: usize,
-}
-
-/// Reads fields from the least significant bit on. `None` ends a header that is cut short, or beyond a limit.
+/// Reads fields from the least significant bit on.
 struct Reader<'a> {
     data: &'a [u8],
     at: usize,
@@ -88,25 +52,30 @@ struct Reader<'a> {
     values: u64,
     /// Those of the codebooks.
     dimensions: Vec<usize>,
-    /// The ends of residues to change: the place in bits, and the value.
-    ends: Vec<(usize, usize)>,
+    /// The fields to change: the place and the width in bits, and the value.
+    changes: Vec<(usize, usize, usize)>,
 }
 
 impl Reader<'_> {
-    fn take(&mut self, bits: usize) -> Option<usize> {
+    #[inline(never)] // into its 40 callers
+    fn take(&mut self, bits: usize) -> Result<usize, Fault> {
         let at = self.at;
         self.skip(bits)?;
-        Some((0..bits).fold(0, |value, bit| {
-            value | usize::from(bit_of(self.data, at + bit)) << bit
+        Ok((at..at + bits).rev().fold(0, |value, at| {
+            let byte = self.data.get(at / 8).copied().unwrap_or(0);
+            value << 1 | usize::from(byte >> (at % 8) & 1)
         }))
     }
 
-    fn skip(&mut self, bits: usize) -> Option<()> {
-        self.at = self.at.checked_add(bits)?;
-        (self.at <= self.data.len() * 8).then_some(())
+    fn skip(&mut self, bits: usize) -> Result<(), Fault> {
+        self.at = self.at.checked_add(bits).ok_or(DAMAGED)?;
+        if self.at > self.data.len() * 8 {
+            return Err(DAMAGED);
+        }
+        Ok(())
     }
 
-    fn header(&mut self, channels: u8) -> Option<Vec<Couplings>> {
+    fn header(&mut self, channels: usize) -> Result<(), Fault> {
         self.skip(7 * 8)?;
         for _ in 0..=self.take(8)? {
             self.codebook()?;
@@ -120,24 +89,22 @@ impl Reader<'_> {
         for _ in 0..=self.take(6)? {
             self.residue()?;
         }
-        let mut lists = Vec::new();
         for _ in 0..=self.take(6)? {
-            lists.extend(self.mapping(usize::from(channels))?);
+            self.mapping(channels)?;
         }
-        Some(lists)
+        Ok(())
     }
 
-    fn codebook(&mut self) -> Option<()> {
+    fn codebook(&mut self) -> Result<(), Fault> {
         if self.take(24)? != 0x56_43_42 {
-            return None;
+            return Err(DAMAGED);
         }
         let (dimensions, entries) = (self.take(16)?, self.take(24)?);
         self.dimensions.push(dimensions);
         self.entries += entries as u64;
         self.values += entries as u64 * dimensions as u64;
-        if self.entries > CODEBOOK_ENTRIES_MAX || self.values > CODEBOOK_VALUES_MAX {
-            return None;
-        }
+        within("codebook entries", self.entries, 0..=CODEBOOK_ENTRIES_MAX)?;
+        within("codebook values", self.values, 0..=CODEBOOK_VALUES_MAX)?;
         if self.take(1)? == 1 {
             self.skip(5)?;
             let mut entry = 0;
@@ -162,17 +129,17 @@ impl Reader<'_> {
             };
             self.skip(1 + bits * values)?;
         }
-        Some(())
+        Ok(())
     }
 
-    fn floor(&mut self) -> Option<()> {
+    fn floor(&mut self) -> Result<(), Fault> {
         if self.take(16)? == 0 {
             self.skip(8 + 16 + 16 + 6 + 8)?;
             let books = self.take(4)? + 1;
             return self.skip(8 * books);
         }
         let parts = self.take(5)?;
-        let classes: Vec<_> = (0..parts).map(|_| self.take(4)).collect::<Option<_>>()?;
+        let classes: Vec<_> = (0..parts).map(|_| self.take(4)).collect::<Result<_, _>>()?;
         let mut dimensions = Vec::new();
         for _ in 0..classes.iter().max().map_or(0, |most| most + 1) {
             dimensions.push(self.take(3)? + 1);
@@ -188,7 +155,7 @@ impl Reader<'_> {
         self.skip(bits * points)
     }
 
-    fn residue(&mut self) -> Option<()> {
+    fn residue(&mut self) -> Result<(), Fault> {
         let kind = self.take(16)?;
         let begin = self.take(24)?;
         let end_at = self.at;
@@ -206,32 +173,33 @@ impl Reader<'_> {
             };
             books.push(low + high);
         }
-        let word = *self.dimensions.get(book)?;
+        let word = *self.dimensions.get(book).ok_or(DAMAGED)?;
         let partitions = end.saturating_sub(begin) / partition;
-        let rounded = begin + partitions.checked_next_multiple_of(word)? * partition;
+        let whole = partitions.checked_next_multiple_of(word).ok_or(DAMAGED)?;
+        let rounded = begin + whole * partition;
         if kind < 2 && books.first() == Some(&0) && partitions % word != 0 && rounded < 1 << 24 {
-            self.ends.push((end_at, rounded));
+            self.changes.push((end_at, 24, rounded));
         }
         self.skip(8 * books.iter().sum::<u32>() as usize)
     }
 
-    fn mapping(&mut self, channels: usize) -> Option<Option<Couplings>> {
+    fn mapping(&mut self, channels: usize) -> Result<(), Fault> {
         self.skip(16)?;
         let submaps = if self.take(1)? == 1 {
             self.take(4)? + 1
         } else {
             1
         };
-        let mut couplings = None;
         if self.take(1)? == 1 {
             let steps = self.take(8)? + 1;
             let width = 2 * width_of(channels - 1);
-            let at = self.at;
-            self.skip(steps * width)?;
-            couplings = Some(Couplings { at, steps, width });
+            let first = self.at;
+            for step in (0..steps).rev() {
+                let coupling = self.take(width)?;
+                self.changes.push((first + step * width, width, coupling));
+            }
         }
-        self.skip(2 + if submaps > 1 { 4 * channels } else { 0 } + 24 * submaps)?;
-        Some(couplings)
+        self.skip(2 + if submaps > 1 { 4 * channels } else { 0 } + 24 * submaps)
     }
 }
 

@@ -419,6 +419,14 @@ async def test_a_client_that_never_reads_is_cut_and_others_are_answered_meanwhil
         assert received < 32 << 20
 
 
+async def test_pings_wait_until_a_client_has_taken_a_long_answer() -> None:
+    async with client_of(options(ping_seconds=SHORT)) as client:
+        await client.send(read(f"big://{1 << 24}", 5))
+        await trio.testing.wait_all_tasks_blocked(4 * SHORT)  # pings are due, and the answer is half out
+        answer = await client.receive()
+        assert len(answer["result"]["contents"][0]["text"]) == 1 << 24
+
+
 async def test_a_silent_client_is_pinged_and_cut_when_it_does_not_answer() -> None:
     async with client_of(options(ping_seconds=SHORT, silence_seconds=0.5)) as client:
         client.answers_pings = False

@@ -26,6 +26,12 @@ TARGETS = {
 }
 """The oldest platform that each wheel runs on: glibc 2.17, musl 1.2."""
 
+UNWINDER = (
+    "Backtrace DeleteException GetDataRelBase GetIP GetIPInfo GetLanguageSpecificData GetRegionStart"
+    " GetTextRelBase RaiseException Resume SetGR SetIP"
+)
+"""Functions of the system's libgcc_s that Rust calls: `_Unwind_Backtrace` and so on."""
+
 BINARIES = Path(sys.executable).parent
 
 
@@ -40,6 +46,8 @@ def build(target: str, platform: str) -> Path | None:
     shutil.rmtree(out, ignore_errors=True)
     command = [str(BINARIES / "maturin"), "build", "--zig", "--target", target, "--compatibility", platform]
     command += ["--target-dir", "target/wheels", "--out", str(out)]
+    if target.endswith("-linux-gnu"):  # 32-bit ARM unwinds by other functions
+        command += ["--", "-C", f"link-arg={libgcc(target)}", "-C", "link-arg=-Wl,--hash-style=gnu"]
     if subprocess.run(command, check=False).returncode:
         return None
     (wheel,) = out.glob("*.whl")
@@ -47,6 +55,21 @@ def build(target: str, platform: str) -> Path | None:
     wheel = wheel.replace(DIST / wheel.name)
     out.rmdir()
     return wheel
+
+
+def libgcc(target: str) -> Path:
+    """Return a stand-in for the system's libgcc_s.so.1 to link with; the wheels of pydantic-core need it too.
+
+    Without it zig links its own unwinder into the extension: 10 KB of the wheel.
+    """
+    library = Path("build", "wheels", target, "libgcc_s.so.1").absolute()
+    library.parent.mkdir(parents=True, exist_ok=True)
+    source = library.with_name("unwinder.c")
+    source.write_text("".join(f"void _Unwind_{name}(void) {{}}\n" for name in UNWINDER.split()))
+    zig = [sys.executable, "-m", "ziglang", "cc", "-target", target.replace("-unknown-", "-")]
+    shape = ["-shared", "-nostdlib", f"-Wl,-soname,{library.name}", "-o", str(library), str(source)]
+    subprocess.run([*zig, *shape], check=True)
+    return library
 
 
 def audited(wheel: Path) -> str:

@@ -1,7 +1,7 @@
 """The parts of a wheel stay small, and it holds what it should. Built wheels are looked at if dist/ has any.
 
-KB in the wheel for x86_64, compressed by zopfli (zlib's are 3 % larger): Python 825, extension 339, music
-208, the template server's schemas 23, stub 9, metadata 25, names in the archive 37. Together 1.48 MB.
+KB in the wheel for x86_64, compressed by zopfli (zlib's are 3 % larger): Python 851, extension 411, music
+208, the template server's schemas 20, stub 10, metadata 27, names in the archive 38. Together 1.58 MB.
 """
 
 from __future__ import annotations

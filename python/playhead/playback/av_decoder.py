@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import io
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import av
 from av.audio.codeccontext import AudioCodecContext
@@ -27,8 +28,9 @@ from av.stream import Discard
 
 from playhead._core import OggPage, OggReader
 from playhead.content.audio import AudioFormat
+from playhead.content.audio_files import flac_info
 from playhead.errors import DecodeError, SeekError, UnsupportedFormatError
-from playhead.playback.decoder_source import STEP_BYTES, DecoderSource
+from playhead.playback.decoder_source import MOST_HEADER_BYTES, STEP_BYTES, DecoderSource
 from playhead.playback.formats import ByteRate, PcmFormat, SampleFormat, require_playable
 from playhead.playback.mpeg_locator import AAC_RUN_UP, ADTS_BYTES, AdtsLocator, adts_frame
 from playhead.playback.ogg_search import page_before
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
 
 READ_BYTES = 16 * 1024
 """Bytes that a demuxer asks for at once: little is read before the first audio."""
-MOST_HEADER_BYTES = 16 * 1024 * 1024
-"""Limit of what is read before the first audio: the index of 40 hours, or a large cover picture."""
 MOST_PACKETS = 1 << 20
 """Limit of the packets that an MP4 may claim without a list, six hours of AAC in one fragment, and one more
 per `LEAST_PACKET_BYTES` read. FFmpeg takes up to 36 bytes for each before it reads any. With a list four
@@ -55,29 +55,28 @@ _OPUS_STEP = 120
 _ENCODINGS = {AudioFormat.MP4: "mov", AudioFormat.WEBM: "matroska"}
 
 
-class _Packets(Protocol):
+class _Packets(ABC):
     """Coded audio on a source: decoded frames with the PCM frame that each begins with."""
 
-    @property
-    def taken_bytes(self) -> int: ...
-    @property
-    def duration_seconds(self) -> float | None: ...
-    @property
-    def position_is_exact(self) -> bool: ...
-    @property
-    def end_frame(self) -> int | None:
-        """Padding follows from here on; None while that is not known."""
-        ...
+    duration_seconds: float | None = None
+    position_is_exact = True
+    end_frame: int | None = None
+    """Padding follows from here on; None while that is not known."""
 
+    @property
+    @abstractmethod
+    def taken_bytes(self) -> int: ...
+
+    @abstractmethod
     def decode(self) -> list[tuple[AudioFrame, int]] | None:
         """Return the next frames, maybe none yet; None at the end."""
-        ...
 
+    @abstractmethod
     def seek(self, frame: int) -> None:
         """Continue so far before `frame` that it is decoded rightly."""
-        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:  # noqa: B027 - only a container has something to free
+        """Close the file, if there is one."""
 
 
 class AvDecoder:
@@ -350,11 +349,8 @@ class _File(io.RawIOBase):
         return self._position
 
 
-class _Container:
+class _Container(_Packets):
     """A file that FFmpeg demuxes; its packets state their times."""
-
-    position_is_exact = True
-    end_frame: int | None = None
 
     def __init__(self, source: DecoderSource, name: str) -> None:
         self._file = _File(source, is_mp4=name == "mov")
@@ -399,7 +395,7 @@ class _Container:
         self._rate_hz = self._stream.rate or self._stream.codec_context.sample_rate
         self._unit = self._stream.time_base
         duration = self._stream.duration
-        self.duration_seconds: float | None = None
+        self.duration_seconds = None
         if duration and self._unit is not None:
             self.duration_seconds = float(duration * self._unit)
         elif container.duration:
@@ -473,18 +469,15 @@ class _Container:
 # --- Ogg -------------------------------------------------------------------------------------------------
 
 
-class _Ogg:
+class _Ogg(_Packets):
     """Opus (RFC 7845) or FLAC in Ogg, one logical stream."""
 
-    position_is_exact = True
-    duration_seconds: float | None = None
+    taken_bytes = 0
 
     def __init__(self, source: DecoderSource) -> None:
         self._source = source
-        self.taken_bytes = 0
         self._reader = OggReader()
         self._serial: int | None = None
-        self._end: int | None = None
         self._begin: int | None = None
         self._is_opus, self._pre_skip = False, 0
         self._packets = self._read_packets()
@@ -496,10 +489,9 @@ class _Ogg:
             self._header()
         elif head.startswith(b"\x7fFLAC") and len(head) >= 51:
             self._codec, self._extradata = "flac", head[17:51]
-            total = int.from_bytes(head[27:35], "big") & (1 << 36) - 1
-            rate_hz = int.from_bytes(head[27:30], "big") >> 4
-            if total and rate_hz:
-                self.duration_seconds = total / rate_hz
+            info = flac_info(head[9:])
+            if info is not None and info.samples and info.rate_hz:
+                self.duration_seconds = info.samples / info.rate_hz
         else:
             raise UnsupportedFormatError("expected Opus or FLAC in Ogg, got incomplete headers")
         self._start = self._reader.offset
@@ -532,8 +524,8 @@ class _Ogg:
             packets = page.packets
             if page.granule and self._begin is None:
                 self._begin = self._begin_granule(page, packets)
-            if page.is_last and page.granule is not None:
-                self._end = page.granule - (self._begin or 0)
+            if page.is_last and page.granule is not None:  # the rest of its last packet is padding
+                self.end_frame = page.granule - (self._begin or 0)
             yield from packets
 
     def _begin_granule(self, page: OggPage, packets: list[bytes]) -> int:
@@ -565,11 +557,6 @@ class _Ogg:
         self._next += _opus_samples(packet) if self._is_opus else sum(frame.samples for frame in frames)
         return [(frame, self._next - frame.samples) for frame in frames]
 
-    @property
-    def end_frame(self) -> int | None:
-        """Known from the last page on: the rest of its last packet is padding."""
-        return self._end
-
     def seek(self, frame: int) -> None:
         end = (
             None
@@ -598,8 +585,6 @@ class _Ogg:
         self._packets = self._read_packets()
         self._context = self._new_context()
 
-    def close(self) -> None: ...
-
 
 def _opus_samples(packet: bytes) -> int:
     """Return the duration of a packet at 48 kHz (RFC 6716, section 3.1)."""
@@ -618,16 +603,13 @@ def _opus_samples(packet: bytes) -> int:
 # --- ADTS ------------------------------------------------------------------------------------------------
 
 
-class _Adts:
+class _Adts(_Packets):
     """AAC frames with headers."""
 
-    duration_seconds: float | None = None
-    end_frame: int | None = None
+    taken_bytes = 0
 
     def __init__(self, source: DecoderSource) -> None:
         self._source = source
-        self.taken_bytes = 0
-        self.position_is_exact = True
         self._locator = AdtsLocator(source.offset)
         source.on_read = self._locator.feed
         self._next = 0
@@ -659,5 +641,3 @@ class _Adts:
         self._source.audio_began()
         self._next, self.position_is_exact = landing.frame, landing.is_exact
         self._context = AudioCodecContext.create("aac", "r")
-
-    def close(self) -> None: ...

@@ -13,7 +13,6 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import miniaudio
@@ -40,16 +39,15 @@ _WAVE_TAGS = {SampleFormat.S16: 1, SampleFormat.F32: 3}
 
 
 class PcmConverter:
-    """Converts one stream of PCM from `source` to `target`, whose frames are pulled by `read`.
+    """Converts one stream of PCM from `source` to `target`: `read` returns what `feed` took.
 
-    `pull(most_bytes)` returns the next samples in `source`, whole frames and at most that many bytes; empty
-    if there are none yet. The result is the same however they are divided.
+    The result is the same however the stream is divided.
     """
 
-    def __init__(self, source: PcmFormat, target: PcmFormat, pull: Callable[[int], Buffer]) -> None:
+    def __init__(self, source: PcmFormat, target: PcmFormat) -> None:
         self.target = target
-        self._feed = _Feed(source, pull)
-        self._handle = _ffi.new_handle(self._feed)  # C holds no reference to it
+        self._file = _EndlessWave(source)
+        self._handle = _ffi.new_handle(self._file)  # C holds no reference to it
         plain = (
             source.sample is target.sample
             and source.rate_hz == target.rate_hz
@@ -76,16 +74,18 @@ class PcmConverter:
         self._buffer = _ffi.new("int8_t[]", PIECE_FRAMES * self._frame_bytes)
         self._got = _ffi.new("ma_uint64 *")
 
-    def read(self, frames: int = PIECE_FRAMES) -> Buffer:
-        """Return up to `frames` (at most `PIECE_FRAMES`) in `target`, valid until the next call.
+    def feed(self, pcm: Buffer) -> None:
+        """Take the next samples in `source`, whole frames, once `read` has returned all of those before.
+        They must stay valid until then."""
+        self._file.samples = memoryview(pcm).cast("B")
 
-        Fewer, or none, once `pull` has returned nothing. Raises what `pull` raised.
-        """
+    def read(self) -> Buffer:
+        """Return up to `PIECE_FRAMES` in `target`, valid until the next call; empty if `feed` is next."""
         if not self._open:
             return b""
-        _lib.ma_decoder_read_pcm_frames(self._decoder, self._buffer, frames, self._got)
-        if self._feed.error_in_readcallback is not None:
-            raise self._feed.error_in_readcallback
+        _lib.ma_decoder_read_pcm_frames(self._decoder, self._buffer, PIECE_FRAMES, self._got)
+        if self._file.error_in_readcallback is not None:
+            raise self._file.error_in_readcallback
         pcm: Buffer = _ffi.buffer(self._buffer, self._got[0] * self._frame_bytes)
         return pcm if self._dither is None else self._dither.convert(pcm)
 
@@ -96,20 +96,22 @@ class PcmConverter:
             _lib.ma_decoder_uninit(self._decoder)
 
 
-class _Feed:
-    """The RF64 file: a header, then what `pull` returns. miniaudio's callbacks call `read` and `seek`."""
+class _EndlessWave:
+    """The RF64 file: a header, then samples. miniaudio's callbacks call `read` and `seek`."""
 
-    def __init__(self, source: PcmFormat, pull: Callable[[int], Buffer]) -> None:
+    def __init__(self, source: PcmFormat) -> None:
         self.error_in_readcallback: Exception | None = None
+        self.samples = memoryview(b"")
         self._header = _rf64_header(source)
         self._frame_bytes = source.frame_bytes
-        self._pull = pull
 
     def read(self, wanted_bytes: int) -> Buffer:
         if self._header:
             data, self._header = self._header[:wanted_bytes], self._header[wanted_bytes:]
             return data
-        return self._pull(wanted_bytes - wanted_bytes % self._frame_bytes)
+        most_bytes = wanted_bytes - wanted_bytes % self._frame_bytes
+        piece, self.samples = self.samples[:most_bytes], self.samples[most_bytes:]
+        return piece
 
     def seek(self, offset: int, origin: miniaudio.SeekOrigin) -> bool:
         """Skip parts of the header. Seeks to the end and back, in search of more chunks, have no effect."""
@@ -120,15 +122,7 @@ class _Feed:
 
 def _rf64_header(format: PcmFormat) -> bytes:
     """RIFF with 64-bit sizes (EBU Tech 3306): those of a .wav file would end after a few hours."""
-    shape = struct.pack(
-        "<HHIIHH",
-        _WAVE_TAGS[format.sample],
-        format.channels,
-        format.rate_hz,
-        format.bytes_per_second,
-        format.frame_bytes,
-        8 * format.sample.sample_bytes,
-    )
+    shape = wave_shape(format)
     unknown = 0xFFFF_FFFF
     sizes = struct.pack("<QQQI", _ENDLESS_BYTES, _ENDLESS_BYTES - 1024, 0, 0)
     return b"".join(
@@ -141,14 +135,26 @@ def _rf64_header(format: PcmFormat) -> bytes:
     )
 
 
+def wave_shape(format: PcmFormat) -> bytes:
+    """Return the content of a `fmt ` chunk."""
+    return struct.pack(
+        "<HHIIHH",
+        _WAVE_TAGS[format.sample],
+        format.channels,
+        format.rate_hz,
+        format.bytes_per_second,
+        format.frame_bytes,
+        8 * format.sample.sample_bytes,
+    )
+
+
 class ConvertedDecoder:
     """A decoder whose PCM has another rate or channel count. Its frames are counted at the new rate."""
 
     def __init__(self, decoder: PcmDecoder, format: PcmFormat) -> None:
         self.format = format
         self._decoder = decoder
-        self._piece = memoryview(b"")
-        self._converter = self._new_converter()
+        self._converter = PcmConverter(decoder.format, format)
         self.position_frames = 0
 
     @property
@@ -165,9 +171,10 @@ class ConvertedDecoder:
 
     def read(self) -> Buffer:
         while not len(memoryview(pcm := self._converter.read())):
-            self._piece = memoryview(self._decoder.read()).cast("B")
-            if not self._piece:
+            piece = self._decoder.read()
+            if not len(memoryview(piece)):
                 return b""
+            self._converter.feed(piece)
         self.position_frames += memoryview(pcm).nbytes // self.format.frame_bytes
         return pcm
 
@@ -177,21 +184,13 @@ class ConvertedDecoder:
         wanted = frame * own_hz // rate_hz
         self._decoder.seek(wanted)
         self._converter.close()
-        self._piece = memoryview(b"")
-        self._converter = self._new_converter()
+        self._converter = PcmConverter(self._decoder.format, self.format)
         found = self._decoder.position_frames  # elsewhere past the end, and in a stream without an index
         self.position_frames = frame if found == wanted else found * rate_hz // own_hz
 
     def close(self) -> None:
         self._converter.close()
         self._decoder.close()
-
-    def _new_converter(self) -> PcmConverter:
-        return PcmConverter(self._decoder.format, self.format, self._pull)
-
-    def _pull(self, most_bytes: int) -> Buffer:
-        piece, self._piece = self._piece[:most_bytes], self._piece[most_bytes:]
-        return piece
 
 
 def convert_decoder(decoder: PcmDecoder, *, rate_hz: int | None, channels: int | None) -> PcmDecoder:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import miniaudio
 
 from playhead.content.audio import SNIFF_BYTES, AudioFormat
-from playhead.errors import DecodeError, PlaybackError, SeekError, UnsupportedFormatError
+from playhead.errors import DecodeError, PlaybackError, UnsupportedFormatError
 from playhead.playback.decoder_source import (
     LARGE_STEP_BYTES,
     MOST_HEADER_BYTES,
@@ -28,7 +28,6 @@ from playhead.playback.decoder_source import (
 from playhead.playback.formats import (
     EXTRA_DECODED,
     FIRST_FRAMES,
-    HEAD_BYTES,
     LARGE_PIECE_SECONDS,
     PIECE_FRAMES,
     WAVE_FORMAT_BYTES,
@@ -37,9 +36,7 @@ from playhead.playback.formats import (
     PcmFormat,
     RawPcm,
     SampleFormat,
-    duration_seconds,
     identify,
-    mp3_bytes_per_second,
     require_playable,
     sample_format,
 )
@@ -63,10 +60,10 @@ MINIAUDIO_SAMPLES = {
     SampleFormat.S16: miniaudio.SampleFormat.SIGNED16,
     SampleFormat.F32: miniaudio.SampleFormat.FLOAT32,
 }
-_ENCODINGS = {
-    AudioFormat.MP3: miniaudio.FileFormat.MP3,
-    AudioFormat.FLAC: miniaudio.FileFormat.FLAC,
-    AudioFormat.WAV: miniaudio.FileFormat.WAV,
+_ENCODINGS: dict[AudioFormat, tuple[miniaudio.FileFormat, Callable[[], Locator]]] = {
+    AudioFormat.MP3: (miniaudio.FileFormat.MP3, MpegLocator),
+    AudioFormat.FLAC: (miniaudio.FileFormat.FLAC, FlacLocator),
+    AudioFormat.WAV: (miniaudio.FileFormat.WAV, WavLocator),
 }
 
 
@@ -176,7 +173,8 @@ class MiniaudioDecoder:
             or sample_format(source.peek(WAVE_FORMAT_BYTES), found.format)
             or SampleFormat.F32  # holds whatever it is
         )
-        self._locator = _locator(found.format)
+        self._encoding, make_locator = _ENCODINGS[found.format]
+        self._locator = make_locator()
         source.on_read = self._locator.feed
         result = self._start()
         if result != _lib.MA_SUCCESS:
@@ -197,14 +195,11 @@ class MiniaudioDecoder:
         except UnsupportedFormatError:
             self.close()
             raise
-        # FLAC has it at its very beginning, the others just before the first audio.
-        header = head if found.format is AudioFormat.FLAC else source.recent(HEAD_BYTES)
-        self.duration_seconds = duration_seconds(header, audio_format=found.format, pcm=self.format)
-        is_mp3 = found.format is AudioFormat.MP3
-        self._lookahead_bytes = MP3_LOOKAHEAD_BYTES if is_mp3 else 0
-        self._byte_rate = ByteRate(
-            mp3_bytes_per_second(header) if is_mp3 else None, lookahead_bytes=self._lookahead_bytes
-        )
+        # As the headers state it, else unknown: a guess from size and bit rate is wrong for variable ones.
+        end = self._locator.end_frame
+        self.duration_seconds = None if end is None else end / self.format.rate_hz
+        self._lookahead_bytes = MP3_LOOKAHEAD_BYTES if found.format is AudioFormat.MP3 else 0
+        self._byte_rate = ByteRate(self._locator.bytes_per_second, lookahead_bytes=self._lookahead_bytes)
         self._started_bytes = 0
         """`read_bytes` of the source when this decoder started, at `_started_frames`."""
         self._started_frames = 0
@@ -220,7 +215,7 @@ class MiniaudioDecoder:
     def _start(self, *, channels: int = 0, rate_hz: int = 0) -> int:
         """Open the decoder at the source's position, 0 being the value found there; return the result."""
         config = _lib.ma_decoder_config_init(MINIAUDIO_SAMPLES[self._sample].value, channels, rate_hz)
-        config.encodingFormat = _ENCODINGS[self._audio_format].value
+        config.encodingFormat = self._encoding.value
         result: int = _lib.ma_decoder_init(
             _lib._internal_decoder_read_callback,
             _lib._internal_decoder_seek_callback,
@@ -277,13 +272,7 @@ class MiniaudioDecoder:
         return 0
 
     def seek(self, frame: int) -> None:
-        before, restarts = self.position_frames, self._source.restarts
-        try:
-            self._seek(frame)
-        except SeekError:
-            if not self._open or self._source.restarts != restarts:
-                self._seek(before)
-            raise
+        self._source.seek_or_stay(self._seek, frame, before=self.position_frames)
 
     def _seek(self, frame: int) -> None:
         end = self._locator.end_frame
@@ -330,16 +319,6 @@ class MiniaudioDecoder:
         if self._open:
             self._open = False
             _lib.ma_decoder_uninit(self._decoder)
-
-
-def _locator(audio_format: AudioFormat) -> Locator:
-    match audio_format:
-        case AudioFormat.WAV:
-            return WavLocator()
-        case AudioFormat.FLAC:
-            return FlacLocator()
-        case _:
-            return MpegLocator()
 
 
 class RawPcmDecoder:

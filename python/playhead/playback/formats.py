@@ -8,7 +8,6 @@ for a frame.
 
 from __future__ import annotations
 
-import re
 import struct
 from collections import deque
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from playhead.content.audio import (
     sniff,
     split_mime,
 )
-from playhead.content.audio_files import mpeg_frame
+from playhead.content.audio_files import flac_info
 from playhead.errors import UnsupportedFormatError
 from playhead.extras import has_extra
 
@@ -186,9 +185,9 @@ def sample_format(head: bytes, audio_format: AudioFormat) -> SampleFormat | None
     `head`.
     """
     bits = 16
-    if audio_format is AudioFormat.FLAC and len(head) >= 22 and head[4] & 0x7F == 0:
-        # STREAMINFO: five bits from the last of byte 20 on, less one (RFC 9639, section 8.2).
-        bits = ((head[20] & 1) << 4 | head[21] >> 4) + 1
+    if audio_format is AudioFormat.FLAC:
+        info = flac_info(head)
+        bits = bits if info is None else info.bits
     elif audio_format is AudioFormat.WAV:
         if (shape := _wave_chunk(head, b"fmt ")) is None:
             return None
@@ -218,8 +217,7 @@ def _wave_chunk(head: bytes, wanted: bytes) -> bytes | None:
 
 # The byte rate turns bytes in hand into audio in hand. A decoder of a constant rate knows it from the first
 # frame. Other rates are measured while decoding, and the highest ten-second mean counts, because a link has
-# to carry the densest part of the music. The duration is read from the stream's first bytes, or unknown: a
-# guess from size and bit rate is wrong for every variable bit rate.
+# to carry the densest part of the music.
 
 
 WINDOW_SECONDS = 10.0
@@ -266,92 +264,3 @@ class ByteRate:
         if seconds >= WINDOW_SECONDS:
             self._highest = max(self._highest, self._mean)
             self._marks.popleft()
-
-
-def mp3_bytes_per_second(head: bytes) -> float | None:
-    """Return the rate of an MPEG audio stream from its first two or more frames; None if they are not in
-    `head`.
-
-    With a Xing header it is the mean of the whole stream.
-    """
-    for found in re.finditer(rb"\xff[\xe0-\xff]", head):
-        frame = mpeg_frame(head, found.start())
-        if frame is None or mpeg_frame(head, found.start() + frame.size_bytes) is None:
-            continue
-        first = head[found.start() : found.start() + frame.size_bytes]
-        return _xing_rate(first, frame.frames_per_second) or frame.bytes_per_second
-    return None
-
-
-def _xing_rate(frame: bytes, frames_per_second: float) -> float | None:
-    at = next((place for name in (b"Xing", b"Info") if (place := frame.find(name)) >= 0), None)
-    if at is None or at + 16 > len(frame):
-        return None
-    flags, frames, stream_bytes = struct.unpack_from(">III", frame, at + 4)
-    return stream_bytes * frames_per_second / frames if flags & 3 == 3 and frames else None
-
-
-# --- the duration --------------------------------------------------------------------------------------
-
-HEAD_BYTES = 4096
-"""Enough for a WAV's chunks before its data, as recorders write them, and for an MP3's first frame."""
-_UNKNOWN_SIZES = frozenset({0, 0xFFFF_FFFF})
-
-
-def duration_seconds(head: bytes, *, audio_format: AudioFormat, pcm: PcmFormat) -> float | None:
-    """Read the duration from `head`: the stream's first bytes; for MP3, those of its first frame."""
-    if audio_format is AudioFormat.FLAC:
-        frames = _flac_frames(head)
-    elif audio_format is AudioFormat.WAV:
-        frames = _wav_frames(head)
-    elif audio_format is AudioFormat.MP3:
-        frames = _mp3_frames(head, pcm)
-    else:
-        frames = None
-    return None if frames is None else frames / pcm.rate_hz
-
-
-def _flac_frames(head: bytes) -> int | None:
-    """STREAMINFO's total samples: the low 36 bits of the 8 bytes at 18 (RFC 9639, section 8.2)."""
-    if len(head) < 26 or head[4] & 0x7F != 0:
-        return None
-    return int.from_bytes(head[18:26], "big") & (1 << 36) - 1 or None
-
-
-def _wav_frames(head: bytes) -> int | None:
-    at, frame_bytes = 12, 0
-    while at + 8 <= len(head):
-        name, size = struct.unpack_from("<4sI", head, at)
-        if name == b"fmt " and at + 22 <= len(head):
-            (frame_bytes,) = struct.unpack_from("<H", head, at + 20)
-        elif name == b"data":
-            return size // frame_bytes if frame_bytes and size not in _UNKNOWN_SIZES else None
-        at += 8 + size + size % 2
-    return None
-
-
-def _mp3_frames(head: bytes, pcm: PcmFormat) -> int | None:
-    """Read the Xing or Info header of the first frame, less the encoder's delay and padding (LAME's
-    extension)."""
-    names = (found.start() for found in re.finditer(b"Xing|Info", head))
-    at = next((start for start in names if _follows_frame_header(head, start)), None)
-    if at is None or at + 12 > len(head):
-        return None
-    flags, frames = struct.unpack_from(">II", head, at + 4)
-    if not flags & 1:
-        return None
-    samples = int(frames) * (1152 if pcm.rate_hz >= 32_000 else 576)
-    # After the frame count: the byte count, the seek table and the quality, each if its flag is set.
-    lame = at + 12 + 4 * bool(flags & 2) + 100 * bool(flags & 4) + 4 * bool(flags & 8)
-    if head[lame : lame + 4] in (b"LAME", b"Lavf", b"Lavc") and lame + 24 <= len(head):
-        gap = int.from_bytes(head[lame + 21 : lame + 24], "big")
-        samples -= (gap >> 12) + (gap & 0xFFF)
-    return max(samples, 0)
-
-
-def _follows_frame_header(head: bytes, at: int) -> bool:
-    """Tell a frame's header from a tag with the same four letters: it follows the side information."""
-    return any(
-        at >= before and head[at - before] == 0xFF and head[at - before + 1] & 0xE0 == 0xE0
-        for before in (36, 21, 13)
-    )

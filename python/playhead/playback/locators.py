@@ -41,6 +41,7 @@ class WavLocator:
     """RIFF WAVE with any of the codings that miniaudio decodes."""
 
     end_frame: int | None = None
+    bytes_per_second = None
 
     def __init__(self) -> None:
         self._format = b""
@@ -100,6 +101,7 @@ class FlacLocator:
     """Native FLAC; a seek table, if there is one, shortens the search."""
 
     end_frame: int | None = None
+    bytes_per_second = None
 
     def __init__(self) -> None:
         self._streaminfo = b""
@@ -149,31 +151,26 @@ class FlacLocator:
         def look(offset: int) -> SeekPoint | None:
             return look_for(source, offset, lambda data: self._find(data, offset))
 
+        def near(low: SeekPoint, high: SeekPoint | None) -> SeekPoint:
+            return search(
+                frame,
+                low=low,
+                high=high,
+                size_bytes=source.size_bytes,
+                bytes_per_frame=bytes_per_frame,
+                free=source.free_range,
+                look=look,
+            )
+
         low = max((point for point in self._table if point.frame <= frame), default=start, key=_by_frame)
         high = min((point for point in self._table if point.frame > frame), default=end, key=_by_frame)
-        found = search(
-            frame,
-            low=low,
-            high=high,
-            size_bytes=source.size_bytes,
-            bytes_per_frame=bytes_per_frame,
-            free=source.free_range,
-            look=look,
-        )
+        found = near(low, high)
         if found is low and low is not start:
             found = look(low.offset) or start  # tables of cut or retagged files are wrong
             if found.frame > frame:
                 found = start
             if (frame - found.frame) * bytes_per_frame > 2 * NEAR_BYTES and high is not None:
-                found = search(
-                    frame,
-                    low=found,
-                    high=end,
-                    size_bytes=source.size_bytes,
-                    bytes_per_frame=bytes_per_frame,
-                    free=source.free_range,
-                    look=look,
-                )
+                found = near(found, end)
         return Landing(offset=found.offset, frame=found.frame, prefix=self._prefix())
 
     def _find(self, data: bytes, offset: int) -> SeekPoint | None:

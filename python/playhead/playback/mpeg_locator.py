@@ -50,6 +50,7 @@ class Mp3Tables:
     skipped_first: bool = False
     """The first frame holds the tables instead of audio."""
     frames: int | None = None
+    stream_bytes: int | None = None
     delay: int = 0
     padding: int = 0
     is_constant: bool = False
@@ -88,6 +89,7 @@ def read_tables(frame: bytes, header: MpegFrame) -> Mp3Tables:
     return Mp3Tables(
         skipped_first=True,
         frames=frames,
+        stream_bytes=stream_bytes,
         delay=delay,
         padding=padding,
         is_constant=name == b"Info",
@@ -164,6 +166,16 @@ class MpegLocator:
             have = min(RESERVOIR_BYTES, have + frame.size_bytes - frame.side_bytes)
             window += yield max(0, frame.size_bytes - len(window))
             window = window[frame.size_bytes :]
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """The mean rate by a Xing header, else that of the first frame."""
+        if self._first is None:
+            return None
+        header, tables = self._first[0], self._tables
+        if tables.frames and tables.stream_bytes:
+            return tables.stream_bytes * header.frames_per_second / tables.frames
+        return header.bytes_per_second
 
     def _header(self, data: bytes, at: int) -> CodedFrame | None:
         assert self._first is not None
@@ -316,8 +328,6 @@ def adts_frame(data: bytes, at: int) -> CodedFrame | None:
 
 class AdtsLocator:
     """AAC frames with headers: counted where they were read, elsewhere estimated by the mean frame so far."""
-
-    end_frame: int | None = None
 
     def __init__(self, offset: int) -> None:
         """The first frame is at `offset`."""

@@ -12,7 +12,6 @@ state none, so their frames are counted while they are read.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -166,6 +165,11 @@ class Locator(Protocol):
         """Frames of the whole, if its headers state them."""
         ...
 
+    @property
+    def bytes_per_second(self) -> float | None:
+        """The rate of the stream, if its headers state it."""
+        ...
+
     def feed(self, offset: int, data: bytes) -> None:
         """Take what the decoder reads at `offset`."""
         ...
@@ -285,11 +289,4 @@ class FrameIndex:
         if not self.first_number <= number <= self.frames:
             return None
         place = min((number - self.first_number) // self._stride, len(self._offsets) - 1)
-        return SeekPoint(offset=self._offsets[place], frame=self.first_number + place * self._stride)
-
-    def at_offset(self, offset: int) -> SeekPoint | None:
-        """Return the last kept frame at or before a byte, if it was read."""
-        if not self.first_offset <= offset <= self.end_offset:
-            return None
-        place = bisect_right(self._offsets, offset) - 1
         return SeekPoint(offset=self._offsets[place], frame=self.first_number + place * self._stride)

@@ -160,6 +160,7 @@ async def serve_app(
         listening.listen(BACKLOG)
         async with trio.open_nursery() as nursery:
             await nursery.start(_run_lifespan, app, served.state, ending)
+            nursery.start_soon(served.slow.run)
             with trio.CancelScope() as grace:
                 async with trio.open_nursery() as connections:
                     async with trio.open_nursery() as accepting:
@@ -174,6 +175,7 @@ async def serve_app(
                     for connection in served.connections:
                         connection.idle.cancel()
                 ending.set()
+                served.slow.stop()
                 nursery.cancel_scope.deadline = grace.deadline
             if grace.cancelled_caught:
                 nursery.cancel_scope.cancel()

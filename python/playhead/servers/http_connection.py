@@ -11,8 +11,12 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
+from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -31,8 +35,7 @@ SEND_BYTES: Final = 64 * KIB
 RECEIVE_BYTES: Final = 16 * KIB
 """Read at once. In empty fragments these are some 2,700 frames, 40 ms of work between two checkpoints."""
 WATCH_SECONDS: Final = 0.5
-"""After this time a request is watched for the leaving of its client. Nearly every
-page is ready sooner, and to cancel a watch would be part of what it costs."""
+"""After this time a request is watched for the leaving of its client."""
 
 ASGI_VERSIONS: Final = {"version": "3.0", "spec_version": "2.4"}
 """2.4: `send` raises an `OSError` once the client has left."""
@@ -66,6 +69,43 @@ class HttpServerOptions:
     """For a request to end by itself when its client has left, and for a client to close after an error."""
 
 
+class SlowRequests:
+    """Starts the watch of each request that takes longer than `WATCH_SECONDS`.
+
+    Nearly every page is ready sooner, and a task of its own would be a tenth of what it costs.
+    """
+
+    def __init__(self) -> None:
+        self._deadlines: dict[Callable[[], None], float] = {}
+        self._added = trio.Event()
+        self._running = trio.CancelScope()
+
+    def add(self, watch: Callable[[], None]) -> None:
+        """Call `watch` when it is time, unless it is discarded before."""
+        self._deadlines[watch] = trio.current_time() + WATCH_SECONDS
+        self._added.set()
+
+    def discard(self, watch: Callable[[], None]) -> None:
+        """Forget a request that has ended."""
+        self._deadlines.pop(watch, None)
+
+    async def run(self) -> None:
+        """Run until `stop`."""
+        with self._running:
+            while True:
+                await self._added.wait()
+                while self._deadlines:
+                    watch, deadline = next(iter(self._deadlines.items()))
+                    await trio.sleep_until(deadline)
+                    if self._deadlines.pop(watch, None) is not None:
+                        watch()
+                self._added = trio.Event()
+
+    def stop(self) -> None:
+        """End `run`."""
+        self._running.cancel()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedApp:
     """An application and the state that its connections share."""
@@ -78,6 +118,7 @@ class ServedApp:
     state: dict[str, Any] = field(default_factory=dict)
     """Of the application's lifespan."""
     connections: set[HttpConnection] = field(default_factory=set)
+    slow: SlowRequests = field(default_factory=SlowRequests)
 
     @property
     def closing(self) -> bool:
@@ -93,7 +134,6 @@ class Wire:
 
     def __init__(self, stream: trio.abc.Stream, send_seconds: float) -> None:
         self._stream = stream
-        self._sending = trio.StrictFIFOLock()
         self.send_seconds = send_seconds
 
     async def receive(self, deadline: float) -> bytes | None:
@@ -106,24 +146,29 @@ class Wire:
         return None
 
     async def send(self, data: bytes) -> None:
-        """Send in pieces, each with its deadline. Anything but success closes the connection.
+        """Send what the system takes at once, then pieces, each with its deadline. One task may, at a time.
+
+        Anything but success closes the connection.
 
         Raises:
             ClientGoneError: the connection broke or was closed, or the client does not read.
         """
-        sent = False
-        async with self._sending:
-            try:
-                with memoryview(data) as view:
-                    for start in range(0, len(view), SEND_BYTES):
-                        with trio.fail_after(self.send_seconds):
-                            await self._stream.send_all(view[start : start + SEND_BYTES])
-                sent = True
-            except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as error:
-                raise ClientGoneError("the client has left, or does not read its answer") from error
-            finally:
-                if not sent:  # half an answer may be out, so nothing can follow it
-                    await trio.aclose_forcefully(self._stream)
+        sent = 0
+        try:
+            with memoryview(data) as view:
+                if isinstance(self._stream, trio.SocketStream):
+                    # Without a checkpoint: the pages of all clients would be in memory at once.
+                    with suppress(BlockingIOError):
+                        sent = os.write(self._stream.socket.fileno(), view)
+                while sent < len(view):
+                    with trio.fail_after(self.send_seconds):
+                        await self._stream.send_all(view[sent : sent + SEND_BYTES])
+                    sent += SEND_BYTES
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as error:
+            raise ClientGoneError("the client has left, or does not read its answer") from error
+        finally:
+            if sent < len(data):  # half an answer may be out, so nothing can follow it
+                await trio.aclose_forcefully(self._stream)
 
     async def linger(self, seconds: float) -> None:
         """Read and discard until the client closes, before this side does.
@@ -242,7 +287,7 @@ class HttpConnection:
         ):
             await self._upgrade(request)
             return
-        gone, answered = trio.Event(), trio.Event()
+        gone = trio.Event()
         unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
         del body
 
@@ -258,11 +303,14 @@ class HttpConnection:
             await self.send_response(message)
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch, gone, answered, nursery.cancel_scope)
+            watch = partial(nursery.start_soon, self._watch, gone, nursery.cancel_scope)
+            self._served.slow.add(watch)
             if _may_never_end(request):
                 nursery.start_soon(self._end_events, nursery.cancel_scope)
-            await run_app(self._served.app, self._scope(request, "http"), receive, send, gone)
-            answered.set()
+            try:
+                await run_app(self._served.app, self._scope(request, "http"), receive, send, gone)
+            finally:
+                self._served.slow.discard(watch)
             nursery.cancel_scope.cancel()
         if gone.is_set():
             return
@@ -283,11 +331,8 @@ class HttpConnection:
             await websocket.finish()
             nursery.cancel_scope.cancel()
 
-    async def _watch(self, gone: trio.Event, answered: trio.Event, scope: trio.CancelScope) -> None:
+    async def _watch(self, gone: trio.Event, scope: trio.CancelScope) -> None:
         """Notice that the client leaves while its request is answered."""
-        with trio.move_on_after(WATCH_SECONDS):
-            await answered.wait()
-            return
         while len(self.http.trailing_data[0]) <= RECEIVE_BYTES:
             data = await self.wire.receive(math.inf) or b""
             self.http.receive_data(data)
@@ -325,6 +370,8 @@ class HttpConnection:
                 self._put(h11.EndOfMessage())
         unsent, self._unsent = b"".join(self._unsent), []
         await self.wire.send(unsent)
+        if message.get("more_body", False):
+            await trio.lowlevel.checkpoint()  # a stream to a fast client lets others have their turn
 
     def _put(self, event: h11.Event) -> None:
         self._unsent += self.http.send_with_data_passthrough(event) or []

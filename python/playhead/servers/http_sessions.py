@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from playhead.limits import DEFAULT_LIMITS
 from playhead.servers.http_connection import HttpServerOptions
+from playhead.servers.late_blob import LateBlobs
 from playhead.servers.messages import OnlyMessages
 
 
@@ -39,6 +40,7 @@ def streamable_http_app(
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         custom_starlette_routes=routes,
     )
+    app.add_middleware(LateBlobs)
     app.add_middleware(SessionTable, path=path, size=sessions)
     app.add_middleware(OnlyMessages, path=path)
     return app

@@ -39,6 +39,7 @@ from playhead.cache import ETAG_META, OFFSET_META, SIZE_META
 from playhead.errors import UsageError
 from playhead.limits import MIB
 from playhead.servers.byte_sources import ByteSource, ReadCallable, ResourceBytes, source_of
+from playhead.servers.late_blob import LateBlob
 
 if TYPE_CHECKING:
     from playhead.servers.file_downloads import FileDownloads
@@ -370,6 +371,9 @@ class _Registration:
         for resource in self._resources:
             result = await resource.answer(context.params or {})
             if result is not None:
+                late, contents = LateBlob.of(context), result.contents[0]
+                if late is not None and isinstance(contents, types.BlobResourceContents):
+                    contents.blob = late.leave(contents.blob)
                 return result
         entry = self._inner["resources/read"]
         if entry is None:

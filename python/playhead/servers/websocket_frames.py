@@ -138,6 +138,7 @@ class FramedWebSocket:
         self._slot = Slot(slots)
         self._fragments = 0
         self._message_deadline = math.inf
+        self._sending = trio.StrictFIFOLock()
         self._accepted = trio.Event()
         self.gone = trio.Event()
         """Nothing can be sent any more."""
@@ -289,8 +290,9 @@ class FramedWebSocket:
 
     async def _send_event(self, event: Event) -> None:
         assert self._frames is not None
-        if self._frames.state in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
-            await self._wire.send(self._frames.send(event))
+        async with self._sending:  # the application, the pings and the answers to the client's
+            if self._frames.state in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
+                await self._wire.send(self._frames.send(event))
 
     async def _close(self, code: int, reason: str) -> None:
         assert self._frames is not None

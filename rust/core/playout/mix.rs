@@ -54,15 +54,15 @@ impl<W: Wake, E> Playout<W, E> {
         let slot = match self.over.0.try_lock() {
             Ok(slot) => slot,
             Err(TryLockError::Poisoned(slot)) => PoisonError::into_inner(slot),
-            Err(TryLockError::WouldBlock) => return Filled::NOTHING,
+            Err(TryLockError::WouldBlock) => return Filled::default(),
         };
         let Some(mut over) = slot.as_deref() else {
-            return Filled::NOTHING;
+            return Filled::default();
         };
         let held = self.phase() == Phase::Closed;
         let frame_bytes = self.settings.frame_bytes.get() as usize;
         let mut block = [0; BLOCK_BYTES];
-        let mut mixed = Filled::NOTHING;
+        let mut mixed = Filled::default();
         while let Some(rest) = out.get_mut(mixed.audio_bytes..)
             && !rest.is_empty()
         {

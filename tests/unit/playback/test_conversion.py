@@ -35,24 +35,15 @@ def tone(frames: int = FRAMES, *, rate_hz: int = 44100, channels: int = 2) -> ar
 def convert(pcm: bytes, source: PcmFormat, target: PcmFormat, *, most_frames: int = 0) -> bytes:
     """Convert `pcm`; with `most_frames`, in pieces of up to as many, at each of which it runs dry."""
     dice = random.Random(1)
-    position = end = 0
-
-    def pull(most_bytes: int) -> bytes:
-        nonlocal position
-        piece = pcm[position : min(end, position + most_bytes)]
-        position += len(piece)
-        return piece
-
-    converter = PcmConverter(source, target, pull)
+    converter = PcmConverter(source, target)
     out = bytearray()
-    while position < len(pcm):
-        end = (
-            min(len(pcm), end + source.frame_bytes * dice.randint(1, most_frames))
-            if most_frames
-            else len(pcm)
-        )
+    while pcm:
+        end = source.frame_bytes * dice.randint(1, most_frames) if most_frames else len(pcm)
+        converter.feed(pcm[:end])
+        pcm = pcm[end:]
         while piece := bytes(converter.read()):
             out += piece
+    converter.close()
     converter.close()
     assert bytes(converter.read()) == b""
     return bytes(out)
@@ -92,17 +83,6 @@ def test_16_bits_are_left_alone_where_nothing_is_computed() -> None:
 def test_floats_become_16_bits_with_the_dither_of_a_fixed_seed() -> None:
     floats = array("f", (math.sin(at / 50) / 7 for at in range(10_000)))
     assert convert(floats.tobytes(), FLOAT, STEREO, most_frames=100) == Dither().convert(floats)
-
-
-def test_an_error_of_the_source_is_raised() -> None:
-    def pull(most_bytes: int) -> bytes:
-        raise OSError("gone")
-
-    converter = PcmConverter(STEREO, SPEECH, pull)
-    with pytest.raises(OSError, match="gone"):
-        converter.read()
-    converter.close()
-    converter.close()
 
 
 def test_a_decoder_of_the_wanted_rate_and_channels_is_not_wrapped() -> None:

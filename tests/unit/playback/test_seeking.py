@@ -185,6 +185,12 @@ def assert_equal_from(decoder: PcmDecoder, frame: int, pcm: bytes, *, frames: in
     assert decoder.position_frames == frame + len(got) // size
 
 
+def test_the_duration_is_known_wherever_the_headers_count_frames() -> None:
+    for data in (encoded("vbri"), written(format="WAV", subtype="MS_ADPCM")):
+        with decoder_of(BytesReader(data)) as decoder:
+            assert decoder.duration_seconds == pytest.approx(SECONDS, abs=0.1)
+
+
 @pytest.mark.parametrize("name", [*SMALL, *STATED, *MPEG])
 def test_a_seek_inside_the_bytes_in_hand_is_exact_to_the_sample(name: str) -> None:
     data = file(name)

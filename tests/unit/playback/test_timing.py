@@ -8,7 +8,8 @@ import pytest
 
 from playhead.playback.decoder import open_decoder
 from playhead.playback.decoder_source import DecoderSource
-from playhead.playback.formats import ByteRate, mp3_bytes_per_second
+from playhead.playback.formats import ByteRate
+from playhead.playback.mpeg_locator import MpegLocator
 from playhead.testing.media import ScriptedReader
 
 DATA = Path(__file__).parents[2] / "data"
@@ -70,6 +71,12 @@ def mpeg_frame(*, kbits_index: int = 14, xing: bytes = b"") -> bytes:
     size = {14: 1044, 9: 417}[kbits_index]
     head = bytes([0xFF, 0xFB, kbits_index << 4, 0x64])
     return (head + bytes(32) + xing).ljust(size, b"\0")
+
+
+def mp3_bytes_per_second(data: bytes) -> float | None:
+    locator = MpegLocator()
+    locator.feed(0, data)
+    return locator.bytes_per_second
 
 
 def test_the_rate_of_mpeg_audio_is_that_of_its_frames() -> None:

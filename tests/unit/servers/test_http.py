@@ -233,6 +233,51 @@ async def test_a_client_that_leaves_ends_its_request() -> None:
         await ended.wait()
 
 
+async def test_of_several_slow_requests_each_notices_that_its_client_leaves() -> None:
+    ended = {"/a": trio.Event(), "/b": trio.Event()}
+    started = {"/a": trio.Event(), "/b": trio.Event()}
+
+    async def waits(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] not in ended:
+            await text_app(scope, receive, send)
+            return
+        started[scope["path"]].set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended[scope["path"]].set()
+
+    text_app = Starlette(routes=[Route("/text", text)])
+    async with served(waits) as port:
+        for path in ended:
+            async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+                client = Client(stream)
+                assert (await client.ask("GET", "/text"))[1] == b"hello"
+                await stream.send_all(f"GET {path} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+                await started[path].wait()
+        for event in ended.values():
+            await event.wait()
+
+
+async def test_a_stream_to_a_client_that_reads_at_once_lets_others_have_their_turn() -> None:
+    received, pieces = trio.Event(), 0
+
+    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal pieces
+        assert scope["type"] != "lifespan"
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while not received.is_set():
+            pieces += 1
+            await send({"type": "http.response.body", "body": b"x", "more_body": True})
+
+    async with client_of(endless) as client:
+        await client.stream.send_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        while b"x" not in await client.stream.receive_some():
+            pass
+        received.set()
+    assert pieces < 100
+
+
 async def test_the_lifespan_runs_from_before_the_first_connection_to_after_the_last() -> None:
     events: list[str] = []
 

@@ -327,10 +327,9 @@ class _Audio:
         self.buffer: PcmBuffer | None = None
         self._target = target
         self._block = memoryview(bytearray(PIECE_FRAMES * format.frame_bytes))
-        self._taken = self._block[:0]
         self._ahead = b""
         """Converted beyond what was asked for: a sample or two."""
-        self._converter = PcmConverter(format, target, self._pull)
+        self._converter = PcmConverter(format, target)
 
     def read(self, most_bytes: int) -> bytes:
         """Return the next audio, at most `most_bytes`; empty if there is none now."""
@@ -340,7 +339,7 @@ class _Audio:
             room = self._block[: frames * self.format.frame_bytes]
             if self.buffer is None or not (taken_bytes := self.buffer.fill(room)):
                 return b""
-            self._taken = room[:taken_bytes]
+            self._converter.feed(room[:taken_bytes])
             # Asked for a piece, the converter takes all there is; asked for less, it takes it in small bites.
             while piece := bytes(self._converter.read()):
                 self._ahead += piece
@@ -350,16 +349,12 @@ class _Audio:
     def restart(self) -> None:
         """Forget the audio in the converter: what follows does not continue it."""
         self._converter.close()
-        self._taken, self._ahead = self._block[:0], b""
-        self._converter = PcmConverter(self.format, self._target, self._pull)
+        self._ahead = b""
+        self._converter = PcmConverter(self.format, self._target)
 
     def close(self) -> None:
-        self.buffer = None  # the converter and this refer to each other
+        self.buffer = None
         self._converter.close()
-
-    def _pull(self, most_bytes: int) -> memoryview:
-        bite, self._taken = self._taken[:most_bytes], self._taken[most_bytes:]
-        return bite
 
 
 class _Sessions:

@@ -191,20 +191,13 @@ class Music:
 
 async def _convert(source: PcmBuffer, target: PcmBuffer) -> None:
     """Take all of `source` and write it to `target`, in the format of that one."""
-    piece = memoryview(b"")
-
-    def pull(most_bytes: int) -> memoryview:
-        nonlocal piece
-        bite, piece = piece[:most_bytes], piece[most_bytes:]
-        return bite
 
     def convert() -> None:
-        nonlocal piece
         block = memoryview(bytearray(PIECE_FRAMES * source.format.frame_bytes))
-        converter = PcmConverter(source.format, target.format, pull)
+        converter = PcmConverter(source.format, target.format)
         try:
             while taken_bytes := source.take(block):
-                piece = block[:taken_bytes]
+                converter.feed(block[:taken_bytes])
                 while pcm := bytes(converter.read()):
                     while not target.wait_room(len(pcm)):
                         target.release()

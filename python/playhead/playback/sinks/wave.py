@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import sys
-import wave
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
@@ -16,7 +15,7 @@ from typing import BinaryIO
 from playhead._core import Dither
 from playhead.concurrency import run_thread
 from playhead.errors import PlaybackError
-from playhead.playback.conversion import little_endian
+from playhead.playback.conversion import little_endian, wave_shape
 from playhead.playback.formats import PcmFormat, SampleFormat
 from playhead.playback.pcm_buffer import PcmBuffer
 from playhead.stream.saving import is_device, partial_beside
@@ -91,7 +90,13 @@ class WaveSink(AudioFileSink):
     _kind = "wave"
 
     def _pour(self, buffer: PcmBuffer, file: BinaryIO) -> None:
-        _write_wave(file, buffer)
+        file.write(_wave_header(buffer.format, 0))
+        data_bytes = 0
+        for pcm in _bounded(buffer):
+            file.write(little_endian(pcm, buffer.format.sample))
+            data_bytes += len(pcm)
+        file.seek(0)
+        file.write(_wave_header(buffer.format, data_bytes))
 
 
 class PcmSink(AudioFileSink):
@@ -128,42 +133,15 @@ class PcmSink(AudioFileSink):
             file.write(little_endian(pcm if dither is None else dither.convert(pcm)))
 
 
-def _write_wave(file: BinaryIO, buffer: PcmBuffer) -> None:
-    if buffer.format.sample is SampleFormat.F32:
-        _write_float_wave(file, buffer)
-        return
-    with wave.open(file, "wb") as output:
-        output.setnchannels(buffer.format.channels)
-        output.setsampwidth(2)
-        output.setframerate(buffer.format.rate_hz)
-        for pcm in _bounded(buffer):
-            output.writeframesraw(pcm)  # the header is written once, at the end
-
-
-def _write_float_wave(file: BinaryIO, buffer: PcmBuffer) -> None:
-    """Write 32-bit floats, which the standard library's `wave` cannot."""
-    file.write(_float_header(buffer.format, 0))
-    data_bytes = 0
-    for pcm in _bounded(buffer):
-        file.write(little_endian(pcm, SampleFormat.F32))
-        data_bytes += len(pcm)
-    file.seek(0)
-    file.write(_float_header(buffer.format, data_bytes))
-
-
-def _float_header(format: PcmFormat, data_bytes: int) -> bytes:
-    """WAVE_FORMAT_IEEE_FLOAT, with the extension size and the `fact` chunk that it requires."""
-    shape = struct.pack(
-        "<HHIIHHH", 3, format.channels, format.rate_hz, format.bytes_per_second, format.frame_bytes, 32, 0
-    )
-    return b"".join(
-        (
-            struct.pack("<4sI4s", b"RIFF", 50 + data_bytes, b"WAVE"),
-            struct.pack("<4sI", b"fmt ", len(shape)) + shape,
-            struct.pack("<4sII", b"fact", 4, data_bytes // format.frame_bytes),
-            struct.pack("<4sI", b"data", data_bytes),
-        )
-    )
+def _wave_header(format: PcmFormat, data_bytes: int) -> bytes:
+    """RIFF; for WAVE_FORMAT_IEEE_FLOAT with the extension size and the `fact` chunk that it requires."""
+    shape, fact = wave_shape(format), b""
+    if format.sample is SampleFormat.F32:
+        shape += bytes(2)
+        fact = struct.pack("<4sII", b"fact", 4, data_bytes // format.frame_bytes)
+    chunks = struct.pack("<4sI", b"fmt ", len(shape)) + shape + fact
+    chunks += struct.pack("<4sI", b"data", data_bytes)
+    return struct.pack("<4sI4s", b"RIFF", 4 + len(chunks) + data_bytes, b"WAVE") + chunks
 
 
 def _bounded(buffer: PcmBuffer) -> Iterator[memoryview]:

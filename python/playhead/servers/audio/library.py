@@ -7,7 +7,8 @@ import hashlib
 import json
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from playhead.content.audio import SNIFF_BYTES, mime_of_file
@@ -30,15 +31,15 @@ class Track:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Library:
     """Tracks in the order of their titles; the shipped piece if no directory is given."""
 
     tracks: tuple[Track, ...]
-    _by_id: dict[str, Track] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_by_id", {track.id: track for track in self.tracks})
+    @cached_property
+    def _by_id(self) -> dict[str, Track]:
+        return {track.id: track for track in self.tracks}
 
     @classmethod
     def scan(cls, directory: Path | None = None) -> Library:

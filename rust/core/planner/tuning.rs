@@ -85,9 +85,10 @@ pub(super) const SERIAL_WAIT: f64 = 0.5;
 /// A page took the same time as the one before it up to this factor; the first two of a burst that share a link differ
 /// by one and a half.
 pub(super) const SAME_GAP: f64 = 1.1;
-/// The same while these are the only pages: the second may take as long by chance, if a link's latency is that of the
-/// first page.
-pub(super) const OPENING_SPREAD: f64 = 1.04;
+/// A link that is the limit shows bytes of the second page well before this share of the time of the first, and goes on
+/// after the bytes that were read together with the first page.
+pub(super) const SERIAL_SILENCE: f64 = 0.5;
+pub(super) const SERIAL_HEARD_SECONDS: f64 = 0.02;
 /// A page of another size is so many times as large: on a full link it would take as much longer.
 pub(super) const OTHER_SIZE: f64 = 1.4;
 /// The next page may take so many times as long as the newest.

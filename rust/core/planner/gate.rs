@@ -15,7 +15,8 @@
 use super::Planner;
 use super::tuning::{
     ARRIVAL_MARGIN, ARRIVAL_MARGIN_FAST, FAST_LINK, HORIZON_SECONDS, RATE_SHARE, ROOM_SHARE,
-    SLOW_START_SECONDS, START_SECONDS, STEADY_START_SECONDS,
+    SLOW_START_SECONDS, START_SECONDS, STEADY_LEAST_SECONDS, STEADY_START_BYTES,
+    STEADY_START_POWER, STEADY_START_SECONDS,
 };
 
 impl Planner {
@@ -113,11 +114,14 @@ impl GateInputs {
         let mut wanted = START_SECONDS * self.bytes_per_second;
         if let Some(link) = &self.link {
             let arrival_bytes = self.bytes_per_second * link.arrival_seconds;
-            let least_seconds = if link.is_steady {
+            let least_bytes = if link.is_steady {
                 let over = link.bytes_per_second / self.bytes_per_second;
-                STEADY_START_SECONDS / (over * over)
+                let slowest =
+                    (STEADY_START_SECONDS * self.bytes_per_second).max(STEADY_START_BYTES);
+                (slowest / over.powf(STEADY_START_POWER))
+                    .max(STEADY_LEAST_SECONDS * self.bytes_per_second)
             } else {
-                SLOW_START_SECONDS
+                SLOW_START_SECONDS * self.bytes_per_second
             };
             wanted = wanted.max(
                 if link.bytes_per_second >= FAST_LINK * self.bytes_per_second {
@@ -125,7 +129,7 @@ impl GateInputs {
                 } else {
                     (ARRIVAL_MARGIN * arrival_bytes)
                         .max(self.deficit_bytes(link))
-                        .max(least_seconds * self.bytes_per_second)
+                        .max(least_bytes)
                 },
             );
         }

@@ -190,8 +190,13 @@ pub(super) const STEADY_BURST: usize = 3;
 pub(super) const BURST_SHARE: f64 = 0.9;
 /// The rate of a steady link varies by less than this.
 pub(super) const STEADY_SPREAD: f64 = 0.1;
-/// Audio in hand before playing starts from a steady link as fast as the audio; from one twice as fast a quarter. A
-/// lost page is then heard no more often than it was when playing started at two to four times as much.
-pub(super) const STEADY_START_SECONDS: f64 = 2.6;
+/// Audio in hand before playing starts from a steady link as fast as the audio; from one twice as fast a fifth. It
+/// lasts while a lost page is missed and read again, which the link's surplus makes up for only slowly.
+pub(super) const STEADY_START_SECONDS: f64 = 2.85;
+pub(super) const STEADY_START_POWER: f64 = 2.25;
+/// And from any that is not fast.
+pub(super) const STEADY_LEAST_SECONDS: f64 = 0.8;
+/// The same in bytes: pages are not smaller for slower audio.
+pub(super) const STEADY_START_BYTES: f64 = 130_000.0;
 /// A page on a steady link is late after two latencies and this share of the transfer of what is queued.
 pub(super) const STEADY_LATE: f64 = 1.25;

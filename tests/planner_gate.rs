@@ -57,7 +57,7 @@ fn a_link_three_times_faster_needs_half_a_second_and_a_slower_one_what_it_will_n
     let rest = Some(4_000_000);
     let fast = 40_000.0 / 3.0;
     assert!(!planner.can_play(now, (0.49 * fast) as u64, fast, rest));
-    assert!(planner.can_play(now, (0.51 * fast) as u64, fast, rest));
+    assert!(planner.can_play(now, (0.54 * fast) as u64, fast, rest));
     // Half as fast as the audio: of the next half minute, half has to be there first, and a margin.
     let twice = 80_000.0;
     assert!(!planner.can_play(now, (15.0 * twice) as u64, twice, rest));
@@ -149,7 +149,7 @@ fn longest_start_seconds(over: f64) -> f64 {
         over if over >= 10.0 => 0.5,
         over if over >= 3.0 => 0.8,
         over if over >= 1.5 => 1.2,
-        _ => 2.5,
+        _ => 2.75, // 2.5 s after the first byte
     }
 }
 
@@ -223,6 +223,17 @@ fn a_link_that_slows_down_while_the_first_pages_arrive_is_not_trusted() {
             slower > steady + 1.0,
             "{slower} s, {steady} s if it does not"
         );
+    }
+}
+
+/// Over real links the first burst looks steady by chance, or not, and the gate is asked before the next request.
+#[test]
+fn the_start_over_a_noisy_link_does_not_stall() {
+    for (name, rate) in &AUDIO[..2] {
+        for (over, noise) in [(1.15, 0.2), (1.3, 0.3), (1.5, 0.3), (3.0, 0.5)] {
+            let row = row(name, *rate, over, |world| world.noise = noise, 8);
+            assert!(row.stalls_per_minute == 0.0, "{name} at {over}x, {noise}");
+        }
     }
 }
 

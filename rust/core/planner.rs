@@ -319,6 +319,7 @@ impl Planner {
         let room_to = head.saturating_add(self.settings.capacity_bytes);
         self.room_to = self.room_to.max(room_to);
         self.decide();
+        (self.estimates.serial).waited(self.now, self.heard_at, self.counters.pages);
         if self.broken().is_some()
             || self.finished()
             || self.flights.out() >= self.in_flight_limit()
@@ -372,6 +373,7 @@ impl Planner {
             self.hedge_candidate()
                 .and_then(|flight| self.late_at(flight)),
             self.paced_until(),
+            self.estimates.serial.silent_at(self.counters.pages),
             self.patience.over_at(),
             status.map(|at| at + TIMER_SLACK_SECONDS),
         ];

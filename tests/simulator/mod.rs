@@ -70,6 +70,8 @@ pub struct World {
     pub bytes_per_second: f64,
     pub discipline: Discipline,
     pub cost_seconds: f64,
+    /// Share by which the link's rate varies, as that of a process which shares its processor does.
+    pub noise: f64,
     /// Mean of an exponential addition to the cost.
     pub jitter_seconds: f64,
     /// One read at a time.
@@ -98,6 +100,7 @@ impl World {
             },
             discipline: Discipline::FairShare,
             cost_seconds: 0.0,
+            noise: 0.0,
             jitter_seconds: 0.0,
             serial: false,
             loss: 0.0,
@@ -398,11 +401,11 @@ impl Simulation {
                     }
                 }
             }
-            // A driver asks again after every answer.
-            if matches!(self.listener, Listener::Greedy) {
-                self.head = self.tail as f64;
-            }
+            // The decoder's thread asks the gate when bytes arrive, the driver for the next page: in either order.
+            self.listen();
             self.drive();
+            self.asked_gate_at = 0;
+            self.listen();
         }
     }
 

@@ -4,6 +4,8 @@ use super::{Discipline, OutageKind, Random, WIRE, World};
 
 /// JSON around a page.
 const ENVELOPE_BYTES: f64 = 250.0;
+/// A noisy link has another rate after so long.
+const NOISE_SECONDS: f64 = 0.05;
 /// Bytes left that count as none, below any rounding of a fluid.
 const DRY_BYTES: f64 = 1e-3;
 
@@ -103,10 +105,16 @@ impl Network {
     }
 
     fn bytes_per_second(&self) -> f64 {
-        match self.world.slowdown {
+        let rate = match self.world.slowdown {
             Some(slow) if self.now >= slow.at_seconds => slow.bytes_per_second,
             _ => self.world.bytes_per_second,
-        }
+        };
+        let turn = Random::new(self.world.seed.wrapping_mul(1 << 20) + self.turn()).unit();
+        rate * (1.0 + self.world.noise * (2.0 * turn - 1.0))
+    }
+
+    fn turn(&self) -> u64 {
+        (self.now / NOISE_SECONDS + 1e-6) as u64
     }
 
     fn active(&self) -> usize {
@@ -134,8 +142,11 @@ impl Network {
             .slowdown
             .map(|slow| slow.at_seconds)
             .filter(|&at| at > now && active > 0);
+        let turn = (self.world.noise > 0.0 && active > 0)
+            .then(|| (self.turn() + 1) as f64 * NOISE_SECONDS);
         sent.chain(timed)
             .chain(slowdown)
+            .chain(turn)
             .fold(f64::INFINITY, f64::min)
     }
 

@@ -287,6 +287,14 @@ impl Estimates {
                 value: latency,
             });
         }
+        // What a page after the first burst confirms outlasts the trust in a steady link: pages stay small, and few.
+        if let Some(link) = self.steady.link().filter(|_| page.delivered_before > 0) {
+            self.phase = Phase::Steady;
+            self.floor = Some(Sample {
+                at: now,
+                value: link.latency_seconds.max(TICK_SECONDS),
+            });
+        }
         self.smoothed = Some(match self.smoothed {
             None => (latency, latency / 2.0),
             Some((mean, deviation)) => (

@@ -9,13 +9,14 @@
 //! The gate is asked when bytes arrive, so nothing here waits for a clock. The rate of the link is that of the
 //! delivery-rate samples. They are too low until the first pages have shared the link: a page that took a latency and a
 //! half of transfers counts as if it had the link for itself. So while the first burst arrives the rate at which its
-//! bytes followed the first page counts as well; it contains no latency. From then on a steady link (`steady`) is trusted:
-//! its rate needs no margin.
+//! bytes followed the first page counts as well; it contains no latency. From then on a steady link (`steady`) needs
+//! less in hand the faster it is.
 
 use super::Planner;
 use super::tuning::{
     ARRIVAL_MARGIN, ARRIVAL_MARGIN_FAST, FAST_LINK, HORIZON_SECONDS, RATE_SHARE, ROOM_SHARE,
-    SLOW_START_SECONDS, START_SECONDS, STEADY_START_SECONDS,
+    SLOW_START_SECONDS, START_SECONDS, STEADY_LEAST_SECONDS, STEADY_START_BYTES,
+    STEADY_START_POWER, STEADY_START_SECONDS,
 };
 
 impl Planner {
@@ -63,10 +64,12 @@ impl Planner {
             .is_enough()
     }
 
-    /// Seconds until the page that the reader waits for should arrive; 0 if it is late or nothing is in flight.
+    /// Seconds until the page that the reader waits for should arrive; 0 if it is late. With nothing in flight, that of
+    /// the next request: the decoder's thread may ask before it is sent.
     fn arrival_seconds(&self, now: f64, bytes_per_second: f64, latency_seconds: f64) -> f64 {
         let Some(first) = self.flights.first() else {
-            return 0.0;
+            let page = self.sizing.next_bytes(&self.estimates);
+            return latency_seconds + page as f64 / bytes_per_second;
         };
         let size = first.end - first.start;
         // Pages that share a link get equal shares of it: until this one has arrived, none takes more of the link than
@@ -111,19 +114,22 @@ impl GateInputs {
         let mut wanted = START_SECONDS * self.bytes_per_second;
         if let Some(link) = &self.link {
             let arrival_bytes = self.bytes_per_second * link.arrival_seconds;
-            let (share, least_seconds) = if link.is_steady {
+            let least_bytes = if link.is_steady {
                 let over = link.bytes_per_second / self.bytes_per_second;
-                (1.0, STEADY_START_SECONDS / (over * over))
+                let slowest =
+                    (STEADY_START_SECONDS * self.bytes_per_second).max(STEADY_START_BYTES);
+                (slowest / over.powf(STEADY_START_POWER))
+                    .max(STEADY_LEAST_SECONDS * self.bytes_per_second)
             } else {
-                (RATE_SHARE, SLOW_START_SECONDS)
+                SLOW_START_SECONDS * self.bytes_per_second
             };
             wanted = wanted.max(
                 if link.bytes_per_second >= FAST_LINK * self.bytes_per_second {
                     ARRIVAL_MARGIN_FAST * arrival_bytes
                 } else {
                     (ARRIVAL_MARGIN * arrival_bytes)
-                        .max(self.deficit_bytes(link, share))
-                        .max(least_seconds * self.bytes_per_second)
+                        .max(self.deficit_bytes(link))
+                        .max(least_bytes)
                 },
             );
         }
@@ -131,8 +137,8 @@ impl GateInputs {
     }
 
     /// The link's deficit over the rest of the stream, or the horizon.
-    fn deficit_bytes(&self, link: &Link, share: f64) -> f64 {
+    fn deficit_bytes(&self, link: &Link) -> f64 {
         let ahead = self.left_bytes.min(HORIZON_SECONDS * self.bytes_per_second);
-        ahead * (1.0 - share * link.bytes_per_second / self.bytes_per_second)
+        ahead * (1.0 - RATE_SHARE * link.bytes_per_second / self.bytes_per_second)
     }
 }

@@ -3,8 +3,8 @@
 
 use super::Planner;
 use super::tuning::{
-    OPENING_SPREAD, OTHER_SIZE, SAME_GAP, SERIAL_ANSWERS, SERIAL_MARGIN, SERIAL_SIZES, SERIAL_WAIT,
-    START_SECONDS,
+    OTHER_SIZE, SAME_GAP, SERIAL_ANSWERS, SERIAL_HEARD_SECONDS, SERIAL_MARGIN, SERIAL_SILENCE,
+    SERIAL_SIZES, SERIAL_WAIT, START_SECONDS,
 };
 
 /// The evidence so far.
@@ -19,6 +19,8 @@ pub(super) struct Serial {
     sizes: (u64, u64),
     /// The largest factor by which their times differ.
     spread: f64,
+    /// Nothing arrived for a while though the second page was on its way: the link was not the limit.
+    was_silent: bool,
 }
 
 impl Serial {
@@ -49,9 +51,21 @@ impl Serial {
         self.answered_at = now;
     }
 
-    /// The first pages took equally long, in spite of their sizes.
+    /// The time by which a link that is the limit has shown bytes of the second page.
+    pub fn silent_at(&self, pages: u64) -> Option<f64> {
+        let seconds = self.newest.filter(|_| pages == 1)?;
+        Some(self.answered_at + SERIAL_SILENCE * seconds)
+    }
+
+    /// Counts that nothing arrived since `heard_at`.
+    pub fn waited(&mut self, now: f64, heard_at: f64, pages: u64) {
+        let heard_nothing = heard_at <= self.answered_at + SERIAL_HEARD_SECONDS;
+        self.was_silent |= heard_nothing && self.silent_at(pages).is_some_and(|at| now >= at);
+    }
+
+    /// The first pages took equally long, in spite of their sizes, and with a silence between them.
     pub fn is_possible(&self) -> bool {
-        self.answers > 0 && self.spread <= OPENING_SPREAD
+        self.was_silent && self.answers > 0 && self.spread <= SAME_GAP
     }
 
     pub fn is_certain(&self) -> bool {

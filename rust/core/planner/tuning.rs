@@ -85,9 +85,10 @@ pub(super) const SERIAL_WAIT: f64 = 0.5;
 /// A page took the same time as the one before it up to this factor; the first two of a burst that share a link differ
 /// by one and a half.
 pub(super) const SAME_GAP: f64 = 1.1;
-/// The same while these are the only pages: the second may take as long by chance, if a link's latency is that of the
-/// first page.
-pub(super) const OPENING_SPREAD: f64 = 1.04;
+/// A link that is the limit shows bytes of the second page well before this share of the time of the first, and goes on
+/// after the bytes that were read together with the first page.
+pub(super) const SERIAL_SILENCE: f64 = 0.5;
+pub(super) const SERIAL_HEARD_SECONDS: f64 = 0.02;
 /// A page of another size is so many times as large: on a full link it would take as much longer.
 pub(super) const OTHER_SIZE: f64 = 1.4;
 /// The next page may take so many times as long as the newest.
@@ -189,8 +190,13 @@ pub(super) const STEADY_BURST: usize = 3;
 pub(super) const BURST_SHARE: f64 = 0.9;
 /// The rate of a steady link varies by less than this.
 pub(super) const STEADY_SPREAD: f64 = 0.1;
-/// Audio in hand before playing starts from a steady link as fast as the audio; from one twice as fast a quarter. A
-/// lost page is then heard no more often than it was when playing started at two to four times as much.
-pub(super) const STEADY_START_SECONDS: f64 = 2.6;
+/// Audio in hand before playing starts from a steady link as fast as the audio; from one twice as fast a fifth. It
+/// lasts while a lost page is missed and read again, which the link's surplus makes up for only slowly.
+pub(super) const STEADY_START_SECONDS: f64 = 2.85;
+pub(super) const STEADY_START_POWER: f64 = 2.25;
+/// And from any that is not fast.
+pub(super) const STEADY_LEAST_SECONDS: f64 = 0.8;
+/// The same in bytes: pages are not smaller for slower audio.
+pub(super) const STEADY_START_BYTES: f64 = 130_000.0;
 /// A page on a steady link is late after two latencies and this share of the transfer of what is queued.
 pub(super) const STEADY_LATE: f64 = 1.25;

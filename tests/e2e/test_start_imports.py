@@ -1,8 +1,8 @@
-"""The modules that a start imports. Nine tenths of the time to the first audio are imports.
+"""The packages and modules that a start imports. Nine tenths of the time to the first audio are imports.
 
-Their number stands in for the time, which no test can hold. The packages listed here cost much and are of no
-use to that start. Modules of the standard library do not count, as their number depends on the Python; nor
-does numpy, which miniaudio imports if it is installed.
+Each start has the third-party packages that it may import, with the reason; a new one is a decision. The
+number of modules stands in for the time, which no test can hold. Modules of the standard library do not
+count, as their number depends on the Python; nor does numpy, which miniaudio imports if it is installed.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.command import environment
+from tests.e2e.command import AUDIO_SERVER, environment, start
 from tests.servers.shared import SharedServers
 
 REPOSITORY = Path(__file__).parents[2]
@@ -32,6 +32,17 @@ INITIALIZE = {
 }
 IMPORT = "import playhead"
 COMMAND = "sys.argv[1:] = {arguments}; from playhead.cli import main; main()"
+LIBRARY = """
+    import trio, playhead
+    from playhead.playback import NullSink, Player
+    async def program():
+        async with playhead.connect({server!r}) as session:
+            result = await session.call_tool("musicPlayer", {{"query": ""}})
+            async with Player(NullSink(real_time=False)) as player:
+                await player.play(result.media[0])
+                await player.wait_finished()
+    trio.run(program)
+"""
 PROGRAM = """
 import json, sys
 sys.modules["numpy"] = None
@@ -40,8 +51,6 @@ try:
 finally:
     print(json.dumps([*sys.modules]), file=sys.stderr)
 """
-
-SDK = ("mcp", "mcp_types", "pydantic", "httpx2", "anyio", "starlette")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,41 +61,117 @@ class Budget:
     """Packages, with all their modules."""
 
 
-NOTHING = Budget(modules=8, never=(*SDK, "trio", "typer", "rich", "importlib.metadata", "playhead.cli"))
-HELP = Budget(modules=45, never=(*SDK, "trio", "rich", "playhead.cli.runner", "playhead.cli.streams"))
+NOTHING = Budget(modules=8, never=("trio", "importlib.metadata", "playhead.cli"))
+HELP = Budget(modules=45, never=("playhead.cli.runner", "playhead.cli.streams"))
 SERVE = Budget(
-    modules=570,
+    modules=575,
     never=(
-        *("rich", "miniaudio", "jsonschema", "prometheus_client", "playhead.agent", "playhead.check"),
-        *("playhead.playback", "playhead.stream.reader", "playhead.results", "playhead.client.connector"),
-        *("playhead.client.session.session", "playhead.cli.tools", "playhead.cli.streams"),
+        *("playhead.agent", "playhead.check", "playhead.playback", "playhead.stream.reader"),
+        *("playhead.results", "playhead.client.connector", "playhead.client.session.session"),
+        *("playhead.cli.tools", "playhead.cli.streams"),
     ),
 )
 PLAY = Budget(
-    modules=625,
+    modules=630,
     never=(
-        *("rich", "markdown_it", "jsonschema", "wsproto", "playhead.agent", "playhead.servers"),
-        *("playhead.client.hub", "playhead.client.oauth.flow", "playhead.cli.tools", "playhead.cli.chat"),
+        *("playhead.agent", "playhead.servers", "playhead.client.hub", "playhead.client.oauth.flow"),
+        *("playhead.cli.tools", "playhead.cli.chat"),
     ),
 )
 
+Packages = Mapping[str, str]
+"""Top-level packages, each with its reason."""
 
-def imported_by(start: str, *, stdin: bytes = b"") -> list[str]:
+
+def because(reason: str, *names: str) -> Packages:
+    return dict.fromkeys(names, reason)
+
+
+TRIO = because("the event loop", "trio", "attr", "attrs", "idna", "outcome", "sniffio", "sortedcontainers")
+SOUND = because("decodes", "miniaudio", "_miniaudio", "_cffi_backend")
+HTTP = {
+    **because("HTTP/1.1", "httpcore2", "h11", "truststore"),
+    **because("httpcore2 imports its other backend if it is installed", "anyio"),
+}
+WEBSOCKET = because("frames, and the request that opens them", "wsproto", "h11")
+JSON = because("parses JSON, without pydantic", "pydantic_core", "typing_extensions")
+TYPER = {
+    **because("the command line", "typer", "annotated_doc", "shellingham"),
+    **because("typer converts arguments by it", "pydantic", "annotated_types", "typing_inspection"),
+    **JSON,
+}
+RICH = because("tables and Markdown of a terminal", "rich", "markdown_it", "mdurl", "pygments")
+SCHEMA = {
+    **because("checks values against a schema", "jsonschema", "jsonschema_specifications", "referencing"),
+    **because("jsonschema imports them if they are installed", "rpds", "jsonpointer"),
+    **because("formats of jsonschema", "rfc3339_validator", "six"),
+}
+TYPES = because("`list_tools()` gives the SDK's types", "mcp_types")
+SDK = {
+    **HTTP,
+    **because("the SDK, for its servers", "mcp", "mcp_types", "httpx2", "starlette", "sse_starlette"),
+    **because("the SDK imports it", "uvicorn", "click", "opentelemetry", "cryptography", "_openssl"),
+    **because("starlette reads forms by it", "python_multipart", "multipart"),
+    **because("cryptography is bound by it", "_cffi_backend"),
+}
+CHECK = {**SDK, **SCHEMA, **because("a server's regular expressions, with a deadline", "regex")}
+NOT_COUNTED = frozenset({"playhead", "__main__", "__mp_main__", "_distutils_hack", "exceptiongroup"})
+
+STDIO, OVER_HTTP, OVER_WEBSOCKET = "stdio", "http", "websocket"
+"""Replaced by the address of the example server."""
+LIBRARY_ROWS = (
+    pytest.param(STDIO, {**TRIO, **SOUND, **JSON}),
+    pytest.param(OVER_HTTP, {**TRIO, **SOUND, **JSON, **HTTP}),
+    pytest.param(OVER_WEBSOCKET, {**TRIO, **SOUND, **JSON, **WEBSOCKET}),
+)
+QUIET = ("--sink", "null", "--json")
+COMMAND_ROWS = (
+    pytest.param(("--help",), because("the command line", "typer", "annotated_doc", "shellingham")),
+    pytest.param(
+        ("play", OVER_HTTP, "musicPlayer", "query=", *QUIET),
+        {**TRIO, **SOUND, **HTTP, **TYPER},
+    ),
+    pytest.param(
+        ("read", OVER_HTTP, "musicPlayer", "query=", "-o", "/dev/null"),
+        {**TRIO, **HTTP, **TYPER},
+    ),
+    pytest.param(
+        ("call", OVER_HTTP, "set_volume", "volume=40", "--json"),
+        {**TRIO, **HTTP, **TYPER},
+    ),
+    pytest.param(("tools", OVER_HTTP, "--json"), {**TRIO, **HTTP, **TYPER, **TYPES}),
+    pytest.param(("trust",), {**TRIO, **TYPER, **RICH}),
+    pytest.param(("outputs",), {**TRIO, **TYPER, **RICH}),
+    pytest.param(("explain", "a__b"), {**TRIO, **TYPER, **RICH}),
+    pytest.param(("schema", "show"), {**TRIO, **TYPER, **RICH, **SCHEMA}),
+    pytest.param(("chat", "--help"), {**TRIO, **TYPER}),
+    pytest.param(("demo", *QUIET), {**TRIO, **SOUND, **TYPER, **RICH, **SDK}),
+    pytest.param(("check", "false"), {**TRIO, **TYPER, **RICH, **CHECK}),
+    pytest.param(("fleet", "--help"), {**TRIO, **TYPER, **CHECK}),
+    pytest.param(("serve", "audio", "--mixer", "memory"), {**TRIO, **TYPER, **SDK, **WEBSOCKET}),
+)
+EXIT_CODES = {"trust": 2, "explain": 2, "check": 3}
+"""Nothing to trust, no servers file, and a server that does not start."""
+
+
+def imported_by(program: str, *, stdin: bytes = b"", code: int = 0) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(start=start)],
+        [sys.executable, "-c", PROGRAM.format(start=program)],
         input=stdin,
         capture_output=True,
         env=environment(),
         cwd=REPOSITORY,
-        check=True,
+        check=False,
     )
+    if done.returncode != code:
+        pytest.fail(f"exited with {done.returncode}: {done.stderr.decode()}")
     found: list[str] = json.loads(done.stderr.splitlines()[-1])
     return [name for name in found if name.partition(".")[0] != "numpy"]
 
 
 def hold(budget: Budget, found: list[str]) -> None:
-    needless = [name for name in found if any(f"{name}.".startswith(f"{each}.") for each in budget.never)]
-    assert needless == [], (
+    late = [name for name in found if any(f"{name}.".startswith(f"{each}.") for each in budget.never)]
+    assert late == [], (
         "these make the start slower, and it does not use them: import them in the function that does"
         " (`python -X importtime` shows who imports them)"
     )
@@ -95,6 +180,15 @@ def hold(budget: Budget, found: list[str]) -> None:
         f"{len(counted)} modules are imported, and {budget.modules} allowed: import what is new in the"
         " function that uses it, or raise the budget and say in the commit what the start gains"
     )
+
+
+def packages(found: list[str]) -> set[str]:
+    names = {name.partition(".")[0] for name in found} - sys.stdlib_module_names - NOT_COUNTED
+    return {name for name in names if not name.startswith("_sysconfigdata")}
+
+
+def needless(found: list[str], allowed: Packages) -> list[str]:
+    return sorted(packages(found) - allowed.keys())
 
 
 def command(*arguments: str) -> str:
@@ -118,6 +212,36 @@ def test_playing_over_http_imports_what_it_plays_with(shared: SharedServers) -> 
     hold(
         PLAY, imported_by(command("play", shared.audio, "musicPlayer", "query=", "--sink", "null", "--json"))
     )
+
+
+@pytest.fixture(scope="module")
+def websocket() -> Iterator[str]:
+    """The audio server over WebSocket."""
+    process = start(["serve", "audio", "--mixer", "memory", "--transport", "ws", "--port", "0"])
+    try:
+        yield process.stderr.readline().decode().split()[-1]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(("transport", "allowed"), LIBRARY_ROWS)
+def test_playing_as_a_library_imports_no_package_without_a_reason(
+    transport: str, allowed: Packages, shared: SharedServers, websocket: str
+) -> None:
+    servers = {STDIO: AUDIO_SERVER, OVER_HTTP: shared.audio, OVER_WEBSOCKET: websocket}
+    assert needless(imported_by(LIBRARY.format(server=servers[transport])), allowed) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "allowed"), COMMAND_ROWS, ids=lambda each: each[0] if isinstance(each, tuple) else ""
+)
+def test_a_command_imports_no_package_without_a_reason(
+    arguments: Sequence[str], allowed: Packages, shared: SharedServers
+) -> None:
+    program = command(*(shared.audio if each == OVER_HTTP else each for each in arguments))
+    found = imported_by(program, code=EXIT_CODES.get(arguments[0], 0))
+    assert needless(found, allowed) == []
 
 
 @pytest.mark.parametrize("late", ["trio", "playhead.cli.app"])

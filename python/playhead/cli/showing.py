@@ -17,16 +17,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, assert_never
+from typing import TYPE_CHECKING, Any, Final, Literal, assert_never
 
 import trio
-from mcp_types import AudioContent, ImageContent, ResourceLink, TextContent
 
 from playhead.cli.terminal import Terminal, escape_line, human_bytes
 from playhead.client import TeeMedia
 from playhead.client.call_results.tee import NotSaved, Saved
-from playhead.content import UnknownBlock
-from playhead.content.types import FileContent
+from playhead.content import Block, UnknownBlock
 from playhead.errors import PlayheadError
 from playhead.results.plan import KeepReference, PlayAudio, ReportUnknown, Respond, SendText, ShowImage
 from playhead.results.responses import ContentResponse
@@ -121,14 +119,8 @@ class Showing:
         self.terminal.show_markdown(text.text)
 
     def _show_reference(self, what: str, item: PlayAudio | KeepReference) -> None:
-        content = None if item.block is None else item.block.outline
-        match content:
-            case ResourceLink() | FileContent():
-                what = "link"
-            case AudioContent():
-                what = "audio"
-            case ImageContent():
-                what = "image"
+        kind_of_block = _fields(item.block).get("type", "")
+        what = _BLOCKS.get(kind_of_block, what)
         parts: list[str] = []
         if item.title and item.title != item.uri:
             parts.append(escape_line(item.title))
@@ -138,7 +130,7 @@ class Showing:
         kind = escape_line(item.mime_type) if item.mime_type else "unknown type"
         about = f"{' '.join(parts)} ({kind}{size})" if parts else f"{kind}{size}"
         # If audio or an image is not played or shown, say why.
-        unused = isinstance(item, KeepReference) and isinstance(content, AudioContent | ImageContent)
+        unused = isinstance(item, KeepReference) and kind_of_block in ("audio", "image")
         self.terminal.show(f"{what}: {about}" + (f", not used: {item.reason}" if unused else ""))
 
     async def _show_image(self, image: ImageMedia) -> None:
@@ -202,10 +194,15 @@ def _is_json(text: str, value: object) -> bool:
 
 
 def _is_for_model_alone(text: SendText) -> bool:
-    content = None if text.block is None else text.block.content
-    if not isinstance(content, TextContent) or content.annotations is None:
-        return False
-    return content.annotations.audience == ["assistant"]
+    fields = _fields(text.block)
+    return fields.get("type") == "text" and (fields.get("annotations") or {}).get("audience") == ["assistant"]
+
+
+_BLOCKS: Final = {"resource_link": "link", "file": "link", "audio": "audio", "image": "image"}
+
+
+def _fields(block: Block | None) -> Mapping[str, Any]:
+    return (None if block is None else block.fields) or {}
 
 
 # --- images ------------------------------------------------------------------------------------------------

@@ -259,8 +259,10 @@ async def find_media(
 def _kind(block: Block) -> str:
     from playhead.content import UnknownBlock
 
-    outline = block.outline
-    return outline.kind or "no block" if isinstance(outline, UnknownBlock) else outline.type
+    if (fields := block.fields) is not None:
+        return str(fields["type"])
+    assert isinstance(block.content, UnknownBlock)
+    return block.content.kind or "no block"
 
 
 def raise_tool_error(tool: str, result: CallResult) -> None:

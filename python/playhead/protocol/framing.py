@@ -217,6 +217,7 @@ class LineFramer:
             # Most lines begin and end in one chunk.
             start = self._start
             if start == len(self._chunk):
+                self._chunk, self._start = b"", 0  # not held until the next one
                 return None
             newline = self._chunk.find(b"\n", start)
             if 0 <= newline <= start + self._short_bytes:

@@ -12,7 +12,7 @@ import pytest
 from mcp_types import Annotations, ResourceLink
 
 from playhead.cache import MemoryCache
-from playhead.client.call_results.call_result import linked
+from playhead.client.call_results.call_result import as_media
 from playhead.client.connector import _credentials, _machine
 from playhead.client.session.cached_reads import SessionCache
 from playhead.config.servers import ServerConfig, server_identity
@@ -196,4 +196,4 @@ def test_machines_share_what_only_they_can_reach_by_its_bytes_alone(validator: s
 def test_the_version_that_a_link_names(about: dict[str, Any], validator: str) -> None:
     link = ResourceLink(type="resource_link", uri="x:song", name="song", **about)
     streams: Any = None
-    assert linked(link, streams=streams).validator == validator
+    assert as_media(link, streams=streams).validator == validator

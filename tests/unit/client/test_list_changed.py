@@ -383,3 +383,20 @@ async def test_on_a_new_connection_the_acknowledgement_is_an_item() -> None:
         assert not taken(items)
         server.acknowledge(server.ids[0])
         assert taken(items)
+
+
+async def test_while_a_connection_is_replaced_both_have_their_subscription() -> None:
+    async with scripted() as (old, items), trio.open_nursery() as nursery:
+        new = Scripted(old.changes)
+        nursery.start_soon(lambda: old.changes.follow(new, renewed=True))
+        await trio.testing.wait_all_tasks_blocked()
+        old.acknowledge(old.ids[0])
+        old.notify(TOOLS_CHANGED, old.ids[0])
+        assert taken(items)
+        old.ends.set()
+        await trio.testing.wait_all_tasks_blocked()
+        new.acknowledge(new.ids[0])
+        assert taken(items)
+        new.notify(TOOLS_CHANGED, new.ids[0])
+        assert taken(items)
+        nursery.cancel_scope.cancel()

@@ -322,3 +322,15 @@ async def test_a_link_to_a_private_address_is_not_followed() -> None:
         with pytest.raises(BlockedAddressError):
             async with session.open(f"{url}/music") as stream:
                 await stream.read_all()
+
+
+async def test_invalid_capabilities_are_an_error_for_those_who_read_them() -> None:
+    async def handle(exchange: Exchange) -> None:
+        await exchange.result({"content": [{"type": "text", "text": "owls"}]})
+
+    async with raw_http(handle) as raw:
+        raw.capabilities = {"tools": 3}
+        async with connect(raw.url, mode="legacy") as session:
+            assert (await session.call_tool("x")).text == "owls"
+            with pytest.raises(ProtocolError, match="invalid capabilities"):
+                _ = session.capabilities

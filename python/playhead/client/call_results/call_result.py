@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, assert_never, cast
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import trio
 
@@ -45,9 +45,7 @@ from playhead.results.responses import ErrorResponse, ResponseRegistry
 from playhead.stream.options import StreamOptions
 
 if TYPE_CHECKING:
-    from mcp_types import AudioContent, EmbeddedResource, ImageContent, ResourceLink
-
-    from playhead.content.types import FileContent
+    from mcp_types import ResourceLink
 
 PAGE_BYTES: Final = 4 * KIB
 """Requested size. `SNIFF_BYTES` would do, but a server may round a range or refuse an odd one."""
@@ -120,14 +118,14 @@ async def sniff_links(
 
     from_the_web = replace(small, strategy="http-range")
 
-    async def one(index: int, link: ResourceLink | FileContent) -> None:
+    async def one(index: int) -> None:
         failed[index] = (
             f"its first bytes did not arrive within {limits.sniff_seconds:g} s (Limits.sniff_seconds)"
         )
         with trio.CancelScope(deadline=deadline):
             async with at_once:
                 try:
-                    head, _ = await _head(linked(link, streams=streams, tool=tool), small)
+                    head, _ = await _head(linked(_fields(blocks[index]), streams=streams, tool=tool), small)
                 except PlayheadError as error:
                     failed[index] = f"its first bytes could not be read: {error}"
                 else:
@@ -146,10 +144,8 @@ async def sniff_links(
     with unwrap_exception_group():
         async with trio.open_nursery() as nursery:
             for count, index in enumerate(plan.unsettled):
-                link = _link_in(blocks[index])
-                assert link is not None, "only links are unsettled"
                 if count < limits.sniffed_links:
-                    nursery.start_soon(one, index, link)
+                    nursery.start_soon(one, index)
                 else:
                     failed[index] = (
                         f"only the first {limits.sniffed_links} such links of a result are read"
@@ -214,7 +210,7 @@ class CallResult(Postponed):
         return "\n".join(
             item.text
             for item in self.plan.dispositions
-            if isinstance(item, SendText) and item.block is not None and _type_of(item.block) == "text"
+            if isinstance(item, SendText) and _fields(item.block).get("type") == "text"
         )
 
     @property
@@ -276,8 +272,8 @@ class CallResult(Postponed):
             title = audio.title or audio.uri or "audio"
             # A plan plays valid base64 only.
             return checked(self._embedded(title, base64, audio.mime_type, audio.uri))
-        if audio.block is not None and (link := _link_in(audio.block)) is not None:
-            return linked(link, streams=self.streams, tool=self.tool)
+        if (fields := _fields(audio.block)).get("type") in LINKS:
+            return linked(fields, streams=self.streams, tool=self.tool)
         uri = audio.uri or ""
         return ResourceMedia(
             uri=uri,
@@ -296,26 +292,21 @@ class CallResult(Postponed):
                 block = item.block
             case _:
                 assert_never(item)
-        if block is None:
-            return None
-        if (link := _link_in(block)) is not None:
-            return linked(link, streams=self.streams, tool=self.tool)
-        base64, outline = block.payload, block.outline
-        match _type_of(block):
-            case "audio" if base64 is not None:
-                return self._embedded("audio", base64, cast("AudioContent", outline).mime_type)
-            case "resource" if base64 is not None:
-                inner = cast("EmbeddedResource", outline).resource
-                return self._embedded(inner.uri, base64, inner.mime_type, inner.uri)
+        match fields := _fields(block):
+            case {"type": "resource_link" | "file"}:
+                return linked(fields, streams=self.streams, tool=self.tool)
+            case {"type": "audio", "data": base64, "mimeType": mime_type}:
+                return self._embedded("audio", base64, mime_type)
+            case {"type": "resource", "resource": {"uri": uri, "blob": base64}}:
+                return self._embedded(uri, base64, fields["resource"].get("mimeType"), uri)
             case _:
                 return None
 
     def _image(self, item: Part | ReportUnknown) -> ImageMedia | None:
         if isinstance(item, ShowImage):
             mime_type, base64 = item.mime_type, item.payload
-        elif item.block is not None and _type_of(item.block) == "image":
-            mime_type = cast("ImageContent", item.block.outline).mime_type
-            base64 = item.block.payload or ""
+        elif (fields := _fields(item.block)).get("type") == "image":
+            mime_type, base64 = fields["mimeType"], fields["data"]
         else:
             return None
         return ImageMedia(mime_type=mime_type, base64=as_string(base64), block_bytes=self.limits.block_bytes)
@@ -332,21 +323,20 @@ class CallResult(Postponed):
         )
 
 
-def _type_of(block: Block) -> str:
-    """The type of a block as it was understood; empty if it was not. Asked of the object, because the SDK's
-    classes are imported by whoever reads a block's content."""
-    return getattr(block.outline, "type", "")
+LINKS: Final = ("resource_link", "file")
 
 
-def _link_in(block: Block) -> ResourceLink | FileContent | None:
-    is_link = _type_of(block) in ("resource_link", "file")
-    return cast("ResourceLink | FileContent", block.outline) if is_link else None
+def _fields(block: Block | None) -> Mapping[str, Any]:
+    """The valid fields of a block; empty without any."""
+    return (None if block is None else block.fields) or {}
 
 
-def linked(link: ResourceLink | FileContent, *, streams: Streams, tool: str | None = None) -> ResourceMedia:
-    """The resource that `link`, of a result of `tool`, leads to."""
-    if link.type == "file":
-        file = link.file
+def linked(link: Mapping[str, Any], *, streams: Streams, tool: str | None = None) -> ResourceMedia:
+    """The resource that a link of a result of `tool` leads to, by the fields of its block."""
+    if link["type"] == "file":
+        from playhead.content.mending import file_value  # the SDK's types
+
+        file = file_value(link["file"], uri=link["file"]["uri"])
         return ResourceMedia(
             uri=file.uri,
             title=file.name or file.uri,
@@ -358,33 +348,31 @@ def linked(link: ResourceLink | FileContent, *, streams: Streams, tool: str | No
             streams=streams,
         )
     return ResourceMedia(
-        uri=link.uri,
-        title=link.title or link.name,
-        description=link.description,
-        mime_type=link.mime_type,
-        size_bytes=link.size,
+        uri=link["uri"],
+        title=link.get("title") or link["name"],
+        description=link.get("description"),
+        mime_type=link.get("mimeType"),
+        size_bytes=link.get("size"),
         tool=tool,
         validator=_validator(link),
         streams=streams,
     )
 
 
-def _validator(link: ResourceLink) -> str:
+def _validator(link: Mapping[str, Any]) -> str:
     """Return the version that a link names: an entity tag or a digest, else its last change and its size.
 
     A size alone is none: an edited recording may keep it.
     """
-    meta = dict(link.meta or {})
+    meta: Mapping[str, Any] = link.get("_meta") or {}
     for name, value in sorted(meta.items(), key=lambda item: item[0] != ETAG_META):
         kind = name.rpartition("/")[2]
         if kind == "etag" and (etag := strong_etag(value)) is not None:
             return etag
         if kind in {"digest", "sha256", "sha-256"} and isinstance(value, str):
             return f"{kind} {value}"
-    modified = None if link.annotations is None else link.annotations.last_modified
-    if modified is None or link.size is None:
-        return ""
-    return dated_validator(modified, link.size)
+    modified, size = (link.get("annotations") or {}).get("lastModified"), link.get("size")
+    return "" if modified is None or size is None else dated_validator(modified, size)
 
 
 def as_media(what: ResourceLink | ResourceMedia | str, *, streams: Streams) -> ResourceMedia:
@@ -395,7 +383,7 @@ def as_media(what: ResourceLink | ResourceMedia | str, *, streams: Streams) -> R
         case str():
             return ResourceMedia(uri=what, title=what, streams=streams)
         case _:
-            return linked(what, streams=streams)
+            return linked(what.model_dump(by_alias=True), streams=streams)
 
 
 async def classify_result(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import trio
@@ -54,11 +54,10 @@ class Listener(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Subscription:
-    id: str
     scope: trio.CancelScope
     is_renewed: bool
     """Changes may have been missed before it."""
-    accepted: Mapping[str, Any] | None = field(default=None)
+    accepted: Mapping[str, Any] | None = None
     """The notifications that the server will send; None before it says so."""
 
 
@@ -69,7 +68,8 @@ class ToolListChanges:
         self._limits = limits
         self._wanted = trio.Event()
         self._changes = Broadcast[None](capacity=1)
-        self._subscription: _Subscription | None = None
+        self._subscriptions: dict[str, _Subscription] = {}
+        """By their ids: while a connection is replaced, the old one and the new one have one each."""
         self._count = 0
 
     def subscribe(self) -> trio.MemoryReceiveChannel[None]:
@@ -83,21 +83,25 @@ class ToolListChanges:
 
     def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
         """Take note of a notification. Never waits."""
-        current, meta = self._subscription, params.get("_meta")
-        if current is not None and method == CANCELLED and params.get("requestId") == current.id:
-            current.scope.cancel()
+        meta = params.get("_meta")
         name = meta.get(SUBSCRIPTION_META) if isinstance(meta, Mapping) else None
         if name is None and method == TOOLS_CHANGED:
             self._changes.send(None)
-        if current is None or name != current.id:
+        subscription = self._named(params.get("requestId") if method == CANCELLED else name)
+        if subscription is None:
             return
         accepted = params.get("notifications")
-        if method == ACKNOWLEDGED and current.accepted is None and isinstance(accepted, Mapping):
-            current.accepted, current.scope.deadline = accepted, math.inf
-            if current.is_renewed:
+        if method == CANCELLED:
+            subscription.scope.cancel()
+        elif method == ACKNOWLEDGED and subscription.accepted is None and isinstance(accepted, Mapping):
+            subscription.accepted, subscription.scope.deadline = accepted, math.inf
+            if subscription.is_renewed:
                 self._changes.send(None)
-        if method == TOOLS_CHANGED and (current.accepted or {}).get("toolsListChanged") is True:
+        elif method == TOOLS_CHANGED and (subscription.accepted or {}).get("toolsListChanged") is True:
             self._changes.send(None)
+
+    def _named(self, name: object) -> _Subscription | None:
+        return self._subscriptions.get(name) if isinstance(name, str) else None
 
     async def follow(self, connection: Listener, *, renewed: bool) -> None:
         """Keep the server notifying for as long as its connection lives; cancelled when that ends.
@@ -131,12 +135,12 @@ class ToolListChanges:
         """Hold one subscription until the server ends it, or has not acknowledged it in time."""
         self._count += 1
         with trio.move_on_after(self._limits.tool_seconds) as scope:
-            subscription = _Subscription(f"listen-{self._count}", scope, is_renewed=again)
-            self._subscription = subscription
+            name = f"listen-{self._count}"
+            self._subscriptions[name] = _Subscription(scope, is_renewed=again)
             try:
-                await connection.listen(subscription.id, {"notifications": {"toolsListChanged": True}})
+                await connection.listen(name, {"notifications": {"toolsListChanged": True}})
             finally:
-                self._subscription = None
+                del self._subscriptions[name]
 
 
 def _announces_changes(capabilities: Mapping[str, Any]) -> bool:

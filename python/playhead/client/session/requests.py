@@ -29,7 +29,7 @@ OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 class SendOptions(TypedDict, total=False):
-    """What `Connection.request` takes besides a method and parameters."""
+    """The options of `Connection.request`."""
 
     silent_seconds: Required[float]
     total_seconds: Required[float]
@@ -55,11 +55,8 @@ class PromptMessage:
     @property
     def text(self) -> str:
         """The text blocks, one per line."""
-        from mcp_types import TextContent
-
-        return "\n".join(
-            block.content.text for block in self.blocks if isinstance(block.content, TextContent)
-        )
+        fields = (block.fields or {} for block in self.blocks)
+        return "\n".join(each["text"] for each in fields if each.get("type") == "text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

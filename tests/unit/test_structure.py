@@ -35,6 +35,7 @@ SINGLE_IMPORTERS = {
     "client.call_results.processing": "used by hubs, and by `call` of the command line when it runs",
     "client.oauth.flow": "what restages steps of the SDK, apart so that it can go",
     "client.session.downloads": "whole web resources; `http_range` is one request, which servers use too",
+    "client.session.once_reader": "reads by tools that may have effects; `streams` finds the forms",
     "client.session.streams": "the streams of a session; `session` has every other request",
     "client.transports.http": "one of three transports",
     "client.transports.websocket*": "one of three transports; its wire format has no I/O",

@@ -86,33 +86,12 @@ class PhaseEvent(Enum):
 
 
 _P, _E = Phase, PhaseEvent
+_OVER = {_E.BREAK: _P.BROKEN, _E.CLOSE: _P.CLOSED}
 AFTER: dict[Phase, dict[PhaseEvent, Phase]] = {
-    _P.PROBING: {
-        _E.BYTES: _P.PLANNED,
-        _E.NO_RANGES: _P.SEQUENTIAL,
-        _E.END: _P.ENDED,
-        _E.BREAK: _P.BROKEN,
-        _E.CLOSE: _P.CLOSED,
-    },
-    _P.PLANNED: {
-        _E.NO_RANGES: _P.SEQUENTIAL,
-        _E.END: _P.ENDED,
-        _E.BREAK: _P.BROKEN,
-        _E.CLOSE: _P.CLOSED,
-    },
-    _P.SEQUENTIAL: {
-        _E.REFUSED: _P.PROBING,
-        _E.END: _P.ENDED,
-        _E.BREAK: _P.BROKEN,
-        _E.CLOSE: _P.CLOSED,
-    },
-    # A seek resumes reading.
-    _P.ENDED: {
-        _E.BYTES: _P.PLANNED,
-        _E.NO_RANGES: _P.SEQUENTIAL,
-        _E.BREAK: _P.BROKEN,
-        _E.CLOSE: _P.CLOSED,
-    },
+    _P.PROBING: {_E.BYTES: _P.PLANNED, _E.NO_RANGES: _P.SEQUENTIAL, _E.END: _P.ENDED, **_OVER},
+    _P.PLANNED: {_E.NO_RANGES: _P.SEQUENTIAL, _E.END: _P.ENDED, **_OVER},
+    _P.SEQUENTIAL: {_E.REFUSED: _P.PROBING, _E.END: _P.ENDED, **_OVER},
+    _P.ENDED: {_E.BYTES: _P.PLANNED, _E.NO_RANGES: _P.SEQUENTIAL, **_OVER},  # by a seek
     _P.BROKEN: {_E.CLOSE: _P.CLOSED},
     _P.CLOSED: {},
 }

@@ -57,20 +57,24 @@ class DigestCheck:
 
     def __init__(self, expected: Callable[[], str | None]) -> None:
         """`expected` returns it in hexadecimal, or None; it must be known before the first byte is read."""
-        self._expected = expected
+        self._find = expected
+        self._expected: str | None = None
+        self._has_begun = False
         self._hash = hashlib.sha256()
         self._hashed_bytes = 0
 
     @property
     def expected(self) -> str | None:
-        return self._expected()
+        return self._find()
 
     def read(self, offset: int, data: Buffer) -> None:
         """Take `data`, read at `offset`; nothing at all is the end.
 
         Raises `DigestError` at the end of a stream that is not what was announced.
         """
-        expected = self._expected()
+        if not self._has_begun:
+            self._has_begun, self._expected = True, self._find()
+        expected = self._expected
         if expected is None:
             return
         view = memoryview(data).cast("B")

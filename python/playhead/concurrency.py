@@ -1,18 +1,18 @@
-"""Helpers for trio: exception groups unwrapped, a broadcast that drops the oldest, contexts used once,
-threads, deadlines from the last byte, and which event loop runs."""
+"""Helpers for trio: exception groups unwrapped, a broadcast that drops the oldest, threads, and which event
+loop runs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Generic, TypeVar, cast
 
 import trio
 from sniffio import AsyncLibraryNotFoundError, current_async_library
 
-from playhead.errors import ClosedError, UsageError
+from playhead.errors import UsageError
 
 T = TypeVar("T")
 
@@ -105,34 +105,6 @@ class Broadcast(Generic[T]):
         self._channels.clear()
 
 
-class SingleUse(Generic[T]):
-    """A context manager that can be entered once, and that knows whether it is left by a cancellation."""
-
-    def __init__(self, open_it: Callable[[], AbstractAsyncContextManager[T]], *, again: str) -> None:
-        """`again` is the message of the `ClosedError` for entering a second time."""
-        self._open = open_it
-        self._again = again
-        self._manager: AbstractAsyncContextManager[T] | None = None
-        self.quick = False
-        """Set when the context is left by a cancellation or Ctrl-C: closing then waits for nothing."""
-
-    async def enter(self) -> T:
-        """Enter the context. Raises `ClosedError` the second time, else what opening raises."""
-        if self._manager is not None:
-            raise ClosedError(self._again)
-        self._manager = self._open()
-        return await self._manager.__aenter__()
-
-    async def leave(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        """Leave the context, with `quick` set first."""
-        assert self._manager is not None
-        # Cancelled, KeyboardInterrupt and groups with one of them are not `Exception`: a person is waiting.
-        self.quick = error is not None and not isinstance(error, Exception)
-        return await self._manager.__aexit__(kind, error, trace)
-
-
 def running_library() -> str | None:
     """Return the name of the event loop's library that runs in this thread ("trio", "asyncio"), or None."""
     try:
@@ -214,94 +186,3 @@ async def join(ended: trio.Event, seconds: float = JOIN_SECONDS) -> None:
     """Wait for a woken thread, even if cancelled, but no longer than `seconds`."""
     with trio.CancelScope(shield=True), trio.move_on_after(seconds):
         await ended.wait()
-
-
-# --- deadlines -------------------------------------------------------------------------------------------
-
-# A scope of trio's can be cancelled, but it cannot be given back time that has run out. So no request's scope
-# has a deadline of its own: the one task of `Deadlines` sleeps until the earliest moment at which a request
-# could have been silent for too long, looks when its last byte really arrived, and cancels it or sleeps on. A
-# request costs a scope and no task.
-
-
-class Watched:
-    """One request under a deadline."""
-
-    def __init__(
-        self,
-        *,
-        silent_seconds: float,
-        total_seconds: float,
-        last_received: Callable[[], float],
-        since: float | None = None,
-    ) -> None:
-        self._silent_seconds = silent_seconds
-        self._total_seconds = total_seconds
-        self._last_received = last_received
-        self._started = trio.current_time() if since is None else since
-        self.scope = trio.CancelScope()
-        self.spent_seconds: float | None = None
-        """The allowance that ran out; None while none has."""
-
-    def due(self) -> float:
-        """The moment, on trio's clock, at which it has waited too long if no byte arrives until then."""
-        silent_at = max(self._started, self._last_received()) + self._silent_seconds
-        return min(silent_at, self._started + self._total_seconds)
-
-    def check(self, now: float) -> None:
-        """Cancel it if it is due."""
-        if self.due() > now or self.spent_seconds is not None:
-            return
-        in_total = self._started + self._total_seconds <= now
-        self.spent_seconds = self._total_seconds if in_total else self._silent_seconds
-        self.scope.cancel()
-
-
-class Deadlines:
-    """The deadlines of the requests in flight on one connection. `run` is its task."""
-
-    def __init__(self) -> None:
-        self._watched: set[Watched] = set()
-        self._wakes_at = math.inf
-        self._earlier = trio.Event()
-
-    @contextmanager
-    def within(
-        self,
-        *,
-        silent_seconds: float,
-        total_seconds: float,
-        last_received: Callable[[], float],
-        since: float | None = None,
-    ) -> Iterator[Watched]:
-        """Cancel the body once nothing was received for `silent_seconds`, or after `total_seconds`.
-
-        Both run from `since` (default: now). `last_received` returns the time of the last byte on the clock
-        (0.0: none yet). A body that was cancelled is left without an exception, and the yielded
-        `spent_seconds` is the allowance that ran out.
-        """
-        watched = Watched(
-            silent_seconds=silent_seconds,
-            total_seconds=total_seconds,
-            last_received=last_received,
-            since=since,
-        )
-        self._watched.add(watched)
-        if watched.due() < self._wakes_at:
-            self._earlier.set()
-        try:
-            with watched.scope:
-                yield watched
-        finally:
-            self._watched.discard(watched)
-
-    async def run(self) -> None:
-        """Watch over the requests until cancelled."""
-        while True:
-            self._earlier = trio.Event()
-            self._wakes_at = min((each.due() for each in self._watched), default=math.inf)
-            with trio.CancelScope(deadline=self._wakes_at):
-                await self._earlier.wait()
-            now = trio.current_time()
-            for each in tuple(self._watched):
-                each.check(now)

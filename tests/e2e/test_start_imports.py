@@ -117,15 +117,12 @@ SDK = {
 CHECK = {**SDK, **SCHEMA, **because("a server's regular expressions, with a deadline", "regex")}
 NOT_COUNTED = frozenset({"playhead", "__main__", "__mp_main__", "_distutils_hack", "exceptiongroup"})
 
-OLD_ROAD = pytest.mark.xfail(
-    reason="the SDK's session still loads all of the SDK", raises=AssertionError, strict=True
-)
 STDIO, OVER_HTTP, OVER_WEBSOCKET = "stdio", "http", "websocket"
 """Replaced by the address of the example server."""
 LIBRARY_ROWS = (
-    pytest.param(STDIO, {**TRIO, **SOUND, **JSON}, marks=OLD_ROAD),
-    pytest.param(OVER_HTTP, {**TRIO, **SOUND, **JSON, **HTTP}, marks=OLD_ROAD),
-    pytest.param(OVER_WEBSOCKET, {**TRIO, **SOUND, **JSON, **WEBSOCKET}, marks=OLD_ROAD),
+    pytest.param(STDIO, {**TRIO, **SOUND, **JSON}),
+    pytest.param(OVER_HTTP, {**TRIO, **SOUND, **JSON, **HTTP}),
+    pytest.param(OVER_WEBSOCKET, {**TRIO, **SOUND, **JSON, **WEBSOCKET}),
 )
 QUIET = ("--sink", "null", "--json")
 COMMAND_ROWS = (
@@ -133,19 +130,16 @@ COMMAND_ROWS = (
     pytest.param(
         ("play", OVER_HTTP, "musicPlayer", "query=", *QUIET),
         {**TRIO, **SOUND, **HTTP, **TYPER},
-        marks=OLD_ROAD,
     ),
     pytest.param(
         ("read", OVER_HTTP, "musicPlayer", "query=", "-o", "/dev/null"),
         {**TRIO, **HTTP, **TYPER},
-        marks=OLD_ROAD,
     ),
     pytest.param(
         ("call", OVER_HTTP, "set_volume", "volume=40", "--json"),
         {**TRIO, **HTTP, **TYPER},
-        marks=OLD_ROAD,
     ),
-    pytest.param(("tools", OVER_HTTP, "--json"), {**TRIO, **HTTP, **TYPER, **TYPES}, marks=OLD_ROAD),
+    pytest.param(("tools", OVER_HTTP, "--json"), {**TRIO, **HTTP, **TYPER, **TYPES}),
     pytest.param(("trust",), {**TRIO, **TYPER, **RICH}),
     pytest.param(("outputs",), {**TRIO, **TYPER, **RICH}),
     pytest.param(("explain", "a__b"), {**TRIO, **TYPER, **RICH}),

@@ -10,7 +10,6 @@ import trio.testing
 from mcp_types import HEADER_MISMATCH
 
 from playhead.client import Session, connect
-from playhead.concurrency import Deadlines
 from playhead.errors import (
     DeadlineError,
     HttpStatusError,
@@ -22,14 +21,6 @@ from playhead.errors import (
 from playhead.limits import Limits
 from playhead.stream.options import StreamOptions
 from tests.servers.raw_http import Exchange, Handler, raw_http
-
-
-async def test_an_error_under_a_deadline_is_raised_unwrapped() -> None:
-    with (
-        pytest.raises(KeyboardInterrupt),
-        Deadlines().within(silent_seconds=1, total_seconds=1, last_received=lambda: 0.0),
-    ):
-        raise KeyboardInterrupt
 
 
 async def test_ctrl_c_comes_out_of_a_session_as_it_is_however_deep_the_groups_around_it() -> None:

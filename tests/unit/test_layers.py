@@ -26,7 +26,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "_core",
         }
     ),
-    frozenset({"net_guard", "redacted_request", "content", "protocol", "cache", "sdk_internals"}),
+    frozenset({"net_guard", "redacted_request", "content", "protocol", "cache"}),
     frozenset({"results"}),
     frozenset({"stream", "config"}),
     frozenset({"playback", "client"}),

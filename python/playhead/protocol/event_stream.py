@@ -70,7 +70,7 @@ class EventStream:
         self.head = b""
         """The beginning of the unfinished event's data, at most `HEAD_BYTES`; empty between two events."""
         self._opening: bytes | None = b""
-        """What may become a byte order mark; None after the first bytes."""
+        """Bytes that may become a byte order mark; None after the first bytes."""
         self._after_cr = False
         # The unfinished line: its name is unknown while `_start` is collected.
         self._start = b""

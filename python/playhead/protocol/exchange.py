@@ -117,8 +117,8 @@ class Exchange:
         self._in_flight: dict[str, _InFlight] = {}
         """By the id as a string: a server may echo 7 as "7"."""
         self._asked: dict[int | str, int] = {}
-        """How many requests of the server's wait for an answer, by their id. A server may use one id for
-        several."""
+        """The number of requests of the server's that wait for an answer, by their id, which a server may use
+        for several."""
         self._over: dict[str, bool] = {}
         """The newest requests that ended: True if they were answered, False if they were given up."""
         self._last_id = 0
@@ -337,7 +337,7 @@ class Exchange:
         return Notified(method, params)
 
     def _on_progress(self, params: dict[str, Any]) -> Progressed | None:
-        """None if it is no valid report about a request in flight that asked for reports."""
+        """None if it is not a valid report about a request in flight that asked for reports."""
         token = _id_of(params.get("progressToken"))
         request = None if token is None else self._in_flight.get(str(token))
         progress = _number(params.get("progress"))

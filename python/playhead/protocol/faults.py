@@ -7,12 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
-
-_RUNS: Final = 8
-"""Runs of ids to remember: there are two on a connection, from 0 and from `FIRST_DIRECT_ID`."""
-_REMEMBERED: Final = 4096
-"""Ended requests to remember. An answer to an older one counts as late, since nothing can be proven."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,61 +49,6 @@ class ProtocolFaults:
             bare_initialized=self.bare_initialized + other.bare_initialized,
             nameless_errors=self.nameless_errors + other.nameless_errors,
             ended_by_discovery=self.ended_by_discovery + other.ended_by_discovery,
-        )
-
-
-class PastRequests:
-    """The outcomes of ended requests, to classify answers that nobody awaits.
-
-    Keys are ids as strings: a server may echo 7 as "7".
-    """
-
-    def __init__(self) -> None:
-        self._answered: dict[str, bool] = {}
-        self._asked: list[range] = []
-        """The ids that were sent, in runs: the SDK's and those of direct requests."""
-        self.repeated = 0
-        self.unasked = 0
-        self.retyped = 0
-        self.late = 0
-        self.late_results = 0
-
-    def sent(self, key: str) -> None:
-        """A request was sent."""
-        if not key.isdecimal():
-            return
-        number = int(key)
-        for index, run in enumerate(self._asked):
-            if run.start <= number <= run.stop:
-                self._asked[index] = range(run.start, max(run.stop, number + 1))
-                return
-        self._asked = [*self._asked[-(_RUNS - 1) :], range(number, number + 1)]
-
-    def over(self, key: str, *, answered: bool) -> None:
-        """A request was answered or given up."""
-        self._answered[key] = answered
-        if len(self._answered) > _REMEMBERED:
-            del self._answered[next(iter(self._answered))]
-
-    def unclaimed(self, key: str | None, *, is_result: bool) -> None:
-        """An unclaimed answer arrived; `key` is None if its id is unknown."""
-        if key is None:
-            return
-        if self._answered.get(key):
-            self.repeated += 1
-        elif key in self._answered or (key.isdecimal() and any(int(key) in run for run in self._asked)):
-            self.late += 1
-            self.late_results += is_result
-        else:
-            self.unasked += 1
-
-    def faults(self) -> ProtocolFaults:
-        return ProtocolFaults(
-            repeated=self.repeated,
-            unasked=self.unasked,
-            retyped=self.retyped,
-            late=self.late,
-            late_results=self.late_results,
         )
 
 

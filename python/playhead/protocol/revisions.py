@@ -49,7 +49,7 @@ ToolHeaders = Mapping[str, Mapping[tuple[str, ...], str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """What one revision says."""
+    """One row."""
 
     name: str
     has_initialize: bool = True
@@ -134,7 +134,7 @@ NEWEST: Final = REVISIONS["2026-07-28"]
 
 
 def client_capabilities(answered: Collection[str]) -> dict[str, Any]:
-    """What this client declares that it can do.
+    """Return the capabilities that this client declares.
 
     Args:
         answered: methods of requests of a server's that the program answers.

@@ -31,8 +31,8 @@ word."""
 def header_names(schema: object) -> dict[tuple[str, ...], str] | None:
     """Return the end of the header's name for each marked property, by the path of the property.
 
-    None if a mark is invalid: not a header's name, on a property that is no string, integer or boolean, used
-    twice, or at a place that no chain of `properties` leads to.
+    None if a mark is invalid: not a header's name, on a property other than a string, integer or boolean,
+    used twice, or at a place that no chain of `properties` leads to.
     """
     names: dict[tuple[str, ...], str] = {}
     used: set[str] = set()

@@ -17,7 +17,7 @@ import pytest
 import trio
 from mcp.client.auth import OAuthFlowError
 
-from playhead.client.transports.http_client import HttpClient, HttpRequest, HttpResponse
+from playhead.client.transports.http_client import HttpClient, HttpRequest, HttpResponse, within_origin
 from playhead.errors import AccessDeniedError, LimitError
 from playhead.web_address import WebAddress
 
@@ -334,6 +334,30 @@ async def test_a_redirect_away_from_the_origin_is_not_followed(to: str) -> None:
     async with origin(handle) as served, HttpClient() as client:
         response = await client.send(get(f"{served.url}/old"))
         assert (response.status, await whole(response)) == (307, b"moved")
+
+
+@pytest.mark.parametrize(
+    ("was", "to", "follows"),
+    [
+        ("http://h/a", "https://h/a/", True),
+        ("http://h:8080/a", "https://h/a", False),
+        ("http://h/a", "https://h:8443/a", False),
+        ("https://h/a", "http://h/a", False),
+        ("http://h/a", "http://H:80/b", True),
+        ("http://h/a", "http://h.example/a", False),
+        ("http://u@h/a", "http://u@h/b", True),
+        ("http://u@h/a", "http://v@h/b", False),
+        ("http://h/a", "http://u@h/b", False),
+    ],
+)
+def test_the_origin_may_only_be_left_for_https_on_the_default_ports(was: str, to: str, follows: bool) -> None:
+    answer = httpcore2.Response(307, headers=[(b"location", to.encode())], content=b"")
+    request = post(was, b"body")
+    response = HttpResponse(request, answer, connection=None, give_back=print)  # type: ignore[arg-type]
+    assert response.location is not None
+    following = within_origin(request, response, response.location)
+    assert (following is not None) == follows
+    assert following is None or (following.method, following.content) == ("POST", b"body")
 
 
 async def test_a_circle_of_redirects_ends() -> None:

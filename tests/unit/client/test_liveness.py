@@ -7,10 +7,10 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.client.session.liveness import GRACE_SECONDS, QUIET_SECONDS, Liveness, Step
+from playhead.client.session.liveness import GRACE_SECONDS, QUIET_SECONDS, Doubt, Liveness
 
 
-def steps(liveness: Liveness, *, oldest: float, heard: float, until: float) -> list[tuple[float, Step]]:
+def steps(liveness: Liveness, *, oldest: float, heard: float, until: float) -> list[tuple[float, Doubt]]:
     """Jump from one due time to the next."""
     taken = []
     while (now := liveness.due(oldest=oldest, heard=heard)) <= until:
@@ -22,12 +22,12 @@ def steps(liveness: Liveness, *, oldest: float, heard: float, until: float) -> l
 
 def test_a_silent_connection_is_asked_after_10_s_doubted_5_s_later_and_then_ever_more_rarely() -> None:
     assert steps(Liveness(), oldest=100, heard=90, until=220) == [
-        (110, Step.ASK),
-        (115, Step.DOUBT),
-        (135, Step.ASK),
-        (140, Step.DOUBT),
-        (180, Step.ASK),
-        (185, Step.DOUBT),
+        (110, Doubt.ASK),
+        (115, Doubt.REPEAT),
+        (135, Doubt.ASK),
+        (140, Doubt.REPEAT),
+        (180, Doubt.ASK),
+        (185, Doubt.REPEAT),
     ]
 
 
@@ -38,12 +38,12 @@ def test_nothing_is_due_while_no_read_waits() -> None:
 def test_a_byte_starts_the_wait_over_and_resets_its_length() -> None:
     liveness = Liveness()
     steps(liveness, oldest=0, heard=0, until=40)
-    assert steps(liveness, oldest=0, heard=42, until=60) == [(52, Step.ASK), (57, Step.DOUBT)]
+    assert steps(liveness, oldest=0, heard=42, until=60) == [(52, Doubt.ASK), (57, Doubt.REPEAT)]
 
 
 def test_a_sign_of_life_prevents_the_doubt() -> None:
     liveness = Liveness()
-    assert liveness.step(10, oldest=0, heard=0) is Step.ASK
+    assert liveness.step(10, oldest=0, heard=0) is Doubt.ASK
     assert liveness.step(15, oldest=0, heard=11) is None
     assert liveness.due(oldest=0, heard=11) == 11 + QUIET_SECONDS
 
@@ -51,7 +51,7 @@ def test_a_sign_of_life_prevents_the_doubt() -> None:
 def test_a_read_that_is_sent_again_does_not_shorten_the_waits() -> None:
     liveness = Liveness()
     steps(liveness, oldest=0, heard=0, until=15)
-    assert steps(liveness, oldest=30, heard=0, until=56) == [(50, Step.ASK), (55, Step.DOUBT)]
+    assert steps(liveness, oldest=30, heard=0, until=56) == [(50, Doubt.ASK), (55, Doubt.REPEAT)]
 
 
 @given(st.lists(st.tuples(st.integers(1, 480), st.booleans()), max_size=30))
@@ -64,7 +64,7 @@ def test_whatever_arrives_a_doubt_follows_15_s_of_silence_and_no_two_are_closer(
     for eighths, is_byte in happenings:
         until = now + eighths / 8
         for at, step in steps(liveness, oldest=0, heard=heard, until=until):
-            if step is Step.DOUBT:
+            if step is Doubt.REPEAT:
                 assert at - heard >= QUIET_SECONDS + GRACE_SECONDS
                 assert not doubts or at - doubts[-1] >= QUIET_SECONDS + GRACE_SECONDS
                 doubts.append(at)

@@ -44,7 +44,7 @@ _PATTERN_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class AnsweredCall:
     """A successful call with valid arguments."""
 
     case: Case
@@ -59,7 +59,7 @@ class ToolCalls:
     target: Target
     tool: types.Tool
     found: Callable[[TestResult], None]
-    succeeded: list[Answered] = field(default_factory=list)
+    succeeded: list[AnsweredCall] = field(default_factory=list)
     """Successful calls, in order."""
     answered: int = 0
     """Number of answered calls."""
@@ -127,7 +127,7 @@ class ToolCalls:
             return
         if self._is_success(answer, case.arguments):
             assert answer.result is not None
-            self.succeeded.append(Answered(case=case, result=answer.result, latency_ms=answer.latency_ms))
+            self.succeeded.append(AnsweredCall(case=case, result=answer.result, latency_ms=answer.latency_ms))
 
     async def _judged(self, case: Case) -> tuple[TestDraft, RequestOutcome]:
         kind = "arguments that violate the schema" if case.kind == "invalid" else f"{case.kind} arguments"
@@ -266,7 +266,7 @@ class ToolCalls:
         if self._is_success(answer, arguments):
             assert answer.result is not None
             case = Case(title=title, arguments=arguments, kind="valid")
-            self.succeeded.append(Answered(case=case, result=answer.result, latency_ms=answer.latency_ms))
+            self.succeeded.append(AnsweredCall(case=case, result=answer.result, latency_ms=answer.latency_ms))
 
     async def _judge_expected(self, draft: TestDraft, answer: RequestOutcome, call: ExpectedCall) -> None:
         draft.require(kinds.EXPECTED_OUTCOME, _as_expected(answer, call), _outcome(answer, call))

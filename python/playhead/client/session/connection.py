@@ -22,7 +22,7 @@ import trio
 from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.elicitation import Handler, RefusedError
 from playhead.client.session.handshake import negotiate
-from playhead.client.session.liveness import GRACE_SECONDS, QUIET_SECONDS, Liveness, Step
+from playhead.client.session.liveness import GRACE_SECONDS, QUIET_SECONDS, Doubt, Liveness
 from playhead.client.session.requests import OnProgress
 from playhead.client.transports.carrier import Carrier
 from playhead.client.transports.rpc_errors import from_answer, lost_session
@@ -227,7 +227,7 @@ class Connection:
         return self.exchange.faults() + self._carrier.faults()
 
     def diagnosis(self) -> str:
-        """What to add to an error message: nothing, or `; ` and a description of the server."""
+        """The end of an error message: empty, or `; ` and a description of the server."""
         known = self._carrier.diagnosis()
         return f"; {known}" if known else ""
 
@@ -286,8 +286,9 @@ class Connection:
                 await self._carrier.request(outgoing, anew=repeats is not None)
                 await waiting.answered.wait()
         except PlayheadError:
-            self.exchange.cancel(outgoing.id)  # given up by the carrier: there is nothing to tell
-            raise
+            if not waiting.answered.is_set():
+                self.exchange.cancel(outgoing.id)  # given up by the carrier: there is nothing to tell
+                raise
         finally:
             del self._waiting[outgoing.id]
             if not waiting.answered.is_set() or waiting.rivals:
@@ -408,6 +409,8 @@ class Connection:
     # --- what the server asks -------------------------------------------------------------------------
 
     def _on_asked(self, asked: Asked) -> None:
+        if self._ended.is_set():
+            return  # nobody answers any more
         allowed = self.limits.server_requests
         if self._asked < allowed:
             self._asked += 1
@@ -487,12 +490,12 @@ class Connection:
     def _oldest(self) -> float:
         return next((each.started for each in self._reads() if each.first is None), math.inf)
 
-    async def _doubt(self, step: Step | None) -> None:
+    async def _doubt(self, step: Doubt | None) -> None:
         if self._carrier.second_road == "request":
             # Nothing but an answer is a sign of life here: the question is the read itself.
-            if step is Step.ASK:
+            if step is Doubt.ASK:
                 await self._repeat(self, count=1)
-        elif step is Step.ASK:
+        elif step is Doubt.ASK:
             with trio.move_on_after(GRACE_SECONDS):
                 if await self._carrier.ping():
                     self._heard = trio.current_time()
@@ -527,7 +530,7 @@ class Connection:
                     waiting.scope.cancel()
 
     def _due(self, waiting: _Waiting) -> float:
-        """The moment at which a request has waited too long if there is no sign of life until then."""
+        """The moment at which a request has waited too long if no sign of life arrives until then."""
         heard = max(waiting.started, waiting.touched, self._last_asked())
         return min(heard + waiting.silent_seconds, waiting.started + waiting.total_seconds)
 

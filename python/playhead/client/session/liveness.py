@@ -1,7 +1,7 @@
 """When to doubt a connection on which reads wait and nothing arrives. Pure: time is an argument.
 
     nothing for 10 s        ASK     ask the server for a sign of life
-    no sign for 5 s more    DOUBT   send the oldest read on a second connection too
+    no sign for 5 s more    REPEAT  send the oldest read on a second connection too
 
 A sign is a byte of an answer, or what the server answers to the question. Each time without one doubles the
 10 s, so that a slow server is not flooded: 10, 20, 40 s. The connection in doubt stays, because a server that
@@ -20,9 +20,9 @@ GRACE_SECONDS: Final = 5.0
 """For the sign of life: the longest round trip over a satellite or a bad mobile link, several times."""
 
 
-class Step(Enum):
+class Doubt(Enum):
     ASK = auto()
-    DOUBT = auto()
+    REPEAT = auto()
 
 
 class Liveness:
@@ -46,7 +46,7 @@ class Liveness:
             return max(oldest, heard) + QUIET_SECONDS
         return max(oldest, heard, self._since) + (GRACE_SECONDS if self._asked else self._wait_seconds)
 
-    def step(self, now: float, *, oldest: float, heard: float) -> Step | None:
+    def step(self, now: float, *, oldest: float, heard: float) -> Doubt | None:
         """Take the step that is due at `now`, if any."""
         due = self.due(oldest=oldest, heard=heard)
         if heard > self._heard:
@@ -56,6 +56,6 @@ class Liveness:
         self._since = now
         self._asked = not self._asked
         if self._asked:
-            return Step.ASK
+            return Doubt.ASK
         self._wait_seconds *= 2
-        return Step.DOUBT
+        return Doubt.REPEAT

@@ -29,7 +29,7 @@ OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 class SendOptions(TypedDict, total=False):
-    """What `Connection.request` takes besides a method and parameters."""
+    """The options of `Connection.request`."""
 
     silent_seconds: Required[float]
     total_seconds: Required[float]

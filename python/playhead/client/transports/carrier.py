@@ -61,7 +61,7 @@ class Carrier(Protocol):
 
     @property
     def second_road(self) -> SecondRoad:
-        """How a read is sent once more while the connection is silent."""
+        """The way of a read that is sent once more while the connection is silent."""
         ...
 
     def open(self, receiver: Receiver) -> AbstractAsyncContextManager[None]:
@@ -92,7 +92,7 @@ class Carrier(Protocol):
 
     async def listen(self) -> None:
         """Receive the server's own stream, if the revision has one, until cancelled. Runs after the
-        handshake, in a task of the driver's; returns at once where there is no such stream."""
+        handshake, in a task of the driver's; returns at once where no such stream exists."""
         ...
 
     async def ping(self) -> bool:

@@ -85,7 +85,8 @@ class HttpResponse:
         request: HttpRequest,
         response: httpcore2.Response,
         *,
-        give_back: Callable[[], None],
+        connection: httpcore2.AsyncConnectionInterface,
+        give_back: Callable[[httpcore2.AsyncConnectionInterface], None],
     ) -> None:
         self.request = request
         self.status = response.status
@@ -97,6 +98,7 @@ class HttpResponse:
             name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
             self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
         self._response = response
+        self._connection = connection
         self._give_back = give_back
         assert hasattr(response.stream, "__aiter__")
         self._chunks = cast("AsyncGenerator[bytes]", response.stream.__aiter__())
@@ -173,11 +175,14 @@ class HttpResponse:
             return
         self._is_closed = True
         try:
+            await self._chunks.aclose()
+            await self._response.aclose()
+        except BaseException:
             with trio.CancelScope(shield=True):
-                await self._chunks.aclose()
-                await self._response.aclose()
+                await self._connection.aclose()
+            raise
         finally:
-            self._give_back()
+            self._give_back(self._connection)
 
 
 Redirector = Callable[[HttpRequest, HttpResponse, WebAddress], HttpRequest | None]
@@ -319,7 +324,7 @@ class HttpClient:
                 connection = await self._reusable(sent.url.origin)
             connection = connection or self._new(url, sent.url.origin, network)
             response = await connection.handle_async_request(sent)
-            return HttpResponse(request, response, give_back=lambda: self._give_back(connection))
+            return HttpResponse(request, response, connection=connection, give_back=self._give_back)
         except BaseException:
             # Not left to the connection: it keeps what is cancelled as it opens.
             if connection is not None:

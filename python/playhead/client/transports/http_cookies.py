@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Cookies:
-    """What servers have set, by the rules of browsers (RFC 6265)."""
+    """The cookies that servers have set, by the rules of browsers (RFC 6265)."""
 
     def __init__(self) -> None:
         self._jar: CookieJar | None = None

@@ -75,7 +75,7 @@ class _Exception:
 
 
 class Proxies:
-    """Which proxy a URL is requested through."""
+    """The proxy of each URL, if any."""
 
     def __init__(self, proxies: Mapping[str, Proxy], exceptions: tuple[_Exception, ...]) -> None:
         """`proxies` by scheme, or `all`."""

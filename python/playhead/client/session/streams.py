@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Unpack, assert_never
+from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
 
 import trio
 
@@ -28,9 +28,8 @@ from playhead.client.session.downloads import (
     own_origin,
 )
 from playhead.client.session.once_reader import OnceReader
-from playhead.client.session.requests import SendOptions
 from playhead.client.session.shared_reads import CachedReads, SessionReads, SharedReads
-from playhead.client.session.tool_calls import ToolCaller
+from playhead.client.session.tool_calls import SendRequest, ToolCaller
 from playhead.config.servers import ServerConfig
 from playhead.errors import PlayheadError, ServerError
 from playhead.limits import Limits
@@ -146,14 +145,6 @@ class ResourceServer(Protocol):
         timeout: float | None = None,  # noqa: ASYNC109 - as in Session.request
     ) -> dict[str, Any]: ...
     async def list_tools(self) -> list[Tool]: ...
-
-
-class SendRequest(Protocol):
-    """Sends a request and returns its raw result (`Connection.request`)."""
-
-    def __call__(
-        self, method: str, params: Mapping[str, Any], **options: Unpack[SendOptions]
-    ) -> Awaitable[dict[str, Any]]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

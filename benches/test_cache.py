@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from playhead.cache import BLOCK_BYTES, PageCache, open_cache
-from playhead.client.session.cached_reads import CachedReads, SessionCache
+from playhead.client.session.shared_reads import CachedReads, SessionReads
 from playhead.stream.answer import Page
 from playhead.stream.options import ReadCounts
 from playhead.testing.caches import block_of
@@ -42,14 +42,14 @@ async def measure(cache: PageCache) -> float:
     async def never(start: int, end: int) -> Page:
         raise AssertionError(f"[{start}, {end}) is not in the cache")
 
-    session = SessionCache(shared=cache, server="x", credentials="")
+    session = SessionReads(cache=cache, server="x", credentials="")
     (place, *_) = session.places(server=None, resource="x", validator="v", scope=None)
     for block in range(BLOCKS):
         await cache.put(place.key, block, block_of("x", block))
     async with trio.open_nursery() as nursery:
         reads = CachedReads(
             never,
-            cache=session,
+            session=session,
             server=None,
             resource="x",
             validator="v",

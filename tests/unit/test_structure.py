@@ -34,6 +34,7 @@ SINGLE_IMPORTERS = {
     "cli.player_keys": "a parser without I/O, held to the chunking law, and the mode of the terminal",
     "client.call_results.processing": "used by hubs, and by `call` of the command line when it runs",
     "client.oauth.flow": "what restages steps of the SDK, apart so that it can go",
+    "client.session.once_reader": "reads by tools that may have effects; `streams` finds the forms",
     "client.session.streams": "the streams of a session; `session` has every other request",
     "client.session.liveness": "a state machine without a clock; `connection` drives it",
     "client.transports.http_bodies": "compressed and limited bodies; `http_client` has the requests",

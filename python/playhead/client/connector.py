@@ -18,12 +18,12 @@ import trio
 
 from playhead.cache import PageCache, open_cache
 from playhead.client.oauth import ShowUrl
-from playhead.client.session.cached_reads import SessionCache, credentials_name
 from playhead.client.session.connection import CarrierFactory
 from playhead.client.session.elicitation import Elicitor, OnElicitation
 from playhead.client.session.handshake import check_mode
 from playhead.client.session.list_changed import ToolListChanges
 from playhead.client.session.session import Session
+from playhead.client.session.shared_reads import SessionReads, credentials_name
 from playhead.client.session.supervisor import Supervisor
 from playhead.client.transports.carrier import Carrier
 from playhead.client.transports.server_process import ServerProcess, StartedServer
@@ -111,8 +111,8 @@ async def connect(
     )
     if cache is None and settings.cache is not None:
         cache = open_cache(settings.cache)
-    session_cache = SessionCache(
-        shared=cache,
+    reads = SessionReads(
+        cache=cache,
         server=server_identity(settings),
         machine=_machine(settings),
         credentials=_credentials(settings, auth),
@@ -144,7 +144,7 @@ async def connect(
                 changes=changes,
                 elicitor=elicitor,
                 policy=policy,
-                cache=session_cache,
+                reads=reads,
             )
             background = trio.CancelScope()
             nursery.start_soon(_learn_templates, background, session)

@@ -6,8 +6,8 @@ The length of base64 text is arithmetic, so limits are checked before anything i
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from playhead._core import decode_base64
@@ -60,6 +60,11 @@ class Page:
     """The server's declaration of who may share the answer (since revision 2026-07-28)."""
     ttl_seconds: float | None = None
     """The time for which the answer may be shared; None if the server sets no limit."""
+    n_bytes: int = field(init=False)
+    """The decoded length of all blobs."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n_bytes", sum(map(blob_bytes, self.blobs)))
 
 
 ReadRange = Callable[[int, int], Awaitable[Page]]
@@ -107,8 +112,7 @@ def measure(
             "ask the server's author to send blobs, or read it with `read_resource`",
             offset=offset,
         )
-    sizes = [blob_bytes(blob) for blob in page.blobs]
-    total = sum(sizes)
+    total = page.n_bytes
     if total > block_bytes:
         raise LimitError(
             f"page at byte {offset}: expected at most {block_bytes} bytes, got {total}; "
@@ -117,7 +121,7 @@ def measure(
             allowed=block_bytes,
             got=total,
         )
-    blobs = [blob for blob, size in zip(page.blobs, sizes, strict=True) if size]
+    blobs = list(filter(len, page.blobs))
     # A tuple: membership in a set would hash a whole page (72 us per 100 KiB). A view is never so short.
     is_done = ranged and bool(blobs) and blobs[-1] in (DONE_TEXT, DONE_BYTES)
     if is_done and offset == 0 and total == size_bytes == len(DONE_BYTES):
@@ -131,47 +135,52 @@ def measure(
     )
 
 
-def pieces(answer: Answer, start: int, stop: int) -> Iterator[tuple[int, Base64Text | bytes]]:
-    """Cut `answer` to the bytes `[start, stop)`. Yields pairs of an offset and the piece to write there.
+def pieces(answer: Answer, start: int, stop: int) -> list[tuple[int, Base64Text | bytes]]:
+    """Cut `answer` to the bytes `[start, stop)`. Returns pairs of an offset and the piece to write there.
 
     Base64 can only be cut between its groups of three bytes, so the first piece may begin up to two bytes
     before `start`; the last never goes past `stop`. Neither whole blobs nor parts of views are copied.
     """
     base = answer.offset
+    if start <= base and stop >= base + answer.n_bytes and len(answer.blobs) == 1:
+        return [(base, answer.blobs[0])]
+    found: list[tuple[int, Base64Text | bytes]] = []
     for blob in answer.blobs:
         size = blob_bytes(blob)
         low, high = max(0, start - base), min(size, stop - base)
         if low < high:
             if (low, high) == (0, size):
-                yield base, blob
+                found.append((base, blob))
             elif isinstance(blob, bytes):
-                yield base + low, blob[low:high]
+                found.append((base + low, blob[low:high]))
             else:
-                yield from _cut_text(blob, base, low, high, size)
+                low -= low % 3
+                whole = high if high == size else high - high % 3
+                if whole > low:
+                    found.append((base + low, blob[low // 3 * 4 : -(-whole // 3) * 4]))
+                if high > whole:
+                    group = blob[whole // 3 * 4 : whole // 3 * 4 + 4]
+                    found.append((base + whole, decode_base64(group)[: high - whole]))
         base += size
-
-
-def _cut_text(
-    blob: Base64Text, base: int, low: int, high: int, size: int
-) -> Iterator[tuple[int, Base64Text | bytes]]:
-    low -= low % 3
-    whole = high if high == size else high - high % 3
-    if whole > low:
-        yield base + low, blob[low // 3 * 4 : -(-whole // 3) * 4]
-    if high > whole:
-        group = blob[whole // 3 * 4 : whole // 3 * 4 + 4]
-        yield base + whole, decode_base64(group)[: high - whole]
+    return found
 
 
 def leading(answer: Answer, n_bytes: int) -> bytes:
     """Return the first `n_bytes` of an answer, for comparison. Text that does not decode is returned as it
     is."""
     found = b""
-    for _, piece in pieces(answer, answer.offset, answer.offset + n_bytes):
+    for blob in answer.blobs:
+        missing = n_bytes - len(found)
+        if missing <= 0:
+            break
+        if isinstance(blob, bytes):
+            found += blob[:missing]
+            continue
+        text = blob[: -(-missing // 3) * 4]
         try:
-            found += piece if isinstance(piece, bytes) else decode_base64(piece)
+            found += decode_base64(text)[:missing]
         except Base64Error:
-            found += piece.encode() if isinstance(piece, str) else bytes(piece)
+            found += text.encode() if isinstance(text, str) else bytes(text)
     return found
 
 
@@ -205,13 +214,11 @@ def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) 
     etag: str | None = None
     offset: int | None = None
     size_bytes: int | None = None
-    page_bytes = 0
     for index, item in enumerate(contents):
-        before_bytes = page_bytes
+        before = len(blobs)
         kind = item if isinstance(item, dict) else {}
         if isinstance(blob := kind.get("blob"), str | memoryview):
             blobs.append(blob)
-            page_bytes += decoded_bytes(blob)
         elif isinstance(text := kind.get("text"), str):
             texts.append(text[:SHOWN_CHARS])
         else:
@@ -219,16 +226,16 @@ def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) 
                 f"{server} answered resources/read with neither text nor blob in contents[{index}]"
             )
         if isinstance(meta := kind.get("_meta"), dict):
-            etag = strong_etag(meta.get(ETAG_META)) if etag is None else etag
+            if etag is None:
+                etag = strong_etag(meta.get(ETAG_META))
             declared = _whole_number(meta.get(OFFSET_META))
             if offset is None and declared is not None:
-                offset = max(0, declared - before_bytes)
+                offset = max(0, declared - sum(map(blob_bytes, blobs[:before])))
             size_bytes = _whole_number(meta.get(SIZE_META)) if size_bytes is None else size_bytes
         if mime_type is None and isinstance(named := kind.get("mimeType"), str):
             mime_type = named
-    check_page_bytes(page_bytes, limits=limits, server=server)
     scope, ttl_ms = result.get("cacheScope"), result.get("ttlMs")
-    return Page(
+    page = Page(
         blobs=tuple(blobs),
         text_items=len(texts),
         text=next(iter(texts), ""),
@@ -239,6 +246,8 @@ def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) 
         cache_scope=scope if scope in ("public", "private") else None,
         ttl_seconds=None if not isinstance(ttl_ms, int | float) else max(0.0, ttl_ms / 1000),
     )
+    check_page_bytes(page.n_bytes, limits=limits, server=server)
+    return page
 
 
 DATA_FIELDS = ("bytes", "data", "blob", "audio_base64")

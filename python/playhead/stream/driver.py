@@ -6,15 +6,15 @@
 
 The planner (Rust, pure) decides which ranges are read, when a failed read is retried, where the resource
 ends, and when patience is over. The driver does what needs a clock, a task or a callback. A stream is in one
-`Phase`; `AFTER` is the whole table of transitions. All of the driver is one file, because each of its parts
-reads or changes the phase.
+`Phase`; `AFTER` and `UNCHANGED` are the whole table of its events. All of the driver is one file, because
+each of its parts reads or changes the phase.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
 
@@ -30,7 +30,7 @@ from playhead.errors import (
     UsageError,
 )
 from playhead.limits import KIB, Limits
-from playhead.stream.answer import Answer, EndedBy, Page
+from playhead.stream.answer import Answer, EndedBy, Page, ReadRange
 from playhead.stream.in_flight import Background, Flight, InFlight
 from playhead.stream.negotiation import FormNegotiation, LateForm, RangeForm, Refusal, is_refusal
 from playhead.stream.options import StreamEvent, StreamOptions, StreamResumed, StreamStatistics, StreamWaiting
@@ -85,27 +85,38 @@ class PhaseEvent(Enum):
     CLOSE = "close"
 
 
-AFTER: dict[tuple[Phase, PhaseEvent], Phase] = {
-    (Phase.PROBING, PhaseEvent.BYTES): Phase.PLANNED,
-    (Phase.PROBING, PhaseEvent.NO_RANGES): Phase.SEQUENTIAL,
-    (Phase.PROBING, PhaseEvent.END): Phase.ENDED,
-    (Phase.PROBING, PhaseEvent.BREAK): Phase.BROKEN,
-    (Phase.PROBING, PhaseEvent.CLOSE): Phase.CLOSED,
-    (Phase.PLANNED, PhaseEvent.NO_RANGES): Phase.SEQUENTIAL,
-    (Phase.PLANNED, PhaseEvent.END): Phase.ENDED,
-    (Phase.PLANNED, PhaseEvent.BREAK): Phase.BROKEN,
-    (Phase.PLANNED, PhaseEvent.CLOSE): Phase.CLOSED,
-    (Phase.SEQUENTIAL, PhaseEvent.REFUSED): Phase.PROBING,
-    (Phase.SEQUENTIAL, PhaseEvent.END): Phase.ENDED,
-    (Phase.SEQUENTIAL, PhaseEvent.BREAK): Phase.BROKEN,
-    (Phase.SEQUENTIAL, PhaseEvent.CLOSE): Phase.CLOSED,
-    (Phase.ENDED, PhaseEvent.BYTES): Phase.PLANNED,
-    (Phase.ENDED, PhaseEvent.NO_RANGES): Phase.SEQUENTIAL,
-    (Phase.ENDED, PhaseEvent.BREAK): Phase.BROKEN,
-    (Phase.ENDED, PhaseEvent.CLOSE): Phase.CLOSED,
-    (Phase.BROKEN, PhaseEvent.CLOSE): Phase.CLOSED,
+_P, _E = Phase, PhaseEvent
+_OVER = {_E.BREAK: _P.BROKEN, _E.CLOSE: _P.CLOSED}
+AFTER: dict[Phase, dict[PhaseEvent, Phase]] = {
+    _P.PROBING: {_E.BYTES: _P.PLANNED, _E.NO_RANGES: _P.SEQUENTIAL, _E.END: _P.ENDED, **_OVER},
+    _P.PLANNED: {_E.NO_RANGES: _P.SEQUENTIAL, _E.END: _P.ENDED, **_OVER},
+    _P.SEQUENTIAL: {_E.REFUSED: _P.PROBING, _E.END: _P.ENDED, **_OVER},
+    _P.ENDED: {_E.BYTES: _P.PLANNED, _E.NO_RANGES: _P.SEQUENTIAL, **_OVER},  # by a seek
+    _P.BROKEN: {_E.CLOSE: _P.CLOSED},
+    _P.CLOSED: {},
 }
-"""Pairs that are not listed change nothing. A seek in an ended stream resumes reading."""
+"""The phase after each event. An event that is neither here nor in `UNCHANGED` cannot happen."""
+
+UNCHANGED: dict[Phase, set[PhaseEvent]] = {
+    # A seek repeats what the stream knows of its form.
+    _P.PLANNED: {_E.BYTES},
+    _P.SEQUENTIAL: {_E.NO_RANGES},
+    # Tasks that were about to run when the stream broke, or was closed.
+    _P.BROKEN: {_E.END},
+    _P.CLOSED: {_E.NO_RANGES, _E.REFUSED, _E.END, _E.BREAK, _E.CLOSE},
+}
+"""The events that change nothing."""
+
+
+def phase_after(phase: Phase, event: PhaseEvent) -> Phase:
+    """Return the phase after `event`. Raises `RuntimeError` for an event that cannot happen: a bug."""
+    if event in UNCHANGED.get(phase, ()):
+        return phase
+    if event in (row := AFTER[phase]):
+        return row[event]
+    raise RuntimeError(
+        f"the stream cannot handle {event.name} when it is {phase.name}: please report this bug"
+    )
 
 
 class Driver:
@@ -142,8 +153,8 @@ class Driver:
         room_bytes = self.pipe.ahead_bytes
         self.writer = RingWriter(self.pipe, max_bytes=max_bytes)
         page_bytes = min(options.page_bytes, room_bytes)
-        self._background = Background.of_this_loop()
-        is_one_of_many = self._background.streams >= MANY_STREAMS
+        self._background = background = Background.of_this_loop()
+        is_one_of_many = background.streams >= MANY_STREAMS
         first_page_bytes = MANY_FIRST_PAGE_BYTES if is_one_of_many else FIRST_PAGE_BYTES
         self._planner = Planner(
             capacity_bytes=room_bytes,
@@ -176,14 +187,17 @@ class Driver:
         )
         self._opened_at = trio.current_time()
         writer = self.writer
-        self._in_flight = InFlight(
-            self._background, wake=lambda: writer.news.set(), opened_at=self._opened_at
-        )
+        self._in_flight = InFlight(background, wake=lambda: writer.news.set(), opened_at=self._opened_at)
         self._page_limit = PageLimit()
         self._sequential: Sequential | None = None
         self._sequential_scope = trio.CancelScope()
+        self._form: RangeForm
+        self._read: ReadRange
+        """Reads in the form within the page limit. Both are known once the form is settled."""
         self._phase = Phase.PROBING
         self._has_delivered = False
+        self.received_bytes = 0
+        """The bytes of all pages that have arrived, superseded ones included."""
         self._broken: PlayheadError | None = None
         self._end: tuple[int, EndedBy] | None = None
         """The end that was reached; a seek does not undo it."""
@@ -193,7 +207,7 @@ class Driver:
         self.watchers = [] if options.on_event is None else [options.on_event]
         self._wakes_at = -math.inf
         self._life = trio.CancelScope()
-        self._background.join()  # last: `run` takes it back
+        background.join(self._in_flight, self._in_flight.add_reads)  # last: `run` takes it back
 
     # --- the task --------------------------------------------------------------------------------------
 
@@ -210,7 +224,12 @@ class Driver:
         """
         try:
             with self._life:
-                await self._run()
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self.writer.watch_room)
+                    try:
+                        await self._drive(nursery)
+                    except PlayheadError as error:
+                        self._break(error)
         finally:
             self._in_flight.drop_all()  # each is counted for the other streams of the loop
             self._background.leave(self._in_flight)
@@ -219,81 +238,65 @@ class Driver:
             self.writer.abort(ClosedError(CLOSED))
             RING_BUDGET.release(self._ring_bytes)
 
-    async def _run(self) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.writer.watch_room)
-            try:
-                await self._drive(nursery)
-            except PlayheadError as error:
-                self._break(error)
-
     async def _drive(self, nursery: trio.Nursery) -> None:
         await self._settle_form()
         while True:
             self.writer.news = trio.Event()
+            now = trio.current_time()
             self._planner.heard(self._last_received())
-            self._expire()
-            await self._negotiate()
-            self._follow_plan(nursery)
-            await self._issue(nursery)
-            self._check()
-            with trio.move_on_at(self._next_wake()):
+            for request_id in self._planner.expired(now):
+                self._expire(request_id, now)
+            if self._handler.refusal is not None:
+                await self._negotiate()
+                now = trio.current_time()
+            if self._handler.plan is not None and self._sequential is None and now >= self._forms.resumes_at:
+                self._follow_plan(self._handler.plan, nursery)
+            await self._issue(nursery, now)
+            self._check(now)
+            self._wakes_at = self._next_wake(now)
+            with trio.move_on_at(self._wakes_at):
                 await self.writer.news.wait()
 
-    def _next_wake(self) -> float:
-        now = trio.current_time()
+    def _next_wake(self, now: float) -> float:
         timer = self._background.until if self._in_flight.waits_for_others else self._planner.timer()
         earliest = math.inf if timer is None else max(timer, now + TIMER_GRAIN_SECONDS)
         if now < self._forms.resumes_at:
             earliest = min(earliest, self._forms.resumes_at)
-        if len(self._in_flight):
+        if self._in_flight.flights:
             # So a reader that begins to wait needs no wake-up of its own, which would be one per page.
             earliest = min(earliest, now + STATUS_SECONDS)
-        self._wakes_at = earliest
         return earliest
 
     def _enter(self, event: PhaseEvent) -> None:
-        self._phase = AFTER.get((self._phase, event), self._phase)
+        self._phase = phase_after(self._phase, event)
 
     # --- reads -------------------------------------------------------------------------------------------
 
-    async def _issue(self, nursery: trio.Nursery) -> None:
+    async def _issue(self, nursery: trio.Nursery, now: float) -> None:
+        in_flight, pipe, handler, background = self._in_flight, self.pipe, self._handler, self._background
+        start_soon = self._form.start_soon or nursery.start_soon
         is_first = True
-        self._in_flight.waits_for_others = False
-        while trio.current_time() >= self._forms.resumes_at and self._handler.refusal is None:
-            now, head = trio.current_time(), self.pipe.head
-            may_send = self._in_flight.may_send(
-                now, buffered_bytes=self.pipe.tail - head, is_new=not self._handler.has_bytes
+        in_flight.waits_for_others = False
+        while now >= self._forms.resumes_at and handler.refusal is None:
+            head = pipe.head
+            may_send = not background.is_shared or in_flight.may_send(
+                now, buffered_bytes=pipe.tail - head, is_new=not handler.has_bytes
             )
             request = self._planner.next(now, head) if may_send else None
             if request is not None:
-                await self._in_flight.send(
-                    request,
-                    self._reading(request),
-                    nursery,
-                    sent_at=now,
-                    is_first=is_first,
-                    done=self._done,
+                end = request.end
+                if self._support.end_is_inclusive and end - request.start > 1:
+                    end -= 1
+                await in_flight.send(
+                    request, self._read, end, start_soon, sent_at=now, is_first=is_first, done=self._done
                 )
                 is_first = False
+                now = trio.current_time()
                 continue
-            if (
-                self._phase is Phase.SEQUENTIAL
-                or not self.pipe.arm(self._low_bytes())
-                or self.pipe.head == head
-            ):
+            if self._phase is Phase.SEQUENTIAL or not pipe.arm(self._low_bytes()) or pipe.head == head:
                 break
-        if not self._in_flight.waits_for_others:
-            self._background.pass_turn()
-
-    def _reading(self, request: Request) -> Callable[[], Awaitable[Page]]:
-        start, end = request.start, request.end
-        if self._support.end_is_inclusive and end - start > 1:
-            end -= 1
-        form = self._forms.form
-        if form.name == "whole" or form.is_queue:
-            return partial(form.read, start, end)
-        return partial(self._page_limit.read, form.read, start, end)
+        if background.is_shared and not in_flight.waits_for_others:
+            background.pass_turn()
 
     def _low_bytes(self) -> int:
         """The most readable bytes that leave room for the next request, or make it urgent."""
@@ -306,23 +309,24 @@ class Driver:
         return max(0, self.pipe.ahead_bytes - ahead - wanted)
 
     def _done(self, flight: Flight, outcome: Page | PlayheadError) -> None:
-        is_cut = isinstance(outcome, (ConnectionLostError, DeadlineError))
-        is_cut = is_cut and not isinstance(outcome, SessionLostError)
-        broke_off = is_cut and self._last_received() > flight.sent_at
+        broke_off = False
+        if isinstance(outcome, Page):
+            self.received_bytes += outcome.n_bytes
+        elif isinstance(outcome, (ConnectionLostError, DeadlineError)):
+            is_cut = not isinstance(outcome, SessionLostError)
+            broke_off = is_cut and self._last_received() > flight.sent_at
         self._handler.done(flight.request, outcome, broke_off=broke_off)
         self.writer.news.set()
 
-    def _expire(self) -> None:
-        now = trio.current_time()
-        # The planner rounds as it adds, so a timeout may appear just too short.
-        silent_seconds = self._options.timeout - TIMER_GRAIN_SECONDS
-        for request_id in self._planner.expired(now):
-            flight = self._in_flight.drop(request_id)
-            if flight is not None and now - flight.sent_at >= silent_seconds:  # others are no longer wanted
-                request, error = flight.request, DeadlineError(self._timed_out(flight.request))
-                size = request.end - request.start
-                self._page_limit.timed_out(size, error, sent_at=flight.sent_at, now=now)
-                self._handler.done(request, error)
+    def _expire(self, request_id: int, now: float) -> None:
+        flight = self._in_flight.drop(request_id)
+        # The planner rounds as it adds, so a timeout may appear just too short. Others are no longer wanted.
+        if flight is None or now - flight.sent_at < self._options.timeout - TIMER_GRAIN_SECONDS:
+            return
+        request, error = flight.request, DeadlineError(self._timed_out(flight.request))
+        size = request.end - request.start
+        self._page_limit.timed_out(size, error, sent_at=flight.sent_at, now=now)
+        self._handler.done(request, error)
 
     def _timed_out(self, request: Request) -> str:
         return (
@@ -334,18 +338,19 @@ class Driver:
 
     async def _settle_form(self) -> None:
         await self._forms.settle()
-        form = self._forms.form
+        self._form = form = self._forms.form
+        is_limited = not form.is_queue and form.name != "whole"
+        self._read = partial(self._page_limit.read, form.read) if is_limited else form.read
         self.writer.on_stored = form.on_stored
         if form.page_bytes is not None and 2 * form.page_bytes <= self.pipe.ahead_bytes:
             self._planner.set_page_bytes(form.page_bytes)
-        if form.is_queue or form.name == "whole":
+        if not is_limited:
             self._handler.plan = SequentialPlan(is_queue=form.is_queue)
 
     async def _negotiate(self) -> None:
         """Try the next form after a refusal before the first byte."""
-        refusal, self._handler.refusal = self._handler.refusal, None
-        if refusal is None:
-            return
+        refusal = self._handler.refusal
+        assert refusal is not None
         self._restart(0)
         self._stop_sequential()
         is_empty = self._size_bytes == 0
@@ -359,10 +364,7 @@ class Driver:
 
     # --- sequential reading --------------------------------------------------------------------------------
 
-    def _follow_plan(self, nursery: trio.Nursery) -> None:
-        plan = self._handler.plan
-        if plan is None or self._sequential is not None or trio.current_time() < self._forms.resumes_at:
-            return
+    def _follow_plan(self, plan: SequentialPlan, nursery: trio.Nursery) -> None:
         self._in_flight.drop_all()
         self._planner.seek(self.pipe.tail)
         self._handler.forget()
@@ -421,7 +423,7 @@ class Driver:
 
     def _on_end(self) -> None:
         self._end = self._planner.end
-        if (on_end := self._forms.form.on_end) is not None and self._end is not None:
+        if (on_end := self._form.on_end) is not None and self._end is not None:
             on_end(self._end[0])
         self._in_flight.drop_all()  # copies of pages, and pages past the end
         self.writer.close()
@@ -430,19 +432,24 @@ class Driver:
 
     # --- the end and the break -----------------------------------------------------------------------------
 
-    def _check(self) -> None:
+    def _check(self, now: float) -> None:
         """Pass the end on to the pipe, or raise what breaks the stream."""
-        error = self._broken or self._handler.break_error()
-        if error is not None:
+        handler, planner = self._handler, self._planner
+        if self._broken is not None:
+            raise self._broken
+        is_broken = handler.broken is not None or planner.broken is not None
+        if is_broken and (error := handler.break_error()) is not None:
             raise error
-        if self._handler.has_bytes and not self._has_delivered:
+        if handler.has_bytes and not self._has_delivered:
             self._has_delivered = True
-            self._forms.form.on_delivered()
-        if self._handler.has_bytes and self._phase is Phase.PROBING:
+            self._form.on_delivered()
+        if handler.has_bytes and self._phase is Phase.PROBING:
             self._enter(PhaseEvent.BYTES)
-        if self._planner.finished and self._phase in {Phase.PROBING, Phase.PLANNED}:
+        if planner.finished and (self._phase is Phase.PROBING or self._phase is Phase.PLANNED):
             self._on_end()
-        self._report_waiting()
+        waited = planner.waited_seconds(now)
+        if (waited >= STATUS_SECONDS) is (self._waiting_since is None):
+            self._report_waiting(waited, now)
 
     def _break(self, error: PlayheadError) -> None:
         # Through its traceback the error would keep the pages alive, tens of MiB.
@@ -459,11 +466,9 @@ class Driver:
         self._sequential_scope.cancel()
         self.writer.abort(error)
 
-    def _report_waiting(self) -> None:
-        now = trio.current_time()
-        waited = self._planner.waited_seconds(now)
+    def _report_waiting(self, waited: float, now: float) -> None:
         event: StreamEvent
-        if self._waiting_since is None and waited >= STATUS_SECONDS:
+        if self._waiting_since is None:
             self._waiting_since = now - waited
             event = StreamWaiting(
                 seconds=waited,
@@ -471,11 +476,9 @@ class Driver:
                 last_error=self._handler.last_error,
                 patience_seconds=self._options.patience_seconds,
             )
-        elif self._waiting_since is not None and waited < STATUS_SECONDS:
+        else:
             event = StreamResumed(seconds=now - self._waiting_since)
             self._waiting_since = None
-        else:
-            return
         for on_event in self.watchers:
             on_event(event)
 
@@ -532,23 +535,20 @@ class Driver:
     def set_reader_waits(self, waits: bool, /) -> None:
         """Record that the reader begins, or stops, waiting for bytes."""
         self._reader_waits = waits
-        self._pass_demand()
-
-    def set_demand(self, demand: Demand) -> None:
-        """See `RangeStream.set_demand`."""
-        self._demand = demand
-        self._pass_demand()
-
-    def _pass_demand(self) -> None:
         now = trio.current_time()
         if self._demand is Demand.PAUSED:
             self._planner.set_demand(now, "paused")
-        elif self._reader_waits and self._demand is Demand.WAITING:
+        elif waits and self._demand is Demand.WAITING:
             self._planner.set_demand(now, "waiting")
             if self._wakes_at > now + STATUS_SECONDS:
                 self.writer.news.set()
         else:
             self._planner.set_demand(now, "supplied")
+
+    def set_demand(self, demand: Demand) -> None:
+        """See `RangeStream.set_demand`."""
+        self._demand = demand
+        self.set_reader_waits(self._reader_waits)
 
     def can_play(self, in_hand_bytes: int, bytes_per_second: float, now: float) -> bool:
         """See `RangeStream.can_play`."""

@@ -6,6 +6,8 @@ would wait behind them. So reads are of two kinds. A stream with less than two s
 reads at once; if `READS_AT_ONCE` are on the wire it waits, and the stream that runs dry first comes next.
 Beyond two seconds it reads in the background, and the background of all streams together is at most
 `BACKGROUND_BYTES` on the wire: a new stream gets its first audio before others fill their rings.
+
+A stream that is alone waits for nobody: its reads are counted from the moment at which it has company.
 """
 
 from __future__ import annotations
@@ -13,23 +15,22 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import trio
 
 from playhead._core import Request
 from playhead.errors import PlayheadError
 from playhead.limits import KIB, MIB
-from playhead.stream.answer import Page
+from playhead.stream.answer import Page, ReadRange
 
 COMFORT_BYTES = 64 * KIB
 """Bytes ahead of the reader that are enough, at least: two seconds at 256 kbit/s."""
 COMFORT_SECONDS = 2.0
 """The same in audio, where its byte rate is known: several times what the answer to one read takes."""
 BACKGROUND_BYTES = MIB
-"""Half a second of a link of 16 Mbit/s, by which the first read of a new stream may be late. A single stream
-has no background."""
+"""Half a second of a link of 16 Mbit/s, by which the first read of a new stream may be late."""
 READS_AT_ONCE = 128
 """Reads of all streams on the wire: what the trio thread does in a tenth of a second, and enough for 500
 players over a round trip of 0.25 s. More would only queue, each for its connection, in no useful order."""
@@ -52,7 +53,9 @@ class Background:
     """
 
     def __init__(self) -> None:
-        self._streams = 0
+        self._streams: dict[object, Callable[[], None]] = {}
+        self.is_shared = False
+        """Two streams or more read: they take turns."""
         self._reads: dict[object, tuple[float, int]] = {}
         """When each was sent, in that order, and its bytes; 0 if it does not fill a ring."""
         self._bytes = 0
@@ -77,20 +80,28 @@ class Background:
     @property
     def streams(self) -> int:
         """Streams that read."""
-        return self._streams
+        return len(self._streams)
 
     @property
     def is_short(self) -> bool:
         """Streams wait for a read before they run dry."""
         return bool(self._low)
 
-    def join(self) -> None:
-        """One more stream reads."""
-        self._streams += 1
+    def join(self, stream: object, add_reads: Callable[[], None]) -> None:
+        """One more stream reads. `add_reads` adds its reads in flight, once it is no longer alone."""
+        self._streams[stream] = add_reads
+        if len(self._streams) == 2:
+            self.is_shared = True
+            for each in self._streams.values():
+                each()
 
     def leave(self, stream: object) -> None:
         """`stream`, which joined, is over."""
-        self._streams -= 1
+        del self._streams[stream]
+        if len(self._streams) < 2:
+            self.is_shared = False
+            self._reads.clear()
+            self._bytes = 0
         self.withdraw(stream)
 
     def withdraw(self, stream: object) -> None:
@@ -151,10 +162,10 @@ class Background:
         return math.inf if oldest is None else oldest[0] + SLOW_SECONDS
 
     def _has_too_many(self) -> bool:
-        return self._streams > 1 and len(self._reads) >= READS_AT_ONCE
+        return self.is_shared and len(self._reads) >= READS_AT_ONCE
 
     def _is_full(self) -> bool:
-        return self._streams > 1 and (self._bytes >= BACKGROUND_BYTES or self._has_too_many())
+        return self.is_shared and (self._bytes >= BACKGROUND_BYTES or self._has_too_many())
 
     def _first_low(self) -> tuple[float, int, object, Callable[[], None]] | None:
         while self._by_due and self._low.get(self._by_due[0][2]) is not self._by_due[0]:
@@ -182,16 +193,13 @@ class Background:
 _BACKGROUND: trio.lowlevel.RunVar[Background] = trio.lowlevel.RunVar("playhead.background_reads")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Flight:
     request: Request
-    scope: trio.CancelScope
     sent_at: float
     """The time that the planner was given, so that both time out together on a busy machine."""
-
-    @property
-    def n_bytes(self) -> int:
-        return self.request.end - self.request.start
+    fills_ring: bool
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
 
 class InFlight:
@@ -199,25 +207,18 @@ class InFlight:
 
     def __init__(self, background: Background, *, wake: Callable[[], None], opened_at: float) -> None:
         """`wake` is called when the stream may send a read, after `may_send` refused it."""
-        self._flights: dict[int, Flight] = {}
+        self.flights: dict[int, Flight] = {}
+        """Those on the wire, by the id of their request. Read only."""
         self._background = background
         self._wake = wake
         self._opened_at = opened_at
-        self._fills_ring = False
+        self._fills_ring = True
         self.waits_for_others = False
         """The last turn was refused."""
         self.bytes_per_second = 0.0
         """The rate of the audio; 0 while it is not known."""
-        self.n_bytes = 0
-        """Bytes that were asked for and have not arrived."""
-
-    def __len__(self) -> int:
-        return len(self._flights)
-
-    @property
-    def asked_to(self) -> int:
-        """The highest end of the reads in flight; 0 without one."""
-        return max((flight.request.end for flight in self._flights.values()), default=0)
+        self.asked_to = 0
+        """The highest end of the reads since the last `drop_all`."""
 
     @property
     def comfort_bytes(self) -> int:
@@ -230,14 +231,16 @@ class InFlight:
 
         It has if nothing is on the wire while streams wait to read before they run dry, this one or others.
         """
-        if self._flights or not self._background.is_short:
+        if self.flights or not self._background.is_short:
             return 0.0
         seconds = min(COMFORT_SECONDS, FIRST_WAITS * (first_byte_at - self._opened_at))
         return seconds * (self.bytes_per_second or COMFORT_BYTES_PER_SECOND)
 
     def may_send(self, now: float, *, buffered_bytes: int, is_new: bool) -> bool:
-        """Return whether the stream may send a read, with `buffered_bytes` before its reader."""
-        ahead_bytes = buffered_bytes + self.n_bytes
+        """Return whether the stream may send a read, with `buffered_bytes` before its reader. One that is
+        alone may, and need not ask."""
+        on_wire = sum(flight.request.end - flight.request.start for flight in self.flights.values())
+        ahead_bytes = buffered_bytes + on_wire
         self._fills_ring = ahead_bytes >= self.comfort_bytes
         dry_at = now + ahead_bytes / (self.bytes_per_second or COMFORT_BYTES_PER_SECOND)
         if is_new and ahead_bytes == 0:
@@ -250,38 +253,44 @@ class InFlight:
     async def send(
         self,
         request: Request,
-        read: Callable[[], Awaitable[Page]],
-        nursery: trio.Nursery,
+        read: ReadRange,
+        end: int,
+        start_soon: Callable[..., None],
         *,
         sent_at: float,
         is_first: bool,
         done: Callable[[Flight, Page | PlayheadError], None],
     ) -> None:
-        """Read `request`, after `may_send`, in a task, which then calls `done(flight, outcome)`.
+        """Read `request` up to `end` in a task, which then calls `done(flight, outcome)`.
 
         Unless it `is_first`, the tasks before it begin first: trio runs new tasks in any order, and on a slow
         link the first page must be sent first. A checkpoint then; cancelled, the read is not begun.
         """
-        flight = Flight(request=request, scope=trio.CancelScope(), sent_at=sent_at)
-        self._flights[request.id] = flight
-        self.n_bytes += flight.n_bytes
-        self._background.add(
-            (self, request.id), now=sent_at, n_bytes=flight.n_bytes, fills_ring=self._fills_ring
-        )
+        self.flights[request.id] = flight = Flight(request, sent_at, self._fills_ring)
+        self.asked_to = max(self.asked_to, request.end)
+        if self._background.is_shared:
+            self._add(flight)
         if not is_first:
             await trio.lowlevel.checkpoint()
-        nursery.start_soon(self._read, flight, read, done)
+        start_soon(self._read, flight, read, end, done)
+
+    def _add(self, flight: Flight) -> None:
+        n_bytes = flight.request.end - flight.request.start
+        read = self, flight.request.id
+        self._background.add(read, now=flight.sent_at, n_bytes=n_bytes, fills_ring=flight.fills_ring)
+
+    def add_reads(self) -> None:
+        """Add the reads in flight to those of all streams."""
+        for flight in self.flights.values():
+            self._add(flight)
 
     async def _read(
-        self,
-        flight: Flight,
-        read: Callable[[], Awaitable[Page]],
-        done: Callable[[Flight, Page | PlayheadError], None],
+        self, flight: Flight, read: ReadRange, end: int, done: Callable[[Flight, Page | PlayheadError], None]
     ) -> None:
         outcome: Page | PlayheadError | None = None
         try:
             with flight.scope:
-                outcome = await read()
+                outcome = await read(flight.request.start, end)
         except PlayheadError as error:
             outcome = error
         # A dropped read (a seek, a timeout, a faster copy) has no more use.
@@ -296,12 +305,11 @@ class InFlight:
         return flight
 
     def drop_all(self) -> None:
-        for request_id in list(self._flights):
+        for request_id in list(self.flights):
             self.drop(request_id)
+        self.asked_to = 0
 
     def _remove(self, request_id: int) -> Flight | None:
-        flight = self._flights.pop(request_id, None)
-        if flight is not None:
-            self.n_bytes -= flight.n_bytes
+        if self._background.is_shared:
             self._background.remove((self, request_id))
-        return flight
+        return self.flights.pop(request_id, None)

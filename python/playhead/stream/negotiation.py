@@ -61,6 +61,8 @@ class RangeForm:
     """Called with the size of the resource when the stream has reached its end."""
     page_bytes: int | None = None
     """The server's own page size, if the form has no other."""
+    start_soon: Callable[..., None] | None = None
+    """Starts the task of each read, if the reads may outlive the stream: others may wait for them."""
     waits_for_others: Callable[[], bool] = lambda: False
     """True while reads are in flight that may wait for those of another process: the rate so far does not
     tell when they are answered."""
@@ -136,7 +138,7 @@ class FormNegotiation:
         """Why the current form is used, with the refusals before it."""
         form = self._forms[self._index]
         chosen = form.reason if isinstance(form, RangeForm) else ""
-        tried = self._tried()
+        tried = self._tried() if self._refusals else ""
         return f"{chosen}; refused before: {tried}" if tried and chosen else chosen or tried
 
     async def settle(self) -> None:

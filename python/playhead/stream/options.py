@@ -154,7 +154,7 @@ class ReadCounts:
     cache_bytes: int = 0
     """Their bytes."""
     server_bytes: int = 0
-    """The bytes of the pages that the server sent, hedged and superseded ones included. Of ranges only."""
+    """The bytes of the pages that the server sent, superseded ones included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,7 @@ from playhead.errors import (
     WebSocketClosedError,
 )
 from playhead.limits import KIB, Limits
-from playhead.stream.answer import Answer, Page, ReadRange, blob_bytes, measure
+from playhead.stream.answer import Answer, Page, ReadRange, measure
 from playhead.stream.negotiation import Refusal, is_refusal
 from playhead.stream.range_support import Accept, Ask, Discard, Ignored, OwnPage, RangeSupport, Verdict
 from playhead.stream.ring_writer import RingWriter
@@ -153,7 +153,9 @@ class PageLimit:
                     raise
                 self.reads += 1
                 continue
-            self._arrived(sum(map(blob_bytes, page.blobs)))
+            self._arrived_bytes = max(self._arrived_bytes, page.n_bytes)
+            if self.bytes is not None and not self._is_named and page.n_bytes >= self.bytes:
+                self._doubt(self.bytes)
             return page
 
     def timed_out(self, n_bytes: int, error: DeadlineError, *, sent_at: float, now: float) -> None:
@@ -183,13 +185,10 @@ class PageLimit:
         )
         return is_failure and n_bytes > self._arrived_bytes > 0
 
-    def _arrived(self, n_bytes: int) -> None:
-        self._arrived_bytes = max(self._arrived_bytes, n_bytes)
-        if self.bytes is None or self._is_named or n_bytes < self.bytes:
-            return
+    def _doubt(self, n_bytes: int) -> None:
         self._arrived_since += 1
         if self._arrived_since >= self._doubt_after:
-            self.bytes *= 2
+            self.bytes = 2 * n_bytes
             self._arrived_since = 0
             self._doubt_after *= 4
 
@@ -254,7 +253,7 @@ class ResponseHandler:
         """The newest errors by the offset of their read."""
         self.last_error: PlayheadError | None = None
         """The newest error."""
-        self._broken: PlayheadError | None = None
+        self.broken: PlayheadError | None = None
         """Breaks the stream at once."""
         self.mime_type: str | None = None
 
@@ -265,7 +264,7 @@ class ResponseHandler:
         try:
             answer = self._measured(request, outcome)
         except RangeNotHonouredError as error:
-            self._broken = self._broken or error
+            self.broken = self.broken or error
         except PlayheadError as error:
             self._failed(request, error, broke_off=broke_off)
         else:
@@ -349,22 +348,29 @@ class ResponseHandler:
                 self.refusal = self.refusal or Refusal(claims_end=answer.claims_end)
                 return
             self._planner.on_answer(request.id, trio.current_time(), 0, answer.claims_end)
-        elif self._question is not None or self._waits_for_first(answer):
+            return
+        waits_for_first = answer.offset > self._start == 0 < answer.n_bytes and not self._support.knows_first
+        if self._question is not None or waits_for_first:
             self.has_held = True
             self._planner.hold(request.id)
             self._held.append((request, answer))
-        else:
-            self._judge(request, answer)
-            if answer.offset == 0:
-                self._judge_held()
-
-    def _waits_for_first(self, answer: Answer) -> bool:
-        return answer.offset > self._start == 0 < answer.n_bytes and not self._support.knows_first
+            return
+        self.has_bytes = self.has_bytes or answer.n_bytes > 0
+        try:
+            verdict = self._support.judge(answer, end=request.end, total_bytes=self._total_bytes)
+            if isinstance(verdict, Accept):
+                self._keep(request, verdict)
+            else:
+                self._apply(request, answer, verdict)
+        except RangeNotHonouredError as error:
+            self.broken = self.broken or error
+        if answer.offset == 0:
+            self._judge_held()
 
     def break_error(self) -> PlayheadError | None:
         """Return the error that breaks the stream, if any."""
-        if self._broken is not None:
-            return self._broken
+        if self.broken is not None:
+            return self.broken
         broken = self._planner.broken
         if broken is None:
             return None
@@ -408,14 +414,6 @@ class ResponseHandler:
         return error
 
     # --- judging -----------------------------------------------------------------------------------------
-
-    def _judge(self, request: Request, answer: Answer) -> None:
-        self.has_bytes = self.has_bytes or answer.n_bytes > 0
-        try:
-            verdict = self._support.judge(answer, end=request.end, total_bytes=self._total_bytes)
-            self._apply(request, answer, verdict)
-        except RangeNotHonouredError as error:
-            self._broken = self._broken or error
 
     @property
     def _total_bytes(self) -> int | None:
@@ -474,7 +472,7 @@ class ResponseHandler:
                 self._planner.seen_to(min(found.end, question.ask.end))
             self._apply(question.request, question.answer, verdict)
         except RangeNotHonouredError as error:
-            self._broken = self._broken or error
+            self.broken = self.broken or error
             return
         if self.plan is None:
             self._judge_held()
@@ -491,7 +489,7 @@ class ResponseHandler:
             if stop <= self._pipe.head + self._pipe.ahead_bytes:
                 self._writer.store(answer, start=keep.start, stop=stop)
         except ContradictionError as error:
-            self._broken = self._broken or error
+            self.broken = self.broken or error
         except (Base64Error, LimitError) as error:
             self._failed(request, error, broke_off=False)
         else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import trio
@@ -46,7 +47,8 @@ class Prober:
         """Read a little in `form`. An answer longer than its range is the one of `whole`, which is not read
         again, unless the announced size says that it cannot be."""
         try:
-            page, answer = await self._probe(form.read, 0, self._n_bytes)
+            read = form.read if form.start_soon is None else partial(_read_apart, form.read, form.start_soon)
+            page, answer = await self._probe(read, 0, self._n_bytes)
         except PlayheadError as error:
             return Refusal(error=error.with_traceback(None))
         if not answer.n_bytes:
@@ -133,6 +135,29 @@ class Prober:
 
     def _unclear(self, got: str) -> RangeNotHonouredError:
         return RangeNotHonouredError(f"{self._server_name}: got {got}", offset=0)
+
+
+async def _read_apart(read: ReadRange, start_soon: Callable[..., None], start: int, end: int) -> Page:
+    """Read in a task of its own, which may outlive a cancellation: see `RangeForm.start_soon`."""
+    found: list[Page | PlayheadError] = []
+    scope, over = trio.CancelScope(), trio.Event()
+
+    async def run() -> None:
+        try:
+            with scope:
+                found.append(await read(start, end))
+        except PlayheadError as error:
+            found.append(error)
+        over.set()
+
+    start_soon(run)
+    try:
+        await over.wait()
+    finally:
+        scope.cancel()
+    if isinstance(found[0], PlayheadError):
+        raise found[0]
+    return found[0]
 
 
 def _answered(page: Page, n_bytes: int, read: ReadRange) -> ReadRange:

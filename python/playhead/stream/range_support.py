@@ -147,15 +147,16 @@ class RangeSupport:
             return self._judge_suspect(answer, end=end, total_bytes=total_bytes)
         if answer.n_bytes > want:
             return self._judge_longer(answer, want=want, total_bytes=total_bytes)
-        self.check_own_page(answer, want=want, total_bytes=total_bytes)
+        if self._own_page_bytes is not None:
+            self.check_own_page(answer, want=want, total_bytes=total_bytes)
         if self.end_is_inclusive and answer.n_bytes == want - 1:
             self.end_is_inclusive = False  # it is not, after all: the missing byte is requested next
         if self._fingerprint is None and answer.n_bytes == total_bytes and 0 < answer.offset < total_bytes:
             return self._slice_of_whole(answer, end=end, total_bytes=total_bytes)
-        if self._is_first_again(answer) or self._starts_past_0(answer):
+        if self._fingerprint is None and (self._is_first_again(answer) or self._starts_past_0(answer)):
             return self._ask(Reason.FAR, self._far)
         is_short = answer.n_bytes < want or not self.knows_first
-        if self._could_be_whole(answer) and is_short and answer.end != self._rest_end:
+        if is_short and self._could_be_whole(answer) and answer.end != self._rest_end:
             return self._ask_last(answer)
         return Accept(answer=answer, start=answer.offset, stop=answer.end)
 
@@ -202,8 +203,10 @@ class RangeSupport:
 
     def _is_suspect(self, answer: Answer) -> bool:
         fingerprint = self._fingerprint
-        if fingerprint is None or self._repeats or answer.n_bytes >= len(fingerprint):
-            return self._has_fingerprint(answer)
+        if fingerprint is None or self._repeats:
+            return False
+        if answer.n_bytes >= len(fingerprint):
+            return leading(answer, len(fingerprint)) == fingerprint
         beginning = leading(answer, answer.n_bytes) if answer.n_bytes >= SUSPECT_BYTES else b""
         return fingerprint.startswith(beginning) and not repeats_within(beginning, PERIOD_BYTES)
 

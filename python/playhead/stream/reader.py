@@ -57,20 +57,24 @@ class DigestCheck:
 
     def __init__(self, expected: Callable[[], str | None]) -> None:
         """`expected` returns it in hexadecimal, or None; it must be known before the first byte is read."""
-        self._expected = expected
+        self._find = expected
+        self._expected: str | None = None
+        self._has_begun = False
         self._hash = hashlib.sha256()
         self._hashed_bytes = 0
 
     @property
     def expected(self) -> str | None:
-        return self._expected()
+        return self._find()
 
     def read(self, offset: int, data: Buffer) -> None:
         """Take `data`, read at `offset`; nothing at all is the end.
 
         Raises `DigestError` at the end of a stream that is not what was announced.
         """
-        expected = self._expected()
+        if not self._has_begun:
+            self._has_begun, self._expected = True, self._find()
+        expected = self._expected
         if expected is None:
             return
         view = memoryview(data).cast("B")
@@ -141,13 +145,17 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
             raise BusyError("stream: expected one reader, got a second task; let one task read")
         self._receiving = True
         try:
-            await trio.lowlevel.checkpoint()
-            while (count := read()) is None:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            count = read()
+            if count is not None:
+                await trio.lowlevel.cancel_shielded_checkpoint()  # the bytes are out of the ring
+            while count is None:
                 self._driver.set_reader_waits(True)
                 try:
-                    await self._driver.writer.wait_bytes()
+                    await self._driver.writer.arrived.wait()
                 finally:
                     self._driver.set_reader_waits(False)
+                count = read()
             return self._pipe.head - count, count
         finally:
             self._receiving = False
@@ -339,7 +347,9 @@ class RangeStream(trio.abc.ReceiveStream, Reader):
 
     def statistics(self) -> StreamStatistics:
         """Return a snapshot."""
-        return replace(self._driver.statistics(), reads=replace(self._counts))
+        served_bytes = self._driver.received_bytes - self._counts.cache_bytes
+        reads = replace(self._counts, server_bytes=served_bytes)
+        return replace(self._driver.statistics(), reads=reads)
 
 
 def _check_offset(offset: int) -> None:

@@ -63,7 +63,8 @@ class RingWriter:
     def __init__(self, pipe: Pipe, *, max_bytes: int) -> None:
         self._pipe = pipe
         self._max_bytes = max_bytes
-        self._arrived = trio.Event()
+        self.arrived = trio.Event()
+        """Set with the next bytes, the end or the break; then replaced."""
         self._start = pipe.tail
         self.first_byte_at: float | None = None
         """When the first byte became readable, on trio's clock."""
@@ -82,10 +83,29 @@ class RingWriter:
         start = answer.offset if start is None else start
         stop = answer.end if stop is None else stop
         cap = min(stop, self._max_bytes)
-        for offset, piece in pieces(answer, start, cap):
-            self._write(offset, piece)
-            if self.on_stored is not None:
-                self.on_stored(offset, piece)
+        before, wanted = self._pipe.tail, pieces(answer, start, cap)
+        try:
+            for offset, piece in wanted:
+                if isinstance(piece, bytes):
+                    self._pipe.write(offset, piece)
+                else:
+                    self._pipe.write_base64(offset, piece)
+                if self.on_stored is not None:
+                    self.on_stored(offset, piece)
+        except Base64Error as error:
+            raise Base64Error(
+                f"page at byte {offset}: expected base64 (RFC 4648), got a bad {error.kind} at character "
+                f"{error.index}, byte {offset + error.index // 4 * 3} of the resource; "
+                "the server's encoding is broken: report it to its author",
+                kind=error.kind,
+                index=error.index,
+                offset=offset,
+            ) from error
+        finally:
+            if (tail := self._pipe.tail) > before:
+                if self.first_byte_at is None and tail > self._start:
+                    self.first_byte_at = trio.current_time()
+                self._wake()
         if stop > cap:
             raise LimitError(
                 f"stream: expected at most {self._max_bytes} bytes, got {stop} or more; raise "
@@ -116,27 +136,6 @@ class RingWriter:
             self.store(answer, start=at, stop=stop)
             await trio.lowlevel.checkpoint()
 
-    def _write(self, offset: int, piece: Base64Text | bytes) -> None:
-        before = self._pipe.tail
-        if isinstance(piece, bytes):
-            self._pipe.write(offset, piece)
-        else:
-            try:
-                self._pipe.write_base64(offset, piece)
-            except Base64Error as error:
-                raise Base64Error(
-                    f"page at byte {offset}: expected base64 (RFC 4648), got a bad {error.kind} at character "
-                    f"{error.index}, byte {offset + error.index // 4 * 3} of the resource; "
-                    "the server's encoding is broken: report it to its author",
-                    kind=error.kind,
-                    index=error.index,
-                    offset=offset,
-                ) from error
-        if self._pipe.tail > before:
-            if self.first_byte_at is None and self._pipe.tail > self._start:
-                self.first_byte_at = trio.current_time()
-            self._wake()
-
     async def _wait_room(self, room_bytes: int) -> None:
         pipe = self._pipe
         low_bytes = self._pipe.ahead_bytes - room_bytes
@@ -164,9 +163,5 @@ class RingWriter:
         self._wake()
 
     def _wake(self) -> None:
-        self._arrived.set()
-        self._arrived = trio.Event()
-
-    async def wait_bytes(self) -> None:
-        """Wait for the next bytes, the end or the break. The caller has found nothing to read."""
-        await self._arrived.wait()
+        self.arrived.set()
+        self.arrived = trio.Event()

@@ -12,7 +12,7 @@ scanned in mirror image. The scan never goes back, so a hostile template costs i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -179,9 +179,28 @@ class UriTemplate:
 
     def expand(self, values: Values) -> str:
         """Return the URI with `values`, percent-encoded; a variable without a value is left out."""
-        return "".join(
-            part if isinstance(part, str) else "".join(_expanded(part, values)) for part in self.parts
-        )
+        pieces: list[str] = []
+        for part in self.parts:
+            if isinstance(part, str):
+                pieces.append(part)
+                continue
+            operator = _OPERATORS[part[0].operator]
+            lead = operator.prefix
+            for variable in part:
+                value = values.get(variable.name)
+                if value is None:
+                    continue
+                if isinstance(value, str):
+                    items = [_encoded(value, operator.safe)]
+                else:
+                    items = [_encoded(item, operator.safe) for item in value]
+                if not variable.is_list and items:
+                    items = [",".join(items)]
+                for text in items:
+                    name = variable.name + ("=" if text else operator.empty) if operator.is_named else ""
+                    pieces += (lead, name, text)
+                    lead = operator.separator
+        return "".join(pieces)
 
     def match(self, uri: str) -> dict[str, str | list[str]] | None:
         """Return the values in `uri`, decoded; None if it does not match."""
@@ -262,25 +281,6 @@ def _scan(atoms: Sequence[_Atom], text: str, *, is_whole: bool = False) -> tuple
         values[atom.name] = text[start:end]
         end = start
     return values, end
-
-
-def _expanded(variables: Sequence[Variable], values: Values) -> Iterator[str]:
-    """Yield the pieces of one expression."""
-    operator = _OPERATORS[variables[0].operator]
-    lead = operator.prefix
-    for variable in variables:
-        value = values.get(variable.name)
-        if value is None:
-            continue
-        items = [_encoded(it, operator.safe) for it in ([value] if isinstance(value, str) else value)]
-        if not items:
-            continue
-        for text in items if variable.is_list else [",".join(items)]:
-            yield lead
-            if operator.is_named:
-                yield variable.name + ("=" if text else operator.empty)
-            yield text
-            lead = operator.separator
 
 
 def _encoded(value: str, safe: str) -> str:

@@ -64,7 +64,7 @@ def test_long_and_foreign_titles_take_one_line_and_are_escaped(columns: int) -> 
 
 def test_each_number_of_the_stream_has_a_name() -> None:
     stream = SimpleNamespace(
-        bandwidth_bytes_per_second=1_250_000.0, bytes=219_475, paths=SimpleNamespace(cache_bytes=102_400)
+        bandwidth_bytes_per_second=1_250_000.0, bytes=219_475, reads=SimpleNamespace(cache_bytes=102_400)
     )
     view = PlayerView(now=NOW, stream=cast("StreamStatistics", stream))
     assert drawn(view, columns=120)[2].partition("volume 80 · ")[2] == (

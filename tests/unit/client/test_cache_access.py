@@ -14,7 +14,7 @@ from mcp_types import Annotations, ResourceLink
 from playhead.cache import MemoryCache
 from playhead.client.call_results.call_result import as_media
 from playhead.client.connector import _credentials, _machine
-from playhead.client.session.cached_reads import SessionCache
+from playhead.client.session.shared_reads import SessionReads
 from playhead.config.servers import ServerConfig, server_identity
 
 URL = ServerConfig(url="https://music.example/mcp")
@@ -119,7 +119,7 @@ def key(
     machine: str | None,
 ) -> str:
     """The key of a resource in a shared cache; of the session's own without a validator."""
-    session = SessionCache(shared=MemoryCache(), server=server, credentials="", machine=machine, nonce="")
+    session = SessionReads(cache=MemoryCache(), server=server, credentials="", machine=machine, nonce="")
     return session.places(server=None, resource=resource, validator=validator, scope="public")[0].key
 
 

@@ -17,7 +17,7 @@ from trio.testing import MockClock
 from playhead.cache import BLOCK_BYTES, MemoryCache, PageCache
 from playhead.cache.directory import DirectoryCache
 from playhead.cache.valkey import ValkeyCache
-from playhead.client.session.cached_reads import CachedReads, SessionCache
+from playhead.client.session.shared_reads import CachedReads, SessionReads
 from playhead.concurrency import unwrap_exception_group
 from playhead.errors import ConnectionLostError, PlayheadError, ResourceChangedError
 from playhead.limits import DEFAULT_LIMITS
@@ -52,10 +52,10 @@ class Listener:
     shared: PageCache | None
     credentials: str | None = ""
     server: object = "https://music.example/mcp"
-    cache: SessionCache = field(init=False)
+    cache: SessionReads = field(init=False)
 
     def __post_init__(self) -> None:
-        self.cache = SessionCache(shared=self.shared, server=self.server, credentials=self.credentials)
+        self.cache = SessionReads(cache=self.shared, server=self.server, credentials=self.credentials)
 
     @asynccontextmanager
     async def open(
@@ -72,7 +72,7 @@ class Listener:
             async with trio.open_nursery() as session:
                 reads = CachedReads(
                     pages,
-                    cache=self.cache,
+                    session=self.cache,
                     server=["server", "1"],
                     resource=resource,
                     validator=validator,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from playhead.client import Session, connect
 from playhead.client.session.arrivals import Arrivals
-from playhead.client.session.shared_reads import SharedReads
+from playhead.client.session.shared_reads import SessionReads, SharedReads
 from playhead.errors import ClosedError, ServerError
 from playhead.stream.answer import Page
 from playhead.stream.options import StreamOptions
@@ -38,45 +38,43 @@ class HeldReads:
         self.error: ServerError | None = None
         self.too_long = 0
 
-    def of(self, start: int, end: int) -> Callable[[Arrivals], Awaitable[Page]]:
-        async def send(arrivals: Arrivals) -> Page:
-            self.sent.append((start, end))
-            try:
-                await self.may_answer.wait()
-            except trio.Cancelled:
-                self.cancelled += 1
-                raise
-            if self.error is not None:
-                raise self.error
-            return Page(blobs=(base64.b64encode(DATA[start : end + self.too_long]).decode(),))
-
-        return send
+    async def send(self, start: int, end: int, _: Arrivals) -> Page:
+        self.sent.append((start, end))
+        try:
+            await self.may_answer.wait()
+        except trio.Cancelled:
+            self.cancelled += 1
+            raise
+        if self.error is not None:
+            raise self.error
+        return Page(blobs=(base64.b64encode(DATA[start : end + self.too_long]).decode(),))
 
 
 class Readers:
-    """Streams that read through one `SharedReads`."""
+    """Streams of one session."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         self.held = HeldReads()
-        self.shared = SharedReads(nursery.start_soon)
+        self.session = SessionReads(cache=None, server=None, credentials=None)
         self.pages: dict[int, Page | BaseException] = {}
 
+    def stream(self, resource: str = "x") -> SharedReads:
+        return SharedReads(self.held.send, session=self.session, resource=resource, arrivals=Arrivals())
+
     def start(
-        self, number: int, start: int, end: int, *, stream: object = None, resource: str = "x"
+        self, number: int, start: int, end: int, *, stream: SharedReads | None = None
     ) -> trio.CancelScope:
         scope = trio.CancelScope()
-        self._nursery.start_soon(self._read, scope, number, start, end, stream or object(), resource)
+        self._nursery.start_soon(self._read, scope, number, start, end, stream or self.stream())
         return scope
 
     async def _read(
-        self, scope: trio.CancelScope, number: int, start: int, end: int, stream: object, resource: str
+        self, scope: trio.CancelScope, number: int, start: int, end: int, stream: SharedReads
     ) -> None:
         with scope:
             try:
-                self.pages[number] = await self.shared.read(
-                    resource, start, end, stream=stream, arrivals=Arrivals(), send=self.held.of(start, end)
-                )
+                self.pages[number] = await stream(start, end)
             except (ServerError, ClosedError) as error:
                 self.pages[number] = error
 
@@ -117,7 +115,7 @@ async def test_a_read_that_is_over_is_not_shared() -> None:
 async def test_other_resources_and_other_offsets_are_read() -> None:
     async with readers() as them:
         them.start(1, 0, 10)
-        them.start(2, 0, 10, resource="y")
+        them.start(2, 0, 10, stream=them.stream("y"))
         them.start(3, 5, 10)
         await wait_all_tasks_blocked()
         assert len(them.held.sent) == 3
@@ -159,7 +157,7 @@ async def test_an_answer_of_another_length_is_given_as_it_is() -> None:
 
 async def test_a_second_read_of_one_stream_is_sent() -> None:
     async with readers() as them:
-        stream = object()
+        stream = them.stream()
         them.start(1, 0, 10, stream=stream)
         await wait_all_tasks_blocked()
         them.start(2, 0, 10, stream=stream)
@@ -205,37 +203,47 @@ async def test_an_error_reaches_every_reader() -> None:
         assert them.pages == {1: them.held.error, 2: them.held.error}
 
 
-async def test_readers_get_an_error_when_the_session_ends_first() -> None:
-    async with trio.open_nursery() as session:
-        them = Readers(session)
-        async with trio.open_nursery() as nursery:
-            them._nursery = nursery
-            them.start(1, 0, 10)
-            await wait_all_tasks_blocked()
-            session.cancel_scope.cancel()
-    assert not them.pages or isinstance(them.pages[1], ClosedError)
+async def test_a_read_that_was_just_cancelled_is_not_waited_for() -> None:
+    async with readers() as them:
+        first = them.start(1, 0, 10)
+        await wait_all_tasks_blocked()
+        them.start(2, 0, 10)
+        first.cancel()  # noticed after the second reader has found the read
+        await wait_all_tasks_blocked()
+        them.held.may_answer.set()
+        await wait_all_tasks_blocked()
+        assert them.bytes_of(2) == DATA[:10]
+        assert them.held.cancelled == len(them.held.sent) - 1
+
+
+async def test_nothing_outlives_the_session() -> None:
+    async with readers() as them:
+        first = them.start(1, 0, 10)
+        await wait_all_tasks_blocked()
+        them.start(2, 0, 10)
+        await wait_all_tasks_blocked()
+        first.cancel()
+    assert them.held.cancelled == 1
 
 
 async def test_the_bytes_of_a_shared_answer_are_noticed_by_every_stream() -> None:
+    session = SessionReads(cache=None, server=None, credentials=None)
+    may_answer = trio.Event()
+
+    async def send(start: int, end: int, arrivals: Arrivals) -> Page:
+        arrivals.note(12.5)
+        await may_answer.wait()
+        arrivals.note(13.5)
+        return Page(blobs=())
+
+    streams = [SharedReads(send, session=session, resource="x", arrivals=Arrivals()) for _ in range(3)]
     async with trio.open_nursery() as nursery:
-        shared = SharedReads(nursery.start_soon)
-        may_answer = trio.Event()
-        ours, others = Arrivals(), Arrivals()
-
-        async def send(arrivals: Arrivals) -> Page:
-            arrivals.note(12.5)
-            await may_answer.wait()
-            return Page(blobs=())
-
-        for arrivals in (ours, others):
-
-            async def read(arrivals: Arrivals = arrivals) -> None:
-                await shared.read("x", 0, 10, stream=arrivals, arrivals=arrivals, send=send)
-
-            nursery.start_soon(read)
+        for stream in streams:
+            nursery.start_soon(stream, 0, 10)
         await wait_all_tasks_blocked()
-        assert (ours.last_received(), others.last_received()) == (12.5, 12.5)
+        assert [stream.arrivals.last_received() for stream in streams] == [12.5] * 3
         may_answer.set()
+    assert [stream.arrivals.last_received() for stream in streams] == [13.5] * 3
 
 
 # --- in a session -------------------------------------------------------------------------------------------

@@ -137,17 +137,17 @@ async def test_a_new_stream_starts_at_once_while_others_fill_their_rings(
 
 async def test_a_single_stream_has_no_background() -> None:
     background = Background()
-    background.join()
-    background.add("page", now=0.0, n_bytes=10 * BACKGROUND_BYTES)
+    background.join("single", partial(background.add, "page", now=0.0, n_bytes=10 * BACKGROUND_BYTES))
     assert background.has_room("single", now=0.0, wake=lambda: None)
-    background.join()
+    assert background.until == math.inf, "its reads are not counted"
+    background.join("other", lambda: None)
     assert not background.has_room("single", now=0.0, wake=lambda: None)
 
 
 def of_streams(count: int) -> Background:
     background = Background()
-    for _ in range(count):
-        background.join()
+    for number in range(count):
+        background.join(f"stream {number}", lambda: None)
     return background
 
 
@@ -226,8 +226,8 @@ async def test_a_single_stream_has_as_many_reads_as_it_wants() -> None:
 async def test_streams_that_wait_are_woken_in_turn_and_a_slow_server_does_not_stop_them() -> None:
     background = Background()
     woken: list[str] = []
-    for _ in range(3):
-        background.join()
+    for stream in ("one", "other", "gone"):
+        background.join(stream, lambda: None)
     for read in ("first", "second"):
         background.add(read, now=10.0, n_bytes=BACKGROUND_BYTES)
     for stream in ("one", "other", "gone"):

@@ -20,7 +20,6 @@ from playhead.cache import BLOCK_BYTES
 from playhead.client.call_results.call_result import CallResult, as_media, classify_result
 from playhead.client.call_results.media import ResourceMedia
 from playhead.client.session.arrivals import Arrivals
-from playhead.client.session.cached_reads import SessionCache
 from playhead.client.session.connection import Connection
 from playhead.client.session.elicitation import WITH_INPUT, Elicitor, params_with_input
 from playhead.client.session.list_changed import ToolListChanges
@@ -32,7 +31,7 @@ from playhead.client.session.requests import (
     prompt_from,
     typed,
 )
-from playhead.client.session.shared_reads import SharedReads
+from playhead.client.session.shared_reads import SessionReads
 from playhead.client.session.streams import (
     FormExplanation,
     ServerForms,
@@ -53,7 +52,7 @@ from playhead.results.responses import DEFAULT_REGISTRY, ResponseRegistry
 from playhead.stream.answer import Page, page_of_contents
 from playhead.stream.options import StreamOptions
 from playhead.stream.reader import RangeStream, open_forms
-from playhead.stream.strategies import ResourceRequest, ToolRequest
+from playhead.stream.strategies import ResourceRequest
 
 if TYPE_CHECKING:
     from mcp_types import (
@@ -89,7 +88,7 @@ class Session:
         changes: ToolListChanges,
         policy: Policy,
         elicitor: Elicitor | None = None,
-        cache: SessionCache | None = None,
+        reads: SessionReads | None = None,
     ) -> None:
         self._supervisor = supervisor
         self.handshake: Mapping[str, Any] | None = connection.handshake
@@ -105,8 +104,8 @@ class Session:
         self.name = name
         """The server in messages: its name in the servers file, and its address."""
         self._requests = 0
-        self._cache = cache or SessionCache(shared=None, server=None, credentials=None)
-        self._forms = ServerForms(reads=SharedReads(supervisor.start_soon))
+        self._reads = reads or SessionReads(cache=None, server=None, credentials=None)
+        self._forms = ServerForms()
         self._elicitor = elicitor
         self._tool_headers: ToolHeaders = {}
         self._caller = ToolCaller(
@@ -341,26 +340,6 @@ class Session:
         messages.plain(result, but_main=True)
         return page_of_contents(result, limits=self._limits, server=self.name)
 
-    async def _send_range(
-        self,
-        request: ResourceRequest | ToolRequest,
-        *,
-        silent_seconds: float,
-        arrivals: Arrivals,
-    ) -> dict[str, Any]:
-        """Raises as `read_range`, and `UsageError` for a tool outside `allowed_tools`."""
-        if isinstance(request, ToolRequest):
-            return await self._caller.call(
-                request.name, request.arguments, seconds=silent_seconds, on_progress=None, arrivals=arrivals
-            )
-        return await self._request(
-            "resources/read",
-            request.params(),
-            silent_seconds=silent_seconds,
-            total_seconds=math.inf,
-            arrivals=arrivals,
-        )
-
     def media(self, what: ResourceLink | ResourceMedia | str) -> ResourceMedia:
         """Make a playable item of a link of a result or a URI of this server."""
         return as_media(what, streams=self)
@@ -404,7 +383,7 @@ class Session:
                     last_received=forms.arrivals.last_received,
                     sha256=forms.sha256,
                     counts=forms.counts,
-                    grid_bytes=0 if self._cache.shared is None else BLOCK_BYTES,
+                    grid_bytes=0 if self._reads.cache is None else BLOCK_BYTES,
                     remark=forms.remark,
                 )
             )
@@ -427,7 +406,8 @@ class Session:
             media,
             options,
             server=self,
-            send=self._send_range,
+            send=self._request,
+            caller=self._caller,
             known=self._forms,
             config=self._config,
             limits=self._limits,
@@ -435,7 +415,8 @@ class Session:
             capabilities=self._capabilities,
             server_info=self._server_info,
             list_raw=self._list,
-            cache=self._cache,
+            reads=self._reads,
+            start_soon=self._supervisor.start_soon,
             stack=stack,
         )
 

@@ -20,7 +20,6 @@ import trio
 
 from playhead.client.call_results.media import ResourceMedia
 from playhead.client.session.arrivals import Arrivals
-from playhead.client.session.cached_reads import CachedReads, SessionCache
 from playhead.client.session.downloads import (
     AUTHORIZE_METHOD,
     Download,
@@ -28,7 +27,9 @@ from playhead.client.session.downloads import (
     offers_downloads,
     own_origin,
 )
-from playhead.client.session.shared_reads import OnceReader, SharedReads
+from playhead.client.session.once_reader import OnceReader
+from playhead.client.session.shared_reads import CachedReads, SessionReads, SharedReads
+from playhead.client.session.tool_calls import SendRequest, ToolCaller
 from playhead.config.servers import ServerConfig
 from playhead.errors import PlayheadError, ServerError
 from playhead.limits import Limits
@@ -146,18 +147,6 @@ class ResourceServer(Protocol):
     async def list_tools(self) -> list[Tool]: ...
 
 
-class SendRange(Protocol):
-    """Sends a ranged read and returns its raw result; gives up after so many seconds without a byte."""
-
-    async def __call__(
-        self,
-        request: ResourceRequest | ToolRequest,
-        *,
-        silent_seconds: float,
-        arrivals: Arrivals,
-    ) -> dict[str, Any]: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormExplanation:
     """A form of a ranged read, and why it applies to a resource or does not."""
@@ -172,9 +161,8 @@ class FormExplanation:
 
 @dataclass(slots=True)
 class ServerForms:
-    """Knowledge about the forms of one server, for the life of its session, and its reads in flight."""
+    """Knowledge about the forms of one server, for the life of its session."""
 
-    reads: SharedReads
     templates: Templates = field(default_factory=Templates)
     worked: dict[str, tuple[str, str]] = field(default_factory=dict)
     """The form that delivered and why it applied, by the reason of the first template's match, or by the
@@ -194,7 +182,8 @@ class StreamForms:
         options: StreamOptions,
         *,
         server: ResourceServer,
-        send: SendRange,
+        send: SendRequest,
+        caller: ToolCaller,
         known: ServerForms,
         config: ServerConfig,
         limits: Limits,
@@ -202,15 +191,17 @@ class StreamForms:
         capabilities: Mapping[str, Any],
         server_info: Mapping[str, Any] | None,
         list_raw: Callable[[str], Awaitable[Sequence[Mapping[str, Any]]]],
-        cache: SessionCache,
+        reads: SessionReads,
+        start_soon: Callable[..., None],
         stack: AsyncExitStack,
     ) -> None:
-        """`list_raw` lists by the method's name. `stack` is left when the stream is closed: it owns what a
-        form opens."""
+        """`start_soon` starts a task that lives as long as the session. `list_raw` lists by the method's
+        name. `stack` is left when the stream is closed: it owns what a form opens."""
         self._media = media
         self._options = options
         self._server = server
-        self._send_range = send
+        self._send_request = send
+        self._caller = caller
         self._known = known
         self._config = config
         self._limits = limits
@@ -218,7 +209,8 @@ class StreamForms:
         self._capabilities = capabilities
         self._server_info = server_info
         self._list_raw = list_raw
-        self._cache = cache
+        self._reads = reads
+        self._start_soon = start_soon
         self._stack = stack
         self._key = _directory(media.uri)
         self._forced_by = ""
@@ -384,7 +376,8 @@ class StreamForms:
         match, known = strategy.match, self._known.bounds
 
         async def read(first: int, second: int) -> Page:
-            return self._page(strategy, await self._send(strategy.raw(first, second)), start=0)
+            result = await self._send(strategy.raw(first, second))
+            return strategy.page(result, start=0, limits=self._limits, server=self._server.name)
 
         async def find() -> Sequence[RangeForm] | Refusal:
             variables = match.variables
@@ -444,6 +437,7 @@ class StreamForms:
             read=cached or read,
             on_stored=None if cached is None else cached.stored,
             on_end=None if cached is None else cached.ended,
+            start_soon=self._start_soon if isinstance(read, SharedReads) else None,
             waits_for_others=lambda: cached is not None and cached.waits_for_others,
             reason=reason,
             is_queue=isinstance(strategy, CursorStrategy | PollStrategy),
@@ -451,11 +445,10 @@ class StreamForms:
         )
 
     def _cached(self, strategy: RangeStrategy, read: ReadRange) -> CachedReads | None:
-        """Let `read` look into the page cache first; None for a form whose reads are not of ranges, or may
-        have effects."""
-        if isinstance(strategy, CursorStrategy | PollStrategy | WholeStrategy) or isinstance(
-            read, OnceReader
-        ):
+        """Let `read` look into the page cache first; None without one, and for a form whose reads are not of
+        ranges, or may have effects."""
+        queues = CursorStrategy | PollStrategy | WholeStrategy
+        if self._reads.cache is None or isinstance(strategy, queues) or isinstance(read, OnceReader):
             return None
         media, info, facts = self._media, self._server_info, self.facts
         resource: object = _identity(strategy)
@@ -464,14 +457,14 @@ class StreamForms:
             resource = ["read", media.uri, facts.token, dict(facts.extra_arguments), media.tool]
         cached = CachedReads(
             read,
-            cache=self._cache,
+            session=self._reads,
             server=None if info is None else [info.get("name"), info.get("version")],
             resource=resource,
             validator=media.validator,
             size_bytes=media.size_bytes if self._options.size_bytes is None else self._options.size_bytes,
             mime_type=media.mime_type,
             counts=self.counts,
-            start_soon=self._known.reads.start_soon,
+            start_soon=self._start_soon,
             server_name=self._server.name,
         )
         self._stack.push_async_callback(cached.aclose)
@@ -511,31 +504,36 @@ class StreamForms:
             case ToolStrategy():
                 return partial(self._read, strategy)
             case _:
-                return partial(self._shared_read, strategy, _identity(strategy))
+                return SharedReads(
+                    partial(self._read, strategy),
+                    session=self._reads,
+                    resource=_identity(strategy),
+                    arrivals=self.arrivals,
+                )
 
-    async def _send(self, request: ResourceRequest | ToolRequest) -> Mapping[str, Any]:
-        self.counts.server_reads += isinstance(request, ResourceRequest)
-        return await self._send_range(request, silent_seconds=self._options.timeout, arrivals=self.arrivals)
-
-    async def _read(self, strategy: RequestStrategy, start: int, end: int) -> Page:
-        return self._page(strategy, await self._send(strategy.request(start, end)), start=start)
-
-    def _page(self, strategy: RequestStrategy, result: Mapping[str, Any], *, start: int) -> Page:
-        return strategy.page(result, start=start, limits=self._limits, server=self._server.name)
-
-    async def _shared_read(self, strategy: ReadStrategy, resource: Hashable, start: int, end: int) -> Page:
-        async def send(arrivals: Arrivals) -> Page:
-            self.counts.server_reads += 1
-            result = await self._send_range(
-                strategy.request(start, end),
-                silent_seconds=self._options.timeout,
-                arrivals=arrivals,
+    def _send(
+        self, request: ResourceRequest | ToolRequest, arrivals: Arrivals | None = None
+    ) -> Awaitable[dict[str, Any]]:
+        """Send a read; its patience decides for how long it is awaited, as long as bytes arrive."""
+        seconds, arrivals = self._options.timeout, arrivals or self.arrivals
+        if isinstance(request, ToolRequest):
+            return self._caller.call(
+                request.name, request.arguments, seconds=seconds, on_progress=None, arrivals=arrivals
             )
-            return self._page(strategy, result, start=start)
-
-        return await self._known.reads.read(
-            resource, start, end, stream=self, arrivals=self.arrivals, send=send
+        self.counts.server_reads += 1
+        return self._send_request(
+            "resources/read",
+            request.params(),
+            silent_seconds=seconds,
+            total_seconds=math.inf,
+            arrivals=arrivals,
         )
+
+    async def _read(
+        self, strategy: RequestStrategy, start: int, end: int, arrivals: Arrivals | None = None
+    ) -> Page:
+        result = await self._send(strategy.request(start, end), arrivals)
+        return strategy.page(result, start=start, limits=self._limits, server=self._server.name)
 
     async def _authorize(self, uri: str) -> Download:
         result = await self._server.request(AUTHORIZE_METHOD, {"uri": uri}, timeout=self._options.timeout)

@@ -1,0 +1,58 @@
+"""Read ranges with a tool that may have effects: a range is neither retried nor hedged."""
+
+from __future__ import annotations
+
+import trio
+
+from playhead.errors import HttpStatusError, PlayheadError, StreamBrokenError
+from playhead.stream.answer import Page, ReadRange
+
+GRAIN_SECONDS = 0.01
+"""A read this much younger than its timeout was cancelled for another reason."""
+
+
+class OnceReader:
+    """A `ReadRange`. A second read of a range in flight waits for the first."""
+
+    def __init__(self, read: ReadRange, *, timeout_seconds: float) -> None:
+        self._read = read
+        self._timeout_seconds = timeout_seconds
+        self._has_delivered = False
+        self._in_flight: dict[int, tuple[trio.Event, list[Page]]] = {}
+        self._failed: dict[int, str] = {}
+
+    async def __call__(self, start: int, end: int) -> Page:
+        """Raises `StreamBrokenError` if a call fails after the first byte; what the call raises before."""
+        if start in self._failed:
+            raise self._broken(start)
+        if start in self._in_flight:
+            answered, pages = self._in_flight[start]
+            await answered.wait()
+            if not pages:
+                raise self._broken(start)
+            return pages[0]
+        answered, pages = self._in_flight[start] = (trio.Event(), [])
+        sent_at = trio.current_time()
+        try:
+            pages.append(await self._read(start, end))
+            self._has_delivered = True
+        except PlayheadError as error:
+            ran = not isinstance(error, HttpStatusError) or error.status not in {429, 503}
+            if ran and self._has_delivered:
+                self._failed[start] = str(error)
+                raise self._broken(start) from error
+            raise
+        finally:
+            if not pages and trio.current_time() - sent_at >= self._timeout_seconds - GRAIN_SECONDS:
+                self._failed[start] = f"no answer in {self._timeout_seconds:g} s"
+            del self._in_flight[start]
+            answered.set()
+        return pages[0]
+
+    def _broken(self, start: int) -> StreamBrokenError:
+        return StreamBrokenError(
+            f"the call for the bytes from {start} on failed ({self._failed.get(start, 'no answer')}), and the"
+            " tool does not declare that it can be repeated (readOnlyHint, idempotentHint): if it only reads,"
+            " name it in range_tool",
+            offset=start,
+        )

@@ -192,14 +192,25 @@ async def test_an_error_without_an_id_on_a_post_is_that_requests() -> None:
 # --- life is bytes of an awaited answer, or its progress -------------------------------------------------
 
 
-@pytest.mark.parametrize("sign", [b": ping\n\n", b"data: " + NOTE % b'"working"' + b"\n\n"])
+@pytest.mark.parametrize(
+    ("begin", "sign"),
+    [
+        (b"", b": ping\n\n"),
+        (b"", b"data: " + NOTE % b'"working"' + b"\n\n"),
+        (b'data: {"jsonrpc":"2.0","id":ID,"result":\n', b": ping\n"),
+    ],
+    ids=["comments", "messages", "comments within the answer"],
+)
 async def test_comments_and_unrelated_notifications_over_sse_are_no_sign_of_life(
-    sign: bytes, mock_clock: MockClock
+    begin: bytes, sign: bytes, mock_clock: MockClock
 ) -> None:
     async def handle(exchange: Exchange) -> None:
         await exchange.raw(
             b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
         )
+        if begin:
+            begun = begin.replace(b"ID", b"%d" % exchange.message["id"])
+            await exchange.raw(b"%x\r\n%s\r\n" % (len(begun), begun))
         for _ in range(8):
             mock_clock.jump(1)
             await exchange.raw(b"%x\r\n%s\r\n" % (len(sign), sign))

@@ -83,6 +83,11 @@ class EventStream:
         self._data: MessageBuffer | None = None
         self._is_overlong = False
 
+    @property
+    def data_bytes(self) -> int:
+        """Data received of the unfinished event."""
+        return 0 if self._data is None else len(self._data)
+
     def feed(self, chunk: bytes) -> list[EventData | OverlongEvent]:
         """Add received bytes and return what they complete, in order."""
         if self._opening is not None:

@@ -385,8 +385,10 @@ class Exchange:
         if self._over.get(key):
             self._repeated += 1
             return Faulted("a second answer")
+        # A peer's id may be longer than what `int` reads; ours have few digits.
+        is_short = len(key) <= len(str(self._last_id))
         if key in self._over or (
-            key not in self._in_flight and key.isdecimal() and 0 < int(key) <= self._last_id
+            key not in self._in_flight and is_short and key.isdecimal() and 0 < int(key) <= self._last_id
         ):
             self._late += 1
             self._late_results += is_result

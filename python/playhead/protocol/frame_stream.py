@@ -176,6 +176,11 @@ class FrameStream:
         return self._message.head
 
     @property
+    def length_bytes(self) -> int:
+        """Bytes received of the unfinished message."""
+        return self._message.length_bytes
+
+    @property
     def held_bytes(self) -> int:
         """Bytes held of the unfinished message."""
         return self._message.held_bytes

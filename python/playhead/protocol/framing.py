@@ -77,6 +77,8 @@ class Framer(Protocol):
 
     @property
     def head(self) -> bytes: ...
+    @property
+    def length_bytes(self) -> int: ...
 
     def feed(self, chunk: bytes | bytearray | memoryview) -> None: ...
     def next_event(self) -> FrameEvent | None: ...
@@ -204,6 +206,11 @@ class LineFramer:
     def head(self) -> bytes:
         """The beginning of the unfinished line (at most `head_bytes`); empty between two lines."""
         return self._line.head
+
+    @property
+    def length_bytes(self) -> int:
+        """Bytes received of the unfinished line."""
+        return self._line.length_bytes
 
     def feed(self, chunk: bytes | bytearray | memoryview) -> None:
         """Add received bytes. Drain `next_event` after each call, or they pile up."""

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from playhead.errors import LimitError, PlayheadError
 from playhead.limits import Limits
 from playhead.protocol import framing, messages
 from playhead.protocol.exchange import Answered, Event, Exchange, Faulted, Progressed
+
+UNDECIDED_BYTES: Final = 256
+"""The length at which the beginning of an answer has shown that it is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,8 @@ class Inbox:
         """The rest of the events of the last message."""
         self.failure: PlayheadError | None = None
         self.is_active = False
+        self._begun_bytes = 0
+        """Received before the last chunk of the message that it continues."""
         self._received_bytes = 0
         self._lines = 0
         self._messages = 0
@@ -68,6 +73,7 @@ class Inbox:
         """Take received bytes. Drain `next_event` after each call."""
         self._received_bytes += len(chunk)
         self.is_active = False
+        self._begun_bytes = self._framer.length_bytes
         self._framer.feed(chunk)
 
     def next_event(self) -> Event | None:
@@ -77,8 +83,9 @@ class Inbox:
                 return None
             frame = self._framer.next_event()
             if frame is None:
-                # One awaited answer is arriving, unless the unfinished line begins as something else.
-                self.is_active = self.is_active or self._is_awaited(self._framer.head)
+                # Not every chunk continues the message: a WebSocket's may be a ping within it.
+                is_longer = self._framer.length_bytes != self._begun_bytes
+                self.is_active = self.is_active or (is_longer and self._is_answer(self._framer.head))
                 return None
             if isinstance(frame, framing.Line):
                 self._lines += 1
@@ -138,6 +145,11 @@ class Inbox:
         key = messages.answered_id(frame.head, frame.tail)
         failed = self._overlong_answer(key) if frame.overlong else None
         return failed or self._exchange.unclaimed(key, is_result=messages.is_result(frame.head))
+
+    def _is_answer(self, head: bytes) -> bool:
+        """True if an unfinished message is the answer to a request in flight, or has not shown what it is."""
+        is_open = len(head) < UNDECIDED_BYTES and b'"method"' not in head
+        return (is_open or messages.is_answer(head)) and self._is_awaited(head)
 
     def _is_awaited(self, head: bytes) -> bool:
         """True if a line that begins with `head` may be the answer to a request in flight."""

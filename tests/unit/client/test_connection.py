@@ -120,6 +120,24 @@ async def test_a_shorter_deadline_set_later_ends_first(autojump_clock: MockClock
     assert ended == {2.0: 3.0, 30.0: 30.0}
 
 
+async def test_nothing_runs_while_an_overdue_request_takes_its_time_to_end(autojump_clock: MockClock) -> None:
+    """A simulated clock stands still while a task runs."""
+
+    class Stubborn(Peer):
+        async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await trio.sleep(7)
+
+    async with connected(Stubborn()) as connection:
+        began = trio.current_time()
+        with pytest.raises(DeadlineError):
+            await ask(connection, silent=3)
+        assert trio.current_time() - began == 10
+
+
 async def test_bytes_of_another_answer_are_no_sign_of_life_and_progress_is(autojump_clock: MockClock) -> None:
     async def serve(peer: Peer, outgoing: Outgoing) -> None:
         for _ in range(3):

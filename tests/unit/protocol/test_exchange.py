@@ -141,7 +141,11 @@ def test_behaviour_3_ids_compare_by_value(id: bytes, retyped: int) -> None:
     assert exchange.faults().retyped == retyped
 
 
-@pytest.mark.parametrize("id", [b"true", b"1.5", b"[1]", b'"1 "', b"11", b"null"])
+@pytest.mark.parametrize(
+    "id",
+    [b"true", b"1.5", b"[1]", b'"1 "', b"11", b"null", b'"%s"' % (b"1" * 5000), b"1" * 4000],
+    ids=["true", "1.5", "[1]", "'1 '", "11", "null", "5000 digits in a string", "4000 digits"],
+)
 def test_another_id_answers_nothing(id: bytes) -> None:
     exchange = opened()
     exchange.request("a", {})

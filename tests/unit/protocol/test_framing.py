@@ -7,12 +7,15 @@ import random
 from collections.abc import Callable, Iterable
 
 import pytest
+from wsproto.connection import Connection, ConnectionType
+from wsproto.events import Ping, TextMessage
 
 from playhead import _core
 from playhead.errors import LimitError, ProtocolError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.protocol import framing, messages
 from playhead.protocol.exchange import Answered, Event, Exchange, Faulted
+from playhead.protocol.frame_stream import FrameStream
 from playhead.protocol.inbox import Inbox
 from playhead.protocol.revisions import NEWEST_INITIALIZED
 
@@ -268,13 +271,15 @@ def answer(number: int | str, text: str = "") -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": number, "result": {"t": text}}).encode() + b"\n"
 
 
-def inbox_awaiting(count: int, limits: Limits = DEFAULT_LIMITS) -> tuple[Inbox, Exchange]:
+def inbox_awaiting(
+    count: int, limits: Limits = DEFAULT_LIMITS, framer: framing.Framer | None = None
+) -> tuple[Inbox, Exchange]:
     """An inbox, with the requests 1, 2, … in flight."""
     exchange = Exchange(limits)
     exchange.revision = NEWEST_INITIALIZED
     for _ in range(count):
         exchange.request("resources/read", {}, reports=True)
-    return Inbox(exchange, limits), exchange
+    return Inbox(exchange, limits, framer), exchange
 
 
 def receive(inbox: Inbox, chunks: Iterable[bytes]) -> list[Event]:
@@ -375,6 +380,9 @@ PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progr
         (b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}\n', False),
         (answer(9), False),
         (b'{"jsonrpc":"2.0","id":9,"result":{"a', False),
+        (b'{"jsonrpc":"2.0","method":"notifications/message","params":{"da', False),
+        (b'{"level":"info","message":"' + b"x" * 300, False),
+        (b'{"result":{"a":"' + b"x" * 300, True),
         (b"INFO still here", False),
         (b"INFO still here\n", False),
         (b"     ", False),
@@ -384,3 +392,21 @@ def test_only_what_may_be_awaited_counts_as_activity(chunk: bytes, is_active: bo
     inbox, _ = inbox_awaiting(1)
     receive(inbox, [chunk])
     assert inbox.is_active is is_active
+
+
+def test_a_ping_within_a_fragmented_answer_is_no_activity_and_the_next_fragment_is() -> None:
+    inbox, _ = inbox_awaiting(1, framer=FrameStream(ConnectionType.CLIENT, max_bytes=900, allowed_bytes=900))
+    peer = Connection(ConnectionType.SERVER)
+    first, rest = answer(1)[:30].decode(), answer(1)[30:].decode()
+    activity = []
+    for frame in (
+        TextMessage(data=first, message_finished=False),
+        Ping(),
+        TextMessage(data=rest[:3], message_finished=False),
+        Ping(),
+        TextMessage(data=rest[3:]),
+        Ping(),
+    ):
+        receive(inbox, [peer.send(frame)])
+        activity.append(inbox.is_active)
+    assert activity == [True, False] * 3

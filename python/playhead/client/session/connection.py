@@ -470,7 +470,7 @@ class Connection:
                 await self._earlier.wait()
             now = trio.current_time()
             for waiting in self._waiting.values():
-                if self._due(waiting) <= now and waiting.spent_seconds is None:
+                if self._due(waiting) <= now:
                     in_total = waiting.started + waiting.total_seconds <= now
                     waiting.spent_seconds = waiting.total_seconds if in_total else waiting.silent_seconds
                     waiting.scope.cancel()
@@ -531,6 +531,8 @@ class Connection:
 
     def _due(self, waiting: _Waiting) -> float:
         """The moment at which a request has waited too long if no sign of life arrives until then."""
+        if waiting.spent_seconds is not None:
+            return math.inf  # it is cancelled, and may take a while to end
         heard = max(waiting.started, waiting.touched, self._last_asked())
         return min(heard + waiting.silent_seconds, waiting.started + waiting.total_seconds)
 

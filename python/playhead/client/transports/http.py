@@ -319,6 +319,7 @@ class HttpCarrier:
         receiver, id = self._receiver, None if outgoing is None else outgoing.id
         events.restart()
         while chunk := await response.receive():
+            before = events.data_bytes
             for event in events.feed(chunk):
                 if isinstance(event, OverlongEvent):
                     self._take_overlong(event, outgoing)
@@ -327,7 +328,8 @@ class HttpCarrier:
             if id is not None:
                 if receiver.is_answered(id):
                     return
-                if _may_answer(events.head, id):
+                # A comment may stand within an event.
+                if events.data_bytes != before and _may_answer(events.head, id):
                     receiver.touched(id)
 
     def _take_overlong(self, event: OverlongEvent, outgoing: Outgoing | None) -> None:

@@ -138,8 +138,8 @@ async def test_bytes_of_another_answer_are_no_sign_of_life_and_progress_is(autoj
 
 
 async def test_no_deadline_runs_out_while_the_user_is_asked(autojump_clock: MockClock) -> None:
+    began = trio.current_time()
     async with connected(Peer(), last_asked=lambda: min(trio.current_time(), began + 50)) as connection:
-        began = trio.current_time()
         with pytest.raises(DeadlineError):
             await ask(connection, silent=5)
         assert trio.current_time() - began == 55
@@ -331,7 +331,7 @@ async def test_behaviour_25_a_question_that_the_server_cancels_is_not_answered()
         finally:
             cancelled.append(_params)
 
-    asked = [
+    asked: list[dict[str, Any]] = [
         {"id": 5, "method": "elicitation/create", "params": {}},
         {"method": "notifications/cancelled", "params": {"requestId": 5}},
         {"method": "notifications/cancelled", "params": {"requestId": 6}},

@@ -20,7 +20,7 @@ from functools import partial
 
 import trio
 
-from playhead._core import Pipe, Planner, Request
+from playhead._core import Pipe, Planner
 from playhead.errors import (
     ClosedError,
     ConnectionLostError,
@@ -323,16 +323,14 @@ class Driver:
         # The planner rounds as it adds, so a timeout may appear just too short. Others are no longer wanted.
         if flight is None or now - flight.sent_at < self._options.timeout - TIMER_GRAIN_SECONDS:
             return
-        request, error = flight.request, DeadlineError(self._timed_out(flight.request))
-        size = request.end - request.start
-        self._page_limit.timed_out(size, error, sent_at=flight.sent_at, now=now)
-        self._handler.done(request, error)
-
-    def _timed_out(self, request: Request) -> str:
-        return (
+        request = flight.request
+        error = DeadlineError(
             f"{self._server_name}: expected an answer to the read of [{request.start}, {request.end}), got "
             f"no byte for {self._options.timeout:g} s; raise StreamOptions.timeout to wait longer"
         )
+        size = request.end - request.start
+        self._page_limit.timed_out(size, error, sent_at=flight.sent_at, now=now)
+        self._handler.done(request, error)
 
     # --- the form ----------------------------------------------------------------------------------------
 

@@ -139,25 +139,24 @@ class Prober:
 
 async def _read_apart(read: ReadRange, start_soon: Callable[..., None], start: int, end: int) -> Page:
     """Read in a task of its own, which may outlive a cancellation: see `RangeForm.start_soon`."""
-    found: list[Page | PlayheadError] = []
-    scope, over = trio.CancelScope(), trio.Event()
+    send, receive = trio.open_memory_channel[Page | PlayheadError](1)
+    scope = trio.CancelScope()
 
     async def run() -> None:
-        try:
-            with scope:
-                found.append(await read(start, end))
-        except PlayheadError as error:
-            found.append(error)
-        over.set()
+        with scope:
+            try:
+                send.send_nowait(await read(start, end))
+            except PlayheadError as error:
+                send.send_nowait(error)
 
     start_soon(run)
     try:
-        await over.wait()
+        found = await receive.receive()
     finally:
         scope.cancel()
-    if isinstance(found[0], PlayheadError):
-        raise found[0]
-    return found[0]
+    if isinstance(found, PlayheadError):
+        raise found
+    return found
 
 
 def _answered(page: Page, n_bytes: int, read: ReadRange) -> ReadRange:

@@ -153,7 +153,9 @@ class RangeSupport:
             self.end_is_inclusive = False  # it is not, after all: the missing byte is requested next
         if self._fingerprint is None and answer.n_bytes == total_bytes and 0 < answer.offset < total_bytes:
             return self._slice_of_whole(answer, end=end, total_bytes=total_bytes)
-        if self._fingerprint is None and (self._is_first_again(answer) or self._starts_past_0(answer)):
+        # The first answer of a stream that starts past 0 may be the whole as well.
+        starts_past_0 = not self.knows_first and not self._far_is_empty and answer.offset > 0
+        if starts_past_0 or (self._fingerprint is None and self._is_first_again(answer)):
             return self._ask(Reason.FAR, self._far)
         is_short = answer.n_bytes < want or not self.knows_first
         if is_short and self._could_be_whole(answer) and answer.end != self._rest_end:
@@ -212,12 +214,7 @@ class RangeSupport:
 
     def _has_fingerprint(self, answer: Answer) -> bool:
         fingerprint = self._fingerprint
-        return (
-            fingerprint is not None
-            and not self._repeats
-            and answer.n_bytes >= len(fingerprint)
-            and leading(answer, len(fingerprint)) == fingerprint
-        )
+        return fingerprint is not None and answer.n_bytes >= len(fingerprint) and self._is_suspect(answer)
 
     def _is_first_again(self, answer: Answer) -> bool:
         """The same answer as at offset 0, without a fingerprint to explain it."""
@@ -228,10 +225,6 @@ class RangeSupport:
             and self._first is not None
             and _are_equal(answer, self._first)
         )
-
-    def _starts_past_0(self, answer: Answer) -> bool:
-        """The first answer of a stream that does not start at 0: ranges may not be honoured."""
-        return not self.knows_first and not self._far_is_empty and answer.offset > 0
 
     def _is_misplaced_again(self, answer: Answer) -> bool:
         """The same answer arrived for another offset, and its bytes were not there either."""

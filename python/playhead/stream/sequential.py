@@ -17,7 +17,7 @@ import trio
 from playhead._core import Pipe, Planner
 from playhead.errors import ContradictionError, PlayheadError, ServerError
 from playhead.limits import KIB
-from playhead.stream.answer import Answer, EndedBy
+from playhead.stream.answer import Answer
 from playhead.stream.pages import SequentialPlan
 from playhead.stream.range_support import Accept, Discard, RangeSupport
 from playhead.stream.ring_writer import RingWriter
@@ -88,7 +88,7 @@ class Sequential:
         for answer in plan.answers:
             self._note_length(answer)
         if plan.page_bytes is None and plan.answers:
-            self._conclude(plan.answers[0].end, "whole")
+            self._planner.set_end(plan.answers[0].end, "whole")
 
     def can_seek(self, offset: int) -> bool:
         """False if a seek to `offset` would read the whole resource again. From any thread."""
@@ -155,11 +155,11 @@ class Sequential:
             if self._is_queue:
                 answer = await self._reader.read(at, at + 1)
                 if not answer.n_bytes:
-                    self._conclude(at, "done")
+                    self._planner.set_end(at, "done")
             elif self._page_bytes is None:
                 end = self._planner.end
                 answer = await self._reader.read(0, 1 if end is None else max(1, end[0]))
-                self._conclude(answer.end, "whole")
+                self._planner.set_end(answer.end, "whole")
             else:
                 answer = await self._page(at, self._page_bytes)
                 if answer.offset == at:
@@ -215,7 +215,7 @@ class Sequential:
                     return  # it is read again and judged
                 if found.n_bytes:
                     raise self._contradiction(at, found.n_bytes, start)
-        self._conclude(at, by)
+        self._planner.set_end(at, by)
 
     def _contradiction(self, at: int, n_bytes: int, start: int) -> ContradictionError:
         return ContradictionError(
@@ -223,6 +223,3 @@ class Sequential:
             f"{start}: the server contradicts itself; try again, or report it to its author",
             offset=at,
         )
-
-    def _conclude(self, end: int, by: EndedBy) -> None:
-        self._planner.set_end(end, by)

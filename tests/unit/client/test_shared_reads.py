@@ -33,18 +33,21 @@ class HeldReads:
 
     def __init__(self) -> None:
         self.sent: list[tuple[int, int]] = []
-        self.cancelled = 0
+        self.cancelled = self.running = 0
         self.may_answer = trio.Event()
         self.error: ServerError | None = None
         self.too_long = 0
 
     async def send(self, start: int, end: int, _: Arrivals) -> Page:
         self.sent.append((start, end))
+        self.running += 1
         try:
             await self.may_answer.wait()
         except trio.Cancelled:
             self.cancelled += 1
             raise
+        finally:
+            self.running -= 1
         if self.error is not None:
             raise self.error
         return Page(blobs=(base64.b64encode(DATA[start : end + self.too_long]).decode(),))
@@ -244,6 +247,39 @@ async def test_the_bytes_of_a_shared_answer_are_noticed_by_every_stream() -> Non
         assert [stream.arrivals.last_received() for stream in streams] == [12.5] * 3
         may_answer.set()
     assert [stream.arrivals.last_received() for stream in streams] == [13.5] * 3
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_whichever_stream_is_cancelled_the_others_get_their_pages(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Streams read the same few ranges, and are cancelled, in an order that the seed draws."""
+    draw = random.Random(seed)
+    monkeypatch.setattr("trio._core._run._r", random.Random(seed))  # it shuffles each batch of tasks
+    async with readers() as them:
+        wanted: dict[int, tuple[int, int]] = {}
+        scopes: dict[int, trio.CancelScope] = {}
+        for number in range(30):
+            match draw.randrange(5):
+                case 0 if scopes:
+                    scopes.pop(draw.choice(sorted(scopes))).cancel()
+                case 1:
+                    them.held.may_answer.set()
+                    await wait_all_tasks_blocked()
+                    them.held.may_answer = trio.Event()
+                case _:
+                    start = draw.choice([0, 1000])
+                    wanted[number] = start, start + draw.choice([9, 99, 999])
+                    scopes[number] = them.start(number, *wanted[number])
+            for _ in range(draw.randrange(4)):
+                await trio.lowlevel.checkpoint()
+        them.held.may_answer.set()
+        await wait_all_tasks_blocked()
+        assert {number: them.bytes_of(number) for number in scopes} == {
+            number: DATA[slice(*wanted[number])] for number in scopes
+        }
+        assert them.session.in_flight == {}
+        assert them.held.running == 0
 
 
 # --- in a session -------------------------------------------------------------------------------------------

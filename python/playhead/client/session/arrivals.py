@@ -10,8 +10,7 @@ class Arrivals:
     or a WebSocket only knows that some awaited answer is arriving, and counts for every read in flight on it.
     """
 
-    def __init__(self) -> None:
-        self.newest = 0.0
+    newest = 0.0
 
     def note(self, at: float) -> None:
         """A byte arrived at `at`."""

@@ -153,7 +153,6 @@ class _SharedRead(Arrivals):
     """One read in flight, and the streams that wait for it."""
 
     def __init__(self, start: int, end: int, stream: SharedReads) -> None:
-        super().__init__()
         self.start = start
         self.end = end
         self.streams = [stream]

@@ -491,7 +491,7 @@ class Connection:
         if self._carrier.second_road == "request":
             # Nothing but an answer is a sign of life here: the question is the read itself.
             if step is Doubt.ASK:
-                await self._repeat(self, count=1)
+                await self._repeat(self)
         elif step is Doubt.ASK:
             with trio.move_on_after(GRACE_SECONDS):
                 if await self._carrier.ping():
@@ -500,11 +500,17 @@ class Connection:
             with suppress(PlayheadError):  # this connection stays, and the next doubt tries again
                 await self._repeat(await self._replace(self))
 
-    async def _repeat(self, other: Connection, count: int | None = None) -> None:
-        """Send the waiting reads over `other` too, one after the other: the first of two answers counts."""
-        for waiting in [each for each in self._reads() if each.first is None][:count]:
+    async def _repeat(self, other: Connection) -> None:
+        """Send the waiting reads over `other` too, one after the other: the first of two answers counts.
+
+        Over this connection itself, where each read has a way of its own, only those that are silent, as long
+        as the new way is the faster one.
+        """
+        for waiting in [each for each in self._reads() if each.first is None]:
             if waiting.outgoing.id not in self._waiting:
                 continue  # it was answered meanwhile
+            if other is self and trio.current_time() - max(waiting.started, waiting.touched) < GRACE_SECONDS:
+                continue
             outgoing = waiting.outgoing
             with trio.CancelScope() as scope:
                 waiting.rivals.append(scope)
@@ -525,6 +531,8 @@ class Connection:
                     waiting.answer = Answered(outgoing.id, result, None)
                     waiting.answered.set()
                     waiting.scope.cancel()
+            if other is self and scope.cancelled_caught:
+                return
 
     def _due(self, waiting: _Waiting) -> float:
         """The moment at which a request has waited too long if no sign of life arrives until then."""

@@ -187,6 +187,34 @@ async def test_an_error_without_an_id_on_a_post_is_that_requests() -> None:
                 await session.read_resource(uri)
 
 
+async def test_an_answer_on_the_servers_own_stream_is_used_at_once(mock_clock: MockClock) -> None:
+    """It should be on the stream of its POST, which stays open here. The clock stands still."""
+    opened, asked = trio.Event(), trio.Event()
+    number = 0
+
+    async def greet(exchange: Exchange) -> bool:
+        if exchange.verb == "GET":
+            await exchange.raw(SSE_HEAD)
+            opened.set()
+            await asked.wait()
+            body = events([RIGHT], number)
+            await exchange.raw(b"%x\r\n%s\r\n" % (len(body), body))
+        return exchange.method != "resources/read" and await server.handshake(exchange)
+
+    async def handle(exchange: Exchange) -> None:
+        nonlocal number
+        await exchange.raw(SSE_HEAD)
+        await opened.wait()
+        number = exchange.message["id"]
+        asked.set()
+        await trio.sleep_forever()
+
+    async with raw_http(handle, session="s") as server:
+        server.greet = greet
+        async with connect(server.url, limits=LIMITS) as session:
+            assert await read(session) == "eHh4"
+
+
 # --- life is bytes of an awaited answer, or its progress -------------------------------------------------
 
 

@@ -166,6 +166,20 @@ async def test_a_deadline_runs_from_the_last_byte_and_ends_with_the_total(
             assert trio.current_time() - began == spent[0]
 
 
+async def test_an_answer_that_arrives_before_the_request_is_written_is_used_at_once(
+    autojump_clock: MockClock,
+) -> None:
+    class Early(Peer):
+        async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
+            self.answer(outgoing)
+            await trio.sleep_forever()  # the server does not read on
+
+    began = trio.current_time()
+    async with connected(Early()) as connection:
+        assert await ask(connection, silent=5) == PAGE
+    assert trio.current_time() == began
+
+
 async def test_a_shorter_deadline_set_later_ends_first(autojump_clock: MockClock) -> None:
     ended: dict[float, float] = {}
 

@@ -103,6 +103,8 @@ class _Waiting:
     arrivals: Arrivals | None
     touched: float = 0.0
     """The last byte of its answer, or report of its progress."""
+    is_sent: bool = False
+    """The carrier is done with it."""
     answered: trio.Event = field(default_factory=trio.Event)
     answer: Answered | None = None
     failure: PlayheadError | None = None
@@ -284,6 +286,7 @@ class Connection:
         try:
             with waiting.scope:
                 await self._carrier.request(outgoing, anew=repeats is not None)
+                waiting.is_sent = True
                 await waiting.answered.wait()
         except PlayheadError:
             self.exchange.cancel(outgoing.id)  # given up by the carrier: there is nothing to tell
@@ -353,9 +356,9 @@ class Connection:
 
     def received(self, data: bytes, *, only: int | str | None = None) -> None:
         for event in self.exchange.receive(data, only=only):
-            self.dispatch(event)
+            self.dispatch(event, is_on_post=only is not None)
 
-    def dispatch(self, event: Event) -> None:
+    def dispatch(self, event: Event, *, is_on_post: bool = False) -> None:
         match event:
             case Answered():
                 waiting = self._waiting[event.id]
@@ -364,6 +367,9 @@ class Connection:
                 if waiting.arrivals is not None:
                     waiting.arrivals.note(now)
                 waiting.answered.set()
+                if not (waiting.is_sent or is_on_post):
+                    # The carrier does not know: it still writes the request, or waits on its POST.
+                    waiting.scope.cancel()
             case Progressed():
                 self.touched(event.id)
                 if (report := self._waiting[event.id].report) is not None:

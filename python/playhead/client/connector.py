@@ -1,7 +1,7 @@
 """`connect`: open a session with a server, however it is named.
 
 Each kind of server (a command, a URL over HTTP or WebSocket, an object in this process) is a factory of fresh
-transports, because a session outlives its connections: `transport_factory`.
+carriers, because a session outlives its connections: `carrier_factory`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -81,6 +80,8 @@ def parse_document(data: bytes, path: Path) -> object:
     kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
     try:
         if kind == "TOML":
+            import tomllib  # not for a program without a file
+
             values: object = tomllib.loads(text)
         else:
             values = json.loads(text, object_pairs_hook=_unique, parse_constant=float, parse_int=_whole)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,8 @@ from playhead.client import Session, connect
 from playhead.client.session.arrivals import Arrivals
 from playhead.client.session.connection import Connection
 from playhead.client.session.elicitation import Handler, RefusedError
-from playhead.client.transports.carrier import Receiver, SecondRoad
+from playhead.client.session.list_changed import ToolListChanges
+from playhead.client.session.supervisor import Supervisor
 from playhead.errors import (
     ConnectionLostError,
     DeadlineError,
@@ -31,71 +32,9 @@ from playhead.errors import (
 )
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.protocol.exchange import Outgoing
-from playhead.protocol.faults import ProtocolFaults
 from playhead.protocol.revisions import NEWEST, NEWEST_INITIALIZED, Revision
 from playhead.stream.options import StreamOptions
-
-PAGE: dict[str, Any] = {"contents": []}
-Serve = Callable[["Peer", Outgoing], Awaitable[None]]
-
-
-class Peer:
-    """A carrier whose server is `serve`, run in a task per request as over HTTP, or to the end of a write."""
-
-    def __init__(
-        self,
-        serve: Serve | None = None,
-        *,
-        second_road: SecondRoad = "none",
-        pongs: bool = False,
-        closing_cancels: bool = False,
-    ) -> None:
-        self._serve = serve
-        self.second_road: SecondRoad = second_road
-        self._pongs = pongs
-        self.closing_cancels = closing_cancels
-        self.receiver: Receiver
-        self.requests: list[tuple[float, Outgoing, bool]] = []
-        self.sent: list[dict[str, Any]] = []
-        self.pings: list[float] = []
-        self._nursery: trio.Nursery
-
-    @asynccontextmanager
-    async def open(self, receiver: Receiver) -> AsyncIterator[None]:
-        self.receiver = receiver
-        async with trio.open_nursery() as self._nursery:
-            yield
-            self._nursery.cancel_scope.cancel()
-
-    async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
-        self.requests.append((trio.current_time(), outgoing, anew))
-        if self._serve is not None:
-            self._nursery.start_soon(self._serve, self, outgoing)
-
-    async def send(self, data: bytes, *, outgoing: Outgoing | None = None) -> None:
-        self.sent.append(json.loads(data))
-
-    async def listen(self) -> None: ...
-
-    async def ping(self) -> bool:
-        self.pings.append(trio.current_time())
-        if not self._pongs:
-            await trio.sleep_forever()
-        return True
-
-    def diagnosis(self) -> str:
-        return ""
-
-    def faults(self) -> ProtocolFaults:
-        return ProtocolFaults()
-
-    # --- what it says --------------------------------------------------------------------------------
-
-    def say(self, **members: Any) -> None:
-        self.receiver.received(json.dumps({"jsonrpc": "2.0", **members}).encode())
-
-    def answer(self, outgoing: Outgoing, result: Mapping[str, Any] = PAGE) -> None:
-        self.say(id=outgoing.id, result=result)
+from tests.scripted_carrier import PAGE, Peer
 
 
 @asynccontextmanager
@@ -232,8 +171,8 @@ async def test_bytes_of_another_answer_are_no_sign_of_life_and_progress_is(autoj
 
 
 async def test_no_deadline_runs_out_while_the_user_is_asked(autojump_clock: MockClock) -> None:
+    began = trio.current_time()
     async with connected(Peer(), last_asked=lambda: min(trio.current_time(), began + 50)) as connection:
-        began = trio.current_time()
         with pytest.raises(DeadlineError):
             await ask(connection, silent=5)
         assert trio.current_time() - began == 55
@@ -425,7 +364,7 @@ async def test_behaviour_25_a_question_that_the_server_cancels_is_not_answered()
         finally:
             cancelled.append(_params)
 
-    asked = [
+    asked: list[dict[str, Any]] = [
         {"id": 5, "method": "elicitation/create", "params": {}},
         {"method": "notifications/cancelled", "params": {"requestId": 5}},
         {"method": "notifications/cancelled", "params": {"requestId": 6}},
@@ -605,6 +544,69 @@ async def test_a_call_is_never_sent_twice(autojump_clock: MockClock) -> None:
         with pytest.raises(DeadlineError):
             await ask(connection, "tools/call", silent=60)
     assert len(peer.requests) == 1
+
+
+class Peers:
+    """A server behind a factory of carriers: the first one falls silent after the handshake."""
+
+    server = "s"
+    is_process = False
+    authorize = None
+
+    def __init__(self) -> None:
+        self.made: list[Peer] = []
+
+    def __call__(self) -> Peer:
+        self.made.append(Peer(self.serve, second_road="connection"))
+        return self.made[-1]
+
+    async def serve(self, peer: Peer, outgoing: Outgoing) -> None:
+        if outgoing.method == "initialize":
+            about = {"capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
+            peer.answer(outgoing, {"protocolVersion": "2025-11-25", **about})
+        elif peer is not self.made[0]:
+            peer.answer(outgoing)
+
+
+@asynccontextmanager
+async def supervised(peers: Peers) -> AsyncIterator[Supervisor]:
+    async with trio.open_nursery() as nursery:
+        changes = ToolListChanges(DEFAULT_LIMITS)
+        supervisor = Supervisor(
+            peers, nursery=nursery, limits=DEFAULT_LIMITS, mode="legacy", restart="once", changes=changes
+        )
+        await supervisor.connect()
+        yield supervisor
+        supervisor.close()
+
+
+async def test_after_a_doubt_a_session_goes_on_over_the_second_connection(autojump_clock: MockClock) -> None:
+    peers = Peers()
+    async with supervised(peers) as supervisor:
+        first = await supervisor.connection()
+        assert await ask(first, silent=30) == PAGE
+        second = await supervisor.connection()
+        assert second is not first
+        assert await ask(second, silent=30) == PAGE
+        await first.wait_ended()  # its last request has its answer
+    assert supervisor.reconnects == 1
+
+
+async def test_leaving_a_session_ends_a_connection_in_doubt_too(autojump_clock: MockClock) -> None:
+    async with trio.open_nursery() as nursery:
+        async with supervised(Peers()) as supervisor:
+            first = await supervisor.connection()
+
+            async def call() -> None:
+                with pytest.raises(ConnectionLostError):
+                    await ask(first, "tools/call", silent=600)
+
+            nursery.start_soon(call)
+            assert await ask(first, silent=30) == PAGE
+            assert not first.ended
+            began = trio.current_time()
+        assert first.ended
+        assert trio.current_time() == began
 
 
 # --- on the wire -----------------------------------------------------------------------------------------

@@ -16,11 +16,13 @@ import trustme
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from playhead.client import connect
 from playhead.client.transports.http_client import HttpClient, HttpRequest
 from playhead.client.transports.http_errors import connection_error
 from playhead.client.transports.http_proxies import Proxies, environment_proxies
 from playhead.errors import ConfigError
 from playhead.web_address import WebAddress
+from tests.servers.raw_http import Exchange, raw_http
 
 ENTRIES = [
     *("example.com", ".example.com", "*.example.com", "example.com:8080", "EXAMPLE.com", "com", "localhost"),
@@ -242,3 +244,19 @@ async def test_a_socks_proxy_says_what_to_install(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(ConfigError, match="pip install socksio") as caught:
             await fetch(client, "https://music.example/")
     assert "hush" not in str(caught.value)
+
+
+async def test_a_session_goes_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no(_exchange: Exchange) -> None:
+        raise AssertionError("a handshake is all that is sent")
+
+    async with raw_http(no) as server:
+        port = int(server.url.split(":")[2].partition("/")[0])
+        async with proxy_to(port) as proxy:
+            for name in ("no_proxy", "NO_PROXY", "REQUEST_METHOD"):
+                monkeypatch.delenv(name, raising=False)
+            monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
+            async with connect("http://music.example/mcp", mode="legacy") as session:
+                assert session.protocol_version == "2025-11-25"
+    assert server.methods[:2] == ["initialize", "notifications/initialized"]
+    assert proxy.heads[0].startswith(b"POST http://music.example/mcp HTTP/1.1\r\n")

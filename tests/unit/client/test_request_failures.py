@@ -8,7 +8,6 @@ import socket
 
 import httpx2
 import pytest
-from mcp_types import ErrorData
 
 from playhead.client.session.connection import connect_error
 from playhead.client.transports.http_errors import unreachable
@@ -20,6 +19,7 @@ from playhead.errors import (
     ServerError,
     SessionLostError,
 )
+from playhead.protocol.messages import RpcError
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ from playhead.errors import (
     ],
 )
 def test_a_reason_in_the_data_is_shown_after_the_message(message: str, data: object, shown: str) -> None:
-    error = from_answer(ErrorData(code=-32603, message=message, data=data), method="tools/call", server="go")
+    error = from_answer(RpcError(code=-32603, message=message, data=data), method="tools/call", server="go")
     assert str(error) == f"go answered tools/call with error -32603: {shown}"
     assert isinstance(error, ServerError)
     assert (error.said, error.data) == (message, data)
@@ -43,19 +43,19 @@ def test_a_reason_in_the_data_is_shown_after_the_message(message: str, data: obj
 
 def test_a_long_reason_is_cut() -> None:
     error = from_answer(
-        ErrorData(code=-32603, message="failed", data="x" * 9000), method="tools/call", server="go"
+        RpcError(code=-32603, message="failed", data="x" * 9000), method="tools/call", server="go"
     )
     assert len(str(error)) < 600
 
 
 def test_a_range_past_the_end_may_be_reported_in_the_data() -> None:
-    answer = ErrorData(code=-32603, message="resource read failed", data="416 range not satisfiable")
+    answer = RpcError(code=-32603, message="resource read failed", data="416 range not satisfiable")
     assert isinstance(from_answer(answer, method="resources/read", server="go"), RangePastEndError)
     assert not isinstance(from_answer(answer, method="tools/call", server="go"), RangePastEndError)
 
 
 def test_a_lost_session_may_be_reported_in_the_data() -> None:
-    answer = ErrorData(code=-32600, message="invalid request", data="session not found")
+    answer = RpcError(code=-32600, message="invalid request", data="session not found")
     assert isinstance(lost_session(answer, server="go"), SessionLostError)
 
 

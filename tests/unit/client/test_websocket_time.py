@@ -11,8 +11,10 @@ import pytest
 import trio
 import trio.testing
 from wsproto import ConnectionType, WSConnection
+from wsproto.connection import ConnectionState
 from wsproto.events import AcceptConnection, CloseConnection, Event, Ping, Request, TextMessage
 
+from playhead import connect
 from playhead.client.transports import websocket as websocket_module
 from playhead.client.transports import websocket_opening
 from playhead.client.transports.websocket import WebSocketCarrier
@@ -57,8 +59,8 @@ async def silence(_stream: Stream, _connection: WSConnection) -> None:
 
 
 async def events(stream: Stream, connection: WSConnection) -> AsyncIterator[Event]:
-    while True:
-        connection.receive_data(bytes(await stream.receive_some()))
+    while connection.state is not ConnectionState.CLOSED and (data := await stream.receive_some()):
+        connection.receive_data(bytes(data))
         for event in connection.events():
             yield event
 
@@ -239,3 +241,53 @@ async def test_a_sign_of_life_that_does_not_arrive_costs_the_callers_time_only(
             await client.carrier.ping()
         assert scope.cancelled_caught
         assert client.failure is None
+
+
+async def test_a_read_goes_on_over_a_second_connection_15_s_after_the_first_has_fallen_silent(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = 0
+    answers = {
+        "initialize": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"resources": {}},
+            "serverInfo": {"name": "radio", "version": "1"},
+        },
+        "resources/read": {"contents": [{"uri": "song://one", "blob": "c29uZw=="}]},
+    }
+
+    async def serve(stream: Stream) -> None:
+        connection = WSConnection(ConnectionType.SERVER)
+        number = opened
+        async for event in events(stream, connection):
+            if isinstance(event, Request):
+                await stream.send_all(connection.send(AcceptConnection()))
+            if isinstance(event, TextMessage):
+                message = json.loads(event.data)
+                is_silent = number == 1 and message["method"] == "resources/read"
+                if "id" in message and not is_silent:
+                    answer = {
+                        "jsonrpc": "2.0",
+                        "id": message["id"],
+                        "result": answers.get(message["method"], {}),
+                    }
+                    await stream.send_all(connection.send(TextMessage(data=json.dumps(answer))))
+            if isinstance(event, CloseConnection):
+                await stream.send_all(connection.send(event.response()))
+
+    async def open_stream(*_place: object, **_tls: object) -> Stream:
+        nonlocal opened
+        opened += 1
+        ours, theirs = trio.testing.memory_stream_pair()
+        nursery.start_soon(serve, theirs)
+        return ours
+
+    monkeypatch.setattr(websocket_opening, "open_stream", open_stream)
+    async with trio.open_nursery() as nursery:
+        async with connect("ws://radio/mcp", mode="legacy") as session:
+            began = trio.current_time()
+            page = await session.read_resource("song://one", timeout=60)
+            assert page.blobs == ("c29uZw==",)
+            assert trio.current_time() - began == pytest.approx(15)
+        assert opened == 2
+        nursery.cancel_scope.cancel()

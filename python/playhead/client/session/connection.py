@@ -289,8 +289,9 @@ class Connection:
                 waiting.is_sent = True
                 await waiting.answered.wait()
         except PlayheadError:
-            self.exchange.cancel(outgoing.id)  # given up by the carrier: there is nothing to tell
-            raise
+            if not waiting.answered.is_set():
+                self.exchange.cancel(outgoing.id)  # given up by the carrier: there is nothing to tell
+                raise
         finally:
             del self._waiting[outgoing.id]
             if not waiting.answered.is_set() or waiting.rivals:
@@ -414,6 +415,8 @@ class Connection:
     # --- what the server asks -------------------------------------------------------------------------
 
     def _on_asked(self, asked: Asked) -> None:
+        if self._ended.is_set():
+            return  # nobody answers any more
         allowed = self.limits.server_requests
         if self._asked < allowed:
             self._asked += 1

@@ -61,6 +61,8 @@ class Supervisor:
         self._changes = changes
         self._elicitor = elicitor
         self._current: Connection | None = None
+        self._opened: set[Connection] = set()
+        """The current one, and those that are left when their last requests have ended."""
         self._renewal: _Renewal | None = None
         self._renewed = trio.Event()
         self._closed = False
@@ -112,14 +114,18 @@ class Supervisor:
         )
 
         async def run(*, task_status: trio.TaskStatus[Connection]) -> None:
-            await hold_open(
-                opening,
-                limits=self._limits,
-                mode=self._mode,
-                fault_log=self.fault_log,
-                follow=partial(self._changes.follow, renewed=renewed),
-                task_status=task_status,
-            )
+            self._opened.add(opening)
+            try:
+                await hold_open(
+                    opening,
+                    limits=self._limits,
+                    mode=self._mode,
+                    fault_log=self.fault_log,
+                    follow=partial(self._changes.follow, renewed=renewed),
+                    task_status=task_status,
+                )
+            finally:
+                self._opened.discard(opening)
 
         connection: Connection = await self._nursery.start(run)
         return connection
@@ -210,5 +216,5 @@ class Supervisor:
         self._closed = True
         if self._renewal is not None:
             self._renewal.scope.cancel()
-        if self._current is not None:
-            self._current.leave()
+        for connection in self._opened:
+            connection.leave()

@@ -9,7 +9,7 @@ without the answer, the request fails at once, unless the revision lets the stre
 named an id. What a revision changes is in its row (`protocol.revisions`).
 
 A sign of life of a request is bytes of its answer: of its body, or of the event that answers it. Comments and
-other messages are none. No time limit for reading: deadlines are the session's.
+other messages are none. No time limit for reading or writing: deadlines are the session's.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class HttpCarrier:
             tls=options.tls,
             auth=options.auth,
             proxies=environment_proxies(),
-            time_limits={"connect": limits.connect_seconds, "write": limits.page_seconds},
+            time_limits={"connect": limits.connect_seconds},
             body_bytes=limits.message_bytes,
         )
         self._session_id: bytes | None = None
@@ -141,7 +141,7 @@ class HttpCarrier:
                 await self._stream_tried.wait()
             self._stream_tried.set()
         try:
-            response = await self._client.send(replace(self._message(outgoing.data, outgoing), is_fresh=anew))
+            response = await self._client.send(self._message(outgoing.data, outgoing, is_fresh=anew))
             try:
                 await self._take_answer(response, outgoing)
             except BaseException:
@@ -189,12 +189,14 @@ class HttpCarrier:
 
     # --- requests ------------------------------------------------------------------------------------
 
-    def _message(self, data: bytes, outgoing: Outgoing | None) -> HttpRequest:
-        return self._http_request("POST", [*_POSTED, *self._revision_headers(outgoing)], data)
+    def _message(self, data: bytes, outgoing: Outgoing | None, *, is_fresh: bool = False) -> HttpRequest:
+        headers = [*self._headers, *_POSTED, *self._revision_headers(outgoing)]
+        return HttpRequest(method="POST", url=self._url, headers=headers, content=data, is_fresh=is_fresh)
 
     def _stream(self, last_event_id: bytes) -> HttpRequest:
         resumed = [(b"last-event-id", last_event_id)] if last_event_id else []
-        return self._http_request("GET", [*_STREAMED, *self._revision_headers(None), *resumed])
+        headers = [*self._headers, *_STREAMED, *self._revision_headers(None), *resumed]
+        return HttpRequest(method="GET", url=self._url, headers=headers)
 
     def _revision_headers(self, outgoing: Outgoing | None) -> Headers:
         headers = self._receiver.exchange.headers(outgoing)
@@ -202,13 +204,11 @@ class HttpCarrier:
             headers.append((_SESSION_ID.encode(), self._session_id))
         return headers
 
-    def _http_request(self, method: str, headers: Headers, content: bytes = b"") -> HttpRequest:
-        return HttpRequest(method=method, url=self._url, headers=[*self._headers, *headers], content=content)
-
     async def _end_session(self) -> None:
         if self._session_id is None:
             return
-        request = self._http_request("DELETE", self._revision_headers(None))
+        headers = [*self._headers, *self._revision_headers(None)]
+        request = HttpRequest(method="DELETE", url=self._url, headers=headers)
         with (
             trio.move_on_after(COURTESY_SECONDS),
             suppress(*TRANSPORT_ERRORS, OSError, PlayheadError),

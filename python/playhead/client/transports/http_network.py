@@ -119,13 +119,12 @@ class SocketStream(httpcore2.AsyncNetworkStream):
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 (httpcore2's interface)
         if self._head:
             await self.write(b"", timeout)
-        max_bytes = min(max_bytes, READ_BYTES)
-        # Past the library's stream, which sets up a deadline and a table of errors for each read.
+        # Past the library's stream, which sets up a deadline and a table of errors for each call.
         try:
             if timeout is None:
-                return await self._socket.recv(max_bytes)
+                return await self._socket.recv(min(max_bytes, READ_BYTES))
             with trio.fail_after(timeout):
-                return await self._socket.recv(max_bytes)
+                return await self._socket.recv(min(max_bytes, READ_BYTES))
         except trio.TooSlowError as error:
             raise httpcore2.ReadTimeout(f"nothing arrived within {timeout:g} s") from error
         except (OSError, trio.ClosedResourceError) as error:
@@ -137,8 +136,15 @@ class SocketStream(httpcore2.AsyncNetworkStream):
         elif buffer.endswith(b"\r\n\r\n"):
             self._head = bytes(buffer)
             return
-        if buffer:
+        if timeout is not None:
             await self._stream.write(buffer, timeout)
+            return
+        try:
+            rest = memoryview(buffer)
+            while rest:
+                rest = rest[await self._socket.send(rest) :]
+        except (OSError, trio.ClosedResourceError) as error:
+            raise httpcore2.WriteError(str(error)) from error
 
     async def aclose(self) -> None:
         self._readable = None  # its number may be another connection's soon

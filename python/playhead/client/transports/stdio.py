@@ -17,13 +17,14 @@ import trio
 from playhead.client.transports.carrier import Receiver
 from playhead.client.transports.server_process import ServerProcess, open_server
 from playhead.errors import ConnectionLostError
-from playhead.limits import MIB, Limits
+from playhead.limits import KIB, Limits
 from playhead.protocol.exchange import Exchange, Outgoing
 from playhead.protocol.faults import ProtocolFaults
 from playhead.protocol.inbox import Inbox
 
-CHUNK_BYTES: Final = MIB
-"""The largest read of stdout: the capacity of the widened pipe."""
+CHUNK_BYTES: Final = 256 * KIB
+"""The largest read of stdout. Of 64 KiB, 256 KiB and 1 MiB (the capacity of the widened pipe) this took the
+least CPU per page of 100 KiB: 0.84 of 1 MiB."""
 
 LAST_WORDS_SECONDS: Final = 0.5
 """Limit for reading a dead server's pipes: one of its children may hold them open for ever."""

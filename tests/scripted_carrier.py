@@ -1,0 +1,78 @@
+"""A carrier for tests of the driver above it: a scripted server in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from playhead.client.transports.carrier import Receiver, SecondRoad
+from playhead.protocol.exchange import Outgoing
+from playhead.protocol.faults import ProtocolFaults
+
+PAGE: dict[str, Any] = {"contents": []}
+Serve = Callable[["Peer", Outgoing], Awaitable[None]]
+
+
+class Peer:
+    """A carrier whose server is `serve`, run in a task per request as over HTTP, or to the end of a write."""
+
+    def __init__(
+        self,
+        serve: Serve | None = None,
+        *,
+        second_road: SecondRoad = "none",
+        pongs: bool = False,
+        closing_cancels: bool = False,
+    ) -> None:
+        self._serve = serve
+        self.second_road: SecondRoad = second_road
+        self._pongs = pongs
+        self.closing_cancels = closing_cancels
+        self.receiver: Receiver
+        self.requests: list[tuple[float, Outgoing, bool]] = []
+        self.sent: list[dict[str, Any]] = []
+        self.pings: list[float] = []
+        self._nursery: trio.Nursery
+
+    @asynccontextmanager
+    async def open(self, receiver: Receiver) -> AsyncIterator[None]:
+        """The server asks something while it is left: what still arrives must hurt nobody."""
+        self.receiver = receiver
+        async with trio.open_nursery() as self._nursery:
+            yield
+            self.say(id="late", method="ping")
+            self._nursery.cancel_scope.cancel()
+
+    async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
+        self.requests.append((trio.current_time(), outgoing, anew))
+        if self._serve is not None:
+            self._nursery.start_soon(self._serve, self, outgoing)
+
+    async def send(self, data: bytes, *, outgoing: Outgoing | None = None) -> None:
+        self.sent.append(json.loads(data))
+
+    async def listen(self) -> None: ...
+
+    async def ping(self) -> bool:
+        self.pings.append(trio.current_time())
+        if not self._pongs:
+            await trio.sleep_forever()
+        return True
+
+    def diagnosis(self) -> str:
+        return ""
+
+    def faults(self) -> ProtocolFaults:
+        return ProtocolFaults()
+
+    # --- what it says --------------------------------------------------------------------------------
+
+    def say(self, **members: Any) -> None:
+        self.receiver.received(json.dumps({"jsonrpc": "2.0", **members}).encode())
+
+    def answer(self, outgoing: Outgoing, result: Mapping[str, Any] = PAGE) -> None:
+        self.say(id=outgoing.id, result=result)

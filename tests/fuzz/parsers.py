@@ -91,8 +91,8 @@ def of_frames(
         while (event := stream.next_event()) is not None or stream.has_more:
             if event is not None:
                 events.append(event)
-            if isinstance(event, LongLine) and b"s" in event.head:
-                stream.skip_line()
+            if max_bytes == FRAME_BYTES and isinstance(event, LongLine) and b"s" in event.head:
+                stream.skip_line()  # wsproto skips none
     code = None if stream.closed is None else stream.closed.code
     if code == 1007:  # how much of the text before the error was read depends on the cutting
         events = [event for event in events if isinstance(event, Line)]

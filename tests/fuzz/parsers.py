@@ -172,15 +172,18 @@ def events(data: bytes) -> None:
     assert received(pieces) == received([whole])
 
 
+POSTS: dict[bytes, int | str] = {b"a": 1, b"b": 2, b"c": 9, b"d": "listen-1"}
+
+
 def exchange(data: bytes) -> None:
-    """The requests in flight: whatever arrives in whatever order, an answer is given to one of them, once, and
-    on a POST only to its own."""
+    """The requests in flight: whatever arrives in whatever order, an answer is given to one of them, once,
+    and on a POST only to its own."""
     table = Exchange(DEFAULT_LIMITS)
     table.revision = OLDEST_WITH_BATCHES if data[:1] > b"\x7f" else NEWEST
     for _ in range(4):
         table.request("resources/read", {}, reports=True)
     for step in data[1:].split(b"\n"):
-        only = {b"a": 1, b"b": 2, b"c": 9, b"d": "listen-1"}.get(step[:1])
+        only = POSTS.get(step[:1])
         waiting = set(table.in_flight)
         for event in table.receive(step[1:].replace(b"\x01", b'{"jsonrpc":"2.0","id":'), only=only):
             match event:

@@ -50,7 +50,7 @@ test-loom:
 FUZZ_SECONDS ?= 60
 FUZZ_BUILD   ?=
 FUZZ_CORE    := frame ring_writes planner ogg vorbis
-FUZZ_PARSERS := tool_use frames message lines events
+FUZZ_PARSERS := tool_use frames message lines events exchange
 FUZZ_INPUTS   = build/fuzz/corpus/$(1) tests/fuzz/corpus/$(1)
 FUZZ_BYTES   := 512
 FUZZ_BYTES_ogg := 65536

@@ -26,6 +26,7 @@ RIGHT = b'{"jsonrpc":"2.0","id":ID,"result":{"contents":[{"uri":"x:","blob":"eHh
 WRONG = RIGHT.replace(b"eHh4", b"d3Jvbmc=")
 FOREIGN = WRONG.replace(b":ID", b":10ID")
 NOTE = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%s}}'
+SSE_HEAD = b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 LIMITS = Limits(page_seconds=3, handshake_seconds=10)
 
 STDIO = """
@@ -59,10 +60,7 @@ async def peer(transport: str, answers: Sequence[bytes], *, open_end: bool = Fal
     async def sse(exchange: Exchange) -> None:
         body = events(answers, exchange.message["id"])
         if open_end:
-            await exchange.raw(
-                b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-                b"%x\r\n%s\r\n" % (len(body), body)
-            )
+            await exchange.raw(SSE_HEAD + b"%x\r\n%s\r\n" % (len(body), body))
             await trio.sleep_forever()
         await exchange.body(body, kind="text/event-stream")
 
@@ -189,6 +187,34 @@ async def test_an_error_without_an_id_on_a_post_is_that_requests() -> None:
                 await session.read_resource(uri)
 
 
+async def test_an_answer_on_the_servers_own_stream_is_used_at_once(mock_clock: MockClock) -> None:
+    """It should be on the stream of its POST, which stays open here. The clock stands still."""
+    opened, asked = trio.Event(), trio.Event()
+    number = 0
+
+    async def greet(exchange: Exchange) -> bool:
+        if exchange.verb == "GET":
+            await exchange.raw(SSE_HEAD)
+            opened.set()
+            await asked.wait()
+            body = events([RIGHT], number)
+            await exchange.raw(b"%x\r\n%s\r\n" % (len(body), body))
+        return exchange.method != "resources/read" and await server.handshake(exchange)
+
+    async def handle(exchange: Exchange) -> None:
+        nonlocal number
+        await exchange.raw(SSE_HEAD)
+        await opened.wait()
+        number = exchange.message["id"]
+        asked.set()
+        await trio.sleep_forever()
+
+    async with raw_http(handle, session="s") as server:
+        server.greet = greet
+        async with connect(server.url, limits=LIMITS) as session:
+            assert await read(session) == "eHh4"
+
+
 # --- life is bytes of an awaited answer, or its progress -------------------------------------------------
 
 
@@ -205,9 +231,7 @@ async def test_comments_and_unrelated_notifications_over_sse_are_no_sign_of_life
     begin: bytes, sign: bytes, mock_clock: MockClock
 ) -> None:
     async def handle(exchange: Exchange) -> None:
-        await exchange.raw(
-            b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-        )
+        await exchange.raw(SSE_HEAD)
         if begin:
             begun = begin.replace(b"ID", b"%d" % exchange.message["id"])
             await exchange.raw(b"%x\r\n%s\r\n" % (len(begun), begun))
@@ -237,18 +261,49 @@ BAD = {
 async def test_a_bad_notification_over_stdio_is_dropped(bad: str) -> None:
     async with peer("stdio", [BAD[bad], RIGHT]) as session:
         assert [await read(session) for _ in range(2)] == ["eHh4"] * 2
+        assert session.protocol_faults().not_messages == 2
 
 
 @pytest.mark.parametrize("bad", BAD)
 async def test_a_bad_notification_over_sse_is_dropped(bad: str) -> None:
     async with peer("sse", [BAD[bad], RIGHT]) as session:
         assert [await read(session) for _ in range(2)] == ["eHh4"] * 2
+        assert session.protocol_faults().not_messages == 2
 
 
 @pytest.mark.parametrize("bad", [name for name in BAD if name != "invalid UTF-8"])
 async def test_a_bad_notification_over_a_websocket_is_dropped(bad: str) -> None:
     async with peer("websocket", [BAD[bad], RIGHT]) as session:
         assert [await read(session) for _ in range(2)] == ["eHh4"] * 2
+        assert session.protocol_faults().not_messages == 2
+
+
+async def test_one_bad_event_among_many_costs_no_other() -> None:
+    """On the stream of a call, bad events stand between its reports of progress."""
+    heard: list[float] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(progress)
+
+    async def handle(exchange: Exchange) -> None:
+        token = exchange.message["params"]["_meta"]["progressToken"]
+        for number, bad in enumerate(BAD.values()):
+            about = b'{"progressToken":%d,"progress":%d}' % (token, number)
+            report = b'{"jsonrpc":"2.0","method":"notifications/progress","params":%s}' % about
+            body = events([bad, report], 0)
+            if not number:
+                body = b"\xef\xbb\xbf" + body
+            await exchange.raw((SSE_HEAD if not number else b"") + b"%x\r\n%s\r\n" % (len(body), body))
+            await trio.testing.wait_all_tasks_blocked(0.01)
+        answer = b'{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"done"}]}}'
+        body = events([answer], exchange.message["id"])
+        await exchange.raw(b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body))
+
+    async with raw_http(handle) as server, connect(server.url, limits=LIMITS) as session:
+        result = await session.call_tool("t", on_progress=note)
+        assert result.text == "done"
+        assert session.protocol_faults().not_messages == len(BAD)
+    assert heard == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("blanks", [1, 100, 100_000])

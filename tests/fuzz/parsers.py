@@ -19,14 +19,17 @@ with atheris.instrument_imports(include=["playhead"]):
     from playhead.limits import DEFAULT_LIMITS
     from playhead.protocol import messages
     from playhead.protocol.event_stream import EventStream
+    from playhead.protocol.exchange import Answered, Asked, Exchange, Faulted, Notified, Progressed
     from playhead.protocol.frame_stream import FrameStream
     from playhead.protocol.framing import FrameEvent, Line, LineFramer, LongLine
+    from playhead.protocol.revisions import NEWEST, REVISIONS
     from playhead.servers.messages import decode as read_by_server
     from playhead.strict_json import parse_json
 
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, TextMessage
 
+OLDEST_WITH_BATCHES = next(each for each in REVISIONS.values() if each.has_batches)
 PIECES = 200
 """Most pieces of an input: 24 KiB byte by byte would be nine tenths of the time."""
 
@@ -88,8 +91,8 @@ def of_frames(
         while (event := stream.next_event()) is not None or stream.has_more:
             if event is not None:
                 events.append(event)
-            if isinstance(event, LongLine) and b"s" in event.head:
-                stream.skip_line()
+            if max_bytes == FRAME_BYTES and isinstance(event, LongLine) and b"s" in event.head:
+                stream.skip_line()  # wsproto skips none
     code = None if stream.closed is None else stream.closed.code
     if code == 1007:  # how much of the text before the error was read depends on the cutting
         events = [event for event in events if isinstance(event, Line)]
@@ -169,8 +172,36 @@ def events(data: bytes) -> None:
     assert received(pieces) == received([whole])
 
 
+POSTS: dict[bytes, int | str] = {b"a": 1, b"b": 2, b"c": 9, b"d": "listen-1"}
+
+
+def exchange(data: bytes) -> None:
+    """The requests in flight: whatever arrives in whatever order, an answer is given to one of them, once,
+    and on a POST only to its own."""
+    table = Exchange(DEFAULT_LIMITS)
+    table.revision = OLDEST_WITH_BATCHES if data[:1] > b"\x7f" else NEWEST
+    for _ in range(4):
+        table.request("resources/read", {}, reports=True)
+    for step in data[1:].split(b"\n"):
+        only = POSTS.get(step[:1])
+        waiting = set(table.in_flight)
+        for event in table.receive(step[1:].replace(b"\x01", b'{"jsonrpc":"2.0","id":'), only=only):
+            match event:
+                case Answered() | Faulted(id=int() | str()):
+                    assert str(event.id) in waiting
+                    assert only is None or event.id == only
+                    waiting.remove(str(event.id))
+                case Progressed():
+                    assert str(event.id) in waiting
+                case Asked():
+                    table.refuse(event.id, 0, "no")
+                case Notified() | Faulted():
+                    pass
+        assert set(table.in_flight) == waiting
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    target.__name__: target for target in (tool_use, frames, message, lines, events)
+    target.__name__: target for target in (tool_use, frames, message, lines, events, exchange)
 }
 
 

@@ -14,8 +14,9 @@ A line is bytes without an encoding, so an invalid byte can spoil its own line o
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from playhead._core import MessageBuffer
 from playhead.limits import KIB
@@ -29,10 +30,13 @@ TAIL_BYTES = 256
 ENDLESS_FACTOR = 4
 """Multiple of the limit at which a skipped line is taken to have no end."""
 
+_BLANKS: Final = b" \t\r"
+_LEADING: Final = re.compile(rb"[ \t\r]*")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A complete line, without its newline."""
+    """A complete line, without the blanks before it and without its newline."""
 
     data: bytes
 
@@ -181,7 +185,7 @@ class Assembly:
 
 
 class LineFramer:
-    """Cuts bytes into lines. No clock, no stream, no decoding.
+    """Cuts bytes into lines, without the blanks before them. No clock, no stream, no decoding.
 
     Args:
         max_bytes: the longest line to keep (`limits.message_bytes`).
@@ -226,6 +230,10 @@ class LineFramer:
             if start == len(self._chunk):
                 self._chunk, self._start = b"", 0  # not held until the next one
                 return None
+            if self._chunk[start] in _BLANKS:
+                blanks = _LEADING.match(self._chunk, start)
+                assert blanks is not None
+                start = self._start = blanks.end()
             newline = self._chunk.find(b"\n", start)
             if 0 <= newline <= start + self._short_bytes:
                 self._start = newline + 1

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,20 @@ async def test_a_deadline_runs_from_the_last_byte_and_ends_with_the_total(
             with pytest.raises(DeadlineError, match=spent[1]):
                 await ask(connection, silent=silent, total=total)
             assert trio.current_time() - began == spent[0]
+
+
+async def test_an_answer_that_arrives_before_the_request_is_written_is_used_at_once(
+    autojump_clock: MockClock,
+) -> None:
+    class Early(Peer):
+        async def request(self, outgoing: Outgoing, *, anew: bool = False) -> None:
+            self.answer(outgoing)
+            await trio.sleep_forever()  # the server does not read on
+
+    began = trio.current_time()
+    async with connected(Early()) as connection:
+        assert await ask(connection, silent=5) == PAGE
+    assert trio.current_time() == began
 
 
 async def test_a_shorter_deadline_set_later_ends_first(autojump_clock: MockClock) -> None:
@@ -406,6 +421,33 @@ async def test_over_http_the_oldest_read_is_sent_again_after_10_s_on_a_connectio
     assert found == {"contents": [], "again": True}
     assert read_times(peer, began) == [(0.0, False), (0.0, False), (10.0, True)]
     assert [outgoing.params["uri"] for _, outgoing, _ in peer.requests] == ["x:"] * 3
+
+
+@pytest.mark.parametrize("old_way", ["dead", "alive"])
+async def test_over_http_the_other_silent_reads_follow_as_long_as_the_new_connections_answer(
+    old_way: str, autojump_clock: MockClock
+) -> None:
+    """The third read is not: when its turn comes, it has waited for 4.5 s only."""
+
+    async def serve(peer: Peer, outgoing: Outgoing) -> None:
+        if peer.requests[-1][2]:
+            await trio.sleep(2)
+            peer.answer(outgoing)
+        elif old_way == "alive" and outgoing.id == 1:
+            await trio.sleep(11)
+            peer.answer(outgoing)
+
+    peer = Peer(serve, second_road="request")
+    async with connected(peer) as connection, trio.open_nursery() as nursery:
+        began = trio.current_time()
+        for wait in (0, 0, 9.5):
+            await trio.sleep(wait)
+            nursery.start_soon(partial(ask, connection, silent=60))
+            await trio.testing.wait_all_tasks_blocked()
+        await trio.sleep(9)
+        anew = [at for at, is_anew in read_times(peer, began) if is_anew]
+        nursery.cancel_scope.cancel()
+    assert anew == ([10, 12] if old_way == "dead" else [10])
 
 
 async def test_each_further_time_without_a_byte_doubles_the_wait(autojump_clock: MockClock) -> None:

@@ -9,7 +9,7 @@ import re
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import httpcore2
 import httpx2
@@ -135,6 +135,19 @@ async def test_a_connection_that_the_server_has_closed_is_not_reused() -> None:
             assert await whole(await client.send(get(served.url))) == b"here"
             await trio.testing.wait_all_tasks_blocked(0.01)
         assert served.connections == 3
+
+
+async def test_a_fresh_request_has_a_new_connection_and_those_that_were_idle_are_closed() -> None:
+    async with origin(says_target) as served, HttpClient() as client:
+        old = [await client.send(get(served.url)) for _ in range(2)]
+        for response in old:
+            await whole(response)
+        await whole(await client.send(replace(get(served.url), is_fresh=True)))
+        assert served.connections == 3
+        again = [await client.send(get(served.url)) for _ in range(2)]
+        for response in again:
+            await whole(response)
+        assert served.connections == 4
 
 
 async def test_an_answer_that_is_closed_early_costs_its_connection_and_a_drained_one_does_not() -> None:

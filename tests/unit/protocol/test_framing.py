@@ -62,6 +62,14 @@ def test_lines_come_out_whole_and_what_follows_the_last_newline_waits(
     assert events_of(framer, [b"ing\n"]) == [framing.Line(data=b"trailing")]
 
 
+def test_blanks_before_a_line_are_skipped_whatever_their_number_and_not_held() -> None:
+    framer = framing.LineFramer(max_bytes=10, head_bytes=4)
+    for _ in range(100):
+        assert events_of(framer, [b" \t\r " * 10]) == []
+        assert framer.held_bytes == 0
+    assert events_of(framer, [b"  ab \n \n"]) == [framing.Line(data=b"ab "), framing.Line(data=b"")]
+
+
 @pytest.mark.parametrize("cut", CHUNKINGS)
 def test_an_overlong_line_is_told_skipped_and_followed_by_the_next(
     cut: Callable[[bytes], list[bytes]],

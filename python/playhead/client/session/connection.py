@@ -103,6 +103,8 @@ class _Waiting:
     arrivals: Arrivals | None
     touched: float = 0.0
     """The last byte of its answer, or report of its progress."""
+    is_sent: bool = False
+    """The carrier is done with it."""
     answered: trio.Event = field(default_factory=trio.Event)
     answer: Answered | None = None
     failure: PlayheadError | None = None
@@ -284,6 +286,7 @@ class Connection:
         try:
             with waiting.scope:
                 await self._carrier.request(outgoing, anew=repeats is not None)
+                waiting.is_sent = True
                 await waiting.answered.wait()
         except PlayheadError:
             if not waiting.answered.is_set():
@@ -354,9 +357,9 @@ class Connection:
 
     def received(self, data: bytes, *, only: int | str | None = None) -> None:
         for event in self.exchange.receive(data, only=only):
-            self.dispatch(event)
+            self.dispatch(event, is_on_post=only is not None)
 
-    def dispatch(self, event: Event) -> None:
+    def dispatch(self, event: Event, *, is_on_post: bool = False) -> None:
         match event:
             case Answered():
                 waiting = self._waiting[event.id]
@@ -365,6 +368,9 @@ class Connection:
                 if waiting.arrivals is not None:
                     waiting.arrivals.note(now)
                 waiting.answered.set()
+                if not (waiting.is_sent or is_on_post):
+                    # The carrier does not know: it still writes the request, or waits on its POST.
+                    waiting.scope.cancel()
             case Progressed():
                 self.touched(event.id)
                 if (report := self._waiting[event.id].report) is not None:
@@ -494,7 +500,7 @@ class Connection:
         if self._carrier.second_road == "request":
             # Nothing but an answer is a sign of life here: the question is the read itself.
             if step is Doubt.ASK:
-                await self._repeat(self, count=1)
+                await self._repeat(self)
         elif step is Doubt.ASK:
             with trio.move_on_after(GRACE_SECONDS):
                 if await self._carrier.ping():
@@ -503,11 +509,17 @@ class Connection:
             with suppress(PlayheadError):  # this connection stays, and the next doubt tries again
                 await self._repeat(await self._replace(self))
 
-    async def _repeat(self, other: Connection, count: int | None = None) -> None:
-        """Send the waiting reads over `other` too, one after the other: the first of two answers counts."""
-        for waiting in [each for each in self._reads() if each.first is None][:count]:
+    async def _repeat(self, other: Connection) -> None:
+        """Send the waiting reads over `other` too, one after the other: the first of two answers counts.
+
+        Over this connection itself, where each read has a way of its own, only those that are silent, as long
+        as the new way is the faster one.
+        """
+        for waiting in [each for each in self._reads() if each.first is None]:
             if waiting.outgoing.id not in self._waiting:
                 continue  # it was answered meanwhile
+            if other is self and trio.current_time() - max(waiting.started, waiting.touched) < GRACE_SECONDS:
+                continue
             outgoing = waiting.outgoing
             with trio.CancelScope() as scope:
                 waiting.rivals.append(scope)
@@ -528,6 +540,8 @@ class Connection:
                     waiting.answer = Answered(outgoing.id, result, None)
                     waiting.answered.set()
                     waiting.scope.cancel()
+            if other is self and scope.cancelled_caught:
+                return
 
     def _due(self, waiting: _Waiting) -> float:
         """The moment at which a request has waited too long if no sign of life arrives until then."""

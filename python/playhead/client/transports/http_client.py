@@ -74,7 +74,7 @@ class HttpRequest:
     headers: Headers = field(default_factory=list, repr=False)
     content: bytes = field(default=b"", repr=False)
     is_fresh: bool = False
-    """True for a connection that is opened for it: those in the pool may all be dead."""
+    """True for a connection that is opened for it: those in the pool may all be dead, and are closed."""
 
 
 class HttpResponse:
@@ -260,6 +260,9 @@ class HttpClient:
     async def aclose(self) -> None:
         """Close all connections that are not in use, and the others when their answers are closed."""
         self._is_closed = True
+        await self._close_idle()
+
+    async def _close_idle(self) -> None:
         with trio.CancelScope(shield=True):
             while self._idle:
                 await self._idle.pop().aclose()
@@ -320,7 +323,9 @@ class HttpClient:
             await self._slots.acquire()
         connection: httpcore2.AsyncConnectionInterface | None = None
         try:
-            if not request.is_fresh:
+            if request.is_fresh:
+                await self._close_idle()
+            else:
                 connection = await self._reusable(sent.url.origin)
             connection = connection or self._new(url, sent.url.origin, network)
             received = await connection.handle_async_request(sent)

@@ -297,7 +297,9 @@ class Exchange:
         result, error = value.get("result"), None
         if not isinstance(result, dict):
             if "error" not in value:
-                raise ProtocolError(f"expected an object as the result of an answer, got {_type_of(result)}")
+                raise ProtocolError(
+                    f"expected a JSON-RPC answer; at 'result': expected an object, got {_type_of(result)}"
+                )
             result, error = None, _error_of(value["error"])
         id = value.get("id")
         if type(id) is not int:

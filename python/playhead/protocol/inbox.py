@@ -28,7 +28,7 @@ class InboxStatistics:
 
 
 class Leniency(Protocol):
-    """The deviations that a transport tolerates (`websocket_wire.Compatibility`)."""
+    """The deviations that a transport tolerates (`websocket_compatibility.Compatibility`)."""
 
     def judge(self, event: Answered | Faulted) -> Iterable[Event]:
         """The events that take the place of an answer or a fault: it, none if its request is sent again

@@ -194,6 +194,38 @@ async def test_a_request_cancelled_while_it_waits_for_its_answer_frees_its_place
         assert await whole(await client.send(get(served.url))) == b"x"
 
 
+async def test_a_redirect_cancelled_while_it_is_read_frees_its_place() -> None:
+    async def handle(asked: Asked) -> None:
+        if asked.target == "/old":
+            head = b"HTTP/1.1 307 X\r\nlocation: /new\r\ncontent-length: 5\r\n\r\n"
+            await asked.stream.send_all(head)
+            await trio.sleep_forever()
+        await asked.answer(b"x")
+
+    async with origin(handle) as served, HttpClient(connections=1) as client:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.send, get(f"{served.url}/old"))
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            nursery.cancel_scope.cancel()
+        assert await whole(await client.send(get(served.url))) == b"x"
+
+
+async def test_an_answer_that_outlives_its_client_closes_its_connection() -> None:
+    ended = trio.Event()
+
+    async def handle(asked: Asked) -> None:
+        await asked.answer(b"late")
+        assert not await asked.stream.receive_some()
+        ended.set()
+        await asked.stream.aclose()
+
+    async with origin(handle) as served:
+        async with HttpClient() as client:
+            response = await client.send(get(served.url))
+        assert await whole(response) == b"late"
+        await ended.wait()
+
+
 async def test_a_post_is_one_write() -> None:
     received: list[bytes] = []
 
@@ -442,6 +474,17 @@ class BodyAuth(httpx2.Auth):
             request.headers["x-word"] = response.text
             response = yield request
             assert response.content
+
+
+async def test_a_cookie_of_a_refusal_is_sent_with_the_signed_request() -> None:
+    async def handle(asked: Asked) -> None:
+        if asked.header("x-word") == "open":
+            await asked.answer((asked.header("cookie") or "").encode())
+        else:
+            await asked.answer(b"open", "set-cookie: node=7", status="401 X")
+
+    async with origin(handle) as served, HttpClient(auth=BodyAuth()) as client:
+        assert await whole(await client.send(get(served.url))) == b"node=7"
 
 
 async def test_a_flow_may_read_bodies_in_both_directions() -> None:

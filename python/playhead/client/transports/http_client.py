@@ -17,7 +17,7 @@ Its errors are those of `httpcore2` (`TRANSPORT_ERRORS`); what they mean depends
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -86,7 +86,7 @@ class HttpResponse:
         response: httpcore2.Response,
         *,
         connection: httpcore2.AsyncConnectionInterface,
-        give_back: Callable[[httpcore2.AsyncConnectionInterface], None],
+        give_back: Callable[[httpcore2.AsyncConnectionInterface], Awaitable[None]],
     ) -> None:
         self.request = request
         self.status = response.status
@@ -161,13 +161,14 @@ class HttpResponse:
         that answer with event streams (605 reads: 609 connections).
         """
         left = DRAIN_BYTES
-        with trio.move_on_after(DRAIN_SECONDS):
-            try:
+        try:
+            with trio.move_on_after(DRAIN_SECONDS):
                 while left > 0 and (chunk := await self.receive()):
                     left -= len(chunk)
-            except TRANSPORT_ERRORS:
-                pass  # only the connection is lost
-        await self.aclose()
+        except TRANSPORT_ERRORS:
+            pass  # only the connection is lost
+        finally:
+            await self.aclose()
 
     async def aclose(self) -> None:
         """Close the answer; a connection with bytes still to come is closed with it. Idempotent."""
@@ -182,7 +183,7 @@ class HttpResponse:
                 await self._connection.aclose()
             raise
         finally:
-            self._give_back(self._connection)
+            await self._give_back(self._connection)
 
 
 Redirector = Callable[[HttpRequest, HttpResponse, WebAddress], HttpRequest | None]
@@ -273,7 +274,6 @@ class HttpClient:
         """
         while True:
             response = await self._send_authorized(request)
-            self._cookies.extract(response)
             to = response.location
             try:
                 following = redirect(request, response, to) if to is not None and redirects else None
@@ -323,8 +323,9 @@ class HttpClient:
             if not request.is_fresh:
                 connection = await self._reusable(sent.url.origin)
             connection = connection or self._new(url, sent.url.origin, network)
-            response = await connection.handle_async_request(sent)
-            return HttpResponse(request, response, connection=connection, give_back=self._give_back)
+            received = await connection.handle_async_request(sent)
+            response = HttpResponse(request, received, connection=connection, give_back=self._give_back)
+            self._cookies.extract(response)
         except BaseException:
             # Not left to the connection: it keeps what is cancelled as it opens.
             if connection is not None:
@@ -332,6 +333,7 @@ class HttpClient:
                     await connection.aclose()
             self._slots.release()
             raise
+        return response
 
     async def _reusable(self, origin: httpcore2.Origin) -> httpcore2.AsyncConnectionInterface | None:
         """The newest idle connection to `origin`, taken out of the pool."""
@@ -362,10 +364,12 @@ class HttpClient:
             return httpcore2.AsyncHTTPConnection(origin, **settings)
         return proxy.connection(origin, **settings)
 
-    def _give_back(self, connection: httpcore2.AsyncConnectionInterface) -> None:
+    async def _give_back(self, connection: httpcore2.AsyncConnectionInterface) -> None:
         self._slots.release()
-        if connection.is_idle() and not self._is_closed:
+        if connection.is_idle():
             self._idle.append(connection)
+            if self._is_closed:
+                await self.aclose()
 
 
 def guarded_client(

@@ -121,6 +121,14 @@ async def test_a_command_that_fails_is_one_error_with_its_last_words() -> None:
             raise AssertionError("connected")
 
 
+async def test_a_server_that_playhead_ends_is_not_said_to_have_ended() -> None:
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with pytest.raises(ConnectError, match="did not finish the handshake") as caught:
+        async with connect(command, limits=Limits(handshake_seconds=0.05)):
+            raise AssertionError("connected")
+    assert "ended" not in str(caught.value)
+
+
 async def test_a_command_that_is_not_there_is_one_error() -> None:
     with pytest.raises(ConnectError, match="no-such-program"):
         async with connect(["/no-such-program"]):

@@ -76,6 +76,8 @@ class StdioCarrier:
         self._lost = trio.Event()
         self._lost_by = ""
         self._is_closing = False
+        self._is_stopped_by_us = False
+        """It still ran when the connection was closed: its exit says nothing about it."""
         self._stderr = bytearray()
         self._stderr_ended = trio.Event()
         self._stdout_ended = trio.Event()
@@ -102,8 +104,10 @@ class StdioCarrier:
         """A description of the server for error messages: its exit, ignored output, the end of its stderr."""
         if self._server is None or self._exchange is None:
             return "the server was not started"
-        lost = f"{self._lost_by} and " if self._lost_by and self._server.returncode is None else ""
-        parts = [f"the server {self._server.name!r} {lost}{self._server.describe_exit()}"]
+        parts = []
+        if not self._is_stopped_by_us:
+            lost = f"{self._lost_by} and " if self._lost_by and self._server.returncode is None else ""
+            parts.append(f"the server {self._server.name!r} {lost}{self._server.describe_exit()}")
         faults = self._exchange.faults()
         if faults.first is not None:
             first = self._blank_secrets(faults.first)
@@ -141,6 +145,7 @@ class StdioCarrier:
                     quick = False
                     raise
                 finally:
+                    self._is_stopped_by_us = server.returncode is None and not self._lost.is_set()
                     self._is_closing = True  # from here on stdout is only drained, so that the server can end
                     try:
                         if not quick and not self._lost.is_set():

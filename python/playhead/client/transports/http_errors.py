@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-import httpcore2
-
 from playhead._core import Frame
 from playhead.client.transports.rpc_errors import from_answer, names_lost_session, quoted
 from playhead.errors import (
@@ -125,7 +123,7 @@ def connection_error(error: Exception, url: str) -> ConnectionLostError:
     # Since TLS 1.3 a refused client certificate shows at the first read, often without a reason.
     on_tls = kind == "ReadError" and url.startswith("https:")
     hint = "; does the server want a client certificate (tls.certificate)?" if on_tls else ""
-    if isinstance(error, httpcore2.ProxyError):
+    if kind == "ProxyError":
         return ConnectionLostError(f"the proxy refused the connection to {place}: {quoted(str(error))}")
     return ConnectionLostError(
         f"the connection to {place} failed before the answer was complete ({kind}){hint}"

@@ -9,8 +9,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import httpcore2
-
 from playhead.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,6 +21,8 @@ def default_tls_context() -> ssl.SSLContext:
 
     Shared by all sessions: loading takes 40 ms and more.
     """
+    import httpcore2  # not for a WebSocket without TLS
+
     return httpcore2.default_ssl_context()
 
 

@@ -122,7 +122,8 @@ STDIO, OVER_HTTP, OVER_WEBSOCKET = "stdio", "http", "websocket"
 LIBRARY_ROWS = (
     pytest.param(STDIO, {**TRIO, **SOUND, **JSON}),
     pytest.param(OVER_HTTP, {**TRIO, **SOUND, **JSON, **HTTP}),
-    pytest.param(OVER_WEBSOCKET, {**TRIO, **SOUND, **JSON, **WEBSOCKET}),
+    # The example server offers a file, which is read by HTTP.
+    pytest.param(OVER_WEBSOCKET, {**TRIO, **SOUND, **JSON, **WEBSOCKET, **HTTP}),
 )
 QUIET = ("--sink", "null", "--json")
 COMMAND_ROWS = (

@@ -134,7 +134,7 @@ COMMAND_ROWS = (
     ),
     pytest.param(
         ("read", OVER_HTTP, "musicPlayer", "query=", "-o", "/dev/null"),
-        {**TRIO, **HTTP, **TYPER},
+        {**TRIO, **HTTP, **TYPER, **RICH},
     ),
     pytest.param(
         ("call", OVER_HTTP, "set_volume", "volume=40", "--json"),

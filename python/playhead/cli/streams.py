@@ -18,7 +18,7 @@ from playhead.cli import parameters as p
 from playhead.cli.listening import listen, stream_report, waiting_lines, warn_of_server
 from playhead.cli.parameters import check_sink, file_to_write, has_device, make_sink
 from playhead.cli.runner import EXIT_DONE, EXIT_FAILED, Report, run_command
-from playhead.cli.targets import connected, find_media, find_server, options_for, server_name, stream_options
+from playhead.cli.targets import connected, find_media, find_server, options_for, stream_options
 from playhead.cli.terminal import (
     Terminal,
     clock,
@@ -157,7 +157,7 @@ def play(
                     media = await find_media(
                         session, what, tool_arguments, playable=True, timeout=flags.timeout
                     )
-                    waiting = waiting_lines(terminal, server_name(session))
+                    waiting = waiting_lines(terminal, session.server_name)
                     options = options_for(session, given, profile="play", on_event=waiting)
                     speaker = make_sink(sink, real_time=real_time, stdout_has=stdout_has)
                     await playing(media, speaker, terminal, report, options=options)
@@ -201,7 +201,7 @@ def read(
         target = await find_server(server, terminal, config=flags.config, trusted=flags.trusted)
         async with connected(target, timeout=flags.timeout, cache=flags.cache) as session:
             media = await find_media(session, what, tool_arguments, playable=False, timeout=flags.timeout)
-            waiting = waiting_lines(terminal, server_name(session))
+            waiting = waiting_lines(terminal, session.server_name)
             options = options_for(session, given, profile="save", on_event=waiting)
             async with media.open(options) as stream:
                 try:
@@ -275,11 +275,11 @@ def demo(
         server = from_command((sys.executable, "-m", "playhead", "serve", "audio", "--mixer", "memory"))
         started = trio.current_time()
         async with connected(server, modules=PLAYBACK) as session:
-            terminal.say(f"connected to {server_name(session)} (MCP {session.protocol_version}) over stdio")
+            terminal.say(f"connected to {session.server_name} (MCP {session.protocol_version}) over stdio")
             media = await find_media(session, TOOL, p.GivenArguments(values={"query": query}), playable=True)
             size = f", {human_bytes(media.size_bytes)}" if media.size_bytes else ""
             terminal.say(f"{TOOL} answered with a link: {escape_line(media.title)} ({media.mime_type}{size})")
-            waiting = waiting_lines(terminal, server_name(session))
+            waiting = waiting_lines(terminal, session.server_name)
             options = options_for(session, given, profile="play", on_event=waiting)
             whole = await listen(media, speaker, terminal, report, options=options)
         report["total_ms"] = round((trio.current_time() - started) * 1000, 1)

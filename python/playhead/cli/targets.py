@@ -19,8 +19,6 @@ from playhead.errors import ProtocolError, RemoteError, ServerError, ToolFailedE
 from playhead.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
-    from mcp_types import Tool
-
     from playhead.cache import PageCache
     from playhead.client import BytesMedia, CallResult, ResourceMedia, Session
     from playhead.config.servers import ServerConfig
@@ -181,14 +179,14 @@ async def arguments_for(
     If it does not list this one, it judges the arguments itself. Raises what `GivenArguments.for_tool` does.
     """
     tools = await _listed(session) if given else {}
-    found = tools.get(tool)
-    return given.for_tool(tool, None if found is None else found.input_schema, force=force, advice=advice)
+    schema = tools.get(tool, {}).get("inputSchema")
+    return given.for_tool(tool, schema, force=force, advice=advice)
 
 
-async def _listed(session: Session) -> dict[str, Tool]:
+async def _listed(session: Session) -> dict[str, dict[str, Any]]:
     """Return the tools by name; none if the server cannot list them."""
     try:
-        return {tool.name: tool for tool in await session.list_tools()}
+        return {tool["name"]: tool for tool in await session.list_tool_fields()}
     except RemoteError:
         return {}
 
@@ -239,15 +237,15 @@ async def find_media(
     Raises `ToolFailedError` if the tool returned isError, `ProtocolError` if its result contains nothing to
     read, and `UsageError` as `arguments_for`, or for arguments of a URI.
     """
-    from playhead.stream.strategies import is_queue_tool
+    from playhead.stream.strategies import is_queue_schema
 
     if is_uri(what):
         if given:
             raise UsageError(f"{what!r} is a URI, which takes no arguments; --arg passes one with each read")
         return session.media(what)
-    listed = (await _listed(session)).get(what)
-    arguments = given.for_tool(what, None if listed is None else listed.input_schema)
-    if what == session.default_options().poll_tool or (listed is not None and is_queue_tool(listed)):
+    listed = (await _listed(session)).get(what, {})
+    arguments = given.for_tool(what, listed.get("inputSchema"))
+    if what == session.default_options().poll_tool or is_queue_schema(listed.get("outputSchema")):
         return session.queue(what, arguments)  # a call here would lose its first chunks
     result = await call_tool(session, what, arguments, timeout=timeout)
     raise_tool_error(what, result)
@@ -275,8 +273,3 @@ def raise_tool_error(tool: str, result: CallResult) -> None:
     """Raise `ToolFailedError` with the text of the result if it has isError."""
     if result.is_error:
         raise ToolFailedError(f"tool {escape_line(tool)} failed: {result.text or '(it gave no reason)'}")
-
-
-def server_name(session: Session) -> str:
-    """Return the name the server reports, else its configured name."""
-    return session.server_info.name if session.server_info is not None else session.name

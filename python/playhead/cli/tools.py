@@ -10,7 +10,7 @@ import typer
 
 from playhead.cli import parameters as p
 from playhead.cli.listening import listen_to_all, waiting_lines
-from playhead.cli.parameters import make_sink
+from playhead.cli.parameters import check_sink, make_sink
 from playhead.cli.runner import EXIT_DONE, EXIT_NO_CONNECTION, Report, run_command
 from playhead.cli.stored import with_consent
 from playhead.cli.targets import (
@@ -20,7 +20,6 @@ from playhead.cli.targets import (
     find_server,
     limits_for,
     options_for,
-    server_name,
     show_url,
     stream_options,
 )
@@ -64,7 +63,7 @@ def tools(
         target = await find_server(server, terminal, config=config, trusted=trusted)
         async with connected(target, timeout=timeout) as session:
             offered = await session.list_tools()
-            report["server"] = server_name(session)
+            report["server"] = session.server_name
             report["protocol_version"] = session.protocol_version
         report["tools"] = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in offered]
         count = "1 tool" if len(offered) == 1 else f"{len(offered)} tools"
@@ -176,7 +175,7 @@ def call(
     """
     typed = p.parse_arguments(pairs, arguments)
     given = stream_options(timeout=timeout, patience=patience)
-    speaker = make_sink(sink, real_time=False)
+    check_sink(sink)
     folder = None if unsaved else _folder(images)
 
     async def command(terminal: Terminal, report: Report) -> int:
@@ -211,8 +210,9 @@ def call(
             played = bool(result.media) and not quiet and (sink is not None or not json_output)
             try:
                 if played:
-                    waiting = waiting_lines(terminal, server_name(session))
+                    waiting = waiting_lines(terminal, session.server_name)
                     options = options_for(session, given, profile="play", on_event=waiting)
+                    speaker = make_sink(sink, real_time=False)
                     await listen_to_all(processed.media, speaker, terminal, report, options=options)
             finally:
                 report["saved"] = await saved_report(processed, terminal, played=played)

@@ -503,7 +503,7 @@ def _poll(facts: ResourceFacts) -> PollStrategy | NotOffered:
         return NotOffered(why="the server has not listed its tools", needs="tools")
     for tool in facts.tools:
         is_configured = tool.name == facts.poll_tool
-        is_queue = facts.poll_tool is None and is_queue_tool(tool) and _is_for_links(tool)
+        is_queue = facts.poll_tool is None and is_queue_schema(tool.output_schema) and _is_for_links(tool)
         arguments = dict(facts.extra_arguments)
         if not facts.is_queue:
             arguments |= _link_arguments(_properties(tool.input_schema), facts)
@@ -518,9 +518,9 @@ def _poll(facts: ResourceFacts) -> PollStrategy | NotOffered:
     return NotOffered(why="no tool takes the link and returns chunks until it is done; set poll_tool")
 
 
-def is_queue_tool(tool: Tool) -> bool:
-    """Return True for a tool whose outputSchema says that it hands out chunks until it is done."""
-    return {"chunks", "done"} <= _properties(tool.output_schema)
+def is_queue_schema(schema: object) -> bool:
+    """Return True for the outputSchema of a tool that hands out chunks until it is done."""
+    return {"chunks", "done"} <= _properties(schema)
 
 
 def _file(facts: ResourceFacts) -> FileStrategy | NotOffered:

@@ -638,8 +638,8 @@ async def hold_open(
         fault_log.ended(connection.faults)
     if scope.cancelled_caught:
         raise ConnectError(
-            f"{server} did not {step} in {allowed:g} s (Limits.{limit}): check that it is the right server and"
-            f" speaks MCP{connection.diagnosis()}"
+            f"{server} did not {step} in {allowed:g} s (Limits.{limit}): check that it is the right server"
+            f" and speaks MCP{connection.diagnosis()}"
         ) from DeadlineError(f"{limit} have passed")
 
 

@@ -113,7 +113,7 @@ class Session:
             capabilities=self._capabilities,
             revision=self._revision,
             send=self._request,
-            list_tools=self._list_tools,
+            list_tools=self.list_tool_fields,
             config=config,
             limits=limits,
         )
@@ -126,6 +126,12 @@ class Session:
         from mcp_types import Implementation
 
         return next(iter(typed(Implementation, [self._server_info or {}])), None)
+
+    @property
+    def server_name(self) -> str:
+        """The name that the server reports, else `name`."""
+        reported = (self._server_info or {}).get("name")
+        return reported if isinstance(reported, str) else self.name
 
     @property
     def protocol_version(self) -> str:
@@ -170,8 +176,13 @@ class Session:
         """
         from mcp_types import Tool
 
-        self._forms.tools = tools = typed(Tool, await self._list_tools())
+        self._forms.tools = tools = typed(Tool, await self.list_tool_fields())
         return tools
+
+    async def list_tool_fields(self) -> list[dict[str, Any]]:
+        """List all tools as JSON, without the SDK's types, which take 0.2 s to import. Raises as
+        `list_tools`."""
+        return self._usable(await self._list("tools/list"))
 
     async def learn_tools(self, tools: list[Tool]) -> list[Tool]:
         """Take `tools` as the server's, as if `list_tools` had returned them. Returns those that can be
@@ -206,9 +217,6 @@ class Session:
             total_seconds=self._limits.tool_seconds,
         )
         return await list_all(send, method, limits=self._limits, server=self.name)
-
-    async def _list_tools(self) -> list[dict[str, Any]]:
-        return self._usable(await self._list("tools/list"))
 
     def _usable(self, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Learn from the whole list of tools, without those that cannot be called."""

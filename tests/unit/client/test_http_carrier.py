@@ -436,7 +436,8 @@ async def test_20_a_202_for_a_request_is_an_error() -> None:
             "application/json",
             HttpStatusError,
         ),
-        (500, b"x" * 70_000, "text/plain", LimitError),
+        (503, b"x" * 70_000, "text/html", HttpStatusError),
+        (413, b"x" * 70_000, "text/html", HttpRefusedError),
     ],
 )
 async def test_20_each_status_has_its_error(

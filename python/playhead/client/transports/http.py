@@ -251,7 +251,9 @@ class HttpCarrier:
     async def _take_refusal(self, response: HttpResponse, outgoing: Outgoing) -> None:
         if "location" in response.headers:
             raise unfollowed(response.location, status=response.status, place=self._place)
-        content = await response.read(ERROR_BODY_BYTES)
+        content = b""
+        with suppress(LimitError):  # the status says enough: a gateway's page may be of any length
+            content = await response.read(ERROR_BODY_BYTES)
         await response.aclose()
         check_status(
             response.status,

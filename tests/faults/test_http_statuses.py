@@ -222,7 +222,23 @@ async def test_an_error_about_something_else_costs_no_session(
         assert session.statistics().reconnects == 0
 
 
-async def test_a_server_that_asks_for_a_session_before_there_is_one_is_greeted_in_the_old_way() -> None:
+@pytest.mark.parametrize(
+    "refuse",
+    [
+        json_rpc(404, -32600, "Session not found"),
+        json_rpc(400, -32600, "Bad Request: Mcp-Session-Id header is required"),
+        json_rpc(200, -32601, "Method not found"),
+        plain(400, "no"),
+        plain(404, ""),
+        plain(405, ""),
+        plain(500, "it broke"),
+        plain(202, ""),
+        plain(200, "hello"),
+    ],
+)
+async def test_behaviour_8_a_server_that_refuses_the_probe_in_any_words_is_greeted_in_the_old_way(
+    refuse: Handler,
+) -> None:
     async def handle(exchange: Exchange) -> None:
         await exchange.result(PAGE)
 
@@ -231,12 +247,15 @@ async def test_a_server_that_asks_for_a_session_before_there_is_one_is_greeted_i
         async def greet(exchange: Exchange) -> bool:
             if exchange.method != "server/discover":
                 return await server.handshake(exchange)
-            await json_rpc(404, -32600, "Session not found")(exchange)
+            await refuse(exchange)
             return True
 
         server.greet = greet
         async with connect(server.url) as session:
             assert (await session.read_resource("x:")).blobs == ("eHh4",)
+        greeting = server.headers[server.methods.index("initialize")]
+    assert "mcp-protocol-version" not in greeting
+    assert "mcp-method" not in greeting
 
 
 async def test_without_a_session_none_is_lost() -> None:

@@ -179,14 +179,34 @@ def test_a_mode_that_is_unknown_is_a_usage_error(mode: str) -> None:
         check_mode(mode)
 
 
-async def test_behaviour_9_what_is_answered_is_declared() -> None:
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize(
+    ("answered", "declared"),
+    [
+        ([], {}),
+        (["elicitation/create"], {"elicitation": {"form": {}, "url": {}}}),
+        (["roots/list", "sampling/createMessage"], {"roots": {"listChanged": True}, "sampling": {}}),
+    ],
+)
+async def test_behaviour_9_what_is_answered_is_declared(
+    mode: str, answered: list[str], declared: dict[str, Any]
+) -> None:
     async def nobody(_params: object) -> dict[str, Any]:
         raise PlayheadError
 
-    connection = Connection(
-        Peer(), server="s", limits=DEFAULT_LIMITS, handlers={"elicitation/create": nobody}
-    )
-    assert connection.exchange.capabilities == {
-        "elicitation": {"form": {}, "url": {}},
-        "files": {"download": True, "transports": ["https"]},
-    }
+    async def serve(peer: Peer, outgoing: Outgoing) -> None:
+        peer.answer(outgoing, INITIALIZED if outgoing.method == "initialize" else DISCOVERED)
+
+    peer = Peer(serve)
+    connection = Connection(peer, server="s", limits=DEFAULT_LIMITS, handlers=dict.fromkeys(answered, nobody))
+    async with connection.opened():
+        await negotiate(connection, mode=mode, seconds=9)
+        await connection.request("x", {}, silent_seconds=1, total_seconds=1)
+    (_, greeting, _), (_, later, _) = peer.requests
+    expected = {**declared, "files": {"download": True, "transports": ["https"]}}
+    if mode == "legacy":
+        assert greeting.params["capabilities"] == expected
+        assert later.params == {}
+    else:
+        for outgoing in (greeting, later):
+            assert outgoing.params["_meta"]["io.modelcontextprotocol/clientCapabilities"] == expected

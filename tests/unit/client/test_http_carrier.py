@@ -585,6 +585,27 @@ async def test_14_the_session_of_initialize_is_named_from_then_on_and_ended_at_t
     assert server.methods == ["initialize", "notifications/initialized", "", "x", ""]
 
 
+async def test_14_a_session_named_by_any_other_answer_is_none() -> None:
+    async def handle(asked: Asked) -> None:
+        if asked.verb == "DELETE":
+            await asked.body(b"", status=405)
+        else:
+            await asked.result({}, headers="mcp-session-id: foreign\r\n")
+
+    async with served(handle, session="s") as server:
+        async with talking(server.url, revision="2025-11-25") as talk:
+            await talk.initialize()
+            await talk.result()
+            await talk.result()
+        sessions = [headers.get("mcp-session-id") for headers in server.headers]
+    assert sessions == [None, "s-1", "s-1", "s-1"]  # the last one ends it
+    async with served(handle) as server:
+        async with talking(server.url) as talk:  # a revision without sessions
+            await talk.result()
+            await talk.result()
+        assert [headers.get("mcp-session-id") for headers in server.headers] == [None, None]
+
+
 async def test_14_a_cancelled_session_is_not_ended_on_the_wire() -> None:
     async with served(echo, session="s") as server:
         with trio.CancelScope() as scope:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 import trio
@@ -168,3 +168,32 @@ async def test_a_tool_whose_header_is_none_is_left_out_and_the_others_are_mirror
         assert [tool.name for tool in await session.list_tools()] == ["good"]
         await session.call_tool("good", {"c": "Oslo"})
     assert seen == ["Oslo"]
+
+
+@pytest.mark.requirement("MCP-39")
+async def test_behaviour_24_headers_are_learned_from_every_page_and_forgotten_with_their_mark() -> None:
+    marked = {"type": "object", "properties": {"c": {"type": "string", "x-mcp-header": "City"}}}
+    pages: list[dict[str, Any]] = [
+        {"tools": [{"name": "first", "inputSchema": marked}], "nextCursor": "2"},
+        {"tools": [{"name": "second", "inputSchema": marked}]},
+        {"tools": [{"name": "first", "inputSchema": {"type": "object"}}]},
+    ]
+    seen: list[tuple[str, str | None]] = []
+
+    async def handle(exchange: Exchange) -> None:
+        match exchange.method:
+            case "tools/list":
+                await exchange.result(pages.pop(0))
+            case "tools/call":
+                called = exchange.message["params"]["name"]
+                seen.append((called, exchange.headers.get("mcp-param-city")))
+                await exchange.result({"content": []})
+            case _:
+                await exchange.error(-32601, "no")
+
+    async with raw_http(handle) as server, connect(server.url, mode="2026-07-28") as session:
+        for _ in range(2):
+            await session.list_tools()
+            for name in ("first", "second"):
+                await session.call_tool(name, {"c": "Oslo"})
+    assert seen == [("first", "Oslo"), ("second", "Oslo"), ("first", None), ("second", None)]

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mcp.shared.inbound import find_invalid_x_mcp_header, mcp_param_headers, x_mcp_header_map
+from mcp.shared.inbound import (
+    NAME_BEARING_METHODS,
+    encode_header_value,
+    find_invalid_x_mcp_header,
+    mcp_param_headers,
+    x_mcp_header_map,
+)
 
 from playhead.protocol.revisions import NEWEST, OLDEST
 from playhead.protocol.tool_headers import header_names, usable_tools
@@ -93,3 +99,22 @@ def test_a_tool_with_an_invalid_mark_is_left_out_and_the_others_are_learned() ->
         "good": {("city",): "City", ("loud",): "Loud", ("place", "zone"): "Zone"},
         "plain": {},
     }
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.sampled_from(
+    ["", " edge", "=?base64?eA==?=", "x://caf\u00e9", "tab\t", "x:y"]
+)
+
+
+@given(TEXTS)
+def test_behaviour_24_the_name_in_a_header_is_that_of_the_sdk(name: str) -> None:
+    for method, key in NAME_BEARING_METHODS.items():
+        sent = dict(NEWEST.headers(method, {key: name}, {}))
+        assert sent[b"mcp-method"].decode() == method
+        assert sent[b"mcp-name"].decode() == encode_header_value(name)
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+def test_behaviour_24_a_request_about_a_task_names_it(method: str) -> None:
+    assert (b"mcp-name", b"t-1") in NEWEST.headers(method, {"taskId": "t-1"}, {})
+    assert OLDEST.headers(method, {"taskId": "t-1"}, {}) == [(b"mcp-protocol-version", b"2024-11-05")]

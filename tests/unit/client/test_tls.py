@@ -77,6 +77,18 @@ async def test_a_private_authority_is_accepted_where_the_file_names_it(files: Fi
             assert session.server_info is not None
 
 
+async def test_behaviour_22_the_authorities_of_ssl_cert_file_are_trusted(
+    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(files.authority))
+    default_tls_context.cache_clear()
+    try:
+        async with tls_server(files) as server, connect(entry(tmp_path, server.url, {})) as session:
+            assert session.server_info is not None
+    finally:
+        default_tls_context.cache_clear()
+
+
 async def test_a_certificate_of_an_unknown_authority_is_refused_with_the_key_to_set(
     files: Files, tmp_path: Path
 ) -> None:

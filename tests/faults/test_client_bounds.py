@@ -10,6 +10,7 @@ import trio.testing
 from mcp_types import HEADER_MISMATCH
 
 from playhead.client import Session, connect
+from playhead.client.transports.http_client import CONNECTIONS
 from playhead.errors import (
     DeadlineError,
     HttpStatusError,
@@ -291,25 +292,31 @@ async def test_a_redirect_within_the_origin_is_followed_with_its_body() -> None:
 
 
 @pytest.mark.parametrize(
-    "begins", [b"", b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\n\r\n: wait\n\n"]
+    "begins",
+    [
+        b"",
+        b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\n\r\n: wait\n\n",
+        b"HTTP/1.1 200 X\r\ncontent-type: application/json\r\ncontent-length: 999\r\n\r\n{",
+    ],
 )
-async def test_answers_that_never_come_do_not_use_up_the_connections(
-    begins: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("playhead.client.transports.http_client.CONNECTIONS", 2)
-    reads = 0
+async def test_answers_that_never_come_do_not_use_up_the_connections(begins: bytes) -> None:
+    reads, all_wait = 0, trio.Event()
 
     async def handle(exchange: Exchange) -> None:
         nonlocal reads
         reads += 1
-        if reads <= 2:
+        if reads <= CONNECTIONS:
             await exchange.raw(begins)
+            if reads == CONNECTIONS:
+                all_wait.set()
             await trio.sleep_forever()
         await exchange.result(PAGE)
 
     with trio.fail_after(60):
         async with raw_http(handle) as server, connect(server.url) as session:
-            for _ in range(2):
-                with pytest.raises(DeadlineError):
-                    await session.read_resource("x:", timeout=0.1)
+            async with trio.open_nursery() as nursery:
+                for _ in range(CONNECTIONS):
+                    nursery.start_soon(session.read_resource, "x:")
+                await all_wait.wait()
+                nursery.cancel_scope.cancel()
             assert (await session.read_resource("x:")).blobs == ("eHh4",)

@@ -28,6 +28,7 @@ from playhead.errors import (
     ConfigError,
     ConnectError,
     ConnectionLostError,
+    DeadlineError,
     LimitError,
     PlayheadError,
     ProtocolError,
@@ -501,6 +502,10 @@ async def test_a_server_that_never_answers_the_upgrade_is_given_up() -> None:
         with pytest.raises(ConnectError, match=r"did not open a WebSocket in 0\.05 s"):
             async with connected(url, limits=Limits(connect_seconds=0.05)):
                 pass
+        with pytest.raises(ConnectError, match=r"did not accept the connection in 0\.05 s") as caught:
+            async with connect(url, limits=Limits(connect_seconds=0.05)):
+                pass
+        assert isinstance(caught.value.__cause__, DeadlineError)
         nursery.cancel_scope.cancel()
 
 

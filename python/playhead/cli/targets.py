@@ -95,10 +95,16 @@ def opened_cache(where: str | None) -> PageCache | None:
 
 
 def limits_for(timeout: float | None) -> Limits:
-    """Return limits that apply `--timeout` to every response, including the handshake."""
+    """Return limits that apply `--timeout` to every response, including the connection and the handshake."""
     if timeout is None:
         return DEFAULT_LIMITS
-    return replace(DEFAULT_LIMITS, handshake_seconds=timeout, page_seconds=timeout, tool_seconds=timeout)
+    return replace(
+        DEFAULT_LIMITS,
+        connect_seconds=timeout,
+        handshake_seconds=timeout,
+        page_seconds=timeout,
+        tool_seconds=timeout,
+    )
 
 
 async def show_url(url: str) -> None:

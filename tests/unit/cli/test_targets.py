@@ -120,7 +120,8 @@ def test_a_page_size_that_is_given_is_the_largest_page() -> None:
 
 def test_timeout_is_the_silence_allowed_to_any_answer() -> None:
     limits = limits_for(5.0)
-    assert (limits.handshake_seconds, limits.page_seconds, limits.tool_seconds) == (5.0, 5.0, 5.0)
+    assert (limits.connect_seconds, limits.handshake_seconds) == (5.0, 5.0)
+    assert (limits.page_seconds, limits.tool_seconds) == (5.0, 5.0)
     assert limits_for(None) == DEFAULT_LIMITS
 
 

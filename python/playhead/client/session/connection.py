@@ -601,11 +601,11 @@ async def hold_open(
     places = _handshake_places()
     await places.acquire()
     fault_log.opened(connection.faults)
-    phase, allowed = "connect", limits.connect_seconds
+    step, limit, allowed = "accept the connection", "connect_seconds", limits.connect_seconds
     try:
         with trio.CancelScope(deadline=trio.current_time() + allowed) as scope:
             async with connection.opened():
-                phase, allowed = "handshake", limits.handshake_seconds
+                step, limit, allowed = "finish the handshake", "handshake_seconds", limits.handshake_seconds
                 scope.deadline = trio.current_time() + allowed
                 await negotiate(connection, mode=mode, seconds=allowed)
                 scope.deadline = math.inf
@@ -624,9 +624,9 @@ async def hold_open(
         fault_log.ended(connection.faults)
     if scope.cancelled_caught:
         raise ConnectError(
-            f"{server} did not finish the {phase} in {allowed:g} s (Limits.{phase}_seconds):"
-            f" check that it is the right server and speaks MCP{connection.diagnosis()}"
-        ) from (DeadlineError("the handshake took too long") if phase == "handshake" else None)
+            f"{server} did not {step} in {allowed:g} s (Limits.{limit}): check that it is the right server"
+            f" and speaks MCP{connection.diagnosis()}"
+        ) from DeadlineError(f"{limit} have passed")
 
 
 def _handshake_places() -> trio.Semaphore:

@@ -12,13 +12,13 @@ from http.client import responses
 from typing import TYPE_CHECKING
 
 import h11
-import httpcore2
 import trio
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, RejectConnection, Request
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from playhead.client.transports.http_errors import place_of, tls_reason, unreachable
+from playhead.client.transports.tls import default_tls_context
 from playhead.errors import AccessDeniedError, ConfigError, ConnectError, UpgradeRefusedError, UsageError
 from playhead.limits import KIB, Limits
 from playhead.web_address import WebAddress
@@ -93,7 +93,7 @@ async def open_stream(url: WebAddress, *, verify: ssl.SSLContext | None) -> trio
         raise ConnectError(unreachable(place, error)) from error
     if url.scheme != "wss":
         return plain
-    context = verify or httpcore2.default_ssl_context()
+    context = verify or default_tls_context()
     stream = trio.SSLStream(plain, context, server_hostname=url.host, https_compatible=True)
     try:
         await stream.do_handshake()

@@ -42,7 +42,7 @@ Report = tuple[float, float | None, str | None]
 
 @dataclass(kw_only=True)
 class Notes:
-    """What reached a program unasked."""
+    """The questions and reports that reached a program."""
 
     questions: list[str] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
@@ -159,7 +159,7 @@ WAYS = ["memory", "stdio", "json", "events", "websocket"]
 
 @asynccontextmanager
 async def reachable(server: Server[Any], way: str, whose: str) -> AsyncIterator[Any]:
-    """What either client connects to."""
+    """The target that either client connects to."""
     is_ours = whose == "ours"
     match way:
         case "memory":

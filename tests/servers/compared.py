@@ -33,7 +33,7 @@ def text(said: object) -> types.CallToolResult:
 
 
 class Peer:
-    """What the server of one test remembers."""
+    """The memory of the server of one test."""
 
     def __init__(self) -> None:
         self.started, self.cancelled = trio.Event(), trio.Event()

@@ -37,11 +37,11 @@ class WebAddress:
     """An absolute URL or a reference, each part in ASCII."""
 
     scheme: str
-    """In lower case; empty for a reference."""
+    """Lower case; empty for a reference."""
     userinfo: str
     """`user:password`, percent-encoded; empty if absent."""
     host: str
-    """In lower case, a name of other letters in its IDNA form, an IPv6 address without its brackets."""
+    """Lower case; a name of other letters in its IDNA form, an IPv6 address without its brackets."""
     port: int | None
     """None for the default port of the scheme."""
     path: str
@@ -157,11 +157,11 @@ def _without_dots(path: str) -> str:
     segments = path.split("/")
     if "." not in segments and ".." not in segments:
         return path
-    kept: list[str] = []
+    result: list[str] = []
     for segment in segments:
         if segment == "..":
-            if kept not in ([], [""]):
-                kept.pop()
+            if result not in ([], [""]):
+                result.pop()
         elif segment != ".":
-            kept.append(segment)
-    return "/".join(kept)
+            result.append(segment)
+    return "/".join(result)

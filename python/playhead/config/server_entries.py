@@ -107,9 +107,10 @@ def _server(
     transport = "stdio" if url is None else "websocket" if is_websocket(url) else "http"
     kind = entry.transport or entry.type
     if kind is not None and kind not in _TRANSPORTS[transport]:
-        given = "`command`" if url is None else f"a `url` that begins with {url.partition(':')[0]}:"
+        target = "`command`" if url is None else f"a `url` that begins with {url.partition(':')[0]}:"
         raise wrong(
-            f"{kind!r} does not go with {given}; remove it, or use {_TRANSPORTS[transport][0]!r}", "transport"
+            f"{kind!r} does not go with {target}; remove it, or use {_TRANSPORTS[transport][0]!r}",
+            "transport",
         )
     if url is not None:
         try:

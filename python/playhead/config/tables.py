@@ -47,7 +47,7 @@ def _expanded(value: object, info: ValidationInfo) -> object:
 
 
 EXPANDED: Final = BeforeValidator(_expanded)
-"""For values in which `${NAME}` and `~` are expanded."""
+"""Marks values in which `${NAME}` and `~` are expanded."""
 Text = Annotated[str, EXPANDED]
 PositiveInt = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0)]
@@ -132,9 +132,9 @@ def _step(value: object, key: Key) -> object:
 
 
 def _schema_at(schema: dict[str, Any], key: Key, root: dict[str, Any]) -> dict[str, Any]:
-    found = _resolved(schema, root)
-    inner = found.get("items") if isinstance(key, int) else found.get("properties", {}).get(key)
-    inner = inner if inner is not None else found.get("additionalProperties")
+    node = _resolved(schema, root)
+    inner = node.get("items") if isinstance(key, int) else node.get("properties", {}).get(key)
+    inner = inner if inner is not None else node.get("additionalProperties")
     return inner if isinstance(inner, dict) else {}
 
 

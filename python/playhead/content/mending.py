@@ -33,8 +33,8 @@ _LISTS: Final = ("annotations", "icons")
 
 def file_value(raw: object, *, uri: str) -> FileValue:
     """Return what `raw` says about the file `uri`, without its invalid fields."""
-    kept = _mended_fields(FileValue, raw, "$")[0] if isinstance(raw, dict) else {}
-    return FileValue.model_validate({**kept, "uri": uri}, by_alias=True)
+    valid = _mended_fields(FileValue, raw, "$")[0] if isinstance(raw, dict) else {}
+    return FileValue.model_validate({**valid, "uri": uri}, by_alias=True)
 
 
 def mended(kind: str, raw: dict[str, Any]) -> Block:
@@ -46,7 +46,7 @@ def mended(kind: str, raw: dict[str, Any]) -> Block:
 
 
 def _without_errors(kind: str, raw: dict[str, Any], error: ValidationError) -> Block:
-    kept = dict(raw)
+    valid = dict(raw)
     findings: tuple[Finding, ...] = ()
     if (count := error.error_count()) > MAX_FINDINGS:
         # Only lists have this many errors, and listing them all takes seconds for a large message.
@@ -56,27 +56,27 @@ def _without_errors(kind: str, raw: dict[str, Any], error: ValidationError) -> B
         rest = mended(kind, fewer)
         return Block(raw=raw, content=rest.content, findings=(many, *rest.findings))
     if kind == "resource" and isinstance(contents := raw.get("resource"), dict):
-        kept["resource"], findings = _mended_contents(contents)
+        valid["resource"], findings = _mended_contents(contents)
     if kind == "file" and isinstance(described := raw.get("file"), dict):
-        kept["file"], findings = _mended_fields(FileValue, described, "$.file")
+        valid["file"], findings = _mended_fields(FileValue, described, "$.file")
     inside = bool(findings)
-    found = dict[str, Finding]()
+    by_path = dict[str, Finding]()
     for item in _errors(error):
         if kind in ("resource", "file") and item["loc"][0] == kind:
             if inside:
                 continue  # already found; the SDK reports errors for both members of its union, text and blob
             item["loc"] = (kind,)
         finding = _finding("$", raw, item)
-        found.setdefault(finding.path, finding)
-        kept.pop(str(item["loc"][0]), None)
-    findings += tuple(found.values())
-    if kind == "resource_link" and isinstance(uri := kept.get("uri"), str):
-        kept.setdefault("name", uri)
+        by_path.setdefault(finding.path, finding)
+        valid.pop(str(item["loc"][0]), None)
+    findings += tuple(by_path.values())
+    if kind == "resource_link" and isinstance(uri := valid.get("uri"), str):
+        valid.setdefault("name", uri)
     if kind in ("image", "audio"):
-        kept.setdefault("mimeType", "application/octet-stream")
-    if _NEEDED[kind] <= kept.keys():
+        valid.setdefault("mimeType", "application/octet-stream")
+    if _NEEDED[kind] <= valid.keys():
         try:
-            block = Block(raw=raw, content=typed(kind, kept), findings=findings)
+            block = Block(raw=raw, content=typed(kind, valid), findings=findings)
             return _with_possible_size(block)
         except ValidationError:
             pass
@@ -119,8 +119,8 @@ def _mended_fields(
     except ValidationError as error:
         wrong = _errors(error)
         dropped = {item["loc"][0] for item in wrong}
-        kept = {key: value for key, value in raw.items() if key not in dropped}
-        return kept, tuple(_finding(path, raw, item) for item in wrong)
+        valid = {key: value for key, value in raw.items() if key not in dropped}
+        return valid, tuple(_finding(path, raw, item) for item in wrong)
     return raw, ()
 
 

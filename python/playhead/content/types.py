@@ -29,7 +29,7 @@ class FileValue(BaseModel):
     model_config = ConfigDict(populate_by_name=True, frozen=True)
 
     uri: str
-    """For `files/authorizeDownload`; `resources/read` need not know it."""
+    """The argument of `files/authorizeDownload`; `resources/read` need not know it."""
     name: str | None = None
     mime_type: str | None = Field(default=None, alias="mimeType")
     size: int | None = None

@@ -1,1 +1,1 @@
-"""JSON-RPC messages as bytes: decoding, line framing, incoming messages and protocol faults. No I/O."""
+"""The MCP session without I/O: messages and their framing, the requests in flight, the revisions."""

@@ -62,7 +62,7 @@ class EventStream:
         """The id of the last complete event, for `Last-Event-ID`; empty without one."""
         self.retry_seconds: float | None = None
         """The wait before the stream is opened again, if the server named one."""
-        self._found: list[EventData | OverlongEvent] = []
+        self._complete: list[EventData | OverlongEvent] = []
         self.restart()
 
     def restart(self) -> None:
@@ -118,8 +118,8 @@ class EventStream:
                 self._end_line()
                 self._after_cr = stop == cr
             at = stop + 1
-        found, self._found = self._found, []
-        return found
+        events, self._complete = self._complete, []
+        return events
 
     # --- lines ---------------------------------------------------------------------------------------
 
@@ -187,10 +187,10 @@ class EventStream:
         self._is_overlong = True
         self._data = None
         if self._type in (b"", b"message"):
-            self._found.append(OverlongEvent(self.head))
+            self._complete.append(OverlongEvent(self.head))
 
     def _end_event(self) -> None:
         self.last_event_id = self._id
         if self._data and self._type in (b"", b"message"):
-            self._found.append(EventData(self._data.take()))
+            self._complete.append(EventData(self._data.take()))
         self._type, self._data, self._is_overlong, self.head = b"", None, False, b""

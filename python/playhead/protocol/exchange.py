@@ -41,7 +41,7 @@ class Outgoing:
     """Ours count from 1; a subscription's is a string, `listen-1`."""
     method: str
     params: Mapping[str, Any]
-    """With the stamps of the revision in `_meta`."""
+    """The parameters, with the stamps of the revision in `_meta`."""
     data: bytes
     """One line of JSON, without a newline."""
 
@@ -115,8 +115,8 @@ class Exchange:
         self._revision: Revision | None = None
         self._stamps: dict[str, Any] = {}
         self._in_flight: dict[str, _InFlight] = {}
-        """By the id as a string: a server may echo 7 as "7"."""
-        self._asked: dict[int | str, int] = {}
+        """The requests by their ids as strings: a server may echo 7 as "7"."""
+        self._open_questions: dict[int | str, int] = {}
         """The number of requests of the server's that wait for an answer, by their id, which a server may use
         for several."""
         self._over: dict[str, bool] = {}
@@ -187,10 +187,10 @@ class Exchange:
             raise RuntimeError(f"expected an id that is not in flight, got {chosen!r}")
         sent = dict(params)
         if self._stamps or reports:
-            given = sent.get("_meta") or {}
-            if not isinstance(given, Mapping):
-                raise UsageError(f"{method}: expected `_meta` to be an object, got {type(given).__name__}")
-            sent["_meta"] = {**given, **self._stamps}
+            meta = sent.get("_meta") or {}
+            if not isinstance(meta, Mapping):
+                raise UsageError(f"{method}: expected `_meta` to be an object, got {type(meta).__name__}")
+            sent["_meta"] = {**meta, **self._stamps}
             if reports:
                 sent["_meta"]["progressToken"] = chosen
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": chosen, "method": method}
@@ -212,7 +212,7 @@ class Exchange:
         self._in_flight[key] = _InFlight(outgoing.id, outgoing.method, reports)
 
     def cancel(self, id: int | str) -> bytes | None:
-        """Nobody waits for the answer to `id` any more.
+        """Give up a request: nobody waits for the answer to `id` any more.
 
         Returns the notification to send; None if the request was not in flight, or may not be cancelled.
         """
@@ -241,14 +241,14 @@ class Exchange:
         return messages.encode({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
 
     def forget(self, id: int | str) -> None:
-        """A request of the server's gets no answer, because the server has cancelled it."""
-        waiting = self._asked.get(id, 0)
+        """Drop a request of the server's without an answer, because the server has cancelled it."""
+        waiting = self._open_questions.get(id, 0)
         if not waiting:
             raise RuntimeError(f"expected a request of the server's that waits for an answer, got id {id!r}")
         if waiting == 1:
-            del self._asked[id]
+            del self._open_questions[id]
         else:
-            self._asked[id] = waiting - 1
+            self._open_questions[id] = waiting - 1
 
     # --- in ------------------------------------------------------------------------------------------
 
@@ -332,7 +332,7 @@ class Exchange:
                 raise ProtocolError(
                     f"expected a number or a string as the id of a request, got {_type_of(value['id'])}"
                 )
-            self._asked[id] = self._asked.get(id, 0) + 1
+            self._open_questions[id] = self._open_questions.get(id, 0) + 1
             return Asked(id, method, params)
         if method == "notifications/progress":
             return self._on_progress(params) or Notified(method, params)

@@ -44,7 +44,7 @@ _PLAIN_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _WRAPPED_VALUE: Final = re.compile(r"=\?base64\?.*\?=")
 
 ToolHeaders = Mapping[str, Mapping[tuple[str, ...], str]]
-"""By the name of a tool: the path of an argument → the last part of its header's name (tool_headers.py)."""
+"""The name of a tool → the path of an argument → the last part of its header's name (tool_headers.py)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +53,8 @@ class Revision:
 
     name: str
     has_initialize: bool = True
-    """It begins with `initialize` and `notifications/initialized`; otherwise with `server/discover`, and each
-    request carries what the handshake would have said."""
+    """The handshake is `initialize` and `notifications/initialized`. Otherwise it is `server/discover`, and
+    each request carries what the handshake would have said."""
     asks: frozenset[str] = frozenset()
     """Methods of the requests that a server may send; the others are unknown. Since 2026-07-28 it asks in its
     results instead (`input_required`)."""

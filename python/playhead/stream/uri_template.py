@@ -64,7 +64,7 @@ class Variable:
 
     @property
     def is_long(self) -> bool:
-        """It may take several segments of a URI."""
+        """True if it may take several segments of a URI."""
         return self.is_list or self.operator in ("+", "#")
 
     def items(self, text: str) -> list[str] | None:
@@ -96,19 +96,19 @@ class UriTemplate:
             return None
         parts: list[_Part] = []
         end = 0
-        for found in _EXPRESSION.finditer(text):
-            if found.start() > end:
-                parts.append(text[end : found.start()])
+        for match in _EXPRESSION.finditer(text):
+            if match.start() > end:
+                parts.append(text[end : match.start()])
             variables = tuple(
-                Variable(spec.removesuffix("*"), found[1], is_list=spec.endswith("*"))
-                for spec in found[2].split(",")
+                Variable(spec.removesuffix("*"), match[1], is_list=spec.endswith("*"))
+                for spec in match[2].split(",")
             )
             if not all(_NAME.fullmatch(each.name) for each in variables):
                 return None
-            if found[1] not in ("/", ".") and any(each.is_list for each in variables):
+            if match[1] not in ("/", ".") and any(each.is_list for each in variables):
                 return None
             parts.append(variables)
-            end = found.end()
+            end = match.end()
         if end < len(text):
             parts.append(text[end:])
         template = cls(text, tuple(parts))
@@ -224,8 +224,8 @@ class UriTemplate:
             (at for at, atom in enumerate(atoms) if isinstance(atom, Variable) and atom.is_long), None
         )
         if middle is None:
-            found = _scan(atoms, uri, is_whole=True)
-            return None if found is None or found[1] else {name: unquote(it) for name, it in found[0].items()}
+            match = _scan(atoms, uri, is_whole=True)
+            return None if match is None or match[1] else {name: unquote(it) for name, it in match[0].items()}
         after = _scan(atoms[middle + 1 :], uri)
         if after is None:
             return None

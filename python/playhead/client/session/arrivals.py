@@ -1,4 +1,4 @@
-"""When bytes of the answers to one stream's reads arrived."""
+"""The arrival of the answers to one stream's reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Arrivals:
     newest = 0.0
 
     def note(self, at: float) -> None:
-        """A byte arrived at `at`."""
+        """Record a byte that arrived at `at`."""
         self.newest = max(self.newest, at)
 
     def last_received(self) -> float:

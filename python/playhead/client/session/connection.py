@@ -56,7 +56,7 @@ ProgressReport = tuple[float, float | None, str | None]
 """Progress, total and message of a report."""
 
 COURTESY_SECONDS: Final = 2.0
-"""For messages that nobody waits for: a cancellation, an answer to a server that does not read."""
+"""Limits the sending of what nobody waits for: a cancellation, an answer to a server that does not read."""
 
 HANDSHAKES_AT_ONCE: Final = 32
 """Further ones wait for a place, before their time begins. Of 500 handshakes at once, all took turns and none
@@ -155,7 +155,7 @@ class Connection:
         """The last sign of life of the server, to any request."""
         self._is_retired = False
         self._waiting: dict[int | str, _Waiting] = {}
-        self._asked = 0
+        self._open_questions = 0
         """Requests of the server's until the carrier has taken their answers. Each costs a task."""
         self._answering: dict[int | str, trio.CancelScope] = {}
         self._wakes_at = math.inf
@@ -177,18 +177,16 @@ class Connection:
     @property
     def capabilities(self) -> Mapping[str, Any]:
         """The server's, raw; empty if it was not asked."""
-        found = (self.handshake or {}).get("capabilities")
-        return found if isinstance(found, dict) else {}
+        raw = (self.handshake or {}).get("capabilities")
+        return raw if isinstance(raw, dict) else {}
 
     @property
     def server_info(self) -> Mapping[str, Any] | None:
         """The server's own name and version, raw. Optional since 2026-07-28."""
         handshake = self.handshake or {}
         meta = handshake.get("_meta")
-        found = handshake.get("serverInfo") or (
-            meta.get(SERVER_INFO_META) if isinstance(meta, dict) else None
-        )
-        return found if isinstance(found, dict) else None
+        raw = handshake.get("serverInfo") or (meta.get(SERVER_INFO_META) if isinstance(meta, dict) else None)
+        return raw if isinstance(raw, dict) else None
 
     @property
     def tool_headers(self) -> ToolHeaders:
@@ -376,7 +374,7 @@ class Connection:
                 if (report := self._waiting[event.id].report) is not None:
                     report((event.progress, event.total, event.message))
             case Asked():
-                self._on_asked(event)
+                self._on_question(event)
             case Notified():
                 if event.method == "notifications/cancelled":
                     self._on_cancelled(event.params.get("requestId"))
@@ -414,13 +412,13 @@ class Connection:
 
     # --- what the server asks -------------------------------------------------------------------------
 
-    def _on_asked(self, asked: Asked) -> None:
+    def _on_question(self, question: Asked) -> None:
         if self._ended.is_set():
             return  # nobody answers any more
         allowed = self.limits.server_requests
-        if self._asked < allowed:
-            self._asked += 1
-            self._nursery.start_soon(self._answer, asked)
+        if self._open_questions < allowed:
+            self._open_questions += 1
+            self._nursery.start_soon(self._answer, question)
             return
         self.lost(
             LimitError(
@@ -432,29 +430,29 @@ class Connection:
             )
         )
 
-    async def _answer(self, asked: Asked) -> None:
-        method, handler = asked.method, self._handlers.get(asked.method)
+    async def _answer(self, question: Asked) -> None:
+        method, handler = question.method, self._handlers.get(question.method)
         if method not in self.exchange.revision.asks:
-            reply = self.exchange.refuse(asked.id, messages.METHOD_NOT_FOUND, "Method not found")
+            reply = self.exchange.refuse(question.id, messages.METHOD_NOT_FOUND, "Method not found")
         elif method == "ping":
-            reply = self.exchange.answer(asked.id, {})
+            reply = self.exchange.answer(question.id, {})
         elif handler is None:
-            reply = self.exchange.refuse(asked.id, messages.INVALID_REQUEST, _NOT_OFFERED[method])
+            reply = self.exchange.refuse(question.id, messages.INVALID_REQUEST, _NOT_OFFERED[method])
         else:
             with trio.CancelScope() as scope:
-                self._answering[asked.id] = scope
+                self._answering[question.id] = scope
                 try:
-                    reply = self.exchange.answer(asked.id, await handler(asked.params))
+                    reply = self.exchange.answer(question.id, await handler(question.params))
                 except RefusedError as error:
-                    reply = self.exchange.refuse(asked.id, error.code, str(error))
+                    reply = self.exchange.refuse(question.id, error.code, str(error))
                 finally:
-                    self._answering.pop(asked.id, None)
+                    self._answering.pop(question.id, None)
             if scope.cancelled_caught:
-                self.exchange.forget(asked.id)
-                self._asked -= 1
+                self.exchange.forget(question.id)
+                self._open_questions -= 1
                 return
         await self._carrier.send(reply)
-        self._asked -= 1
+        self._open_questions -= 1
 
     def _on_cancelled(self, id: object) -> None:
         """The server no longer waits for the answer to its request."""
@@ -567,7 +565,7 @@ class Connection:
                     nursery.cancel_scope.cancel()
 
     async def keep(self, follow: Callable[[Connection], Awaitable[None]]) -> None:
-        """After the handshake: receive the server's own stream and run `follow`, until it has ended."""
+        """Receive the server's own stream and run `follow`, until the connection has ended."""
         self._nursery.start_soon(self._carrier.listen)
         self._nursery.start_soon(follow, self)
         await self._ended.wait()
@@ -656,15 +654,15 @@ def connect_error(cause: PlayheadError, server: str, diagnosis: str = "") -> Con
     """The error for a connection that could not be opened because of `cause`."""
     if isinstance(cause, ConnectError):
         return cause
-    said = str(cause)
-    more = "" if diagnosis.removeprefix("; ") in said else diagnosis
+    message = str(cause)
+    more = "" if diagnosis.removeprefix("; ") in message else diagnosis
     wait = cause.retry_after_seconds if isinstance(cause, TransportError) else None
     # The place is often a part of the server's name, or all of it: it is named once.
-    place = said.removeprefix("could not connect to ").partition(" ")[0].rstrip(":")
-    if said.startswith("could not connect to ") and place in server:
-        said = said.replace(place, server, 1)
-    elif said.startswith(f"{server} "):
-        said = f"could not connect: {said}"
+    place = message.removeprefix("could not connect to ").partition(" ")[0].rstrip(":")
+    if message.startswith("could not connect to ") and place in server:
+        message = message.replace(place, server, 1)
+    elif message.startswith(f"{server} "):
+        message = f"could not connect: {message}"
     else:
-        said = f"could not connect to {server}: {said}"
-    return ConnectError(said + more, retry_after_seconds=wait)
+        message = f"could not connect to {server}: {message}"
+    return ConnectError(message + more, retry_after_seconds=wait)

@@ -260,10 +260,10 @@ async def _responses(
     responses: dict[str, Any] = {}
     for key, request in requests.items():
         match request:
-            case {"method": str() as question, "params": dict() as asked} if (
+            case {"method": str() as question, "params": dict() as parameters} if (
                 question == METHOD and elicitor is not None
             ):
-                responses[key] = await elicitor.ask(asked)
+                responses[key] = await elicitor.ask(parameters)
             case {"method": str() as question}:
                 raise ProtocolError(
                     f"{server} requested {question:.80} in the middle of {method}, which was not offered"

@@ -159,15 +159,15 @@ class HttpRangeReader:
             shared = self._claim(start, end)
             is_old = shared.body is not None
             try:
-                found = await self._in_turn(shared, start, shared.claimed)
+                piece = await self._in_turn(shared, start, shared.claimed)
             except ConnectionLostError:
                 # An origin closes an answer that nobody reads for a while; that says nothing about the link.
                 if not is_old or was_cut:
                     raise
                 was_cut = True
-                found = None
-            if found is not None:
-                return found
+                piece = None
+            if piece is not None:
+                return piece
 
     def _claim(self, start: int, end: int) -> _SharedBody:
         for shared in self._bodies:

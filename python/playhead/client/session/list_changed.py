@@ -69,7 +69,7 @@ class ToolListChanges:
         self._wanted = trio.Event()
         self._changes = Broadcast[None](capacity=1)
         self._subscriptions: dict[str, _Subscription] = {}
-        """By their ids: while a connection is replaced, the old one and the new one have one each."""
+        """Keyed by id: while a connection is replaced, the old one and the new one have one each."""
         self._count = 0
 
     def subscribe(self) -> trio.MemoryReceiveChannel[None]:

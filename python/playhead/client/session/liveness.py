@@ -1,4 +1,4 @@
-"""When to doubt a connection on which reads wait and nothing arrives. Pure: time is an argument.
+"""Doubts about a connection on which reads wait and nothing arrives. Pure: time is an argument.
 
     nothing for 10 s        ASK     ask the server for a sign of life
     no sign for 5 s more    REPEAT  send the oldest read on a second connection too
@@ -17,7 +17,7 @@ from typing import Final
 QUIET_SECONDS: Final = 10.0
 """A listener's buffer of 30 s and more outlasts this, the answer, and a page over the second connection."""
 GRACE_SECONDS: Final = 5.0
-"""For the sign of life: the longest round trip over a satellite or a bad mobile link, several times."""
+"""Limits the wait for a sign of life: several times the longest round trip over a satellite link."""
 
 
 class Doubt(Enum):
@@ -33,7 +33,7 @@ class Liveness:
         self._since = -math.inf
         """The last step, from which the next wait runs."""
         self._heard = -math.inf
-        self._asked = False
+        self._has_asked = False
 
     def due(self, *, oldest: float, heard: float) -> float:
         """The time of the next step if nothing arrives until then.
@@ -44,18 +44,18 @@ class Liveness:
         """
         if heard > self._heard:
             return max(oldest, heard) + QUIET_SECONDS
-        return max(oldest, heard, self._since) + (GRACE_SECONDS if self._asked else self._wait_seconds)
+        return max(oldest, heard, self._since) + (GRACE_SECONDS if self._has_asked else self._wait_seconds)
 
     def step(self, now: float, *, oldest: float, heard: float) -> Doubt | None:
         """Take the step that is due at `now`, if any."""
         due = self.due(oldest=oldest, heard=heard)
         if heard > self._heard:
-            self._heard, self._asked, self._wait_seconds = heard, False, QUIET_SECONDS
+            self._heard, self._has_asked, self._wait_seconds = heard, False, QUIET_SECONDS
         if now < due:
             return None
         self._since = now
-        self._asked = not self._asked
-        if self._asked:
+        self._has_asked = not self._has_asked
+        if self._has_asked:
             return Doubt.ASK
         self._wait_seconds *= 2
         return Doubt.REPEAT

@@ -80,7 +80,7 @@ class SessionReads:
     """Blocks that must not leave this session."""
     nonce: str = field(default_factory=lambda: secrets.token_hex(16))
     in_flight: dict[tuple[Hashable, int], _SharedRead] = field(default_factory=dict)
-    """By resource and first byte."""
+    """The reads by resource and first byte."""
 
     def places(
         self, *, server: object, resource: object, validator: str, scope: Scope | None
@@ -123,7 +123,7 @@ class _Version:
     validator: str
     places: tuple[_Place, ...]
     etag: str | None = None
-    """As a page named it; None before the first that does."""
+    """The version that a page named; None before the first that does."""
     is_size_asked: bool = False
 
 

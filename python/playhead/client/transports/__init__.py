@@ -1,1 +1,1 @@
-"""Transports under the SDK's sessions: each is an async context manager of (read, write) streams."""
+"""The carriers of messages: a process and its pipes, Streamable HTTP, WebSocket; and the HTTP client."""

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     import httpx2
 
 COURTESY_SECONDS: Final = 2.0
-"""For the DELETE that ends a session: a silent server must not delay the close."""
+"""Limits the DELETE that ends a session: a silent server must not delay the close."""
 NOTIFICATION_SECONDS: Final = 10.0
 STREAM_SECONDS: Final = 1.0
 """Limit of the first call's wait for the server's own stream. It was requested after the handshake, so a
@@ -77,7 +77,7 @@ class HttpOptions:
     auth: httpx2.Auth | None = field(default=None, repr=False)
     """Any `httpx2.Auth`, such as the SDK's OAuth providers."""
     tls: ssl.SSLContext | None = None
-    """It may have authorities and a client certificate of its own, or accept any certificate."""
+    """May have authorities and a client certificate of its own, or accept any certificate."""
     wait_for_stream: bool = False
     """Make the first call wait, at most `STREAM_SECONDS`, until the server's own stream is open. Without it
     some servers drop their questions to the user, and the call waits for an answer in vain."""

@@ -49,13 +49,13 @@ def _oauth_error() -> type[Exception]:
 async def _run(client: HttpClient, auth: httpx2.Auth, request: HttpRequest, allowed: int) -> HttpResponse:
     shown = httpx2.Request(request.method, str(request.url), headers=request.headers, content=request.content)
     async with aclosing(auth.async_auth_flow(shown)) as flow:
-        asked = await anext(flow)
+        theirs = await anext(flow)
         while True:
-            response = await client.send_once(await as_ours(asked))
+            response = await client.send_once(await as_ours(theirs))
             try:
-                answer = _as_httpx2(response, asked, allowed)
+                answer = _as_httpx2(response, theirs, allowed)
                 try:
-                    asked = await flow.asend(answer)
+                    theirs = await flow.asend(answer)
                 except StopAsyncIteration:
                     return response
             except BaseException:
@@ -64,41 +64,43 @@ async def _run(client: HttpClient, auth: httpx2.Auth, request: HttpRequest, allo
             await response.drain()
 
 
-async def send_whole(client: HttpClient, asked: httpx2.Request, *, allowed: int) -> httpx2.Response:
+async def send_whole(client: HttpClient, theirs: httpx2.Request, *, allowed: int) -> httpx2.Response:
     """Send a request that a flow has made, and read the answer, of at most `allowed` bytes.
 
     Redirects are not followed. Raises as `HttpClient.send_once` and `HttpResponse.read`.
     """
-    response = await client.send_once(await as_ours(asked))
+    response = await client.send_once(await as_ours(theirs))
     try:
-        answer = _as_httpx2(response, asked, allowed)
+        answer = _as_httpx2(response, theirs, allowed)
         await answer.aread()
         return answer
     finally:
         await response.aclose()
 
 
-async def as_ours(asked: httpx2.Request) -> HttpRequest:
+async def as_ours(theirs: httpx2.Request) -> HttpRequest:
     """A request of httpx2's as one of ours."""
     # A flow may have made this request itself, with a body that has not been read.
-    content = await asked.aread()
+    content = await theirs.aread()
     return HttpRequest(
-        method=asked.method,
-        url=WebAddress.parse(str(httpx2.URL(asked.url))),  # a URL may print less than it requests
-        headers=_without(asked.headers.raw, b"host", b"content-length", b"transfer-encoding"),
+        method=theirs.method,
+        url=WebAddress.parse(str(httpx2.URL(theirs.url))),  # a URL may print less than it requests
+        headers=_without(theirs.headers.raw, b"host", b"content-length", b"transfer-encoding"),
         content=content,
     )
 
 
-def _as_httpx2(response: HttpResponse, asked: httpx2.Request, allowed: int) -> httpx2.Response:
+def _as_httpx2(response: HttpResponse, theirs: httpx2.Request, allowed: int) -> httpx2.Response:
     headers = _without(response.raw_headers, b"content-encoding", b"content-length", b"transfer-encoding")
-    answer = httpx2.Response(response.status, headers=headers, stream=_Body(response, allowed), request=asked)
+    answer = httpx2.Response(
+        response.status, headers=headers, stream=_Body(response, allowed), request=theirs
+    )
     to = response.location
     following = within_origin(response.request, response, to) if to is not None else None
     if following is not None:
         # As httpx2's client does, for flows that follow redirects themselves: the SDK's providers do.
         answer.next_request = httpx2.Request(
-            asked.method, str(following.url), headers=asked.headers, content=following.content
+            theirs.method, str(following.url), headers=theirs.headers, content=following.content
         )
     return answer
 

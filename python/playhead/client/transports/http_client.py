@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 KEEP_ALIVE_SECONDS: Final = 300.0
 CONNECTIONS: Final = 64
-"""At most 16 reads are in flight; the rest is for hedges, cancellations and the server's own stream."""
+"""Limits the open connections: 16 reads in flight, hedges, cancellations and the server's own stream."""
 REDIRECTS: Final = 20
 """Redirects followed per request, as by browsers (Fetch, section 4.4)."""
 DRAIN_BYTES: Final = 64 * KIB
@@ -93,7 +93,7 @@ class HttpResponse:
         self.reason = bytes(response.extensions.get("reason_phrase", b"")).decode("ascii", "replace")
         self.raw_headers: Headers = response.headers
         self.headers: dict[str, str] = {}
-        """By name in lower case; repeated ones are joined with a comma."""
+        """The values by name in lower case; repeated ones are joined with a comma."""
         for raw_name, raw_value in response.headers:
             name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
             self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value

@@ -61,19 +61,19 @@ def retry_after_seconds(headers: Mapping[str, str], *, now: float) -> float | No
 def tls_reason(error: BaseException) -> str | None:
     """The reason and the servers file key to set, if TLS caused `error`; HTTP libraries only chain the
     cause."""
-    found: BaseException | None = error
-    while found is not None and not isinstance(found, ssl.SSLError):
-        found = found.__cause__ or found.__context__
-    match found:
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    match cause:
         case None:
             return None
         case ssl.SSLCertVerificationError():
             return (
-                f"certificate verification failed ({found.verify_message}); set tls.authorities to the"
+                f"certificate verification failed ({cause.verify_message}); set tls.authorities to the"
                 " issuing CA if you trust it"
             )
         case _:
-            said = (getattr(found, "reason", None) or type(found).__name__).replace("_", " ").lower()
+            said = (getattr(cause, "reason", None) or type(cause).__name__).replace("_", " ").lower()
             return (
                 f"TLS failed ({said}); does the server speak https on this port, and does it require a client"
                 " certificate (tls.certificate, tls.key)?"

@@ -100,7 +100,7 @@ class Proxies:
         if "*" in entries:
             return NO_PROXIES
         proxies = {scheme: _proxy(settings[scheme]) for scheme in _SCHEMES if settings.get(scheme)}
-        exceptions = tuple(found for found in map(_exception, entries) if found is not None)
+        exceptions = tuple(each for each in map(_exception, entries) if each is not None)
         return cls(proxies, exceptions)
 
 

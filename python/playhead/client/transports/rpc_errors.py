@@ -31,22 +31,22 @@ def quoted(text: str) -> str:
     return text if len(text) <= QUOTED_CHARS else text[:QUOTED_CHARS] + "…"
 
 
-def names_lost_session(code: int | None, said: str, *, status: int) -> bool:
+def names_lost_session(code: int | None, text: str, *, status: int) -> bool:
     """True if an error answer says that the server does not know the session of the request.
 
     `code` is None for a body without a JSON-RPC error, `status` the HTTP status (200 on other transports).
     """
     if code in _OTHER_CODES:
         return False
-    if code == INVALID_REQUEST and _SESSION_NOT_FOUND in said.lower():
+    if code == INVALID_REQUEST and _SESSION_NOT_FOUND in text.lower():
         return True
     if status == 404:
-        return "session" in said.lower()
-    return status == 400 and LOST_SESSION.search(quoted(said)) is not None
+        return "session" in text.lower()
+    return status == 400 and LOST_SESSION.search(quoted(text)) is not None
 
 
 def texts_of(error: RpcError) -> tuple[str, ...]:
-    """The texts of an error answer: its message, and its data if that is a string.
+    """The strings of an error answer: its message, and its data if that is a string.
 
     Some servers put a heading into the message and the reason into the data, as the Go template does:
     "initialization failed", "unsupported protocol version: 2025-11-25".
@@ -56,7 +56,7 @@ def texts_of(error: RpcError) -> tuple[str, ...]:
 
 
 def text_of(error: RpcError) -> str:
-    """The texts of an error answer as one."""
+    """The strings of an error answer as one."""
     texts = texts_of(error)
     longest = max(texts, key=len)
     return longest if all(text in longest for text in texts) else ": ".join(texts)
@@ -64,11 +64,11 @@ def text_of(error: RpcError) -> str:
 
 def from_answer(error: RpcError, *, method: str, server: str) -> PlayheadError:
     """The error for a JSON-RPC error answer from the peer."""
-    said = quoted(text_of(error))
-    past_end = method == "resources/read" and PAST_END.search(said) is not None
+    text = quoted(text_of(error))
+    past_end = method == "resources/read" and PAST_END.search(text) is not None
     kind = RangePastEndError if past_end else ServerError
     return kind(
-        f"{server} answered {method} with error {error.code}: {said}",
+        f"{server} answered {method} with error {error.code}: {text}",
         code=error.code,
         data=error.data,
         said=error.message,
@@ -80,7 +80,7 @@ def lost_session(error: RpcError, *, server: str) -> SessionLostError | None:
 
     Only for requests after the handshake: before it, a server may answer an unknown method in the same words.
     """
-    said = quoted(text_of(error))
-    if not names_lost_session(error.code, said, status=200):
+    text = quoted(text_of(error))
+    if not names_lost_session(error.code, text, status=200):
         return None
-    return SessionLostError(f"{server} no longer knows the session (error {error.code}: {said})")
+    return SessionLostError(f"{server} no longer knows the session (error {error.code}: {text})")

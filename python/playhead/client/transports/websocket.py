@@ -306,8 +306,8 @@ class WebSocketCarrier:
                     " too busy to answer"
                 )
             case End.PEER:
-                said = f" ({closed.reason!r})" if closed.reason else ""
-                return self._closed_error(closed.code, closed.reason, f"was closed by the server{said}")
+                reason = f" ({closed.reason!r})" if closed.reason else ""
+                return self._closed_error(closed.code, closed.reason, f"was closed by the server{reason}")
             case End.CUT:
                 return self._closed_error(closed.code, "", "ended without a close frame")
             case _:

@@ -46,7 +46,7 @@ _NOT_INITIALIZED: Final = re.compile(
     r"(^|\b(handler|server|session|connection|client) )((is|was|has) )?not (yet )?(been )?initiali[sz]ed",
     re.IGNORECASE,
 )
-"""Of the connection: a tool that failed because its database is "not initialized" may have run."""
+"""Matches errors about the connection: a tool whose database is "not initialized" may have run."""
 _UNREADABLE: Final = (messages.PARSE_ERROR, messages.INVALID_REQUEST)
 
 

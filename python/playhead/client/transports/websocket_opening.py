@@ -159,15 +159,15 @@ async def upgrade(
 
 
 def _refused(status: int, place: str) -> AccessDeniedError | UpgradeRefusedError:
-    said = f"HTTP {status} {responses.get(status, '')}".rstrip()
+    answer = f"HTTP {status} {responses.get(status, '')}".rstrip()
     if status in (401, 403):
         return AccessDeniedError(
-            f"{place} refused access with {said}: set valid credentials under `headers` or `auth`; some"
+            f"{place} refused access with {answer}: set valid credentials under `headers` or `auth`; some"
             " servers require an `Origin` header, and some answer a wrong path like this",
             status=status,
         )
     return UpgradeRefusedError(
-        f"{place} did not accept the WebSocket upgrade ({said}): is the path correct, and does it speak"
+        f"{place} did not accept the WebSocket upgrade ({answer}): is the path correct, and does it speak"
         " WebSocket?",
         status=status,
     )

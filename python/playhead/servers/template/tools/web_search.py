@@ -20,7 +20,7 @@ from playhead.servers.template.tools import Arguments, TemplateTool, answer
 
 MOST_RESULTS: Final = 20
 ANSWER_BYTES: Final = MIB
-"""Of the engine's answer; twenty results have some ten kilobytes."""
+"""Limits the engine's answer; twenty results have some ten kilobytes."""
 ENGINE_SECONDS: Final = 20.0
 SNIPPET_CHARS: Final = 300
 

@@ -266,7 +266,7 @@ async def test_a_cancelled_write_tears_no_line() -> None:
 async def test_a_request_that_the_server_never_saw_is_not_cancelled_at_it() -> None:
     async with connection_over(stdio([sys.executable, "-I", "-c", RECORDER]), handshake=False) as connection:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(partial(read, connection, a="y" * 4_000_000))
+            nursery.start_soon(partial(read, connection, a="y" * 16_000_000))
             await trio.lowlevel.checkpoint()
             await trio.lowlevel.checkpoint()
             with trio.move_on_after(0):

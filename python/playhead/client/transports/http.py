@@ -151,11 +151,7 @@ class HttpCarrier:
             raise connection_error(error, str(self._url)) from error
 
     async def send(self, data: bytes, *, outgoing: Outgoing | None = None) -> None:
-        with (
-            trio.move_on_after(NOTIFICATION_SECONDS),
-            suppress(*TRANSPORT_ERRORS, OSError, PlayheadError),
-        ):
-            await (await self._client.send(self._message(data, None))).drain()
+        await self._send_unawaited(self._message(data, None), seconds=NOTIFICATION_SECONDS)
 
     async def listen(self) -> None:
         events = EventStream(max_bytes=self._limits.message_bytes)
@@ -209,10 +205,11 @@ class HttpCarrier:
             return
         headers = [*self._headers, *self._revision_headers(None)]
         request = HttpRequest(method="DELETE", url=self._url, headers=headers)
-        with (
-            trio.move_on_after(COURTESY_SECONDS),
-            suppress(*TRANSPORT_ERRORS, OSError, PlayheadError),
-        ):
+        await self._send_unawaited(request, seconds=COURTESY_SECONDS)
+
+    async def _send_unawaited(self, request: HttpRequest, *, seconds: float) -> None:
+        """Send a request whose answer nobody waits for; failures are not reported."""
+        with trio.move_on_after(seconds), suppress(*TRANSPORT_ERRORS, OSError, PlayheadError):
             await (await self._client.send(request)).drain()
 
     # --- answers -------------------------------------------------------------------------------------

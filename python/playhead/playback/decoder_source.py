@@ -230,12 +230,6 @@ class DecoderSource(miniaudio.StreamableSource):  # type: ignore[misc]  # miniau
         self._forget()
         return chunk
 
-    def recent(self, wanted_bytes: int) -> bytes:
-        """Return the last `wanted_bytes` that were read, or fewer: for headers that the decoder does not
-        expose."""
-        end = self._position - self._memory_start
-        return bytes(self._memory[max(0, end - wanted_bytes) : end])
-
     def read_ahead(self) -> bool:
         """Wait for more bytes and keep them for later reads. Returns False at the end of the stream, and if
         it breaks while bytes are ahead: those are read first."""

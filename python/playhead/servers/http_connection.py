@@ -35,7 +35,7 @@ SEND_BYTES: Final = 64 * KIB
 RECEIVE_BYTES: Final = 16 * KIB
 """Read at once. In empty fragments these are some 2,700 frames, 40 ms of work between two checkpoints."""
 WATCH_SECONDS: Final = 0.5
-"""After this time a request is watched for the leaving of its client."""
+"""A request that takes longer is watched for the leaving of its client."""
 
 ASGI_VERSIONS: Final = {"version": "3.0", "spec_version": "2.4"}
 """2.4: `send` raises an `OSError` once the client has left."""

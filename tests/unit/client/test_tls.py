@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import trustme
 from mcp.server.mcpserver import MCPServer
 
 from playhead.client import connect, connector
-from playhead.client.transports.tls import default_tls_context
+from playhead.client.transports import tls
 from playhead.config.servers import ServerConfig, load_servers
 from playhead.errors import ConfigError, ConnectError
 from playhead.limits import DEFAULT_LIMITS
@@ -80,13 +80,14 @@ async def test_a_private_authority_is_accepted_where_the_file_names_it(files: Fi
 async def test_behaviour_22_the_authorities_of_ssl_cert_file_are_trusted(
     files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(files.authority))
-    default_tls_context.cache_clear()
-    try:
-        async with tls_server(files) as server, connect(entry(tmp_path, server.url, {})) as session:
+    async with tls_server(files) as server:
+        before = await said_when_refused(entry(tmp_path, server.url, {}))
+        monkeypatch.setenv(
+            "SSL_CERT_FILE", str(files.authority)
+        )  # after another session has loaded the others
+        async with connect(entry(tmp_path, server.url, {})) as session:
             assert session.server_info is not None
-    finally:
-        default_tls_context.cache_clear()
+    assert "certificate" in before
 
 
 async def test_a_certificate_of_an_unknown_authority_is_refused_with_the_key_to_set(
@@ -174,7 +175,7 @@ def test_keys_that_contradict_each_other_are_refused(tmp_path: Path, tls: dict[s
 
 
 @pytest.fixture
-def loads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ssl.SSLContext]]:
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[ssl.SSLContext]:
     """The contexts for which the system's authorities were loaded, each of which takes 40 ms."""
     loaded: list[ssl.SSLContext] = []
     load = httpcore2.default_ssl_context
@@ -184,9 +185,8 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ssl.SSLContext]]:
         return loaded[-1]
 
     monkeypatch.setattr(httpcore2, "default_ssl_context", counted)
-    default_tls_context.cache_clear()
-    yield loaded
-    default_tls_context.cache_clear()
+    tls._load_authorities.cache_clear()
+    return loaded
 
 
 async def test_a_session_over_plain_http_loads_no_authorities(

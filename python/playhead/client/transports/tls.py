@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -15,15 +16,19 @@ if TYPE_CHECKING:
     from playhead.config.servers import ServerConfig
 
 
-@cache
 def default_tls_context() -> ssl.SSLContext:
     """A context that trusts the system's authorities, or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
 
-    Shared by all sessions: loading takes 40 ms and more.
+    Shared by all sessions until one of the two variables changes: loading takes 40 ms and more.
     """
+    return _load_authorities(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@lru_cache(maxsize=1)
+def _load_authorities(_file: str | None, _directory: str | None) -> ssl.SSLContext:
     import httpcore2  # not for a WebSocket without TLS
 
-    return httpcore2.default_ssl_context()
+    return httpcore2.default_ssl_context()  # reads the two variables itself
 
 
 class _DeferredContext(ssl.SSLContext):

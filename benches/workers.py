@@ -224,7 +224,7 @@ async def plays_ours(target: Target, plays: int, seconds: float) -> AsyncIterato
     Without garbage collection until all play, as docs/playback.md advises for so many.
     """
     from playhead.client import connect
-    from playhead.playback import ItemStart, NullSink, Player
+    from playhead.playback import ItemError, ItemStart, NullSink, Player
 
     async def measure() -> Found:
         underruns, played, waits, connected = 0, [], [], 0
@@ -248,6 +248,8 @@ async def plays_ours(target: Target, plays: int, seconds: float) -> AsyncIterato
                     events = player.events()
                     await player.play(link)
                     async for event in events:
+                        if isinstance(event, ItemError):
+                            raise event.error
                         if isinstance(event, ItemStart):
                             break
                     events.close()

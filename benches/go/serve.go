@@ -24,9 +24,10 @@ const (
 
 // server has the resource, and the tool results, which are the same each time.
 type server struct {
-	data []byte
-	mime string
-	blob []byte
+	data   []byte
+	frames []int
+	mime   string
+	blob   []byte
 }
 
 type request struct {
@@ -47,7 +48,7 @@ func serve(transport, file string, size, blob int) error {
 		if err != nil {
 			return err
 		}
-		made.data, made.mime = music, "audio/mpeg"
+		made.data, made.frames, made.mime = music, mp3Frames(music), "audio/mpeg"
 	}
 	made.blob = []byte(fmt.Sprintf(`{"content":[{"type":"resource","resource":{"uri":"resource://blob",`+
 		`"mimeType":"audio/wav","blob":"%s"}}],"isError":false,%s}`,
@@ -186,18 +187,33 @@ func rangeOf(asked *request) (start, end int, origin string, ok bool) {
 	return start, end, query.Get("url"), badStart == nil && badEnd == nil
 }
 
-// song is the frame of mp3 at which the song of an origin's URL begins; the music before it follows at the end.
+// song is where the song of an origin's URL begins; the music before it follows at the end.
 func (s *server) song(origin string) int {
 	parsed, err := url.Parse(origin)
-	if err != nil {
+	if err != nil || len(s.frames) == 0 {
 		return 0
 	}
 	number, err := strconv.Atoi(parsed.Query().Get("song"))
-	if err != nil || number == 0 {
+	if err != nil || number <= 0 {
 		return 0
 	}
-	from := number * 7919 % len(s.data)
-	return from + max(0, bytes.Index(s.data[from:], []byte{0xff, 0xfb}))
+	return s.frames[number*31%(len(s.frames)-len(s.frames)/8)] // the end is silent in some encodings
+}
+
+// mp3Frames are the offsets of the frames of an MP3; two bytes like a frame's first may be within one, too.
+func mp3Frames(data []byte) []int {
+	var offsets []int
+	kilobits := [2][15]int{
+		{0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160}, // MPEG-2
+		{0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320},
+	}
+	for at := 0; at+4 <= len(data) && data[at] == 0xff && 0 < data[at+2]>>4 && data[at+2]>>4 < 15 && data[at+2]>>2&3 < 3; {
+		offsets = append(offsets, at)
+		version := int(data[at+1]) >> 3 & 1
+		hertz := []int{22050, 24000, 16000}[data[at+2]>>2&3] << version
+		at += 72000<<version*kilobits[version][data[at+2]>>4]/hertz + int(data[at+2])>>1&1
+	}
+	return offsets
 }
 
 func (s *server) page(asked string, song, start, end int) []byte {

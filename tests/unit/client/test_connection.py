@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import sys
@@ -31,7 +32,7 @@ from playhead.errors import (
     UsageError,
 )
 from playhead.limits import DEFAULT_LIMITS, Limits
-from playhead.protocol.exchange import Outgoing
+from playhead.protocol.exchange import Answered, Outgoing
 from playhead.protocol.revisions import NEWEST, NEWEST_INITIALIZED, Revision
 from playhead.stream.options import StreamOptions
 from tests.scripted_carrier import PAGE, Peer
@@ -117,6 +118,19 @@ async def test_an_answer_that_arrives_before_the_request_is_written_is_used_at_o
     async with connected(Early()) as connection:
         assert await ask(connection, silent=5) == PAGE
     assert trio.current_time() == began
+
+
+async def test_an_answer_that_was_returned_is_not_held_any_longer(autojump_clock: MockClock) -> None:
+    """A tool result may have 64 MiB."""
+
+    async def serve(peer: Peer, outgoing: Outgoing) -> None:
+        await trio.sleep(1)  # meanwhile the deadlines are looked at
+        peer.answer(outgoing)
+
+    async with connected(Peer(serve)) as connection:
+        await trio.testing.wait_all_tasks_blocked()
+        assert await ask(connection, silent=5) == PAGE
+        assert [each for each in gc.get_objects() if isinstance(each, Answered)] == []
 
 
 async def test_a_shorter_deadline_set_later_ends_first(autojump_clock: MockClock) -> None:

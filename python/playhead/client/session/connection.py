@@ -478,6 +478,7 @@ class Connection:
                     in_total = waiting.started + waiting.total_seconds <= now
                     waiting.spent_seconds = waiting.total_seconds if in_total else waiting.silent_seconds
                     waiting.scope.cancel()
+                del waiting  # it would hold its answer while this task sleeps
             if self._next_doubt() <= now:
                 step = self._liveness.step(now, oldest=self._oldest(), heard=self._heard)
                 self._nursery.start_soon(self._doubt, step)

@@ -68,7 +68,7 @@ MINIAUDIO    := $(shell sed -n 's/ *;.*//; /^miniaudio==/p' requirements-dev.loc
 ASAN_FLAGS   := -fsanitize=address -fno-omit-frame-pointer -g -O1
 
 build/fuzz/asan: $(STAMP)
-	CFLAGS="$(ASAN_FLAGS)" LDFLAGS="-fsanitize=address" $(BIN)/python -m pip install --quiet --no-cache-dir --no-deps --no-binary :all: --target build/fuzz/asan $(MINIAUDIO)
+	CFLAGS="$(ASAN_FLAGS)" LDFLAGS="-fsanitize=address" $(BIN)/python -m pip install --quiet --no-cache-dir --no-deps --no-binary miniaudio --target build/fuzz/asan $(MINIAUDIO)
 
 fuzz-asan: build/fuzz/asan
 	for format in wav mp3 flac; do PYTHONPATH=build/fuzz/asan LD_PRELOAD=$$(cc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=16 \

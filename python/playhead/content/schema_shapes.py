@@ -29,7 +29,7 @@ Shape = Mapping[str, Any]
 
 
 class NoValueError(Exception):
-    """No value can be generated, with the reason. Never raised out of `arguments_for`."""
+    """No value can be generated, with the reason."""
 
 
 class Shapes:

@@ -224,7 +224,7 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
     """Run the conversation or the single turn; return the exit code. Raises what ends a single turn."""
     from playhead.agent.agent import Agent
     from playhead.agent.approvals import Approvals
-    from playhead.agent.playback_tools import PLAYER_TOOL_NAMES, player_tools
+    from playhead.agent.playback_tools import player_tools
     from playhead.agent.recording import Recorder
     from playhead.cli.chat_terminal import TerminalChat, TerminalLines
     from playhead.cli.chat_view import ChatView, Questions, TurnSummary, how_to_allow
@@ -232,6 +232,7 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
     from playhead.config.tools import default_approval_policy, default_sources
     from playhead.config.tools.files import user_tool_file
     from playhead.playback import Player
+    from playhead.playback.player_tools import PLAYER_TOOLS
 
     view, summary = ChatView(terminal, verbose=setup.verbose), TurnSummary(report)
 
@@ -291,7 +292,7 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
         conversation = TerminalChat(
             new_agent, hub=hub, player=player, terminal=terminal, view=view, lines=lines
         )
-        count = len(hub.tools) + len(PLAYER_TOOL_NAMES)
+        count = len(hub.tools) + len(PLAYER_TOOLS)
         terminal.say(f"{escape_line(model.name)}, {count} tools; /help lists the commands")
         await conversation.run(questions)
     return EXIT_DONE
@@ -336,10 +337,11 @@ async def _opened_hub(
     questions: Questions | None,
 ) -> AsyncIterator[Hub]:
     """Connect to the servers; one that fails is reported, and the others are used."""
-    from playhead.agent.playback_tools import PLAYER, PLAYER_TOOL_NAMES
+    from playhead.agent.playback_tools import PLAYER
     from playhead.cli.targets import show_url
     from playhead.client.hub import open_hub
     from playhead.client.hub.server import ServerStatus
+    from playhead.playback.player_tools import PLAYER_TOOLS
 
     if servers is None and setup.servers is None:
         tools = "no tools" if setup.message is not None else "only the player's tools"
@@ -361,7 +363,7 @@ async def _opened_hub(
         report["servers"] = {name: str(state.status) for name, state in hub.states.items()}
         names = [(tool.server, tool.tool.name) for tool in hub.tools]
         if setup.message is None:
-            names += [(PLAYER, name) for name in PLAYER_TOOL_NAMES]
+            names += [(PLAYER, name) for name in PLAYER_TOOLS]
         for rule in setup.allow:
             if not any(rule.fits(server, tool) for server, tool in names):
                 unused = escape_line(f"--allow {rule.server}/{rule.tool}")

@@ -26,7 +26,7 @@ from typing import Self
 REPOSITORY = Path(__file__).parents[2]
 IMPORTED = (
     "playhead.cli.app",
-    "playhead.cli.chat",
+    "playhead.agent.commands.chat",
     "playhead.cli.check",
     "playhead.cli.tools",
     "playhead.client",

@@ -75,7 +75,7 @@ PLAY = Budget(
     modules=630,
     never=(
         *("playhead.agent", "playhead.servers", "playhead.client.hub", "playhead.client.oauth.flow"),
-        *("playhead.cli.tools", "playhead.cli.chat"),
+        "playhead.cli.tools",
     ),
 )
 

@@ -21,7 +21,7 @@ COMMANDS: Final = {
     "demo": ("cli.streams", "Ask the example server for music and play it while it arrives."),
     "tools": ("cli.tools", "List a server's tools."),
     "call": ("cli.tools", "Call a tool, show its result and play its audio."),
-    "chat": ("cli.chat", "Chat with a model that can call your servers' tools."),
+    "chat": ("agent.commands.chat", "Chat with a model that can call your servers' tools."),
     "play": ("cli.streams", "Play a resource while it is still arriving, or a local file."),
     "read": ("cli.streams", "Read a resource in byte ranges and save it."),
     "fleet": (

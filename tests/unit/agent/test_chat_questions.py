@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from playhead.agent.approvals import ApprovalRequest
-from playhead.cli.chat import is_readable
-from playhead.cli.chat_view import Questions
+from playhead.agent.commands.chat import is_readable
+from playhead.agent.commands.chat_view import Questions
 from playhead.cli.terminal import Terminal
 from playhead.client.session.elicitation import Question, Reply, with_defaults
 from playhead.net_guard import is_loopback

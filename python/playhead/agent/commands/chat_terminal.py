@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from playhead.agent.commands.chat_view import ChatView, resumed_text, show_outcome, waiting_text
 from playhead.agent.playback_tools import player_tools
-from playhead.cli.chat_view import ChatView, resumed_text, show_outcome, waiting_text
 from playhead.cli.runner import first_leaf
 from playhead.cli.terminal import Terminal, clock, escape_line, seconds_of
 from playhead.errors import PlayheadError, UsageError
 
 if TYPE_CHECKING:
     from playhead.agent.agent import Agent
-    from playhead.cli.chat_view import Questions
+    from playhead.agent.commands.chat_view import Questions
     from playhead.client.hub import Hub
     from playhead.playback import Player
 

@@ -25,9 +25,9 @@ from playhead.errors import UsageError
 
 if TYPE_CHECKING:
     from playhead.agent.agent import Agent
+    from playhead.agent.commands.chat_view import Questions
     from playhead.agent.conversation import Model
     from playhead.agent.events import Event
-    from playhead.cli.chat_view import Questions
     from playhead.client.hub import Hub
     from playhead.config.servers import ServerConfig
     from playhead.config.tools import ApprovalPolicy, ApprovalRule, ToolConfigSources
@@ -106,7 +106,7 @@ def chat(
         )
     if prompt_template is not None and provider != "prompt":
         raise UsageError("--prompt-template needs --provider prompt; other providers have function calling")
-    from playhead.cli.chat_view import allowed_rules
+    from playhead.agent.commands.chat_view import allowed_rules
     from playhead.cli.parameters import make_sink
 
     allowed = allowed_rules(allow)
@@ -176,8 +176,8 @@ def _replay(
         import trio
 
         from playhead.agent import recording as recordings
+        from playhead.agent.commands.chat_view import ChatView, TurnSummary
         from playhead.agent.events import Failed
-        from playhead.cli.chat_view import ChatView, TurnSummary
 
         view, summary = ChatView(terminal, verbose=verbose), TurnSummary(report)
 
@@ -224,10 +224,10 @@ async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
     """Run the conversation or the single turn; return the exit code. Raises what ends a single turn."""
     from playhead.agent.agent import Agent
     from playhead.agent.approvals import Approvals
+    from playhead.agent.commands.chat_terminal import TerminalChat, TerminalLines
+    from playhead.agent.commands.chat_view import ChatView, Questions, TurnSummary, how_to_allow
     from playhead.agent.playback_tools import player_tools
     from playhead.agent.recording import Recorder
-    from playhead.cli.chat_terminal import TerminalChat, TerminalLines
-    from playhead.cli.chat_view import ChatView, Questions, TurnSummary, how_to_allow
     from playhead.config.servers import default_servers, load_servers
     from playhead.config.tools import default_approval_policy, default_sources
     from playhead.config.tools.files import user_tool_file
@@ -302,7 +302,7 @@ async def _one_turn(
     agent: Agent, said: str, player: Player | None, terminal: Terminal, report: Report
 ) -> int:
     """Run one turn, and play its music to the end."""
-    from playhead.cli.chat_view import exit_code, raise_if_refused, show_outcome, show_waiting
+    from playhead.agent.commands.chat_view import exit_code, raise_if_refused, show_outcome, show_waiting
 
     result = await agent.say(said)
     report.update(ended_by=result.ended_by, reason=result.reason)

@@ -27,7 +27,7 @@ REPOSITORY = Path(__file__).parents[2]
 IMPORTED = (
     "playhead.cli.app",
     "playhead.agent.commands.chat",
-    "playhead.cli.check",
+    "playhead.check.commands.check",
     "playhead.cli.tools",
     "playhead.client",
     "playhead.client.hub",

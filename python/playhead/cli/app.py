@@ -25,14 +25,14 @@ COMMANDS: Final = {
     "play": ("cli.streams", "Play a resource while it is still arriving, or a local file."),
     "read": ("cli.streams", "Read a resource in byte ranges and save it."),
     "fleet": (
-        "cli.fleet",
+        "check.commands.fleet",
         "Play with many players in many processes, and report what they heard and cost.",
     ),
     "explain": (
         "cli.explain",
         "Show the effective configuration of a tool, or the form of a resource's ranges, and why.",
     ),
-    "check": ("cli.check", "Test a server and report its defects."),
+    "check": ("check.commands.check", "Test a server and report its defects."),
     "outputs": ("cli.stored", "List the saved results of tools, newest first."),
     "trust": ("cli.stored", "Accept a directory's mcp.json and playhead-tools.toml."),
     "serve audio": (

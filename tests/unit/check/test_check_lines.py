@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from playhead.check.commands.check import WIDTH, report_lines
 from playhead.check.results import Check, CheckKind, TestResult
-from playhead.cli.check import WIDTH, report_lines
 from tests.unit.check.report_kit import CONTENT, SCHEMA, report
 
 

@@ -36,15 +36,15 @@ COMMANDS: Final = {
     "outputs": ("cli.stored", "List the saved results of tools, newest first."),
     "trust": ("cli.stored", "Accept a directory's mcp.json and playhead-tools.toml."),
     "serve audio": (
-        "cli.servers",
+        "servers.commands.example_servers",
         "Serve music over MCP: musicPlayer, set_volume, and ranged reads of linked audio.",
     ),
     "serve template": (
-        "cli.servers",
+        "servers.commands.example_servers",
         "Serve an example of every MCP feature: four tools, resources and prompts.",
     ),
-    "schema validate": ("cli.servers", "Validate messages against the template server's schema."),
-    "schema show": ("cli.servers", "Print one of the documents."),
+    "schema validate": ("servers.commands.schema", "Validate messages against the template server's schema."),
+    "schema show": ("servers.commands.schema", "Print one of the documents."),
 }
 """Each command as it is typed, with its module below `playhead` and its summary, the first paragraph of its
 docstring. It is a function with the last word as its name. The module is imported when the command runs:

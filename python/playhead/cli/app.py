@@ -33,8 +33,8 @@ COMMANDS: Final = {
         "Show the effective configuration of a tool, or the form of a resource's ranges, and why.",
     ),
     "check": ("check.commands.check", "Test a server and report its defects."),
-    "outputs": ("cli.stored", "List the saved results of tools, newest first."),
-    "trust": ("cli.stored", "Accept a directory's mcp.json and playhead-tools.toml."),
+    "outputs": ("config.commands.outputs", "List the saved results of tools, newest first."),
+    "trust": ("cli.trust", "Accept a directory's mcp.json and playhead-tools.toml."),
     "serve audio": (
         "servers.commands.example_servers",
         "Serve music over MCP: musicPlayer, set_volume, and ranged reads of linked audio.",

@@ -19,8 +19,8 @@ import typer
 
 from playhead.cli import parameters as p
 from playhead.cli.runner import EXIT_DONE, Report, run_command
-from playhead.cli.stored import with_consent
 from playhead.cli.terminal import Terminal, clock, escape_line, live_line
+from playhead.cli.trust import with_consent
 from playhead.errors import UsageError
 
 if TYPE_CHECKING:

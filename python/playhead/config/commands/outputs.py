@@ -1,7 +1,4 @@
-"""`playhead outputs` and `playhead trust`: saved results, and a person's consent, as stored on this machine.
-
-Every command asks for that consent, with `with_consent`, before it uses files of the current directory.
-"""
+"""`playhead outputs`: the saved results of tools."""
 
 from __future__ import annotations
 
@@ -20,16 +17,6 @@ from playhead.errors import UsageError
 if TYPE_CHECKING:
     from playhead.config.outputs import Listing, SavedOutput
 
-
-import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from playhead.config.trust import ProjectFile, Trust
-
-
-T = TypeVar("T")
 
 _SHORT_ID = 8
 """The random end of an id: enough to identify one among thousands."""
@@ -134,77 +121,3 @@ def _reported(output: SavedOutput) -> dict[str, object]:
         "title": output.title,
         "metadata": output.metadata,
     }
-
-
-def trust(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The directory to trust.")] = Path(),
-    forget: Annotated[bool, typer.Option("--forget", help="Do not use its files from now on.")] = False,
-    json_output: p.Json = False,
-) -> None:
-    """Accept a directory's mcp.json and playhead-tools.toml.
-
-    Show what the files do and store that you accept them. A change to any file
-    of the directory that Python or a command could load needs a new consent.
-    Files named by --config or --tool-config need none.
-    """
-
-    async def command(terminal: Terminal, report: Report) -> int:
-        from playhead.config.trust import SERVERS_FILES, TOOL_FILES, Trust, project_files
-
-        if not directory.is_dir():
-            raise UsageError(f"{directory}: expected a directory")
-        files = project_files((*SERVERS_FILES, *TOOL_FILES), directory)
-        if not files:
-            names = ", ".join((*SERVERS_FILES, *TOOL_FILES))
-            raise UsageError(f"{directory}: nothing to trust; expected one of {names}")
-        answers = Trust()
-        for file in files:
-            answers.remember(file, accepted=not forget)
-            if not forget:
-                terminal.show(f"{file.path} is trusted. It can")
-                terminal.show_rows((f"  {verb}", escape_line(what)) for verb, what in file.effects)
-            else:
-                terminal.show(f"{file.path} is not used")
-        report["trusted"] = not forget
-        report["files"] = [
-            {
-                "path": str(file.path),
-                "effects": [list(effect) for effect in file.effects],
-                "sha256": file.fingerprint,
-            }
-            for file in files
-        ]
-        return EXIT_DONE
-
-    run_command(command, json_output=json_output)
-
-
-async def with_consent(terminal: Terminal, load: Callable[[Trust], T], *, trusted: bool) -> T:
-    """Call `load`, and ask the person at the terminal about each file of the current directory that it needs.
-
-    `trusted` is `--trust`. Raises what `load` does; `UntrustedError` if nobody can be asked.
-    """
-    from playhead.config.trust import Trust, UntrustedError
-
-    answers = Trust(everything=trusted, notice=lambda text: terminal.say(text, style="yellow"))
-    while True:
-        try:
-            return load(answers)
-        except UntrustedError as error:
-            if not (sys.stdin.isatty() and sys.stderr.isatty()) or terminal.json_output:
-                raise
-            file = error.file
-        accepted = await _ask(terminal, file)
-        try:
-            answers.remember(file, accepted=accepted)
-        except OSError as error:
-            terminal.warn(f"the answer holds for this run only; it cannot be stored: {error}")
-
-
-async def _ask(terminal: Terminal, file: ProjectFile) -> bool:
-    terminal.say(f"{file.path} is used for the first time, or its directory has changed. It can")
-    for verb, what in file.effects:
-        terminal.say(f"  {verb} {escape_line(what)}", whole=True)
-    terminal.prompt("Use it? Only if you trust this directory. [y/N] ")
-    answer = await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-    return answer.strip().lower() in {"y", "yes"}

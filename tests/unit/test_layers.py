@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -11,28 +12,18 @@ REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "python" / "playhead"
 CORE = REPOSITORY / "rust" / "core"
 
-LAYERS: tuple[frozenset[str], ...] = (
-    frozenset(
-        {
-            "errors",
-            "extras",
-            "limits",
-            "escaping",
-            "redaction",
-            "concurrency",
-            "strict_json",
-            "trio_thread",
-            "web_address",
-            "_core",
-        }
+LAYERS: tuple[tuple[str, ...], ...] = (
+    (
+        *("errors", "limits", "escaping", "redaction", "concurrency", "strict_json", "trio_thread"),
+        *("web_address", "extras", "_core"),
     ),
-    frozenset({"net_guard", "redacted_request", "content", "protocol", "cache"}),
-    frozenset({"results"}),
-    frozenset({"stream", "config"}),
-    frozenset({"playback", "client"}),
-    frozenset({"portals"}),
-    frozenset({"adapters", "testing"}),
-    frozenset({"cli", "agent", "check", "servers"}),
+    ("content", "protocol", "cache", "net_guard", "redacted_request"),
+    ("results",),
+    ("stream", "config"),
+    ("playback", "client"),
+    ("portals",),
+    ("adapters", "testing"),
+    ("cli", "agent", "check", "servers"),
 )
 """Lowest first. A module may import from lower layers, and from its own package; imports for types count. The
 highest layer has the frame of the command line, and the wings."""
@@ -136,6 +127,14 @@ def test_an_import_that_points_up_or_sideways_is_named(module: str, source: str,
 def test_a_command_may_import_the_command_line_and_its_own_package() -> None:
     source = "from playhead.cli import parameters\nfrom playhead.check.run import check_server"
     assert violations("check.commands.check", source) == []
+
+
+def test_contributing_has_the_layers_and_the_packages_that_there_are() -> None:
+    text = " ".join((REPOSITORY / "CONTRIBUTING.md").read_text("utf-8").split())
+    layers = " → ".join(", ".join(f"`{name}`" for name in names) for names in reversed(LAYERS))
+    assert f"{layers}." in text
+    listed = re.findall(r"\| `python/playhead/(\w+)` \|", text)
+    assert sorted(listed) == sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 
 
 def test_the_core_crate_touches_no_clock_file_net_or_thread() -> None:

@@ -56,13 +56,14 @@ test-loom:
 	RUSTFLAGS="--cfg loom" cargo test --locked --quiet --release --target-dir target/loom --test loom_pipe --test loom_playout
 
 # Any bytes into the parsers, the ring, the planner, Ogg and Vorbis, FUZZ_SECONDS for each target; a failing input is left in
-# build/fuzz. What is found there is kept for the next run, beside the inputs in tests/fuzz/corpus. For a long run:
+# build/fuzz. What is found there is kept for the next run, beside the inputs in tests/fuzz/corpus, one packed file per target:
+# python -m zipfile -c tests/fuzz/corpus/frame.zip build/fuzz/seeds/frame/* packs them again. For a long run:
 # FUZZ_BUILD="--sanitizer none --no-trace-compares" has ten times the executions, and sees no access out of bounds.
 FUZZ_SECONDS ?= 60
 FUZZ_BUILD   ?=
 FUZZ_CORE    := frame ring_writes planner ogg vorbis
 FUZZ_PARSERS := tool_use frames message lines events exchange
-FUZZ_INPUTS   = build/fuzz/corpus/$(1) tests/fuzz/corpus/$(1)
+FUZZ_INPUTS   = build/fuzz/corpus/$(1) build/fuzz/seeds/$(1)
 FUZZ_BYTES   := 512
 FUZZ_BYTES_ogg := 65536
 FUZZ_BYTES_vorbis := 65536
@@ -91,6 +92,7 @@ fuzz-media: $(STAMP)
 fuzz: $(STAMP) build/fuzz/atheris fuzz-media
 	@cargo +nightly fuzz --version >/dev/null || { echo "make fuzz needs a nightly toolchain and cargo-fuzz (cargo install cargo-fuzz)" >&2; exit 3; }
 	mkdir -p $(foreach target,$(FUZZ_CORE) $(FUZZ_PARSERS),build/fuzz/corpus/$(target))
+	$(foreach target,$(FUZZ_CORE) $(FUZZ_PARSERS),$(BIN)/python -m zipfile -e tests/fuzz/corpus/$(target).zip build/fuzz/seeds/$(target) &&) true
 	cargo +nightly fuzz build $(FUZZ_BUILD) --fuzz-dir tests/fuzz --target-dir target/fuzz
 	$(foreach target,$(FUZZ_CORE),target/fuzz/*/release/$(target) $(call FUZZ_INPUTS,$(target)) $(call FUZZ_LIMITS,$(target)) &&) true
 	$(foreach target,$(FUZZ_PARSERS),PYTHONPATH=build/fuzz/atheris $(BIN)/python -m tests.fuzz.parsers $(target) $(call FUZZ_INPUTS,$(target)) $(call FUZZ_LIMITS,$(target)) &&) true

@@ -7,8 +7,19 @@ STAMP  := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
-.PHONY: demo test test-all test-rust test-python test-loom fuzz fuzz-media fuzz-asan miri real-servers check-servers old-sdk gateways adapters conformance documents lint format bench bench-smoke bench-history soak docs lock wheel wheels sdist try-wheel sbom deny workflows clean
+# Each installs third-party tools or programs, and runs one script with them: make extra NAME=conformance.
+EXTRAS := adapters check-servers conformance deny documents gateways old-sdk real-servers sbom workflows
+
+.PHONY: help demo test test-all lint format bench docs extra extras $(EXTRAS) test-rust test-loom fuzz fuzz-media fuzz-asan miri bench-smoke bench-history soak lock wheel wheels sdist try-wheel clean
 .DEFAULT_GOAL := demo
+
+help:
+	@sed -n 's/^\([a-z-]*\):.* ## /make \1: /p' Makefile
+
+extra: $(or $(filter $(EXTRAS),$(NAME)),extras)
+
+extras:
+	@echo "make extra: expected NAME=… with one of $(EXTRAS), got '$(NAME)'" >&2; exit 2
 
 # Exact versions for the tools, the tests and every extra; plain pip against PyPI installs them.
 $(BIN)/maturin: requirements-dev.lock
@@ -22,7 +33,7 @@ $(STAMP): $(BIN)/maturin pyproject.toml Cargo.toml Cargo.lock $(shell find rust 
 	. $(BIN)/activate && maturin develop --release --quiet
 	touch $@
 
-demo: $(STAMP)
+demo: $(STAMP) ## plays music of the example server while it arrives
 	$(BIN)/playhead demo
 
 # `make test` is for every change, `make test-all` adds the tests marked `slow` and is what CI runs.
@@ -30,10 +41,10 @@ demo: $(STAMP)
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -q -n logical --dist loadgroup
 
-test: test-rust test-loom $(STAMP)
+test: test-rust test-loom $(STAMP) ## the quick tests, for every change
 	$(PYTEST) -m "not slow"
 
-test-all: test-rust test-loom $(STAMP)
+test-all: test-rust test-loom $(STAMP) ## all tests, as continuous integration runs them
 	cargo test --locked --quiet --test frame_scan -- --ignored
 	$(PYTEST)
 
@@ -45,13 +56,14 @@ test-loom:
 	RUSTFLAGS="--cfg loom" cargo test --locked --quiet --release --target-dir target/loom --test loom_pipe --test loom_playout
 
 # Any bytes into the parsers, the ring, the planner, Ogg and Vorbis, FUZZ_SECONDS for each target; a failing input is left in
-# build/fuzz. What is found there is kept for the next run, beside the inputs in tests/fuzz/corpus. For a long run:
+# build/fuzz. What is found there is kept for the next run, beside the inputs in tests/fuzz/corpus, one packed file per target:
+# python -m zipfile -c tests/fuzz/corpus/frame.zip build/fuzz/seeds/frame/* packs them again. For a long run:
 # FUZZ_BUILD="--sanitizer none --no-trace-compares" has ten times the executions, and sees no access out of bounds.
 FUZZ_SECONDS ?= 60
 FUZZ_BUILD   ?=
 FUZZ_CORE    := frame ring_writes planner ogg vorbis
 FUZZ_PARSERS := tool_use frames message lines events exchange
-FUZZ_INPUTS   = build/fuzz/corpus/$(1) tests/fuzz/corpus/$(1)
+FUZZ_INPUTS   = build/fuzz/corpus/$(1) build/fuzz/seeds/$(1)
 FUZZ_BYTES   := 512
 FUZZ_BYTES_ogg := 65536
 FUZZ_BYTES_vorbis := 65536
@@ -80,6 +92,7 @@ fuzz-media: $(STAMP)
 fuzz: $(STAMP) build/fuzz/atheris fuzz-media
 	@cargo +nightly fuzz --version >/dev/null || { echo "make fuzz needs a nightly toolchain and cargo-fuzz (cargo install cargo-fuzz)" >&2; exit 3; }
 	mkdir -p $(foreach target,$(FUZZ_CORE) $(FUZZ_PARSERS),build/fuzz/corpus/$(target))
+	$(foreach target,$(FUZZ_CORE) $(FUZZ_PARSERS),$(BIN)/python -m zipfile -e tests/fuzz/corpus/$(target).zip build/fuzz/seeds/$(target) &&) true
 	cargo +nightly fuzz build $(FUZZ_BUILD) --fuzz-dir tests/fuzz --target-dir target/fuzz
 	$(foreach target,$(FUZZ_CORE),target/fuzz/*/release/$(target) $(call FUZZ_INPUTS,$(target)) $(call FUZZ_LIMITS,$(target)) &&) true
 	$(foreach target,$(FUZZ_PARSERS),PYTHONPATH=build/fuzz/atheris $(BIN)/python -m tests.fuzz.parsers $(target) $(call FUZZ_INPUTS,$(target)) $(call FUZZ_LIMITS,$(target)) &&) true
@@ -93,7 +106,7 @@ miri:
 SUITE := build/conformance
 
 $(SUITE)/.installed: tests/conformance/package.json tests/conformance/package-lock.json
-	@command -v npm >/dev/null || { echo "make conformance needs npm (it comes with Node.js) and found none" >&2; exit 3; }
+	@command -v npm >/dev/null || { echo "make extra NAME=conformance needs npm (it comes with Node.js) and found none" >&2; exit 3; }
 	mkdir -p $(SUITE)
 	cp tests/conformance/package.json tests/conformance/package-lock.json $(SUITE)
 	cd $(SUITE) && npm ci --no-audit --no-fund
@@ -102,7 +115,7 @@ $(SUITE)/.installed: tests/conformance/package.json tests/conformance/package-lo
 conformance: $(STAMP) $(SUITE)/.installed
 	$(BIN)/python -m tests.conformance.run_suite
 
-lint: $(STAMP)
+lint: $(STAMP) ## formatters, linters and type checkers
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	$(BIN)/ruff format --check .
@@ -110,30 +123,19 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest playhead._core
 
-format: $(BIN)/maturin
+format: $(BIN)/maturin ## formats the sources
 	cargo fmt --all
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-real-servers: $(STAMP)
-	$(BIN)/python -m tests.conformance.real_servers
-
-# `playhead check` of third-party servers, compared with a list of their known defects.
-check-servers: $(STAMP)
-	$(BIN)/python -m tests.conformance.check_servers
+# Third-party servers and clients: each script says what it installs and does.
+real-servers check-servers old-sdk gateways: $(STAMP)
+	$(BIN)/python -m tests.conformance.$(subst -,_,$@)
 
 # A second JSON Schema validator, clients generated from the OpenAPI document by third-party tools, and pyright.
 documents: $(STAMP)
 	$(BIN)/python -m tests.documents.tools
 	$(BIN)/python -m pytest -q tests/documents
-
-# The first major version of the SDK, an independent WebSocket peer; tests use it if installed.
-old-sdk: $(STAMP)
-	$(BIN)/python -m tests.conformance.old_sdk
-
-# FastMCP, whose proxies are gateways; tests use it if installed.
-gateways: $(STAMP)
-	$(BIN)/python -m tests.conformance.gateways
 
 # The voice stacks that playhead has adapters for, and the tests of the adapters in them.
 adapters: $(STAMP)
@@ -148,7 +150,7 @@ soak: $(STAMP)
 	$(BIN)/python -m benches.soak --plays $(SOAK_PLAYS)
 	$(BIN)/python -m benches.soak --hours $(SOAK_HOURS)
 
-bench: $(STAMP)
+bench: $(STAMP) ## the benchmarks
 	cargo bench --locked
 	$(BIN)/python -m benches.run
 	$(BIN)/python -m benches.byte_path
@@ -170,11 +172,11 @@ build/docs/bin/mkdocs: docs/requirements.txt
 	build/docs/bin/python -m pip install --quiet --requirement docs/requirements.txt
 	touch $@
 
-docs: build/docs/bin/mkdocs
+docs: build/docs/bin/mkdocs ## the documentation as a site
 	PATH="$(CURDIR)/build/docs/bin:$$PATH" NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict
 
 # Licenses, sources, duplicates and known vulnerabilities of the crates. The last needs the advisory database from
-# GitHub; without it: make deny DENY="bans licenses sources".
+# GitHub; without it: make extra NAME=deny DENY="bans licenses sources".
 DENY := advisories bans licenses sources
 
 build/deny/bin/cargo-deny:
@@ -189,7 +191,7 @@ build/workflows/bin/zizmor:
 	build/workflows/bin/python -m pip install 'zizmor==1.32.0'
 
 build/workflows/bin/actionlint:
-	@command -v go >/dev/null || { echo "make workflows needs a Go toolchain for actionlint and found none" >&2; exit 3; }
+	@command -v go >/dev/null || { echo "make extra NAME=workflows needs a Go toolchain for actionlint and found none" >&2; exit 3; }
 	GOBIN=$(CURDIR)/build/workflows/bin go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 workflows: build/workflows/bin/zizmor build/workflows/bin/actionlint

@@ -47,6 +47,8 @@ RMCP_TARGET = REPOSITORY / "target" / "rmcp"
 RMCP_PEER = RMCP_TARGET / "release" / "playhead-rmcp-peer"
 WORKERS = Path(__file__).with_name("workers.py")
 RESULTS = Path(__file__).with_name("results")
+"""The newest run of all rows, one row per line."""
+SOME_RESULTS = REPOSITORY / "bench-results"
 MIB = 1 << 20
 BLOB_BYTES = 47 * MIB
 OURS, BEFORE, STDLIB, PYBASE64, IMPORTS = "ours", "before", "SDK + stdlib", "SDK + pybase64", "five imports"
@@ -170,8 +172,10 @@ class Run:
         if self.out is not None:
             self.out.parent.mkdir(exist_ok=True, parents=True)
             about = machine() | {"load": os.getloadavg()}
-            content = {"machine": about, "rows": [asdict(row) for row in self.rows]}
-            self.out.write_text(json.dumps(content, indent=1), encoding="utf-8")
+            rows = ",\n".join(json.dumps(asdict(row)) for row in self.rows)
+            self.out.write_text(
+                f'{{"machine": {json.dumps(about)}, "rows": [\n{rows}\n]}}\n', encoding="utf-8"
+            )
 
 
 def go_is_there() -> bool:
@@ -550,7 +554,8 @@ async def main(options: argparse.Namespace) -> int:
 
 async def measure_all(options: argparse.Namespace) -> int:
     before = python_of(options.against) if options.against else None
-    out = None if options.smoke else options.out / f"byte-path-{time.strftime('%Y%m%d-%H%M%S')}.json"
+    folder = options.out or (SOME_RESULTS if options.only else RESULTS)
+    out = None if options.smoke else folder / "byte-path.json"
     run = Run(before=before, smoke=options.smoke, rmcp=options.rmcp, rounds=options.rounds, out=out)
     if run.rmcp:
         build_rmcp()
@@ -572,5 +577,5 @@ if __name__ == "__main__":
     parser.add_argument("--rmcp", action="store_true", help="measure the official Rust SDK too (needs Cargo)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--smoke", action="store_true", help="small sizes, one round; bounds are not held")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="directory of the raw numbers")
+    parser.add_argument("--out", type=Path, help="directory of the raw numbers")
     sys.exit(trio.run(main, parser.parse_args()))

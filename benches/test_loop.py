@@ -31,10 +31,10 @@ from playhead.agent.conversation import (
     UserMessage,
 )
 from playhead.agent.events import Event
+from playhead.agent.scripted_model import ScriptedModel, call, reply
 from playhead.agent.tool_runner import CallOutcome, HubRunner, ToolRunner
 from playhead.client.hub import open_hub
 from playhead.config.tools import ToolConfigs
-from playhead.testing.model import ScriptedModel, call, reply
 
 CALLS = 1000
 PARALLEL = 32

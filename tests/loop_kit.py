@@ -23,9 +23,9 @@ from playhead.agent.conversation import (
 )
 from playhead.agent.events import Event
 from playhead.agent.middleware import Context, MiddlewareContext, Next, TurnParams, TurnResult
+from playhead.agent.scripted_model import ScriptedModel
 from playhead.agent.tool_runner import CallOutcome
 from playhead.errors import TransportError
-from playhead.testing.model import ScriptedModel
 
 Tool = Callable[[ToolCall], Awaitable[str | CallOutcome]]
 

@@ -1,6 +1,6 @@
 """The packages that the adapters are for, in an environment of its own, and their tests in it.
 
-    python -m tests.adapters.install        (make adapters)
+    python -m tests.adapters.install        (make extra NAME=adapters)
 
 playhead itself is taken from this checkout, as `make` has built it. The LiveKit server is built if a Go
 toolchain is installed; without it the tests in a room are skipped.

@@ -11,7 +11,7 @@ from runpy import run_path
 
 import pytest
 
-pytest.importorskip("pipecat", reason="needs `make adapters`")
+pytest.importorskip("pipecat", reason="needs `make extra NAME=adapters`")
 
 from playhead.adapters.pipecat import PlayheadMixer
 from tests.adapters.test_livekit import Background

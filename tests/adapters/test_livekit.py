@@ -17,7 +17,7 @@ from playhead.errors import UsageError
 from playhead.playback import FileMedia, Player
 from playhead.portals import AsyncioPortal
 
-pytest.importorskip("livekit.agents", reason="needs `make adapters`")
+pytest.importorskip("livekit.agents", reason="needs `make extra NAME=adapters`")
 
 from livekit import rtc
 from livekit.agents import BackgroundAudioPlayer

@@ -20,9 +20,11 @@ from playhead.playback import FileMedia, Player
 from playhead.portals import AsyncioPortal
 from tests.adapters.install import LIVEKIT_SERVER
 
-pytest.importorskip("livekit.agents", reason="needs `make adapters`")
+pytest.importorskip("livekit.agents", reason="needs `make extra NAME=adapters`")
 if not LIVEKIT_SERVER.is_file():
-    pytest.skip("needs a LiveKit server, which `make adapters` builds with Go", allow_module_level=True)
+    pytest.skip(
+        "needs a LiveKit server, which `make extra NAME=adapters` builds with Go", allow_module_level=True
+    )
 
 import numpy as np
 from livekit import api, rtc

@@ -18,7 +18,7 @@ from playhead.errors import UsageError
 from playhead.playback import FileMedia, Player
 from playhead.portals import AsyncioPortal
 
-pytest.importorskip("pipecat", reason="needs `make adapters`")
+pytest.importorskip("pipecat", reason="needs `make extra NAME=adapters`")
 
 from pipecat.frames.frames import (
     EndFrame,

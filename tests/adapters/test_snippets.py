@@ -14,7 +14,7 @@ import playhead
 from playhead.playback import FileMedia, Player
 from tests.snippets import run_snippet, snippet
 
-pytest.importorskip("pipecat", reason="needs `make adapters`")
+pytest.importorskip("pipecat", reason="needs `make extra NAME=adapters`")
 
 from livekit import rtc
 from livekit.agents import AgentSession

@@ -15,7 +15,7 @@ import playhead
 from playhead.adapters.wyoming import WyomingSink
 from playhead.playback import FileMedia, Player
 
-pytest.importorskip("wyoming", reason="needs `make adapters`")
+pytest.importorskip("wyoming", reason="needs `make extra NAME=adapters`")
 
 from wyoming.audio import AudioChunk, AudioFormat, AudioStart, AudioStop
 from wyoming.event import Event

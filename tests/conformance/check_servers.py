@@ -1,6 +1,6 @@
 """Checks third-party servers, and compares every finding with a list of known defects.
 
-    python -m tests.conformance.check_servers [SERVER ...]        (make check-servers)
+    python -m tests.conformance.check_servers [SERVER ...]        (make extra NAME=check-servers)
 
 The servers are those of `real_servers.py` (npm and PyPI) and the WebSocket server of the SDK's first major
 version. `real_servers.toml` vouches for arguments, which make the expectations of each server;

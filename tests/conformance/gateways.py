@@ -1,6 +1,6 @@
 """FastMCP, whose proxies are gateways, in an environment of its own.
 
-    python -m tests.conformance.gateways        (make gateways)
+    python -m tests.conformance.gateways        (make extra NAME=gateways)
 
 `gateways.txt` pins every package of it. It runs as programs of `PYTHON`. Tests that need it carry
 `needs_gateways` and are skipped where it was not installed.
@@ -20,7 +20,9 @@ BUILD = Path(__file__).parents[2] / "build" / "gateways"
 PYTHON = BUILD / "venv" / "bin" / "python"
 WANTED = Path(__file__).with_suffix(".txt")
 
-needs_gateways = pytest.mark.skipif(not (BUILD / "installed.txt").is_file(), reason="needs `make gateways`")
+needs_gateways = pytest.mark.skipif(
+    not (BUILD / "installed.txt").is_file(), reason="needs `make extra NAME=gateways`"
+)
 """For tests whose gateway is a program of `PYTHON`."""
 
 

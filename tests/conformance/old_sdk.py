@@ -1,6 +1,6 @@
 """The first major version of the Python SDK, which still had WebSocket, in an environment of its own.
 
-    python -m tests.conformance.old_sdk        (make old-sdk)
+    python -m tests.conformance.old_sdk        (make extra NAME=old-sdk)
 
 Its server and its client are independent WebSocket peers. They can't be installed with the SDK that
 playhead uses, so they run as programs of `PYTHON`. Tests that need them carry `needs_old_sdk` and are skipped
@@ -24,7 +24,9 @@ PYTHON = BUILD / "venv" / "bin" / "python"
 
 WANTED = ("mcp[ws]==1.30.0", "uvicorn==0.54.0")
 
-needs_old_sdk = pytest.mark.skipif(not (BUILD / "installed.txt").is_file(), reason="needs `make old-sdk`")
+needs_old_sdk = pytest.mark.skipif(
+    not (BUILD / "installed.txt").is_file(), reason="needs `make extra NAME=old-sdk`"
+)
 """For tests whose peer is a program of `PYTHON`."""
 
 

@@ -1,8 +1,8 @@
 """The official MCP conformance suite against playhead's client and its two servers: one table, one verdict.
 
-Called by `make conformance`, which installs the suite. Which scenarios a revision asks of a client, and which
-of them count, the suite itself says (`conformance list --requirements`). Of the server's scenarios those are
-run that need no tools of the suite's own: our servers have theirs.
+Called by `make extra NAME=conformance`, which installs the suite. Which scenarios a revision asks of a
+client, and which of them count, the suite itself says (`conformance list --requirements`). Of the server's
+scenarios those are run that need no tools of the suite's own: our servers have theirs.
 
 Exit: 0 when everything that counts passes, or fails as `FAILS` says; 1 otherwise, also where something listed
 there passes; 3 where the suite can't be run.
@@ -136,7 +136,9 @@ class SuiteMissingError(Exception):
 def environment() -> dict[str, str]:
     """Return the Node that runs the suite. Raises `SuiteMissingError`."""
     if not (INSTALLED / "conformance").exists():
-        raise SuiteMissingError("the suite is not installed: run `make conformance`, which needs npm")
+        raise SuiteMissingError(
+            "the suite is not installed: run `make extra NAME=conformance`, which needs npm"
+        )
     found = {**os.environ, "PATH": f"{INSTALLED}{os.pathsep}{os.environ.get('PATH', '')}"}
     try:
         said = subprocess.run(["node", "--version"], env=found, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Scenarios of both sides from the official suite, where it is installed; `make conformance` runs all."""
+"""Scenarios of both sides from the official suite, if installed; `make extra NAME=conformance` runs all."""
 
 from __future__ import annotations
 

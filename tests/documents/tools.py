@@ -1,6 +1,6 @@
 """Third-party tools for the two documents, a second validator and generators of clients, and a type checker.
 
-    python -m tests.documents.tools        (make documents, which also runs the tests that use them)
+    python -m tests.documents.tools    (make extra NAME=documents, which also runs the tests that use them)
 
 `ajv`, `openapi-ts`, TypeScript, `pyright` and a Node to run them come from npm, pinned by the lock file in
 clients/; `openapi-python-client` and `openapi-generator` (with the Java that it needs) get a Python
@@ -53,7 +53,7 @@ def installed() -> bool:
     return stamp.is_file() and stamp.read_text() == wanted()
 
 
-needs_tools = pytest.mark.skipif(not installed(), reason="needs `make documents`, and npm for it")
+needs_tools = pytest.mark.skipif(not installed(), reason="needs `make extra NAME=documents`, and npm for it")
 """For tests that run them."""
 
 
@@ -151,7 +151,7 @@ def prepare(folder: Path, *names: str) -> None:
 
 def main() -> int:
     if shutil.which("npm") is None:
-        print("make documents needs npm (it comes with Node.js) and found none", file=sys.stderr)
+        print("make extra NAME=documents needs npm (it comes with Node.js) and found none", file=sys.stderr)
         return 3
     install()
     return 0

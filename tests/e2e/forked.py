@@ -26,8 +26,8 @@ from typing import Self
 REPOSITORY = Path(__file__).parents[2]
 IMPORTED = (
     "playhead.cli.app",
-    "playhead.cli.chat",
-    "playhead.cli.check",
+    "playhead.agent.commands.chat",
+    "playhead.check.commands.check",
     "playhead.cli.tools",
     "playhead.client",
     "playhead.client.hub",

@@ -1,6 +1,7 @@
 """`playhead play` and `read` through gateways: exact, or an error with their words and what was tried.
 
-The gateways on the SDK are in this process, behind HTTP. FastMCP's is the real package (`make gateways`).
+The gateways on the SDK are in this process, behind HTTP. FastMCP's is the real package
+(`make extra NAME=gateways`).
 """
 
 from __future__ import annotations

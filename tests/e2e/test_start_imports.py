@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from playhead.cli.app import COMMANDS
 from tests.e2e.command import AUDIO_SERVER, environment, start
 from tests.servers.shared import SharedServers
 
@@ -74,11 +75,12 @@ SERVE = Budget(
 PLAY = Budget(
     modules=630,
     never=(
-        *("playhead.agent", "playhead.servers", "playhead.client.hub", "playhead.client.oauth.flow"),
-        *("playhead.cli.tools", "playhead.cli.chat"),
+        *("playhead.agent", "playhead.check", "playhead.servers"),
+        *("playhead.client.hub", "playhead.client.oauth.flow", "playhead.cli.tools"),
     ),
 )
 
+WINGS = frozenset({"agent", "check", "servers"})
 Packages = Mapping[str, str]
 """Top-level packages, each with its reason."""
 
@@ -183,6 +185,10 @@ def hold(budget: Budget, found: list[str]) -> None:
     )
 
 
+def wings(found: list[str]) -> set[str]:
+    return {name.split(".")[1] for name in found if name.startswith("playhead.")} & WINGS
+
+
 def packages(found: list[str]) -> set[str]:
     names = {name.partition(".")[0] for name in found} - sys.stdlib_module_names - NOT_COUNTED
     return {name for name in names if not name.startswith("_sysconfigdata")}
@@ -243,6 +249,8 @@ def test_a_command_imports_no_package_without_a_reason(
     program = command(*(shared.audio if each == OVER_HTTP else each for each in arguments))
     found = imported_by(program, code=EXIT_CODES.get(arguments[0], 0))
     assert needless(found, allowed) == []
+    module, _ = COMMANDS.get(" ".join(arguments[:2])) or COMMANDS.get(arguments[0], ("", ""))
+    assert wings(found) <= {module.partition(".")[0]}, "a command loads no wing but its own"
 
 
 @pytest.mark.parametrize("late", ["trio", "playhead.cli.app"])

@@ -2,10 +2,10 @@
 
     python fastmcp_gateway.py plain|mounted NAME=SERVER... [--http]
 
-It runs in the environment that `make gateways` makes. With `--http` it prints its URL. SERVER is a URL, or a
-command line: FastMCP starts it anew for each request. `plain` is a proxy of a configuration: the names of a
-single server stay, those of several get its name. `mounted` mounts a proxy of each server with its name as
-the namespace.
+It runs in the environment that `make extra NAME=gateways` makes. With `--http` it prints its URL. SERVER is a
+URL, or a command line: FastMCP starts it anew for each request. `plain` is a proxy of a configuration: the
+names of a single server stay, those of several get its name. `mounted` mounts a proxy of each server with its
+name as the namespace.
 """
 
 # mypy: ignore-errors

@@ -1,6 +1,6 @@
 """A FastMCP server over stdio: tools, a resource, a template and a prompt, as its documentation shows them.
 
-python fastmcp_server.py        (of the environment that `make check-servers` makes)
+python fastmcp_server.py        (of the environment that `make extra NAME=check-servers` makes)
 """
 
 # mypy: ignore-errors

@@ -22,12 +22,13 @@ PACKAGE = REPOSITORY / "python" / "playhead"
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 MAY_USE = {
     "cli": {"cli"},
+    "commands": {"cli"},
     "servers": {"serve"},
     "check": {"check", "langgraph"},
     "playback": {"formats"},
     "cache": {"valkey"},
 }
-"""The extras that a package may import from; all others import what is always installed."""
+"""The extras that a package, at any depth, may import from; all others import what is always installed."""
 
 
 OF_A_STACK = {
@@ -75,8 +76,8 @@ def test_every_import_is_declared_where_it_is_needed() -> None:
     assert len(files) > 100
     undeclared = []
     for path in files:
-        package = path.relative_to(PACKAGE).parts[0]
-        declared = base.union(*(names(extras[extra]) for extra in MAY_USE.get(package, ())))
+        may_use = set[str]().union(*(MAY_USE.get(part, ()) for part in path.relative_to(PACKAGE).parts))
+        declared = base.union(*(names(extras[extra]) for extra in may_use))
         of_a_stack, _ = OF_A_STACK.get(str(path.relative_to(PACKAGE)), (set[str](), ""))
         for module in sorted(third_party_modules(path) - of_a_stack):
             if not providers(module) & declared:

@@ -21,10 +21,10 @@ from mcp.server.mcpserver import MCPServer
 import playhead
 from playhead import AsyncioPortal, BlockingPortal
 from playhead.agent import Agent
+from playhead.agent.scripted_model import ScriptedModel, reply
 from playhead.errors import BusyError, ClosedError, UsageError
 from playhead.limits import MIB
 from playhead.playback import NullSink, Player
-from playhead.testing.model import ScriptedModel, reply
 
 PLACE: ContextVar[str] = ContextVar("PLACE", default="nowhere")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -17,34 +17,43 @@ from playhead.errors import PlayheadError
 if TYPE_CHECKING:
     from playhead.cli.runner import Invocation
 
-_COMMANDS: Final = {
-    "demo": ("streams", "Ask the example server for music and play it while it arrives."),
-    "tools": ("tools", "List a server's tools."),
-    "call": ("tools", "Call a tool, show its result and play its audio."),
-    "chat": ("chat", "Chat with a model that can call your servers' tools."),
-    "play": ("streams", "Play a resource while it is still arriving, or a local file."),
-    "read": ("streams", "Read a resource in byte ranges and save it."),
-    "fleet": ("fleet", "Play with many players in many processes, and report what they heard and cost."),
+COMMANDS: Final = {
+    "demo": ("cli.streams", "Ask the example server for music and play it while it arrives."),
+    "tools": ("cli.tools", "List a server's tools."),
+    "call": ("cli.tools", "Call a tool, show its result and play its audio."),
+    "chat": ("agent.commands.chat", "Chat with a model that can call your servers' tools."),
+    "play": ("cli.streams", "Play a resource while it is still arriving, or a local file."),
+    "read": ("cli.streams", "Read a resource in byte ranges and save it."),
+    "fleet": (
+        "check.commands.fleet",
+        "Play with many players in many processes, and report what they heard and cost.",
+    ),
     "explain": (
-        "explain",
+        "cli.explain",
         "Show the effective configuration of a tool, or the form of a resource's ranges, and why.",
     ),
-    "check": ("check", "Test a server and report its defects."),
-    "outputs": ("stored", "List the saved results of tools, newest first."),
-    "trust": ("stored", "Accept a directory's mcp.json and playhead-tools.toml."),
+    "check": ("check.commands.check", "Test a server and report its defects."),
+    "outputs": ("config.commands.outputs", "List the saved results of tools, newest first."),
+    "trust": ("cli.trust", "Accept a directory's mcp.json and playhead-tools.toml."),
+    "serve audio": (
+        "servers.commands.example_servers",
+        "Serve music over MCP: musicPlayer, set_volume, and ranged reads of linked audio.",
+    ),
+    "serve template": (
+        "servers.commands.example_servers",
+        "Serve an example of every MCP feature: four tools, resources and prompts.",
+    ),
+    "schema validate": ("servers.commands.schema", "Validate messages against the template server's schema."),
+    "schema show": ("servers.commands.schema", "Print one of the documents."),
 }
-_SERVE: Final = {
-    "audio": ("servers", "Serve music over MCP: musicPlayer, set_volume, and ranged reads of linked audio."),
-    "template": ("servers", "Serve an example of every MCP feature: four tools, resources and prompts."),
+"""Each command as it is typed, with its module below `playhead` and its summary, the first paragraph of its
+docstring. It is a function with the last word as its name. The module is imported when the command runs:
+importing all of them takes longer than the start of any. This table alone leads from the core to the commands
+of `agent`, `check` and `servers`."""
+_GROUPS: Final = {
+    "serve": "Run one of the example servers.",
+    "schema": "Show the template server's schemas, or validate messages.",
 }
-_SCHEMA: Final = {
-    "validate": ("servers", "Validate messages against the template server's schema."),
-    "show": ("servers", "Print one of the documents."),
-}
-_MODULES: Final = {name: module for name, (module, _) in (_COMMANDS | _SERVE | _SCHEMA).items()}
-"""Each command is a function of the same name in a module of playhead.cli, which is imported when the command
-runs: importing all of them takes longer than the start of any. The summary is the first paragraph of the
-function's docstring."""
 
 
 class _LazyGroup(TyperGroup):
@@ -52,8 +61,9 @@ class _LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
-        if name in _MODULES:
-            command = self.commands[name] = load_command(name)
+        typed = f"{self.name} {name}" if self.name in _GROUPS else name
+        if name is not None and typed in COMMANDS:
+            command = self.commands[name] = load_command(typed)
         return name, command, rest
 
     def invoke(self, ctx: Any) -> object:
@@ -66,18 +76,15 @@ class _LazyGroup(TyperGroup):
             raise
 
 
-def load_command(name: str) -> Any:
-    """Import the command `name` and return it with its options, as typer's command object."""
+def load_command(typed: str) -> Any:
+    """Import a command of `COMMANDS` and return it with its options, as typer's command object."""
+    module, _ = COMMANDS[typed]
+    name = typed.rpartition(" ")[2]
     with quick_imports():
-        function = getattr(import_module(f"playhead.cli.{_MODULES[name]}"), name)
+        function = getattr(import_module(f"playhead.{module}"), name)
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     alone.command(name)(function)
     return typer.main.get_command(alone)
-
-
-def _add_commands(group: typer.Typer, commands: Mapping[str, tuple[str, str]]) -> None:
-    for name, (_, summary) in commands.items():
-        group.command(name, help=summary)(lambda: None)
 
 
 app = typer.Typer(
@@ -88,20 +95,21 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
-serve_app = typer.Typer(
-    cls=_LazyGroup, no_args_is_help=True, rich_markup_mode=None, help="Run one of the example servers."
-)
-app.add_typer(serve_app, name="serve")
-schema_app = typer.Typer(
-    cls=_LazyGroup,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Show the template server's schemas, or validate messages.",
-)
-app.add_typer(schema_app, name="schema")
-_add_commands(app, _COMMANDS)
-_add_commands(serve_app, _SERVE)
-_add_commands(schema_app, _SCHEMA)
+
+
+def _add_commands() -> None:
+    groups = {
+        name: typer.Typer(cls=_LazyGroup, no_args_is_help=True, rich_markup_mode=None, help=summary)
+        for name, summary in _GROUPS.items()
+    }
+    for typed, (_, summary) in COMMANDS.items():
+        group, _, name = typed.rpartition(" ")
+        groups.get(group, app).command(name, help=summary)(lambda: None)
+    for name, group_app in groups.items():
+        app.add_typer(group_app, name=name)
+
+
+_add_commands()
 
 
 def _version(value: bool) -> None:

@@ -13,9 +13,9 @@ import typer
 
 from playhead.cli import parameters as p
 from playhead.cli.runner import EXIT_DONE, Report, run_command
-from playhead.cli.stored import with_consent
 from playhead.cli.targets import connected, find_server, stream_options
 from playhead.cli.terminal import Terminal, escape_line
+from playhead.cli.trust import with_consent
 from playhead.errors import UsageError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from playhead.stream.saving import is_device
 from playhead.strict_json import parse_json
 
 if TYPE_CHECKING:
-    from playhead.check.arguments.shapes import Shape
+    from playhead.content.schema_shapes import Shape
     from playhead.playback import Sink
 
 _LEAST_LIKENESS: Final = 0.5
@@ -226,7 +226,7 @@ def _properties(schema: object) -> tuple[dict[str, list[Shape]], bool]:
 
     Without a list of properties any name is allowed, and so it is where the schema is too intricate to tell.
     """
-    from playhead.check.arguments.shapes import MAX_ALTERNATIVES, NoValueError, Shapes
+    from playhead.content.schema_shapes import MAX_ALTERNATIVES, NoValueError, Shapes
 
     if not isinstance(schema, Mapping):
         return {}, True
@@ -276,7 +276,7 @@ def _typed(text: str, shapes: Sequence[Shape]) -> Any:
 
 
 def _is_allowed(value: object, shape: Shape) -> bool:
-    from playhead.check.arguments.shapes import same
+    from playhead.content.schema_shapes import same
 
     fixed = [shape["const"]] if "const" in shape else shape.get("enum")
     if isinstance(fixed, list) and not any(same(value, it) for it in fixed):
@@ -285,7 +285,7 @@ def _is_allowed(value: object, shape: Shape) -> bool:
 
 
 def _has_type(value: object, shape: Shape) -> bool:
-    from playhead.check.arguments.shapes import types_of
+    from playhead.content.schema_shapes import types_of
 
     types = types_of(shape)
     fixed = [shape["const"]] if "const" in shape else shape.get("enum")

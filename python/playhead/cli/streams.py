@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, cast, get_type_hints
 
 import trio
@@ -31,7 +32,9 @@ from playhead.cli.terminal import (
 from playhead.errors import UsageError
 
 if TYPE_CHECKING:
+    from playhead.client import BytesMedia, ResourceMedia
     from playhead.playback import Sink
+    from playhead.stream.options import StreamOptions
     from playhead.stream.reader import RangeStream
 
 TOOL = "musicPlayer"
@@ -282,9 +285,10 @@ def demo(
             waiting = waiting_lines(terminal, session.server_name)
             options = options_for(session, given, profile="play", on_event=waiting)
             whole = await listen(media, speaker, terminal, report, options=options)
-        report["total_ms"] = round((trio.current_time() - started) * 1000, 1)
-        report["pcm_sha256"] = report["local_pcm_sha256"] = report["same_as_local_decode"] = None
-        same = await _compare_with_local_decode(media.title, speaker, report) if whole else None
+            report["total_ms"] = round((trio.current_time() - started) * 1000, 1)
+            report["pcm_sha256"] = report["local_pcm_sha256"] = report["same_as_local_decode"] = None
+            saving = options_for(session, given, profile="save", on_event=waiting)
+            same = await _compare_with_local_decode(media, speaker, report, saving) if whole else None
         if not json_output:
             _summarise(terminal, report)
         return EXIT_FAILED if same is False else EXIT_DONE
@@ -292,20 +296,23 @@ def demo(
     run_command(command, json_output=json_output, deadline=deadline)
 
 
-async def _compare_with_local_decode(title: str, speaker: Sink, report: Report) -> bool | None:
-    """Compare the played audio with a local decode of the same file; None if the sink computes no hash."""
+async def _compare_with_local_decode(
+    media: ResourceMedia | BytesMedia, speaker: Sink, report: Report, options: StreamOptions
+) -> bool | None:
+    """Compare the played audio with a decode of the linked file, saved whole and checked against its digest;
+    None if the sink computes no hash."""
     from playhead.playback import FileMedia, NullSink, Player
-    from playhead.servers.audio.library import Library
 
     if not isinstance(speaker, NullSink) or speaker.report is None:
         return None
-    track = Library.scan().find(title)
-    if track is None:
-        return None
-    local = NullSink(real_time=False)
-    async with Player(local) as player:
-        await player.play(FileMedia(track.path))
-        await player.wait_finished()
+    with TemporaryDirectory(prefix="playhead-") as directory:
+        path = Path(directory) / "audio"
+        async with media.open(options) as stream:
+            await stream.save(path)
+        local = NullSink(real_time=False)
+        async with Player(local) as player:
+            await player.play(FileMedia(path))
+            await player.wait_finished()
     assert local.report is not None
     report["pcm_sha256"] = speaker.report.sha256
     report["local_pcm_sha256"] = local.report.sha256

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from playhead.cli import quick_imports
 from playhead.cli.parameters import GivenArguments, parse_pairs, parse_size
-from playhead.cli.stored import with_consent
 from playhead.cli.terminal import Terminal, escape_line
+from playhead.cli.trust import with_consent
 from playhead.errors import ProtocolError, RemoteError, ServerError, ToolFailedError, UsageError
 from playhead.limits import DEFAULT_LIMITS, Limits
 

@@ -12,7 +12,6 @@ from playhead.cli import parameters as p
 from playhead.cli.listening import listen_to_all, waiting_lines
 from playhead.cli.parameters import check_sink, make_sink
 from playhead.cli.runner import EXIT_DONE, EXIT_NO_CONNECTION, Report, run_command
-from playhead.cli.stored import with_consent
 from playhead.cli.targets import (
     arguments_for,
     call_tool,
@@ -24,6 +23,7 @@ from playhead.cli.targets import (
     stream_options,
 )
 from playhead.cli.terminal import Terminal, escape_line
+from playhead.cli.trust import with_consent
 from playhead.errors import ProtocolError, ToolFailedError, UsageError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.results.plan import KeepReference

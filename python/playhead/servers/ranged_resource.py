@@ -25,7 +25,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar, cast
+from typing import Any, Final, Literal, NoReturn, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
 import mcp_types as types
@@ -41,9 +41,6 @@ from playhead.limits import MIB
 from playhead.servers.byte_sources import ByteSource, ReadCallable, ResourceBytes, source_of
 from playhead.servers.late_blob import LateBlob
 
-if TYPE_CHECKING:
-    from playhead.servers.file_downloads import FileDownloads
-
 __all__ = ["RangedResource", "ReadCallable", "ResourceBytes", "ranged_resource"]
 
 META_KEY: Final = "playhead/range"
@@ -57,6 +54,18 @@ _LARGEST: Final = 2**53 - 1  # beyond it JSON numbers are no longer whole in eve
 
 Context = ServerRequestContext[Any, Any]
 _Listing = TypeVar("_Listing", types.ListResourcesResult, types.ListResourceTemplatesResult)
+
+
+class FileForm(Protocol):
+    """Offers resources as files over HTTP: `FileDownloads`."""
+
+    resources: list[RangedResource]
+
+    def base_url(self, request: object) -> str | None: ...
+
+    async def authorize(
+        self, resource: RangedResource, values: Mapping[str, str], *, base_url: str
+    ) -> dict[str, Any]: ...
 
 
 def ranged_resource(
@@ -74,7 +83,7 @@ def ranged_resource(
     page_bytes: int = PAGE_BYTES,
     whole_bytes: int = PAGE_BYTES,
     end_marker: bytes = b"",
-    files: FileDownloads | None = None,
+    files: FileForm | None = None,
     ttl_seconds: float = 0.0,
     cache_scope: Literal["public", "private"] = "private",
 ) -> RangedResource:
@@ -100,7 +109,8 @@ def ranged_resource(
         whole_bytes: the most that a read without a range returns; 0 refuses every such read.
         end_marker: the blob at and after the end. Empty by default; `b"[DONE]"` for clients of servers that
             used it.
-        files: also offers the resource as a file over HTTP, while the server has an HTTP side.
+        files: a `FileDownloads` that also offers the resource as a file over HTTP, while the server has an
+            HTTP side.
         ttl_seconds, cache_scope: how long clients of revision 2026-07-28 may share a page, and whether with
             other users (`public`). By default they share none, as in the SDK.
 
@@ -151,7 +161,7 @@ class RangedResource:
     page_bytes: int
     whole_bytes: int
     end_marker: bytes
-    files: FileDownloads | None = field(repr=False)
+    files: FileForm | None = field(repr=False)
     ttl_seconds: float
     cache_scope: Literal["public", "private"]
     variables: frozenset[str]

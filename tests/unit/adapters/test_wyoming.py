@@ -1,6 +1,6 @@
 """A Wyoming service on loopback that sends what version 1.10.2 of the `wyoming` package sends, byte for byte.
 
-`make adapters` runs the same against the package itself (tests/adapters).
+`make extra NAME=adapters` runs the same against the package itself (tests/adapters).
 """
 
 from __future__ import annotations

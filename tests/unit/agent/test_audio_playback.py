@@ -20,6 +20,7 @@ from playhead.agent.events import (
     to_json,
 )
 from playhead.agent.middleware import TurnHandle
+from playhead.agent.scripted_model import Pause, ScriptedModel, call, reply
 from playhead.agent.tool_runner import CallOutcome
 from playhead.errors import ConnectionLostError, DecodeError, TransportError, UsageError
 from playhead.playback import Player
@@ -35,7 +36,6 @@ from playhead.playback.state import (
 )
 from playhead.stream.source import Playable
 from playhead.testing.media import ScriptedMedia, ScriptedReader
-from playhead.testing.model import Pause, ScriptedModel, call, reply
 from tests.loop_kit import Tools, assert_requests_whole, done, echo, results_of, shape, user
 from tests.servers.wave import wave_header
 

@@ -20,10 +20,10 @@ from playhead.agent.conversation import (
 )
 from playhead.agent.events import Event, TextComplete, to_json
 from playhead.agent.middleware import Mode
+from playhead.agent.scripted_model import Pause, ScriptedModel, ScriptedReply, call, reply
 from playhead.agent.tool_runner import CallOutcome
 from playhead.errors import BusyError, ModelError, UsageError
 from playhead.results.plan import TurnDecision
-from playhead.testing.model import Pause, ScriptedModel, ScriptedReply, call, reply
 from tests.loop_kit import (
     Gate,
     Tools,

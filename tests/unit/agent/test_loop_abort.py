@@ -12,7 +12,7 @@ from playhead.agent.approvals import Approval, ApprovalPolicy, ApprovalRequest, 
 from playhead.agent.conversation import AssistantMessage, Text, ToolCall
 from playhead.agent.events import Event
 from playhead.agent.middleware import TurnHandle
-from playhead.testing.model import Pause, ScriptedModel, call, reply
+from playhead.agent.scripted_model import Pause, ScriptedModel, call, reply
 from tests.loop_kit import (
     Gate,
     Tools,

@@ -12,8 +12,8 @@ from playhead.agent.agent import run_turn
 from playhead.agent.budgets import Budgets
 from playhead.agent.conversation import ModelRequest, TokenUsage, ToolCall
 from playhead.agent.middleware import Context, Hooks, MiddlewareContext, Next, TurnParams, TurnResult
+from playhead.agent.scripted_model import ScriptedModel, ScriptedReply, call, reply
 from playhead.errors import UsageError
-from playhead.testing.model import ScriptedModel, ScriptedReply, call, reply
 from tests.loop_kit import Tools, assert_requests_whole, assert_whole, echo, results_of, user
 
 

@@ -18,13 +18,13 @@ from playhead.agent.approvals import ApprovalPolicy, ApprovalRule, Approvals
 from playhead.agent.budgets import Budgets
 from playhead.agent.conversation import ToolSpec
 from playhead.agent.events import AudioStart, Event, ImageComplete, ToolProgress
+from playhead.agent.scripted_model import ScriptedModel, call, reply
 from playhead.agent.tool_runner import HubRunner
 from playhead.client.hub import Hub, open_hub
 from playhead.config.servers import ServerConfig
 from playhead.config.tools import ToolConfigs, create_tool_config
 from playhead.limits import Limits
 from playhead.playback.state import PlayerState
-from playhead.testing.model import ScriptedModel, call, reply
 from tests.loop_kit import assert_requests_whole, results_of, shape, tasks, user
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n0000").decode()

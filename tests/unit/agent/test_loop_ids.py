@@ -22,8 +22,8 @@ from playhead.agent.conversation import (
 )
 from playhead.agent.events import Event, ToolInProgress
 from playhead.agent.middleware import TurnHandle
+from playhead.agent.scripted_model import Pause, ScriptedModel, call, reply
 from playhead.errors import TransportError
-from playhead.testing.model import Pause, ScriptedModel, call, reply
 from tests.loop_kit import Tools, assert_whole, echo, results_of, retrying, user
 
 

@@ -24,12 +24,12 @@ from playhead.agent.middleware import (
     TurnParams,
     TurnResult,
 )
+from playhead.agent.scripted_model import ScriptedModel, call, reply
 from playhead.agent.tool_runner import CallOutcome
 from playhead.errors import ModelError, TransportError
 from playhead.playback.state import PlayerEvent, PlayerState
 from playhead.stream.source import Playable
 from playhead.testing.media import ScriptedMedia, ScriptedReader
-from playhead.testing.model import ScriptedModel, call, reply
 from tests.loop_kit import (
     Tools,
     assert_requests_whole,

@@ -14,10 +14,10 @@ from playhead.agent.budgets import Budgets
 from playhead.agent.conversation import ToolCall, ToolResult
 from playhead.agent.events import Event, ImageComplete, ToolCallError, ToolCallResponse, ToolProgress
 from playhead.agent.middleware import TurnHandle, TurnResult
+from playhead.agent.scripted_model import Pause, ScriptedModel, call, reply
 from playhead.agent.tool_calls import SUGGESTED
 from playhead.agent.tool_runner import CallOutcome, ResultImage
 from playhead.errors import DeadlineError, ServerError, TransportError, UnknownToolError
-from playhead.testing.model import Pause, ScriptedModel, call, reply
 from tests.loop_kit import (
     Gate,
     Tools,

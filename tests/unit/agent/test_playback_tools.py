@@ -15,12 +15,12 @@ from playhead.agent import Agent, Approvals, CallOutcome, player_tools
 from playhead.agent.approvals import ApprovalPolicy, ApprovalRule
 from playhead.agent.conversation import ModelRequest, ToolCall, ToolMessage, UserMessage
 from playhead.agent.middleware import Mode
+from playhead.agent.scripted_model import ScriptedModel, ScriptedReply, call, reply
 from playhead.playback import FileMedia, NullSink, Player
 from playhead.playback.state import PlayerState, StateChange, Status
 from playhead.results.responses import ActionResponse, ContentResponse, ErrorResponse
 from playhead.stream.source import Playable
 from playhead.testing.media import ScriptedMedia, ScriptedReader
-from playhead.testing.model import ScriptedModel, ScriptedReply, call, reply
 from tests.loop_kit import Tools, assert_requests_whole, echo, results_of
 from tests.servers.wave import wave_header
 

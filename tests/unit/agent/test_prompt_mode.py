@@ -40,8 +40,8 @@ from playhead.agent.prompt_mode import (
     harmless,
     reply_text,
 )
+from playhead.agent.scripted_model import Pause, ScriptedModel, call, reply
 from playhead.errors import ConfigError, ModelError
-from playhead.testing.model import Pause, ScriptedModel, call, reply
 
 LAMP = ToolSpec(
     name="home__lamp",

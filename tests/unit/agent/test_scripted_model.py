@@ -24,8 +24,8 @@ from playhead.agent.conversation import (
     TokenUsage,
     UserMessage,
 )
+from playhead.agent.scripted_model import Pause, ScriptedModel, call, reply
 from playhead.errors import ServerError, UsageError
-from playhead.testing.model import Pause, ScriptedModel, call, reply
 
 REQUEST = ModelRequest(messages=(UserMessage(parts=(Text(text="play it"),)),))
 

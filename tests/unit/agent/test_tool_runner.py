@@ -9,9 +9,9 @@ import pytest
 from playhead.agent import Agent, Approvals, ToolRunner
 from playhead.agent.approvals import ApprovalPolicy, ApprovalRequest, ApprovalRule
 from playhead.agent.conversation import ToolCall, ToolSpec
+from playhead.agent.scripted_model import ScriptedModel, call, reply
 from playhead.agent.tool_runner import JoinedRunner
 from playhead.errors import UnknownToolError
-from playhead.testing.model import ScriptedModel, call, reply
 from tests.loop_kit import Tools, echo, results_of, silent
 
 

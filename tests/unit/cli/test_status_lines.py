@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
+from playhead.agent.commands.chat_view import ChatView, show_waiting
 from playhead.agent.events import AudioResumed, AudioWaiting
-from playhead.cli.chat_view import ChatView, show_waiting
 from playhead.cli.listening import stream_report, waiting_lines, warn_of_server
 from playhead.cli.terminal import Terminal
 from playhead.errors import ConnectionLostError, PlayheadError

@@ -1,4 +1,4 @@
-"""The hosted workflows run pinned actions and targets of the Makefile. `make workflows` lints them."""
+"""Hosted workflows run pinned actions and targets of the Makefile. `make extra NAME=workflows` lints them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[3]
+MAKEFILE = (REPOSITORY / "Makefile").read_text("utf-8")
 WORKFLOWS = sorted((REPOSITORY / ".github" / "workflows").glob("*.yml"))
 
 
@@ -31,6 +32,18 @@ def test_one_commit_of_each_action_is_used() -> None:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_every_target_that_a_workflow_makes_exists(path: Path) -> None:
-    makefile = (REPOSITORY / "Makefile").read_text("utf-8")
-    for target in re.findall(r"\bmake ([\w-]+)", path.read_text("utf-8")):
-        assert re.search(rf"^{target}:", makefile, re.M), f"make {target}"
+    for extra, target in re.findall(r"\bmake (extra NAME=)?([\w-]+)", path.read_text("utf-8")):
+        assert target in extras() if extra else re.search(rf"^{target}:", MAKEFILE, re.M), f"make {target}"
+
+
+def extras() -> list[str]:
+    line = next(line for line in MAKEFILE.splitlines() if line.startswith("EXTRAS := "))
+    return line.split()[2:]
+
+
+def test_contributing_lists_the_everyday_targets_and_every_extra() -> None:
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text("utf-8")
+    everyday, extra = re.findall(r"(?<=^\|---\|---\|\n)(?:\| `.+\n)+", text, re.M)[:2]
+    listed = re.findall(r"^\| `make ([\w-]+)`", everyday, re.M)
+    assert listed == re.findall(r"^([\w-]+):.* ## ", MAKEFILE, re.M)
+    assert re.findall(r"^\| `([\w-]+)`", extra, re.M) == extras()

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from playhead.check.arguments.shapes import NoValueError, Shape, same, types_of
 from playhead.check.arguments.values import (
     MAX_ITEMS,
     MAX_STRING,
@@ -22,6 +21,7 @@ from playhead.check.arguments.values import (
     properties_of,
     required_of,
 )
+from playhead.content.schema_shapes import NoValueError, Shape, same, types_of
 
 Kind = Literal["valid", "boundary", "random", "invalid"]
 

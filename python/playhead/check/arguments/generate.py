@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from playhead.check.arguments.cases import Case, Kind, boundary_cases, invalid_cases
-from playhead.check.arguments.shapes import NoValueError, Shapes
 from playhead.check.arguments.values import Maker, Style
+from playhead.content.schema_shapes import NoValueError, Shapes
 from playhead.content.validation_schema import SchemaReader
 
 MAX_VALID: Final = 60

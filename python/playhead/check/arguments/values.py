@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from playhead.check.arguments.shapes import NoValueError, Shape, Shapes, same, types_of
+from playhead.content.schema_shapes import NoValueError, Shape, Shapes, same, types_of
 
 MAX_STRING: Final = 10_000
 """Longest generated string: longer ones test the transport, which `server.big-request` does."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import trio
 
@@ -23,11 +23,9 @@ from playhead.errors import (
     ServerError,
     UsageError,
 )
+from playhead.protocol.exchange import Exchange
 from playhead.protocol.messages import UNSUPPORTED_PROTOCOL_VERSION
 from playhead.protocol.revisions import CLIENT_INFO, NEWEST, NEWEST_INITIALIZED, REVISIONS
-
-if TYPE_CHECKING:
-    from playhead.client.session.connection import Connection
 
 PROBE_SHARE: Final = 1 / 3
 """The probe's share of the handshake allowance. The rest is enough for an old server to start."""
@@ -42,7 +40,21 @@ def check_mode(mode: str) -> None:
         raise UsageError(f"expected mode to be one of {allowed}, got {mode!r}")
 
 
-async def negotiate(connection: Connection, *, mode: str, seconds: float) -> None:
+class Negotiating(Protocol):
+    """A connection without a revision."""
+
+    server: str
+    exchange: Exchange
+    handshake: Mapping[str, Any] | None
+
+    async def request(
+        self, method: str, params: Mapping[str, Any], *, silent_seconds: float, total_seconds: float
+    ) -> dict[str, Any]: ...
+
+    async def notify(self, method: str) -> None: ...
+
+
+async def negotiate(connection: Negotiating, *, mode: str, seconds: float) -> None:
     """Set the revision of `connection`. The caller sets a deadline for the whole.
 
     Raises `TransportError` if no answer arrived, `AccessDeniedError` for HTTP 401 and 403, and `RemoteError`
@@ -67,7 +79,7 @@ class _RevisionRefusedError(ProtocolError):
         self.supported = supported
 
 
-async def _probed(connection: Connection, *, seconds: float) -> bool:
+async def _probed(connection: Negotiating, *, seconds: float) -> bool:
     """True if the server answered the probe; False if `initialize` is worth trying."""
     with trio.move_on_after(seconds):
         try:
@@ -85,7 +97,7 @@ async def _probed(connection: Connection, *, seconds: float) -> bool:
     return False
 
 
-async def _discover(connection: Connection) -> None:
+async def _discover(connection: Negotiating) -> None:
     connection.exchange.revision = NEWEST
     try:
         result = await _request(connection, "server/discover", {})
@@ -100,7 +112,7 @@ async def _discover(connection: Connection) -> None:
     connection.handshake = result
 
 
-async def _initialize(connection: Connection) -> None:
+async def _initialize(connection: Negotiating) -> None:
     connection.exchange.revision = NEWEST_INITIALIZED
     params = {
         "protocolVersion": NEWEST_INITIALIZED.name,
@@ -117,7 +129,7 @@ async def _initialize(connection: Connection) -> None:
     await connection.notify("notifications/initialized")
 
 
-async def _request(connection: Connection, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+async def _request(connection: Negotiating, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return await connection.request(method, params, silent_seconds=math.inf, total_seconds=math.inf)
     except ServerError as error:
@@ -132,7 +144,7 @@ async def _request(connection: Connection, method: str, params: Mapping[str, Any
         ) from None
 
 
-def _check(connection: Connection, method: str, result: Mapping[str, Any], *fields: str) -> None:
+def _check(connection: Negotiating, method: str, result: Mapping[str, Any], *fields: str) -> None:
     """Raise `ProtocolError` if `fields` of a result are not what the specification says."""
     invalid = [field for field in fields if not _IS_VALID[field](result.get(field))]
     if invalid:

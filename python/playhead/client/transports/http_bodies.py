@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import httpcore2
 
 from playhead._core import MessageBuffer
 from playhead.errors import LimitError
 from playhead.limits import MIB
-
-if TYPE_CHECKING:
-    from playhead.client.transports.http_client import HttpResponse
 
 PIECE_BYTES: Final = MIB
 """The most that is decoded at once: a few bytes can stand for very many."""
@@ -62,7 +59,18 @@ def decoder_for(encoding: str) -> Decoder | None:
     return Decoder(name) if name in ("gzip", "deflate") else None
 
 
-async def gather_body(response: HttpResponse, allowed: int, *, touched: Callable[[], None]) -> bytes:
+class ArrivingBody(Protocol):
+    """An answer of which the head has arrived."""
+
+    headers: dict[str, str]
+
+    @property
+    def raw_bytes(self) -> int: ...
+
+    async def receive(self) -> bytes: ...
+
+
+async def gather_body(response: ArrivingBody, allowed: int, *, touched: Callable[[], None]) -> bytes:
     """Read the whole body. A long one is never held twice.
 
     Raises `LimitError` once more than `allowed` bytes are announced or received, encoded or not.

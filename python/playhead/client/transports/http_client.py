@@ -306,7 +306,7 @@ class HttpClient:
             (b"host", url.host_and_port.encode("ascii")),
             *(pair for pair in _DEFAULT_HEADERS if pair[0] not in given),
             *request.headers,
-            *self._cookies.headers_for(request),
+            *self._cookies.headers_for(url, request.headers),
         ]
         if request.content or request.method == "POST":
             headers.append((b"content-length", b"%d" % len(request.content)))
@@ -330,7 +330,7 @@ class HttpClient:
             connection = connection or self._new(url, sent.url.origin, network)
             received = await connection.handle_async_request(sent)
             response = HttpResponse(request, received, connection=connection, give_back=self._give_back)
-            self._cookies.extract(response)
+            self._cookies.extract(url, response.raw_headers)
         except BaseException:
             # Not left to the connection: it keeps what is cancelled as it opens.
             if connection is not None:

@@ -5,12 +5,15 @@ The jar is the standard library's, loaded with the first cookie.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from http.cookiejar import CookieJar
 
-    from playhead.client.transports.http_client import HttpRequest, HttpResponse
+    from playhead.web_address import WebAddress
+
+Headers = Iterable[tuple[bytes, bytes]]
 
 
 class Cookies:
@@ -19,21 +22,21 @@ class Cookies:
     def __init__(self) -> None:
         self._jar: CookieJar | None = None
 
-    def extract(self, response: HttpResponse) -> None:
-        """Take the cookies that an answer sets."""
-        if "set-cookie" not in response.headers:
+    def extract(self, url: WebAddress, headers: Headers) -> None:
+        """Take the cookies that an answer from `url` sets with these headers."""
+        if not any(name.lower() == b"set-cookie" for name, _value in headers):
             return
         from http.cookiejar import CookieJar
 
         if self._jar is None:
             self._jar = CookieJar()
-        self._jar.extract_cookies(_Answer(response), _urllib_request(response.request))  # type: ignore[arg-type]  # all that it uses
+        self._jar.extract_cookies(_Answer(headers), _urllib_request(url))  # type: ignore[arg-type]  # all that it uses
 
-    def headers_for(self, request: HttpRequest) -> list[tuple[bytes, bytes]]:
-        """The header with the cookies for `request`, unless it has one already."""
-        if self._jar is None or any(name.lower() == b"cookie" for name, _value in request.headers):
+    def headers_for(self, url: WebAddress, headers: Headers) -> list[tuple[bytes, bytes]]:
+        """The header with the cookies for a request of `url`, unless it has one already."""
+        if self._jar is None or any(name.lower() == b"cookie" for name, _value in headers):
             return []
-        asking = _urllib_request(request)
+        asking = _urllib_request(url)
         self._jar.add_cookie_header(asking)
         value = asking.get_header("Cookie")
         return [] if value is None else [(b"cookie", value.encode("latin-1"))]
@@ -42,19 +45,19 @@ class Cookies:
 class _Answer:
     """An answer as the jar reads it."""
 
-    def __init__(self, response: HttpResponse) -> None:
-        self._response = response
+    def __init__(self, headers: Headers) -> None:
+        self._headers = headers
 
     def info(self) -> Any:
         from email.message import Message
 
-        headers = Message()
-        for name, value in self._response.raw_headers:
-            headers[name.decode("latin-1")] = value.decode("latin-1")
-        return headers
+        message = Message()
+        for name, value in self._headers:
+            message[name.decode("latin-1")] = value.decode("latin-1")
+        return message
 
 
-def _urllib_request(request: HttpRequest) -> Any:
+def _urllib_request(url: WebAddress) -> Any:
     from urllib.request import Request
 
-    return Request(str(request.url))
+    return Request(str(url))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Protocol
-
-from playhead.playback.pcm_buffer import PcmBuffer
 from playhead.playback.sinks.device import DeviceSink
 from playhead.playback.sinks.frames import AudioFrame, ClearFrames, FrameCodec, FrameFileSink, FramesSink
 from playhead.playback.sinks.mixing import MixingSink
 from playhead.playback.sinks.null import NullSink
+from playhead.playback.sinks.sink import Sink
 from playhead.playback.sinks.wave import PcmSink, WaveSink
 
 __all__ = [
@@ -25,31 +22,3 @@ __all__ = [
     "Sink",
     "WaveSink",
 ]
-
-
-class Sink(Protocol):
-    """Plays PCM: a sequence of buffers, one per item, each in its own rate and channels.
-
-    async def play(self, buffers):
-        async for buffer in buffers:
-            await run_thread(partial(self._write, buffer), wake=buffer.close)
-    """
-
-    @property
-    def name(self) -> str:
-        """For messages and summaries: `device`, `null`, `wave:FILE`."""
-        ...
-
-    async def play(self, buffers: AsyncIterator[PcmBuffer]) -> None:
-        """Play the buffers in order; returns when the last frame of the last one has been heard.
-
-        To ask for the next buffer is to say that the last frame of the previous one has been heard: its item
-        ends then. The iterator waits while the next item is opened, and ends when none follows. Between
-        two buffers of one rate and channel count nothing is inserted.
-
-        Cancelled: silent within one device period, and nothing is left behind (no thread, no callback, no
-        partial file under its final name). The caller closes the buffer before it cancels, so that a thread
-        in `buffer.take` wakes. Raises `NoDeviceError` without a sound device or if it stops by itself, and
-        `OSError` if a file cannot be written; the buffers that follow are then passed to a new call.
-        """
-        ...

@@ -25,7 +25,7 @@ from playhead.playback.formats import PIECE_FRAMES, PcmFormat
 from playhead.playback.pcm_buffer import FADE_SECONDS, PcmBuffer
 
 if TYPE_CHECKING:
-    from playhead.playback.sinks import Sink
+    from playhead.playback.sinks.sink import Sink
 
 NEXT_SECONDS = 0.05
 """Time for the next item of the music to follow. If it is not ready by then, what is said goes on without it:

@@ -1,0 +1,474 @@
+"""`playhead chat`: a model with the tools of your servers, in a terminal, a pipe or a script.
+
+The model, servers, player, approvals and recorder are each open for as long as the chat lasts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal, assert_never
+
+import trio
+import typer
+
+from playhead.cli import parameters as p
+from playhead.cli.runner import EXIT_DONE, Report, run_command
+from playhead.cli.terminal import Terminal, clock, escape_line, live_line
+from playhead.cli.trust import with_consent
+from playhead.errors import UsageError
+
+if TYPE_CHECKING:
+    from playhead.agent.agent import Agent
+    from playhead.agent.commands.chat_view import Questions
+    from playhead.agent.conversation import Model
+    from playhead.agent.events import Event
+    from playhead.client.hub import Hub
+    from playhead.config.servers import ServerConfig
+    from playhead.config.tools import ApprovalPolicy, ApprovalRule, ToolConfigSources
+    from playhead.config.trust import Trust
+    from playhead.playback import Player, Sink
+
+ProviderName = Literal["openai", "openai-responses", "anthropic", "gemini", "prompt"]
+
+
+def chat(
+    message: Annotated[
+        str | None,
+        typer.Argument(metavar="MESSAGE", help="The message. [default: stdin, or a conversation]"),
+    ] = None,
+    provider: Annotated[ProviderName | None, typer.Option(help="API of the model.")] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the model.")] = None,
+    base_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Another URL of the same API, e.g. a local one.")
+    ] = None,
+    servers: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Servers to use, by name. [default: all]")
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SERVER/TOOL",
+            help="Run these tools without asking, e.g. 'music/*', unless a rule denies them; repeatable.",
+        ),
+    ] = None,
+    config: p.ConfigFile = None,
+    tool_config: p.ToolConfigFile = None,
+    trusted: p.Trust = False,
+    sink: p.SinkName = None,
+    system: Annotated[
+        str | None, typer.Option(metavar="TEXT|@FILE", help="System prompt.", show_default=False)
+    ] = None,
+    prompt_template: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Prompt template that describes the tools (with --provider prompt)."
+        ),
+    ] = None,
+    record: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Record the events to a new file.")
+    ] = None,
+    replay: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Show a recording, without model or servers.")
+    ] = None,
+    pace: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N", help="Speed of --replay: 1 as recorded, 2 twice as fast. [default: no delays]"
+        ),
+    ] = None,
+    deadline: p.Deadline = None,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Also show thinking, progress and tokens.")
+    ] = False,
+    json_output: p.Json = False,
+) -> None:
+    """Chat with a model that can call your servers' tools.
+
+    Music keeps playing while you type, and the model can control it. API keys are read from
+    OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or GOOGLE_API_KEY.
+    With --json, audio is played only if --sink is given.
+    """
+    if replay is not None:
+        _check_replay(message=message, record=record)
+        _replay(replay, pace=pace, verbose=verbose, json_output=json_output, deadline=deadline)
+    if pace is not None:
+        raise UsageError("--pace needs --replay")
+    if provider is None or not model:
+        missing = "--provider" if provider is None else "--model"
+        raise UsageError(
+            f"{missing} is missing: give the API of the model (--provider) and its name (--model)"
+        )
+    if prompt_template is not None and provider != "prompt":
+        raise UsageError("--prompt-template needs --provider prompt; other providers have function calling")
+    from playhead.agent.commands.chat_view import allowed_rules
+    from playhead.cli.parameters import make_sink
+
+    allowed = allowed_rules(allow)
+    said = _message(message, json_output=json_output)
+    template = None if prompt_template is None else text_of(prompt_template, option="--prompt-template")
+    setup = ChatSetup(
+        model=opened_model(
+            provider,
+            model,
+            base_url=base_url,
+            template=template,
+            template_name=str(prompt_template),
+            environment=os.environ,
+        ),
+        message=said,
+        servers=None if servers is None else tuple(name.strip() for name in servers.split(",")),
+        config=config,
+        allow=allowed,
+        tool_config=tool_config,
+        trusted=trusted,
+        # In real time, so that the commands of a conversation have something to act on.
+        sink=None if json_output and sink is None else make_sink(sink, real_time=said is None),
+        system=_system(system),
+        record=record,
+        verbose=verbose,
+    )
+
+    async def command(terminal: Terminal, report: Report) -> int:
+        if is_readable(base_url):
+            terminal.say(
+                "--base-url is not https: the network can read the key and the conversation", style="yellow"
+            )
+        return await run_chat(setup, terminal, report)
+
+    run_command(command, json_output=json_output, deadline=deadline)
+
+
+def _system(given: str | None) -> str:
+    if given is None or not given.startswith("@"):
+        return given or ""
+    return text_of(Path(given[1:]), option="--system")
+
+
+def _message(given: str | None, *, json_output: bool) -> str | None:
+    """The message of a single turn; None for a conversation at the terminal."""
+    if given is None and sys.stdin.isatty():
+        if json_output:
+            raise UsageError("--json needs a MESSAGE: a conversation has no single result")
+        return None
+    text = sys.stdin.buffer.read().decode("utf-8", "replace") if given is None else given
+    if not text.strip():
+        raise UsageError("the message is empty: pass a MESSAGE, or write one to stdin")
+    return text
+
+
+def _check_replay(*, message: str | None, record: Path | None) -> None:
+    if message is not None or record is not None:
+        raise UsageError("--replay shows a recording: omit MESSAGE and --record")
+
+
+def _replay(
+    path: Path, *, pace: float | None, verbose: bool, json_output: bool, deadline: float | None
+) -> None:
+    """Show the recording at `path` as the turn was shown. Does not return."""
+
+    async def command(terminal: Terminal, report: Report) -> int:
+        import trio
+
+        from playhead.agent import recording as recordings
+        from playhead.agent.commands.chat_view import ChatView, TurnSummary
+        from playhead.agent.events import Failed
+
+        view, summary = ChatView(terminal, verbose=verbose), TurnSummary(report)
+
+        def show(event: Event) -> None:
+            view(event)
+            summary(event)
+            if isinstance(event, Failed):
+                terminal.fail(event.error)
+
+        recording = await trio.to_thread.run_sync(recordings.read_recording, path)
+        await recordings.replay(recording, show, pace=pace)
+        view.end_line()
+        if recording.broken_end is not None:
+            terminal.say(f"the recording is cut off: {recording.broken_end}", style="yellow")
+        if recording.unknown:
+            terminal.say(
+                f"skipped {recording.unknown} events of types unknown to this version", style="yellow"
+            )
+        return EXIT_DONE
+
+    run_command(command, json_output=json_output, deadline=deadline)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatSetup:
+    """The command line, checked."""
+
+    model: AbstractAsyncContextManager[Model]
+    message: str | None
+    """None: a conversation at the terminal."""
+    servers: tuple[str, ...] | None
+    config: Path | None
+    allow: tuple[ApprovalRule, ...]
+    tool_config: Path | None
+    trusted: bool
+    sink: Sink | None
+    """None: nothing is played."""
+    system: str
+    record: Path | None
+    verbose: bool
+
+
+async def run_chat(setup: ChatSetup, terminal: Terminal, report: Report) -> int:
+    """Run the conversation or the single turn; return the exit code. Raises what ends a single turn."""
+    from playhead.agent.agent import Agent
+    from playhead.agent.approvals import Approvals
+    from playhead.agent.commands.chat_terminal import TerminalChat, TerminalLines
+    from playhead.agent.commands.chat_view import ChatView, Questions, TurnSummary, how_to_allow
+    from playhead.agent.playback_tools import player_tools
+    from playhead.agent.recording import Recorder
+    from playhead.config.servers import default_servers, load_servers
+    from playhead.config.tools import default_approval_policy, default_sources
+    from playhead.config.tools.files import user_tool_file
+    from playhead.playback import Player
+    from playhead.playback.player_tools import PLAYER_TOOLS
+
+    view, summary = ChatView(terminal, verbose=setup.verbose), TurnSummary(report)
+
+    def load(trust: Trust) -> tuple[dict[str, ServerConfig] | None, ToolConfigSources, ApprovalPolicy]:
+        return (
+            default_servers(trust=trust) if setup.config is None else load_servers(setup.config),
+            default_sources(setup.tool_config, trust=trust),
+            default_approval_policy(setup.tool_config, trust=trust),
+        )
+
+    servers, sources, policy = await with_consent(terminal, load, trusted=setup.trusted)
+    policy = replace(policy, approved=setup.allow)
+    for each in (servers or {}).values():
+        terminal.hide(each.secrets)
+    lines = TerminalLines(sys.stdin.fileno())
+    conversation: TerminalChat | None = None
+
+    async def read() -> str | None:
+        return await (lines.read() if conversation is None else conversation.answer())
+
+    questions = Questions(terminal, read) if _can_ask(terminal) else None
+    async with AsyncExitStack() as stack:
+        model = await stack.enter_async_context(setup.model)
+        recorder = None
+        if setup.record is not None:
+            recorder = await stack.enter_async_context(Recorder(setup.record))
+        opened = _opened_hub(setup, servers, sources, terminal, report, questions)
+        hub = await stack.enter_async_context(opened)
+        player = None if setup.sink is None else await stack.enter_async_context(Player(setup.sink))
+
+        async def on_event(event: Event) -> None:
+            view(event)
+            summary(event)
+            if recorder is not None:
+                await recorder.write(event)
+
+        rules_file = setup.tool_config or user_tool_file(os.environ)
+
+        def new_agent() -> Agent:
+            return Agent(
+                model,
+                # A single turn begins in silence and ends with its music: nothing to control.
+                hub if player is None or setup.message is not None else [player_tools(player), hub],
+                system=setup.system,
+                approvals=Approvals(
+                    policy,
+                    ask=None if questions is None else questions.approve,
+                    remedy=partial(how_to_allow, file=rules_file),
+                ),
+                on_event=on_event,
+                player=player,
+            )
+
+        if setup.message is not None:
+            return await _one_turn(new_agent(), setup.message, player, terminal, report)
+        assert player is not None, "a conversation always has a player"
+        conversation = TerminalChat(
+            new_agent, hub=hub, player=player, terminal=terminal, view=view, lines=lines
+        )
+        count = len(hub.tools) + len(PLAYER_TOOLS)
+        terminal.say(f"{escape_line(model.name)}, {count} tools; /help lists the commands")
+        await conversation.run(questions)
+    return EXIT_DONE
+
+
+async def _one_turn(
+    agent: Agent, said: str, player: Player | None, terminal: Terminal, report: Report
+) -> int:
+    """Run one turn, and play its music to the end."""
+    from playhead.agent.commands.chat_view import exit_code, raise_if_refused, show_outcome, show_waiting
+
+    result = await agent.say(said)
+    report.update(ended_by=result.ended_by, reason=result.reason)
+    show_outcome(result, terminal)
+    if player is not None:
+        async with trio.open_nursery() as nursery, live_line(terminal, partial(_playing, player)):
+            nursery.start_soon(show_waiting, player, terminal)
+            await player.wait_finished()
+            nursery.cancel_scope.cancel()
+    raise_if_refused(result)
+    return exit_code(result)
+
+
+def _playing(player: Player) -> str:
+    now = player.snapshot()
+    of = "" if now.duration_seconds is None else f"/{clock(now.duration_seconds)}"
+    return f"{clock(now.position_seconds)}{of} · {now.title or ''}"
+
+
+def _can_ask(terminal: Terminal) -> bool:
+    """A person is there to read questions and type answers."""
+    return sys.stdin.isatty() and sys.stderr.isatty() and not terminal.json_output
+
+
+@asynccontextmanager
+async def _opened_hub(
+    setup: ChatSetup,
+    servers: dict[str, ServerConfig] | None,
+    sources: ToolConfigSources,
+    terminal: Terminal,
+    report: Report,
+    questions: Questions | None,
+) -> AsyncIterator[Hub]:
+    """Connect to the servers; one that fails is reported, and the others are used."""
+    from playhead.agent.playback_tools import PLAYER
+    from playhead.cli.targets import show_url
+    from playhead.client.hub import open_hub
+    from playhead.client.hub.server import ServerStatus
+    from playhead.playback.player_tools import PLAYER_TOOLS
+
+    if servers is None and setup.servers is None:
+        tools = "no tools" if setup.message is not None else "only the player's tools"
+        terminal.say(f"no servers file (./mcp.json, or --config FILE): the model has {tools}", style="yellow")
+    async with open_hub(
+        servers or {},
+        names=setup.servers,
+        tool_configs=sources,
+        show_url=show_url,
+        on_elicitation=None if questions is None else questions.elicit,
+    ) as hub:
+        states = await hub.connect_all()
+        found = await hub.discover_and_register_all_tools()
+        for state in states:
+            if state.status is not ServerStatus.CONNECTED:
+                terminal.say(f"{escape_line(state.name)} is not connected: {state.reason}", style="yellow")
+        for name, reason in found.failed.items():
+            terminal.say(f"{escape_line(name)} failed to list its tools: {reason}", style="yellow")
+        report["servers"] = {name: str(state.status) for name, state in hub.states.items()}
+        names = [(tool.server, tool.tool.name) for tool in hub.tools]
+        if setup.message is None:
+            names += [(PLAYER, name) for name in PLAYER_TOOLS]
+        for rule in setup.allow:
+            if not any(rule.fits(server, tool) for server, tool in names):
+                unused = escape_line(f"--allow {rule.server}/{rule.tool}")
+                terminal.say(f"{unused} fits none of the {len(names)} tools", style="yellow")
+        yield hub
+
+
+# --- the model -------------------------------------------------------------------------------------------
+
+
+_KEYS: Final[Mapping[ProviderName, tuple[str, ...]]] = {
+    "openai": ("OPENAI_API_KEY",),
+    "openai-responses": ("OPENAI_API_KEY",),
+    "anthropic": ("ANTHROPIC_API_KEY",),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "prompt": ("OPENAI_API_KEY",),
+}
+"""The variables that each provider's own tools read. API keys are read here and nowhere else."""
+_NO_KEY: Final = "none"
+"""For a local server, in a request that must have some key."""
+
+
+def opened_model(
+    provider: ProviderName,
+    name: str,
+    *,
+    base_url: str | None,
+    template: str | None,
+    template_name: str = "--prompt-template",
+    environment: Mapping[str, str],
+) -> AbstractAsyncContextManager[Model]:
+    """Make the model; its connections are pooled while the context is open.
+
+    `base_url` None means the provider's own address. With one, `openai` and `prompt` use plain HTTP and need
+    no SDK. Raises `UsageError` (at once, not on entering) for a missing key, a missing SDK, and an invalid
+    template or address.
+    """
+    key = _key(provider, base_url=base_url, environment=environment)
+    match provider:
+        case "openai" if base_url is None:
+            from playhead.agent.models.openai_chat import OpenAIChatModel
+
+            return OpenAIChatModel(name, api_key=key or _NO_KEY)
+        case "openai" | "prompt":
+            from playhead.agent.models.openai_chat import OPENAI_URL, CompatibleModel
+
+            inner = CompatibleModel(name, base_url=base_url or OPENAI_URL, api_key=key)
+            return inner if provider == "openai" else _prompted(inner, template, template_name)
+        case "openai-responses":
+            from playhead.agent.models.openai_responses import OpenAIResponsesModel
+
+            return OpenAIResponsesModel(name, api_key=key or _NO_KEY, base_url=base_url)
+        case "anthropic":
+            from playhead.agent.models.anthropic import AnthropicModel
+
+            return AnthropicModel(name, api_key=key or _NO_KEY, base_url=base_url)
+        case "gemini":
+            from playhead.agent.models.gemini import GeminiModel
+
+            return GeminiModel(name, api_key=key or _NO_KEY, base_url=base_url)
+        case _:
+            assert_never(provider)
+
+
+def _key(provider: ProviderName, *, base_url: str | None, environment: Mapping[str, str]) -> str | None:
+    names = _KEYS[provider]
+    for name in names:
+        if key := environment.get(name, "").strip():
+            return key
+    from playhead.net_guard import is_loopback
+
+    if base_url is not None and is_loopback(base_url):
+        return None
+    where = "" if base_url is None else "; only a --base-url on this machine works without a key"
+    raise UsageError(f"--provider {provider} needs an API key: set {' or '.join(names)}{where}")
+
+
+def is_readable(url: str | None) -> bool:
+    """Tell if the network can read requests to `url`, key included: plain HTTP to another machine."""
+    from playhead.net_guard import is_loopback
+
+    return url is not None and url.lower().startswith("http://") and not is_loopback(url)
+
+
+def _prompted(
+    inner: AbstractAsyncContextManager[Model], template: str | None, where: str
+) -> AbstractAsyncContextManager[Model]:
+    from playhead.agent.prompt_mode import DEFAULT_PROMPT, PromptModel, PromptTemplate
+
+    chosen = DEFAULT_PROMPT if template is None else PromptTemplate(text=template, where=where)
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Model]:
+        async with inner as model:
+            yield PromptModel(model, template=chosen)
+
+    return opened()
+
+
+def text_of(path: Path, *, option: str) -> str:
+    """Read the text file that an option names. Raises `UsageError` if it isn't UTF-8, `OSError` if it can't
+    be read."""
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{option}: {path}: expected UTF-8 text, got an invalid byte at {error.start}"
+        ) from None

@@ -1,0 +1,1 @@
+"""The commands of the servers: `playhead serve` and `playhead schema`."""

@@ -19,6 +19,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "limits",
             "escaping",
             "redaction",
+            "retry",
             "concurrency",
             "strict_json",
             "trio_thread",
@@ -47,6 +48,7 @@ SAME_LAYER = frozenset(
         ("trio_thread", "errors"),
         ("adapters", "portals"),
         ("extras", "errors"),
+        ("retry", "errors"),
     }
 )
 

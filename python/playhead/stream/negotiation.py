@@ -23,6 +23,7 @@ from playhead.errors import (
     TextContentError,
     ToolFailedError,
 )
+from playhead.retry import was_not_begun
 from playhead.stream.answer import SHOWN_CHARS, EndedBy, ReadRange
 
 ROUNDS = 2
@@ -88,11 +89,15 @@ class LateForm:
 
 def is_refusal(error: PlayheadError) -> bool:
     """Return whether an answer at offset 0 says that the server does not take this form."""
-    if isinstance(error, HttpStatusError):
-        return error.status not in {429, 503}
-    return isinstance(
-        error, (ServerError, TextContentError, HttpRefusedError, ToolFailedError, ProtocolError)
+    refusals = (
+        ServerError,
+        TextContentError,
+        HttpRefusedError,
+        HttpStatusError,
+        ToolFailedError,
+        ProtocolError,
     )
+    return isinstance(error, refusals) and not was_not_begun(error)
 
 
 class FormNegotiation:

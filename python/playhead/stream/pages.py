@@ -1,7 +1,7 @@
 """Response handling: from the outcome of a read to bytes in the ring and a report to the planner.
 
     outcome ──▶ measure ──▶ range_support.judge ──▶ RingWriter.store ──▶ planner.on_answer
-        └─ an error ──▶ classify ─────────────────────────────────────▶ planner.on_error
+        └─ an error ──▶ read_failure ──────────────────────────────────▶ planner.on_error
 
 An answer that cannot be judged yet (the one at offset 0 is missing, or a question about another is open) is
 held, and the planner does not ask for it again meanwhile. No more answers are held than reads are in flight.
@@ -17,7 +17,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, assert_never
+from typing import assert_never
 
 import trio
 
@@ -30,7 +30,6 @@ from playhead.errors import (
     HttpStatusError,
     LimitError,
     PlayheadError,
-    ProtocolError,
     RangeNotHonouredError,
     RangePastEndError,
     ResourceChangedError,
@@ -38,20 +37,16 @@ from playhead.errors import (
     ServerError,
     SessionLostError,
     StreamBrokenError,
-    ToolFailedError,
     TransportError,
     WebSocketClosedError,
 )
 from playhead.limits import KIB, Limits
+from playhead.retry import read_failure
 from playhead.stream.answer import Answer, Page, ReadRange, measure
 from playhead.stream.negotiation import Refusal, is_refusal
 from playhead.stream.range_support import Accept, Ask, Discard, Ignored, OwnPage, RangeSupport, Verdict
 from playhead.stream.ring_writer import RingWriter
 
-RETRIED_STATUSES = frozenset({408, 425, 429})
-"""HTTP statuses that mean "try again" (RFC 9110, 8470, 6585), used as error codes by some servers."""
-REFUSALS = frozenset({-32700, -32600, -32601, -32602, -32002})
-"""JSON-RPC and MCP codes for a request that would be wrong again."""
 ERRORS_KEPT = 64
 
 SMALLEST_PAGE_BYTES = KIB
@@ -71,36 +66,6 @@ _OF_ANOTHER_KIND = re.compile(
     re.IGNORECASE,
 )
 """Limits that smaller pages do not avoid, and ranges past the end."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadFailure:
-    """The meaning of an error for its read, in the planner's terms."""
-
-    kind: Literal["lost", "refused", "damaged", "final"]
-    code: int | None = None
-    retry_after_seconds: float | None = None
-
-
-def classify(error: PlayheadError) -> ReadFailure:
-    """Classify the error of a read. Reads are idempotent, so a server's own faults are retried, too."""
-    match error:
-        case ServerEndedError() | StreamBrokenError():
-            return ReadFailure(kind="final")
-        case TransportError():
-            return ReadFailure(kind="lost", retry_after_seconds=error.retry_after_seconds)
-        case HttpRefusedError():
-            return ReadFailure(kind="refused", code=error.status)
-        case ServerError():
-            is_status = 400 <= error.code < 500 and error.code not in RETRIED_STATUSES
-            is_refusal = error.code in REFUSALS or is_status
-            return ReadFailure(kind="refused" if is_refusal else "lost", code=error.code)
-        case ToolFailedError():
-            return ReadFailure(kind="refused")
-        case Base64Error() | ProtocolError() | ResourceChangedError():
-            return ReadFailure(kind="damaged")
-        case _:
-            return ReadFailure(kind="final")
 
 
 def names_size(error: PlayheadError) -> bool:
@@ -318,7 +283,7 @@ class ResponseHandler:
 
     def _failed(self, request: Request, error: PlayheadError, *, broke_off: bool) -> None:
         self.last_error = error
-        failure = classify(error)
+        failure = read_failure(error)
         if request.start == self._start and not self.has_bytes and not request.is_probe and is_refusal(error):
             self.refusal = self.refusal or Refusal(error=error)
             return

@@ -14,13 +14,13 @@ import trio
 from playhead.content.formats import decoded_bytes
 from playhead.errors import (
     ChunkGapError,
-    HttpStatusError,
     PlayheadError,
     ProtocolError,
     StreamBrokenError,
     TransportError,
 )
 from playhead.limits import Limits
+from playhead.retry import was_not_begun
 from playhead.stream.answer import DATA_FIELDS, Page, check_page_bytes, structured_content
 from playhead.stream.negotiation import is_refusal
 
@@ -77,13 +77,9 @@ class QueueReader:
         try:
             result = await self._call()
             fields = structured_content(result, tool=self._tool, server=self._server)
-        except HttpStatusError as error:
-            if error.status not in {429, 503}:
-                raise self._broken(str(error)) from error
-            self._doubt = None  # refused before it ran
-            raise
         except PlayheadError as error:
-            if isinstance(error, TransportError) or self._offset or not is_refusal(error):
+            may_have_run = isinstance(error, TransportError) or self._offset or not is_refusal(error)
+            if may_have_run and not was_not_begun(error):
                 raise self._broken(str(error)) from error
             self._doubt = None
             raise

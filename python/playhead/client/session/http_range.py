@@ -27,7 +27,6 @@ from playhead.client.transports.http_client import (
     HttpRequest,
     HttpResponse,
 )
-from playhead.client.transports.http_errors import is_retryable, retry_after_seconds
 from playhead.errors import (
     AccessDeniedError,
     BlockedAddressError,
@@ -45,6 +44,7 @@ from playhead.errors import (
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.net_guard import REDIRECTS, Origin, check_url
 from playhead.redaction import redacted_url
+from playhead.retry import is_retryable, retry_after_seconds
 from playhead.web_address import WebAddress
 
 if TYPE_CHECKING:

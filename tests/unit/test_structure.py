@@ -46,10 +46,11 @@ SINGLE_IMPORTERS = {
     "servers.file_downloads": "a public interface: any server can offer its resource as a file",
     "servers.template.*": "each part of the example server can be copied by itself",
     "stream.in_flight": "reads of all streams of a process; `driver` is the task of one stream",
+    "stream.response_handler": "the meaning of an answer; `driver` sends the reads",
+    "stream.page_limit": "between a read and its form; `driver` reads every page through it",
     "stream.driver": "the task of a stream; `reader` is what callers see of it",
     "stream.numbered_pages": "a way of reading; `probing` finds out that a server has it",
     "stream.uri_template": "RFC 6570 by itself, held to the SDK's; `templates` knows ranges and gateways",
-    "stream.sequential": "a second way of reading, for servers without ranges",
 }
 """Modules that one sibling alone imports, by pattern, and why each is a file of its own."""
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from playhead.errors import LimitError, ProtocolError
 from playhead.limits import Limits
-from playhead.stream.answer import CURSOR_FIELDS, Page, structured_content, tool_data
+from playhead.stream.answer import Page
 from playhead.stream.polling import QueueReader
+from playhead.stream.result_pages import CURSOR_FIELDS, structured_content, tool_data
 
 
 class CursorReader(QueueReader):

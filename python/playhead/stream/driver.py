@@ -34,10 +34,11 @@ from playhead.stream.answer import Answer, EndedBy, Page, ReadRange
 from playhead.stream.in_flight import Background, Flight, InFlight
 from playhead.stream.negotiation import FormNegotiation, LateForm, RangeForm, Refusal, is_refusal
 from playhead.stream.options import StreamEvent, StreamOptions, StreamResumed, StreamStatistics, StreamWaiting
-from playhead.stream.pages import PageLimit, ResponseHandler, SequentialPlan
+from playhead.stream.page_limit import PageLimit
 from playhead.stream.range_support import RangeSupport
+from playhead.stream.response_handler import ResponseHandler
 from playhead.stream.ring_writer import RING_BUDGET, SMALL_RING_BYTES, RingWriter
-from playhead.stream.sequential import Sequential
+from playhead.stream.sequential import Sequential, SequentialPlan
 from playhead.stream.source import Demand
 
 FIRST_PAGE_BYTES = 8 * KIB

@@ -24,7 +24,8 @@ from playhead.errors import (
     ToolFailedError,
 )
 from playhead.retry import was_not_begun
-from playhead.stream.answer import SHOWN_CHARS, EndedBy, ReadRange
+from playhead.stream.answer import EndedBy, ReadRange
+from playhead.stream.result_pages import SHOWN_CHARS
 
 ROUNDS = 2
 ROUND_SECONDS = 1.0

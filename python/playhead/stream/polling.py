@@ -19,10 +19,11 @@ from playhead.errors import (
     StreamBrokenError,
     TransportError,
 )
-from playhead.limits import Limits
+from playhead.limits import Limits, block_too_long
 from playhead.retry import was_not_begun
-from playhead.stream.answer import DATA_FIELDS, Page, check_page_bytes, structured_content
+from playhead.stream.answer import Page
 from playhead.stream.negotiation import is_refusal
+from playhead.stream.result_pages import DATA_FIELDS, structured_content
 
 FIRST_POLL_SECONDS = 0.025
 """Pause after an empty answer before the first chunk: the listener is waiting for it."""
@@ -116,7 +117,9 @@ class QueueReader:
                 page_bytes += decoded_bytes(data)
             named = next((members[name] for name in _MIME_FIELDS if isinstance(members.get(name), str)), None)
             mime_type = mime_type or named
-        check_page_bytes(page_bytes, limits=self._limits, server=self._server)
+        if page_bytes > self._limits.block_bytes:
+            what = f"a page from {self._server}"
+            raise block_too_long(page_bytes, allowed=self._limits.block_bytes, what=what)
         self._offset += page_bytes
         self._is_done = is_done
         return Page(blobs=tuple(blobs), mime_type=mime_type)

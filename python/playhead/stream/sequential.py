@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import trio
@@ -18,7 +18,6 @@ from playhead._core import Pipe, Planner
 from playhead.errors import ContradictionError, PlayheadError, ServerError
 from playhead.limits import KIB
 from playhead.stream.answer import Answer
-from playhead.stream.pages import SequentialPlan
 from playhead.stream.range_support import Accept, Discard, RangeSupport
 from playhead.stream.ring_writer import RingWriter
 
@@ -29,30 +28,15 @@ TAIL_BYTES = 4 * KIB
 FALSE_CLAIMS = 3
 
 
-class RetryingReader:
-    """Sends one read at a time, and retries it until it is answered or finally refused.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequentialPlan:
+    """Plan to read without the planner: the answers in hand, and the server's own page size."""
 
-    `ask(start, end)` sends one probe, retried by the planner while the reader has patience, and raises its
-    refusal.
-    """
-
-    def __init__(self, ask: Callable[[int, int], Awaitable[Answer]]) -> None:
-        self._ask = ask
-        self._has_answer = False
-
-    async def read(self, start: int, end: int) -> Answer:
-        """Return the answer to `[start, end)`, of any length. Raises the server's refusal."""
-        for delay in (*REFUSAL_DELAYS_SECONDS, None):
-            try:
-                answer = await self._ask(start, end)
-            except ServerError:
-                if delay is None or not self._has_answer:
-                    raise
-                await trio.sleep(delay)
-            else:
-                self._has_answer = True
-                return answer
-        raise AssertionError("the last try returns or raises")
+    answers: tuple[Answer, ...] = ()
+    page_bytes: int | None = None
+    """None: every answer is the whole resource, whatever the range."""
+    is_queue: bool = False
+    """Every answer is what follows the one before, whatever the range."""
 
 
 class Sequential:
@@ -69,12 +53,14 @@ class Sequential:
         ask: Callable[[int, int], Awaitable[Answer]],
         on_end: Callable[[], None],
     ) -> None:
-        """`on_end` is called when the pipe holds everything up to the end."""
+        """`ask(start, end)` sends one probe, retried by the planner while the reader has patience, and raises
+        its refusal. `on_end` is called when the pipe holds everything up to the end."""
         self._pipe = pipe
         self._writer = writer
         self._planner = planner
         self._support = support
-        self._reader = RetryingReader(ask)
+        self._ask = ask
+        self._has_answer = False
         self._on_end = on_end
         self._ready = deque(plan.answers)
         self._feeding: Answer | None = None
@@ -153,12 +139,12 @@ class Sequential:
                 if answer.offset <= at < answer.end:
                     return answer
             if self._is_queue:
-                answer = await self._reader.read(at, at + 1)
+                answer = await self._read(at, at + 1)
                 if not answer.n_bytes:
                     self._planner.set_end(at, "done")
             elif self._page_bytes is None:
                 end = self._planner.end
-                answer = await self._reader.read(0, 1 if end is None else max(1, end[0]))
+                answer = await self._read(0, 1 if end is None else max(1, end[0]))
                 self._planner.set_end(answer.end, "whole")
             else:
                 answer = await self._page(at, self._page_bytes)
@@ -171,9 +157,23 @@ class Sequential:
             if self._planner.end is not None:
                 return None
 
+    async def _read(self, start: int, end: int) -> Answer:
+        """Return the answer to `[start, end)`, of any length. Raises the server's refusal."""
+        for delay in REFUSAL_DELAYS_SECONDS:
+            try:
+                answer = await self._ask(start, end)
+            except ServerError:
+                if not self._has_answer:
+                    raise
+                await trio.sleep(delay)
+            else:
+                self._has_answer = True
+                return answer
+        return await self._ask(start, end)
+
     async def _page(self, at: int, page_bytes: int) -> Answer:
         while True:
-            answer = await self._reader.read(at, at + page_bytes)
+            answer = await self._read(at, at + page_bytes)
             if not answer.n_bytes:
                 return answer
             verdict = self._support.judge(answer, end=at + page_bytes, total_bytes=self._planner.total)
@@ -183,7 +183,7 @@ class Sequential:
                 self._planner.seen_to(verdict.stop)
                 return replace(answer, offset=verdict.answer.offset)
             # A question about so large a page is settled by reading it again, and by its neighbour.
-            again = await self._reader.read(at, at + page_bytes)
+            again = await self._read(at, at + page_bytes)
             if again.blobs == answer.blobs:
                 return answer
 
@@ -210,7 +210,7 @@ class Sequential:
             if total is not None and total > at:
                 ranges.append((max(at, total - TAIL_BYTES), total))
             for start, end in ranges:
-                found = await self._reader.read(start, end)
+                found = await self._read(start, end)
                 if found.n_bytes and start == at:
                     return  # it is read again and judged
                 if found.n_bytes:

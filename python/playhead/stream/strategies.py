@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 
 from playhead.errors import UsageError
 from playhead.limits import Limits
-from playhead.stream.answer import CURSOR_FIELDS, DATA_FIELDS, Page, page_of_contents, page_of_tool
+from playhead.stream.answer import Page
+from playhead.stream.result_pages import CURSOR_FIELDS, DATA_FIELDS, page_of_contents, page_of_tool
 from playhead.stream.templates import TemplateMatch, match_templates
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ A range whose read is in flight is not read again. The read runs in a task of th
 them. `CachedReads` exist only with a cache.
 
 Only bytes that the stream has accepted are stored: what an answer means is decided in one place
-(`stream.pages`). Bytes of two versions are never joined: the version of the resource is part of the key, and
-a page of another version ends the stream.
+(`stream.response_handler`). Bytes of two versions are never joined: the version of the resource is part of
+the key, and a page of another version ends the stream.
 """
 
 from __future__ import annotations

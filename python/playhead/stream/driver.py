@@ -304,7 +304,7 @@ class Driver:
         if self._in_flight.waits_for_others:
             return self._in_flight.comfort_bytes - 1
         ahead = max(0, self._in_flight.asked_to - self.pipe.tail)
-        wanted = self._planner.statistics().page_bytes
+        wanted = self._planner.page_bytes
         if self._options.profile == "play":
             wanted = max(wanted, self.pipe.ahead_bytes // 4)
         return max(0, self.pipe.ahead_bytes - ahead - wanted)

@@ -5,8 +5,8 @@ The first two implement `stream.source.Playable`, the only interface that a play
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -78,8 +78,7 @@ class BytesMedia(Base64Holder[Base64Text]):
         """Exact for valid base64."""
         return decoded_bytes(self.payload)
 
-    @asynccontextmanager
-    async def open(self, options: StreamOptions | None = None) -> AsyncIterator[RangeStream]:
+    def open(self, options: StreamOptions | None = None) -> AbstractAsyncContextManager[RangeStream]:
         """Open the bytes as a stream.
 
         Raises `LimitError`, before decoding, if there are too many, and `Base64Error` for invalid base64.
@@ -96,10 +95,9 @@ class BytesMedia(Base64Holder[Base64Text]):
             blobs = tuple(piece for _, piece in pieces(whole, start, end))
             return Page(blobs=blobs, mime_type=self.mime_type, total_bytes=size_bytes)
 
-        async with open_stream(
+        return open_stream(
             read_range, options=options or DEFAULT_OPTIONS, size_bytes=size_bytes, strategy_name="held"
-        ) as stream:
-            yield stream
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -370,7 +370,7 @@ class Driver:
         self._planner.hold_pages(True)
         self._enter(PhaseEvent.NO_RANGES)
         self._sequential = Sequential(
-            plan,
+            plan=plan,
             pipe=self.pipe,
             writer=self.writer,
             planner=self._planner,

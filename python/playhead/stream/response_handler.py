@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 import trio
@@ -48,49 +48,38 @@ class OpenQuestion:
     answer: Answer
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class ResponseHandler:
     """Handles the outcomes of reads, and remembers what they show about the resource and its server."""
 
-    def __init__(
-        self,
-        *,
-        pipe: Pipe,
-        writer: RingWriter,
-        planner: Planner,
-        support: RangeSupport,
-        limits: Limits,
-        size_bytes: int | None,
-        server_name: str,
-        patience_seconds: float,
-    ) -> None:
-        self._pipe = pipe
-        self._writer = writer
-        self._planner = planner
-        self._support = support
-        self._limits = limits
-        self._size_bytes = size_bytes
-        self._server_name = server_name
-        self._patience_seconds = patience_seconds
-        self._question: OpenQuestion | None = None
-        self._held: list[tuple[Request, Answer]] = []
-        self._start = 0
-        self.on_probe: Callable[[Answer | PlayheadError], None] | None = None
-        """Receives the answers to the driver's own probes, if no question is open."""
-        self.has_bytes = False
-        """A byte of the resource has arrived and was judged."""
-        self.has_held = False
-        """An answer with bytes has arrived, maybe past an offset 0 that was refused."""
-        self.refusal: Refusal | None = None
-        """Set if the form of the reads was refused before the first byte."""
-        self.plan: SequentialPlan | None = None
-        """Set once the server cannot serve the planner's pages."""
-        self.errors: OrderedDict[int, PlayheadError] = OrderedDict()
-        """The newest errors by the offset of their read."""
-        self.last_error: PlayheadError | None = None
-        """The newest error."""
-        self.broken: PlayheadError | None = None
-        """Breaks the stream at once."""
-        self.mime_type: str | None = None
+    pipe: Pipe
+    writer: RingWriter
+    planner: Planner
+    support: RangeSupport
+    limits: Limits
+    size_bytes: int | None
+    server_name: str
+    patience_seconds: float
+    on_probe: Callable[[Answer | PlayheadError], None] | None = None
+    """Receives the answers to the driver's own probes, if no question is open."""
+    has_bytes: bool = False
+    """A byte of the resource has arrived and was judged."""
+    has_held: bool = False
+    """An answer with bytes has arrived, maybe past an offset 0 that was refused."""
+    refusal: Refusal | None = None
+    """Set if the form of the reads was refused before the first byte."""
+    plan: SequentialPlan | None = None
+    """Set once the server cannot serve the planner's pages."""
+    errors: OrderedDict[int, PlayheadError] = field(default_factory=OrderedDict)
+    """The newest errors by the offset of their read."""
+    last_error: PlayheadError | None = None
+    """The newest error."""
+    broken: PlayheadError | None = None
+    """Breaks the stream at once."""
+    mime_type: str | None = None
+    _question: OpenQuestion | None = None
+    _held: list[tuple[Request, Answer]] = field(default_factory=list)
+    _start: int = 0
 
     # --- outcomes ----------------------------------------------------------------------------------------
 
@@ -105,7 +94,7 @@ class ResponseHandler:
         else:
             if request.is_probe:
                 self.has_bytes = self.has_bytes or answer.n_bytes > 0
-                self._planner.on_answer(request.id, trio.current_time(), answer.n_bytes, answer.claims_end)
+                self.planner.on_answer(request.id, trio.current_time(), answer.n_bytes, answer.claims_end)
                 self._probed(answer)
             else:
                 self._accept(request, answer)
@@ -115,7 +104,7 @@ class ResponseHandler:
         self._held.clear()
         self._question = None
         self.refusal = None
-        self._planner.hold_pages(False)
+        self.planner.hold_pages(False)
         self.errors.clear()
 
     def start_at(self, offset: int) -> None:
@@ -134,21 +123,21 @@ class ResponseHandler:
         answer = measure(
             outcome,
             offset=request.start,
-            size_bytes=self._size_bytes,
-            block_bytes=self._limits.block_bytes,
+            size_bytes=self.size_bytes,
+            block_bytes=self.limits.block_bytes,
             ranged=not (self.plan is not None and self.plan.page_bytes is None),
         )
-        size_bytes, served_to = outcome.size_bytes, self._planner.served_to
+        size_bytes, served_to = outcome.size_bytes, self.planner.served_to
         if size_bytes is not None and size_bytes < served_to:
             raise ResourceChangedError(
-                f"{self._server_name}: the resource changed while it was read: the page at byte"
+                f"{self.server_name}: the resource changed while it was read: the page at byte"
                 f" {request.start} declares a size of {size_bytes} bytes, and {served_to} were there; read it"
                 " again from the start",
                 offset=request.start,
             )
         self.mime_type = self.mime_type or outcome.mime_type
         if outcome.total_bytes is not None:
-            self._planner.set_total(outcome.total_bytes, exact=True)
+            self.planner.set_total(outcome.total_bytes, exact=True)
         return answer
 
     def _failed(self, request: Request, error: PlayheadError, *, broke_off: bool) -> None:
@@ -163,7 +152,7 @@ class ResponseHandler:
         self.errors.move_to_end(request.start)
         if len(self.errors) > ERRORS_KEPT:
             self.errors.popitem(last=False)
-        self._planner.on_error(
+        self.planner.on_error(
             request.id,
             trio.current_time(),
             failure.kind,
@@ -182,17 +171,17 @@ class ResponseHandler:
             if request.start == self._start == 0 and not self.has_bytes:
                 self.refusal = self.refusal or Refusal(claims_end=answer.claims_end)
                 return
-            self._planner.on_answer(request.id, trio.current_time(), 0, answer.claims_end)
+            self.planner.on_answer(request.id, trio.current_time(), 0, answer.claims_end)
             return
-        waits_for_first = answer.offset > self._start == 0 < answer.n_bytes and not self._support.knows_first
+        waits_for_first = answer.offset > self._start == 0 < answer.n_bytes and not self.support.knows_first
         if self._question is not None or waits_for_first:
             self.has_held = True
-            self._planner.hold(request.id)
+            self.planner.hold(request.id)
             self._held.append((request, answer))
             return
         self.has_bytes = self.has_bytes or answer.n_bytes > 0
         try:
-            verdict = self._support.judge(answer, end=request.end, total_bytes=self._total_bytes)
+            verdict = self.support.judge(answer, end=request.end, total_bytes=self._total_bytes)
             if isinstance(verdict, Accept):
                 self._keep(request, verdict)
             else:
@@ -206,11 +195,11 @@ class ResponseHandler:
         """Return the error that breaks the stream, if any."""
         if self.broken is not None:
             return self.broken
-        broken = self._planner.broken
+        broken = self.planner.broken
         if broken is None:
             return None
         offset, reason, amount = broken
-        server, patience = self._server_name, self._patience_seconds
+        server, patience = self.server_name, self.patience_seconds
         last = self.last_error
         because = f" (the last read failed: {last})" if last is not None else ""
         error: PlayheadError
@@ -252,8 +241,8 @@ class ResponseHandler:
 
     @property
     def _total_bytes(self) -> int | None:
-        end = self._planner.end
-        return self._planner.total if end is None else end[0]  # known, after a seek back
+        end = self.planner.end
+        return self.planner.total if end is None else end[0]  # known, after a seek back
 
     def _judge_held(self) -> None:
         held, self._held = sorted(self._held, key=lambda pair: pair[1].offset), []
@@ -267,24 +256,24 @@ class ResponseHandler:
                 self._keep(request, verdict)
             case Discard():
                 # Whatever its offset, the resource has that many bytes.
-                self._planner.seen_to(answer.n_bytes)
-                self._planner.on_error(request.id, trio.current_time(), "lost")
+                self.planner.seen_to(answer.n_bytes)
+                self.planner.on_error(request.id, trio.current_time(), "lost")
             case OwnPage():
-                if 2 * verdict.page_bytes <= self._pipe.ahead_bytes:
-                    self._planner.set_page_bytes(verdict.page_bytes)
+                if 2 * verdict.page_bytes <= self.pipe.ahead_bytes:
+                    self.planner.set_page_bytes(verdict.page_bytes)
                     self._keep(request, Accept(answer=answer, start=answer.offset, stop=request.end))
                     return
                 for ahead, held in self._held:
-                    self._support.check_own_page(
+                    self.support.check_own_page(
                         held, want=ahead.end - ahead.start, total_bytes=self._total_bytes
                     )
                 self.plan = SequentialPlan(answers=(answer,), page_bytes=verdict.page_bytes)
             case Ignored():
                 self.plan = SequentialPlan(answers=(verdict.whole,))
             case Ask():
-                self._planner.hold(request.id)
-                self._planner.hold_pages(True)
-                self._planner.probe(verdict.start, verdict.end)
+                self.planner.hold(request.id)
+                self.planner.hold_pages(True)
+                self.planner.probe(verdict.start, verdict.end)
                 self._question = OpenQuestion(ask=verdict, request=request, answer=answer)
             case _:
                 assert_never(verdict)
@@ -295,16 +284,16 @@ class ResponseHandler:
             if self.on_probe is not None:
                 self.on_probe(found)
             return
-        self._planner.hold_pages(False)
+        self.planner.hold_pages(False)
         try:
-            verdict = self._support.resolve(
+            verdict = self.support.resolve(
                 question.ask,
                 question.answer,
                 found if isinstance(found, Answer) else None,
                 end=question.request.end,
             )
             if isinstance(verdict, OwnPage) and isinstance(found, Answer):
-                self._planner.seen_to(min(found.end, question.ask.end))
+                self.planner.seen_to(min(found.end, question.ask.end))
             self._apply(question.request, question.answer, verdict)
         except RangeNotHonouredError as error:
             self.broken = self.broken or error
@@ -321,11 +310,11 @@ class ResponseHandler:
         now = trio.current_time()
         try:
             # Evidence of an end past the window is judged but not stored.
-            if stop <= self._pipe.head + self._pipe.ahead_bytes:
-                self._writer.store(answer, start=keep.start, stop=stop)
+            if stop <= self.pipe.head + self.pipe.ahead_bytes:
+                self.writer.store(answer, start=keep.start, stop=stop)
         except ContradictionError as error:
             self.broken = self.broken or error
         except (Base64Error, LimitError) as error:
             self._failed(request, error, broke_off=False)
         else:
-            self._planner.on_answer(request.id, now, n_bytes, claims_end)
+            self.planner.on_answer(request.id, now, n_bytes, claims_end)

@@ -553,22 +553,20 @@ class Form:
 
     name: str
     recognise: Callable[[ResourceFacts], RangeStrategy | NotOffered]
-    summary: str
-    """The place of the range, for help and documents."""
 
 
 FORMS: Final = (
-    Form(name="uri-template", recognise=_template, summary="in the variables of a listed URI template"),
-    Form(name="arguments", recognise=_arguments, summary="in `arguments`, with the link's description"),
-    Form(name="query", recognise=_query, summary="in the query of the link's URI"),
-    Form(name="params", recognise=_params, summary="in the params, as offset and length"),
-    Form(name="meta", recognise=_meta, summary="under a configured key of `_meta`"),
-    Form(name="tool", recognise=_tool, summary="in the arguments of a reader tool"),
-    Form(name="cursor", recognise=_cursor, summary="nowhere: a tool is called with each answer's cursor"),
-    Form(name="poll", recognise=_poll, summary="nowhere: a queue tool is called until it is done"),
-    Form(name="file", recognise=_file, summary="in HTTP requests to a URL that the server hands out"),
-    Form(name="http-range", recognise=_http_range, summary="in HTTP requests to the link's origin"),
-    Form(name="whole", recognise=_whole, summary="nowhere: one plain resources/read"),
+    Form(name="uri-template", recognise=_template),
+    Form(name="arguments", recognise=_arguments),
+    Form(name="query", recognise=_query),
+    Form(name="params", recognise=_params),
+    Form(name="meta", recognise=_meta),
+    Form(name="tool", recognise=_tool),
+    Form(name="cursor", recognise=_cursor),
+    Form(name="poll", recognise=_poll),
+    Form(name="file", recognise=_file),
+    Form(name="http-range", recognise=_http_range),
+    Form(name="whole", recognise=_whole),
 )
 """All forms, in the order in which they are tried."""
 

@@ -402,23 +402,17 @@ class Driver:
             self._enter(PhaseEvent.REFUSED)
 
     async def _ask(self, start: int, end: int) -> Answer:
-        found: list[Answer | PlayheadError] = []
-        arrived = trio.Event()
-
-        def take(answer: Answer | PlayheadError) -> None:
-            found.append(answer)
-            arrived.set()
-
-        self._handler.on_probe = take
+        send, receive = trio.open_memory_channel[Answer | PlayheadError](math.inf)
+        self._handler.on_probe = send.send_nowait
         self._planner.probe(start, end)
         self.writer.news.set()
         try:
-            await arrived.wait()
+            found = await receive.receive()
         finally:
             self._handler.on_probe = None
-        if isinstance(found[0], PlayheadError):
-            raise found[0]
-        return found[0]
+        if isinstance(found, PlayheadError):
+            raise found
+        return found
 
     def _on_end(self) -> None:
         self._end = self._planner.end

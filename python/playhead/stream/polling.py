@@ -23,13 +23,12 @@ from playhead.limits import Limits, block_too_long
 from playhead.retry import was_not_begun
 from playhead.stream.answer import Page
 from playhead.stream.negotiation import is_refusal
-from playhead.stream.result_pages import DATA_FIELDS, structured_content
+from playhead.stream.result_pages import DATA_FIELDS, MIME_FIELDS, first_string, structured_content
 
 FIRST_POLL_SECONDS = 0.025
 """Pause after an empty answer before the first chunk: the listener is waiting for it."""
 POLL_SECONDS = 0.05
 """The same later, while audio plays."""
-_MIME_FIELDS = ("mimeType", "mime_type")
 
 
 class QueueReader:
@@ -106,7 +105,7 @@ class QueueReader:
         page_bytes = 0
         for chunk in chunks:
             members = chunk if isinstance(chunk, dict) else {}
-            data = next((members[name] for name in DATA_FIELDS if isinstance(members.get(name), str)), None)
+            data = first_string(members, DATA_FIELDS)
             if data is None:
                 raise ProtocolError(
                     f"{self._server}: expected base64 in each chunk of tool {self._tool!r} (in one of"
@@ -115,8 +114,7 @@ class QueueReader:
             if self._is_new(members.get("index"), self._offset + page_bytes) and data:
                 blobs.append(data)
                 page_bytes += decoded_bytes(data)
-            named = next((members[name] for name in _MIME_FIELDS if isinstance(members.get(name), str)), None)
-            mime_type = mime_type or named
+            mime_type = mime_type or first_string(members, MIME_FIELDS)
         if page_bytes > self._limits.block_bytes:
             what = f"a page from {self._server}"
             raise block_too_long(page_bytes, allowed=self._limits.block_bytes, what=what)

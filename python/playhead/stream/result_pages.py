@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from playhead.cache import ETAG_META, OFFSET_META, SIZE_META, strong_etag
@@ -87,6 +87,7 @@ def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) 
 
 DATA_FIELDS = ("bytes", "data", "blob", "audio_base64")
 """The names under which tools return base64."""
+MIME_FIELDS = ("mimeType", "mime_type")
 CURSOR_FIELDS = ("next_cursor", "nextCursor", "nextOffset", "next_offset", "cursor")
 """The names under which tools return the cursor of the next page."""
 
@@ -112,19 +113,14 @@ def page_of_tool(result: Mapping[str, Any], *, tool: str, start: int, limits: Li
         )
     if total is None and fields.get("hasMore") is False:
         total = start + n_bytes
-    mime_type = fields.get("mimeType")
-    return Page(
-        blobs=(data,) if data else (),
-        mime_type=mime_type if isinstance(mime_type, str) else None,
-        total_bytes=total,
-    )
+    return Page(blobs=(data,) if data else (), mime_type=first_string(fields, MIME_FIELDS), total_bytes=total)
 
 
 def tool_data(
     fields: Mapping[str, Any], *, tool: str, start: int, limits: Limits, server: str
 ) -> tuple[str, int]:
     """Return the base64 in a tool's structured result, and its decoded length. Raises as `page_of_tool`."""
-    data = next((fields[name] for name in DATA_FIELDS if isinstance(fields.get(name), str)), None)
+    data = first_string(fields, DATA_FIELDS)
     if data is None:
         raise TextContentError(
             f"{server}: expected base64 from tool {tool!r} in one of {', '.join(DATA_FIELDS)}, got"
@@ -135,6 +131,11 @@ def tool_data(
     if n_bytes > limits.block_bytes:
         raise block_too_long(n_bytes, allowed=limits.block_bytes, what=f"a page from {server}")
     return data, n_bytes
+
+
+def first_string(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    """Return the value of the first of `names` that is a string; None without any."""
+    return next((fields[name] for name in names if isinstance(fields.get(name), str)), None)
 
 
 def structured_content(result: Mapping[str, Any], *, tool: str, server: str) -> Mapping[str, Any]:

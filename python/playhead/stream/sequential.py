@@ -15,6 +15,7 @@ from typing import NoReturn
 import trio
 
 from playhead._core import Pipe, Planner
+from playhead.concurrency import unwrap_exception_group
 from playhead.errors import ContradictionError, PlayheadError, ServerError
 from playhead.limits import KIB
 from playhead.stream.answer import Answer
@@ -89,11 +90,10 @@ class Sequential:
                 await trio.sleep_forever()
 
     async def _feed_all(self) -> None:
-        failure: PlayheadError | None = None
-        async with trio.open_nursery() as nursery:
-            send, receive = trio.open_memory_channel[Answer | PlayheadError](0)
-            nursery.start_soon(self._fetch, send)
-            try:
+        with unwrap_exception_group():
+            async with trio.open_nursery() as nursery:
+                send, receive = trio.open_memory_channel[Answer | PlayheadError](0)
+                nursery.start_soon(self._fetch, send)
                 async for item in receive:
                     if isinstance(item, PlayheadError):
                         raise item
@@ -102,11 +102,7 @@ class Sequential:
                     del item
                     await self.writer.feed(self._feeding)
                     self._feeding = None  # released as soon as it is fed
-            except PlayheadError as error:
-                failure = error
-            nursery.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
+                nursery.cancel_scope.cancel()
 
     async def _fetch(self, send: trio.MemorySendChannel[Answer | PlayheadError]) -> None:
         async with send:

@@ -135,7 +135,7 @@ class Driver:
         grid_bytes: int = 0,
         remark: Callable[[bool], str] = lambda _: "",
     ) -> None:
-        self._forms = FormNegotiation(forms, server_name=server_name, remark=remark)
+        self._forms = FormNegotiation(list(forms), server_name, remark)
         self._options = options
         self._server_name = server_name
         self._last_received = last_received

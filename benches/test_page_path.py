@@ -17,7 +17,7 @@ import pytest
 from benches.board import Board, Comparison
 from benches.test_pipe import interleaved
 from playhead import DEFAULT_LIMITS, _core
-from playhead.stream.answer import page_of_contents
+from playhead.stream.result_pages import page_of_contents
 
 PAGE_BYTES = (100 * 1024, 1024 * 1024)
 

@@ -705,10 +705,6 @@ class PlannerStatistics:
         """Most requests in flight at once."""
 
     @property
-    def page_bytes(self) -> int:
-        """Size of the next new page."""
-
-    @property
     def bandwidth_bytes_per_second(self) -> float | None:
         """Payload bytes per second, the maximum over ten seconds. None before the first page."""
 
@@ -817,6 +813,10 @@ class Planner:
     @property
     def served_to(self) -> int:
         """One past the highest byte that was ever served."""
+
+    @property
+    def page_bytes(self) -> int:
+        """Size of the next new page."""
 
     def hold(self, id: int) -> None:
         """Hold an answer while the caller judges it: meanwhile it is neither read again nor late."""

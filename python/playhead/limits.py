@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from playhead.errors import LimitError
+
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
@@ -100,3 +102,13 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+
+
+def block_too_long(got: int, *, allowed: int, what: str) -> LimitError:
+    """Make the error for bytes in one piece that are more than `Limits.block_bytes`."""
+    return LimitError(
+        f"{what}: expected at most {allowed} bytes in one block (Limits.block_bytes), got {got}",
+        limit="block_bytes",
+        allowed=allowed,
+        got=got,
+    )

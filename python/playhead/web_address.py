@@ -64,7 +64,7 @@ class WebAddress:
         port = int(authority[3]) if authority[3] else None
         if port == DEFAULT_PORTS.get(scheme):
             port = None
-        userinfo, host, path = _quoted(authority[1] or "", _IN_USER), _ascii_host(authority[2]), parts[3]
+        userinfo, host, path = escaped(authority[1] or "", _IN_USER), _ascii_host(authority[2]), parts[3]
         is_absolute = bool(userinfo or host or port is not None)
         if is_absolute and path and not path.startswith("/"):
             raise ValueError("expected a path that begins with /")
@@ -77,9 +77,9 @@ class WebAddress:
             userinfo,
             host,
             port,
-            _quoted(path, _IN_PATH),
-            None if parts[4] is None else _quoted(parts[4], _IN_QUERY),
-            None if parts[5] is None else _quoted(parts[5], _IN_FRAGMENT),
+            escaped(path, _IN_PATH),
+            None if parts[4] is None else escaped(parts[4], _IN_QUERY),
+            None if parts[5] is None else escaped(parts[5], _IN_FRAGMENT),
         )
 
     def join(self, reference: str) -> WebAddress:
@@ -120,7 +120,7 @@ class WebAddress:
         )
 
 
-def _quoted(text: str, safe: str) -> str:
+def escaped(text: str, safe: str) -> str:
     """Percent-encode `text`, but not its escapes. Raises `ValueError` for a lone surrogate."""
     parts = _ENCODED.split(text)
     parts[::2] = (quote(part, safe=safe) for part in parts[::2])

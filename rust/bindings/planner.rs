@@ -97,7 +97,6 @@ pub struct PlannerStatistics {
     hedges: u64,
     in_flight: usize,
     in_flight_max: usize,
-    page_bytes: u64,
     bandwidth_bytes_per_second: Option<f64>,
     rtt_seconds: Option<f64>,
     size_was_wrong: bool,
@@ -113,7 +112,6 @@ impl From<core::Statistics> for PlannerStatistics {
             hedges: statistics.hedges,
             in_flight: statistics.in_flight,
             in_flight_max: statistics.in_flight_max,
-            page_bytes: statistics.page_bytes,
             bandwidth_bytes_per_second: statistics.bandwidth_bytes_per_second,
             rtt_seconds: statistics.rtt_seconds,
             size_was_wrong: statistics.size_was_wrong,
@@ -239,6 +237,11 @@ impl Planner {
     #[getter]
     fn served_to(&self) -> u64 {
         self.lock().served_to()
+    }
+
+    #[getter]
+    fn page_bytes(&self) -> u64 {
+        self.lock().page_bytes()
     }
 
     fn hold(&self, id: u64) {

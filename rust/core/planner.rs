@@ -289,6 +289,11 @@ impl Planner {
         self.ending.served_to()
     }
 
+    /// Size of the next new page.
+    pub fn page_bytes(&self) -> u64 {
+        self.sizing.next_bytes(&self.estimates)
+    }
+
     /// Records progress: the driver stored bytes that it read by probes.
     pub fn on_fed(&mut self, now: f64, n_bytes: u64) {
         self.advance(now);

@@ -9,7 +9,6 @@ from email.utils import formatdate
 import pytest
 
 from playhead.client import Session, connect
-from playhead.client.transports.http_errors import retry_after_seconds
 from playhead.errors import (
     AccessDeniedError,
     ConnectError,
@@ -20,6 +19,7 @@ from playhead.errors import (
     ServerError,
     SessionLostError,
 )
+from playhead.retry import retry_after_seconds
 from tests.servers.raw_http import Exchange, Handler, raw_http
 
 PAGE = {"contents": [{"uri": "x:", "blob": "eHh4"}]}

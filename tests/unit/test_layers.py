@@ -14,7 +14,7 @@ CORE = REPOSITORY / "rust" / "core"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
-        *("errors", "limits", "escaping", "redaction", "concurrency", "strict_json", "trio_thread"),
+        *("errors", "limits", "escaping", "redaction", "retry", "concurrency", "strict_json", "trio_thread"),
         *("web_address", "extras", "_core"),
     ),
     ("content", "protocol", "cache", "net_guard", "redacted_request"),
@@ -40,6 +40,7 @@ SAME_LAYER = frozenset(
         ("concurrency", "errors"),
         ("trio_thread", "errors"),
         ("extras", "errors"),
+        ("retry", "errors"),
     }
 )
 

@@ -29,12 +29,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 from wsproto.connection import ConnectionType
 
-from playhead.client.transports.http_errors import is_retryable, place_of
+from playhead.client.transports.http_errors import place_of
 from playhead.client.transports.websocket_opening import WebSocketOptions, open_stream, upgrade
 from playhead.errors import AccessDeniedError, ConnectError, UpgradeRefusedError, UsageError
 from playhead.escaping import escape_line
 from playhead.limits import DEFAULT_LIMITS
 from playhead.net_guard import is_loopback
+from playhead.retry import is_retryable
 from playhead.servers.http_connection import (
     ASGI_VERSIONS,
     HttpConnection,

@@ -10,8 +10,15 @@ from typing import Any
 
 from playhead.errors import LimitError, ProtocolError
 from playhead.limits import Limits
-from playhead.stream.answer import CURSOR_FIELDS, Page, structured_content, tool_data
+from playhead.stream.answer import Page
 from playhead.stream.polling import QueueReader
+from playhead.stream.result_pages import (
+    CURSOR_FIELDS,
+    MIME_FIELDS,
+    first_string,
+    structured_content,
+    tool_data,
+)
 
 
 class CursorReader(QueueReader):
@@ -61,7 +68,4 @@ class CursorReader(QueueReader):
             )
         self._cursor, self._is_done = cursor, has_more is not True
         self._offset += n_bytes
-        mime_type = fields.get("mimeType")
-        return Page(
-            blobs=(data,) if data else (), mime_type=mime_type if isinstance(mime_type, str) else None
-        )
+        return Page(blobs=(data,) if data else (), mime_type=first_string(fields, MIME_FIELDS))

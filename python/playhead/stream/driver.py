@@ -34,10 +34,11 @@ from playhead.stream.answer import Answer, EndedBy, Page, ReadRange
 from playhead.stream.in_flight import Background, Flight, InFlight
 from playhead.stream.negotiation import FormNegotiation, LateForm, RangeForm, Refusal, is_refusal
 from playhead.stream.options import StreamEvent, StreamOptions, StreamResumed, StreamStatistics, StreamWaiting
-from playhead.stream.pages import PageLimit, ResponseHandler, SequentialPlan
+from playhead.stream.page_limit import PageLimit
 from playhead.stream.range_support import RangeSupport
+from playhead.stream.response_handler import ResponseHandler
 from playhead.stream.ring_writer import RING_BUDGET, SMALL_RING_BYTES, RingWriter
-from playhead.stream.sequential import Sequential
+from playhead.stream.sequential import Sequential, SequentialPlan
 from playhead.stream.source import Demand
 
 FIRST_PAGE_BYTES = 8 * KIB
@@ -134,7 +135,7 @@ class Driver:
         grid_bytes: int = 0,
         remark: Callable[[bool], str] = lambda _: "",
     ) -> None:
-        self._forms = FormNegotiation(forms, server_name=server_name, remark=remark)
+        self._forms = FormNegotiation(list(forms), server_name, remark)
         self._options = options
         self._server_name = server_name
         self._last_received = last_received
@@ -303,7 +304,7 @@ class Driver:
         if self._in_flight.waits_for_others:
             return self._in_flight.comfort_bytes - 1
         ahead = max(0, self._in_flight.asked_to - self.pipe.tail)
-        wanted = self._planner.statistics().page_bytes
+        wanted = self._planner.page_bytes
         if self._options.profile == "play":
             wanted = max(wanted, self.pipe.ahead_bytes // 4)
         return max(0, self.pipe.ahead_bytes - ahead - wanted)
@@ -369,7 +370,7 @@ class Driver:
         self._planner.hold_pages(True)
         self._enter(PhaseEvent.NO_RANGES)
         self._sequential = Sequential(
-            plan,
+            plan=plan,
             pipe=self.pipe,
             writer=self.writer,
             planner=self._planner,
@@ -401,23 +402,17 @@ class Driver:
             self._enter(PhaseEvent.REFUSED)
 
     async def _ask(self, start: int, end: int) -> Answer:
-        found: list[Answer | PlayheadError] = []
-        arrived = trio.Event()
-
-        def take(answer: Answer | PlayheadError) -> None:
-            found.append(answer)
-            arrived.set()
-
-        self._handler.on_probe = take
+        send, receive = trio.open_memory_channel[Answer | PlayheadError](math.inf)
+        self._handler.on_probe = send.send_nowait
         self._planner.probe(start, end)
         self.writer.news.set()
         try:
-            await arrived.wait()
+            found = await receive.receive()
         finally:
             self._handler.on_probe = None
-        if isinstance(found[0], PlayheadError):
-            raise found[0]
-        return found[0]
+        if isinstance(found, PlayheadError):
+            raise found
+        return found
 
     def _on_end(self) -> None:
         self._end = self._planner.end

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from playhead.content.formats import Base64Text
 from playhead.errors import (
@@ -23,7 +23,9 @@ from playhead.errors import (
     TextContentError,
     ToolFailedError,
 )
-from playhead.stream.answer import SHOWN_CHARS, EndedBy, ReadRange
+from playhead.retry import was_not_begun
+from playhead.stream.answer import EndedBy, ReadRange
+from playhead.stream.result_pages import SHOWN_CHARS
 
 ROUNDS = 2
 ROUND_SECONDS = 1.0
@@ -88,62 +90,61 @@ class LateForm:
 
 def is_refusal(error: PlayheadError) -> bool:
     """Return whether an answer at offset 0 says that the server does not take this form."""
-    if isinstance(error, HttpStatusError):
-        return error.status not in {429, 503}
-    return isinstance(
-        error, (ServerError, TextContentError, HttpRefusedError, ToolFailedError, ProtocolError)
+    refusals = (
+        ServerError,
+        TextContentError,
+        HttpRefusedError,
+        HttpStatusError,
+        ToolFailedError,
+        ProtocolError,
     )
+    return isinstance(error, refusals) and not was_not_begun(error)
 
 
+@dataclass(slots=True, eq=False)
 class FormNegotiation:
     """The form that a stream uses now, and the refusals of those before it."""
 
-    def __init__(
-        self,
-        forms: Sequence[RangeForm | LateForm],
-        *,
-        server_name: str,
-        remark: Callable[[bool], str] = lambda _: "",
-    ) -> None:
-        """The last of the `forms` is a `RangeForm`. `remark` returns what else is to be said when all were
-        refused; its argument is True if the server says that the resource does not exist."""
-        self._forms = list(forms)
-        self._server_name = server_name
-        self._remark = remark
-        self._index = 0
-        self._round = 1
-        self._refusals: list[tuple[str, Refusal]] = []
-        self.resumes_at = -math.inf
-        """Nothing is sent before this time."""
+    forms: list[RangeForm | LateForm]
+    """The last is a `RangeForm`."""
+    server_name: str
+    remark: Callable[[bool], str]
+    """Returns what else is to be said when all were refused; its argument is True if the server says that the
+    resource does not exist."""
+    resumes_at: float = -math.inf
+    """Nothing is sent before this time."""
+    _index: int = 0
+    _round: int = 1
+    _refusals: list[tuple[str, Refusal]] = field(default_factory=list)
 
     @property
     def name(self) -> str:
         """Name of the current form."""
-        return self._forms[self._index].name
+        return self.forms[self._index].name
 
     @property
     def form(self) -> RangeForm:
         """The current form, which `settle` has made known."""
-        form = self._forms[self._index]
+        form = self.forms[self._index]
         assert isinstance(form, RangeForm)
         return form
 
     @property
     def is_queue(self) -> bool:
-        form = self._forms[self._index]
+        form = self.forms[self._index]
         return isinstance(form, RangeForm) and form.is_queue
 
     @property
     def reason(self) -> str:
         """Why the current form is used, with the refusals before it."""
-        form = self._forms[self._index]
+        form = self.forms[self._index]
         chosen = form.reason if isinstance(form, RangeForm) else ""
         tried = self._tried() if self._refusals else ""
         return f"{chosen}; refused before: {tried}" if tried and chosen else chosen or tried
 
     async def settle(self) -> None:
         """Make the current form known, skipping those that turn out not to apply."""
-        while isinstance(late := self._forms[self._index], LateForm):
+        while isinstance(late := self.forms[self._index], LateForm):
             try:
                 found = await late.find()
             except PlayheadError as error:
@@ -153,7 +154,7 @@ class FormNegotiation:
                 self._refusals.append((late.name, found))
                 self._index += 1
             else:
-                self._forms[self._index : self._index + 1] = found
+                self.forms[self._index : self._index + 1] = found
 
     def refuse(self, refusal: Refusal, *, now: float, has_bytes_past_0: bool) -> EndedBy | None:
         """Move on from the current form, which was refused before its first byte.
@@ -166,7 +167,7 @@ class FormNegotiation:
         """
         self._refusals.append((self.name, refusal))
         self._index += 1
-        if self._index < len(self._forms):
+        if self._index < len(self.forms):
             return None
         self._index = 0
         if self._round < ROUNDS:
@@ -178,7 +179,7 @@ class FormNegotiation:
             raise self._all_refused()
         if has_bytes_past_0:
             raise ContradictionError(
-                f"{self._server_name}: claimed repeatedly that the resource ends at byte 0, and served bytes "
+                f"{self.server_name}: claimed repeatedly that the resource ends at byte 0, and served bytes "
                 "past it; the server contradicts itself: try again, or report it to its author",
                 offset=0,
             )
@@ -197,8 +198,8 @@ class FormNegotiation:
         error.__dict__.update(first.__dict__)  # its code and data, under a message that names every form
         problem = "has no such resource" if is_missing else "refused every form of a ranged read"
         remedy = ONE_SERVER if any(_AMBIGUOUS.search(str(each)) for each in errors) else ""
-        remedy += self._remark(is_missing)
-        error.args = (f"{self._server_name}: {problem}; tried {self._tried()}{remedy}",)
+        remedy += self.remark(is_missing)
+        error.args = (f"{self.server_name}: {problem}; tried {self._tried()}{remedy}",)
         return error
 
 

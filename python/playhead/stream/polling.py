@@ -14,21 +14,21 @@ import trio
 from playhead.content.formats import decoded_bytes
 from playhead.errors import (
     ChunkGapError,
-    HttpStatusError,
     PlayheadError,
     ProtocolError,
     StreamBrokenError,
     TransportError,
 )
-from playhead.limits import Limits
-from playhead.stream.answer import DATA_FIELDS, Page, check_page_bytes, structured_content
+from playhead.limits import Limits, block_too_long
+from playhead.retry import was_not_begun
+from playhead.stream.answer import Page
 from playhead.stream.negotiation import is_refusal
+from playhead.stream.result_pages import DATA_FIELDS, MIME_FIELDS, first_string, structured_content
 
 FIRST_POLL_SECONDS = 0.025
 """Pause after an empty answer before the first chunk: the listener is waiting for it."""
 POLL_SECONDS = 0.05
 """The same later, while audio plays."""
-_MIME_FIELDS = ("mimeType", "mime_type")
 
 
 class QueueReader:
@@ -77,13 +77,9 @@ class QueueReader:
         try:
             result = await self._call()
             fields = structured_content(result, tool=self._tool, server=self._server)
-        except HttpStatusError as error:
-            if error.status not in {429, 503}:
-                raise self._broken(str(error)) from error
-            self._doubt = None  # refused before it ran
-            raise
         except PlayheadError as error:
-            if isinstance(error, TransportError) or self._offset or not is_refusal(error):
+            may_have_run = isinstance(error, TransportError) or self._offset or not is_refusal(error)
+            if may_have_run and not was_not_begun(error):
                 raise self._broken(str(error)) from error
             self._doubt = None
             raise
@@ -109,7 +105,7 @@ class QueueReader:
         page_bytes = 0
         for chunk in chunks:
             members = chunk if isinstance(chunk, dict) else {}
-            data = next((members[name] for name in DATA_FIELDS if isinstance(members.get(name), str)), None)
+            data = first_string(members, DATA_FIELDS)
             if data is None:
                 raise ProtocolError(
                     f"{self._server}: expected base64 in each chunk of tool {self._tool!r} (in one of"
@@ -118,9 +114,10 @@ class QueueReader:
             if self._is_new(members.get("index"), self._offset + page_bytes) and data:
                 blobs.append(data)
                 page_bytes += decoded_bytes(data)
-            named = next((members[name] for name in _MIME_FIELDS if isinstance(members.get(name), str)), None)
-            mime_type = mime_type or named
-        check_page_bytes(page_bytes, limits=self._limits, server=self._server)
+            mime_type = mime_type or first_string(members, MIME_FIELDS)
+        if page_bytes > self._limits.block_bytes:
+            what = f"a page from {self._server}"
+            raise block_too_long(page_bytes, allowed=self._limits.block_bytes, what=what)
         self._offset += page_bytes
         self._is_done = is_done
         return Page(blobs=tuple(blobs), mime_type=mime_type)

@@ -121,7 +121,9 @@ class Prober:
             is_file = following != first and len(following) == step
             if not is_file and step + len(following) != self._size_bytes:
                 raise self._unclear(f"pages of {step} and {len(following)} bytes, and the size is not theirs")
-        return NumberedPages(read, base=base, step=step, limits=self._limits, server_name=self._server_name)
+        return NumberedPages(
+            read=read, base=base, step=step, limits=self._limits, server_name=self._server_name
+        )
 
     async def _probe(self, read: ReadRange, first: int, second: int) -> tuple[Page, Answer]:
         with trio.move_on_after(PROBE_SECONDS):

@@ -15,7 +15,7 @@ import hashlib
 import io
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -442,8 +442,7 @@ class _BlockError(AbstractContextManager["_BlockError"]):
                 self._error = None  # no cycle through the traceback
 
 
-@asynccontextmanager
-async def open_stream(
+def open_stream(
     read_range: ReadRange,
     *,
     options: StreamOptions = DEFAULT_OPTIONS,
@@ -453,7 +452,7 @@ async def open_stream(
     fallbacks: Sequence[RangeForm] = (),
     server_name: str = "the server",
     last_received: Callable[[], float] = lambda: 0.0,
-) -> AsyncIterator[RangeStream]:
+) -> AbstractAsyncContextManager[RangeStream]:
     """Read a resource with `read_range`, several ranges at once, until the block is left.
 
     `size_bytes` is the announced size, if any; `options.size_bytes` overrides it. `strategy_name` is for the
@@ -466,16 +465,14 @@ async def open_stream(
     it, cancels every read in flight, and a blocked reader gets `ClosedError`. An error of `read_range` other
     than `PlayheadError` is a bug in it, and is raised in an exception group.
     """
-    forms = (RangeForm(name=strategy_name, read=read_range), *fallbacks)
-    async with open_forms(
-        forms,
+    return open_forms(
+        (RangeForm(name=strategy_name, read=read_range), *fallbacks),
         options=options,
         limits=limits,
         size_bytes=size_bytes,
         server_name=server_name,
         last_received=last_received,
-    ) as stream:
-        yield stream
+    )
 
 
 @asynccontextmanager

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import NoReturn
 
 import trio
 
 from playhead._core import Pipe, Planner
+from playhead.concurrency import unwrap_exception_group
 from playhead.errors import ContradictionError, PlayheadError, ServerError
 from playhead.limits import KIB
 from playhead.stream.answer import Answer
-from playhead.stream.pages import SequentialPlan
 from playhead.stream.range_support import Accept, Discard, RangeSupport
 from playhead.stream.ring_writer import RingWriter
 
@@ -29,66 +29,47 @@ TAIL_BYTES = 4 * KIB
 FALSE_CLAIMS = 3
 
 
-class RetryingReader:
-    """Sends one read at a time, and retries it until it is answered or finally refused.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequentialPlan:
+    """Plan to read without the planner: the answers in hand, and the server's own page size."""
 
-    `ask(start, end)` sends one probe, retried by the planner while the reader has patience, and raises its
-    refusal.
-    """
-
-    def __init__(self, ask: Callable[[int, int], Awaitable[Answer]]) -> None:
-        self._ask = ask
-        self._has_answer = False
-
-    async def read(self, start: int, end: int) -> Answer:
-        """Return the answer to `[start, end)`, of any length. Raises the server's refusal."""
-        for delay in (*REFUSAL_DELAYS_SECONDS, None):
-            try:
-                answer = await self._ask(start, end)
-            except ServerError:
-                if delay is None or not self._has_answer:
-                    raise
-                await trio.sleep(delay)
-            else:
-                self._has_answer = True
-                return answer
-        raise AssertionError("the last try returns or raises")
+    answers: tuple[Answer, ...] = ()
+    page_bytes: int | None = None
+    """None: every answer is the whole resource, whatever the range."""
+    is_queue: bool = False
+    """Every answer is what follows the one before, whatever the range."""
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Sequential:
     """Feeds the pipe from its tail to the end, and from the new tail after each `restart`."""
 
-    def __init__(
-        self,
-        plan: SequentialPlan,
-        *,
-        pipe: Pipe,
-        writer: RingWriter,
-        planner: Planner,
-        support: RangeSupport,
-        ask: Callable[[int, int], Awaitable[Answer]],
-        on_end: Callable[[], None],
-    ) -> None:
-        """`on_end` is called when the pipe holds everything up to the end."""
-        self._pipe = pipe
-        self._writer = writer
-        self._planner = planner
-        self._support = support
-        self._reader = RetryingReader(ask)
-        self._on_end = on_end
-        self._ready = deque(plan.answers)
-        self._feeding: Answer | None = None
-        self._page_bytes = plan.page_bytes
-        self._is_queue = plan.is_queue
-        self._largest_bytes = 0
-        self._short_end: int | None = None
-        """End of the newest page that was shorter than the largest."""
-        self._false_claims: dict[int, int] = {}
-        self._scope = trio.CancelScope()
+    plan: InitVar[SequentialPlan]
+    pipe: Pipe
+    writer: RingWriter
+    planner: Planner
+    support: RangeSupport
+    ask: Callable[[int, int], Awaitable[Answer]]
+    """Sends one probe, retried by the planner while the reader has patience. Raises its refusal."""
+    on_end: Callable[[], None]
+    """Called when the pipe holds everything up to the end."""
+    _page_bytes: int | None = field(init=False)
+    _is_queue: bool = field(init=False)
+    _ready: deque[Answer] = field(init=False)
+    _feeding: Answer | None = None
+    _has_answer: bool = False
+    _largest_bytes: int = 0
+    _short_end: int | None = None
+    """End of the newest page that was shorter than the largest."""
+    _false_claims: dict[int, int] = field(default_factory=dict)
+    _scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+    def __post_init__(self, plan: SequentialPlan) -> None:
+        self._page_bytes, self._is_queue, self._ready = plan.page_bytes, plan.is_queue, deque(plan.answers)
         for answer in plan.answers:
             self._note_length(answer)
         if plan.page_bytes is None and plan.answers:
-            self._planner.set_end(plan.answers[0].end, "whole")
+            self.planner.set_end(plan.answers[0].end, "whole")
 
     def can_seek(self, offset: int) -> bool:
         """False if a seek to `offset` would read the whole resource again. From any thread."""
@@ -105,37 +86,32 @@ class Sequential:
             with trio.CancelScope() as self._scope:
                 await self._feed_all()
                 if not self._scope.cancel_called:  # after a seek the tail is not the end
-                    self._on_end()
+                    self.on_end()
                 await trio.sleep_forever()
 
     async def _feed_all(self) -> None:
-        failure: PlayheadError | None = None
-        async with trio.open_nursery() as nursery:
-            send, receive = trio.open_memory_channel[Answer | PlayheadError](0)
-            nursery.start_soon(self._fetch, send)
-            try:
+        with unwrap_exception_group():
+            async with trio.open_nursery() as nursery:
+                send, receive = trio.open_memory_channel[Answer | PlayheadError](0)
+                nursery.start_soon(self._fetch, send)
                 async for item in receive:
                     if isinstance(item, PlayheadError):
                         raise item
                     self._feeding = item  # for a seek inside it
-                    self._planner.on_fed(trio.current_time(), max(0, item.end - self._pipe.tail))
+                    self.planner.on_fed(trio.current_time(), max(0, item.end - self.pipe.tail))
                     del item
-                    await self._writer.feed(self._feeding)
+                    await self.writer.feed(self._feeding)
                     self._feeding = None  # released as soon as it is fed
-            except PlayheadError as error:
-                failure = error
-            nursery.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
+                nursery.cancel_scope.cancel()
 
     async def _fetch(self, send: trio.MemorySendChannel[Answer | PlayheadError]) -> None:
         async with send:
-            at = self._pipe.tail
+            at = self.pipe.tail
             if self._feeding is not None:
                 self._ready.appendleft(self._feeding)
                 self._feeding = None
             try:
-                while (end := self._planner.end) is None or at < end[0]:
+                while (end := self.planner.end) is None or at < end[0]:
                     answer = await self._next(at)
                     if answer is None:
                         return
@@ -153,13 +129,13 @@ class Sequential:
                 if answer.offset <= at < answer.end:
                     return answer
             if self._is_queue:
-                answer = await self._reader.read(at, at + 1)
+                answer = await self._read(at, at + 1)
                 if not answer.n_bytes:
-                    self._planner.set_end(at, "done")
+                    self.planner.set_end(at, "done")
             elif self._page_bytes is None:
-                end = self._planner.end
-                answer = await self._reader.read(0, 1 if end is None else max(1, end[0]))
-                self._planner.set_end(answer.end, "whole")
+                end = self.planner.end
+                answer = await self._read(0, 1 if end is None else max(1, end[0]))
+                self.planner.set_end(answer.end, "whole")
             else:
                 answer = await self._page(at, self._page_bytes)
                 if answer.offset == at:
@@ -168,22 +144,36 @@ class Sequential:
                     await self._corroborate(answer, self._page_bytes)
             if answer.offset <= at < answer.end:
                 return answer
-            if self._planner.end is not None:
+            if self.planner.end is not None:
                 return None
+
+    async def _read(self, start: int, end: int) -> Answer:
+        """Return the answer to `[start, end)`, of any length. Raises the server's refusal."""
+        for delay in REFUSAL_DELAYS_SECONDS:
+            try:
+                answer = await self.ask(start, end)
+            except ServerError:
+                if not self._has_answer:
+                    raise
+                await trio.sleep(delay)
+            else:
+                self._has_answer = True
+                return answer
+        return await self.ask(start, end)
 
     async def _page(self, at: int, page_bytes: int) -> Answer:
         while True:
-            answer = await self._reader.read(at, at + page_bytes)
+            answer = await self._read(at, at + page_bytes)
             if not answer.n_bytes:
                 return answer
-            verdict = self._support.judge(answer, end=at + page_bytes, total_bytes=self._planner.total)
+            verdict = self.support.judge(answer, end=at + page_bytes, total_bytes=self.planner.total)
             if isinstance(verdict, Discard):
                 continue
             if isinstance(verdict, Accept):
-                self._planner.seen_to(verdict.stop)
+                self.planner.seen_to(verdict.stop)
                 return replace(answer, offset=verdict.answer.offset)
             # A question about so large a page is settled by reading it again, and by its neighbour.
-            again = await self._reader.read(at, at + page_bytes)
+            again = await self._read(at, at + page_bytes)
             if again.blobs == answer.blobs:
                 return answer
 
@@ -195,12 +185,12 @@ class Sequential:
     async def _corroborate(self, answer: Answer, page_bytes: int) -> None:
         """Conclude that the resource ends with `answer`, or raise: a single answer proves no end."""
         at, by = answer.end, answer.claims_end or "empty"
-        if self._planner.served_to > at:
+        if self.planner.served_to > at:
             self._false_claims[at] = self._false_claims.get(at, 0) + 1
             if self._false_claims[at] >= FALSE_CLAIMS:
-                raise self._contradiction(at, self._planner.served_to - at, at)
+                raise self._contradiction(at, self.planner.served_to - at, at)
             return
-        total = self._planner.total
+        total = self.planner.total
         follows_short = total is None and by != "done" and at == self._short_end
         rounds = 0 if at == total or follows_short else 2 if total is not None and total > at else 1
         for number in range(rounds):
@@ -210,12 +200,12 @@ class Sequential:
             if total is not None and total > at:
                 ranges.append((max(at, total - TAIL_BYTES), total))
             for start, end in ranges:
-                found = await self._reader.read(start, end)
+                found = await self._read(start, end)
                 if found.n_bytes and start == at:
                     return  # it is read again and judged
                 if found.n_bytes:
                     raise self._contradiction(at, found.n_bytes, start)
-        self._planner.set_end(at, by)
+        self.planner.set_end(at, by)
 
     def _contradiction(self, at: int, n_bytes: int, start: int) -> ContradictionError:
         return ContradictionError(

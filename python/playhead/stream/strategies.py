@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 
 from playhead.errors import UsageError
 from playhead.limits import Limits
-from playhead.stream.answer import CURSOR_FIELDS, DATA_FIELDS, Page, page_of_contents, page_of_tool
+from playhead.stream.answer import Page
+from playhead.stream.result_pages import CURSOR_FIELDS, DATA_FIELDS, page_of_contents, page_of_tool
 from playhead.stream.templates import TemplateMatch, match_templates
 
 if TYPE_CHECKING:
@@ -132,12 +133,12 @@ class NotOffered:
 class ReadStrategy(ABC):
     """A strategy whose ranges are reads of a resource."""
 
-    name: ClassVar[str]
+    name: str
     reason: str
     """Why this form was chosen, as a clause: `the description is a URL`."""
 
     @abstractmethod
-    def request(self, start: int, end: int) -> ResourceRequest:
+    def request(self, start: int, end: int, /) -> ResourceRequest:
         """Return the read of `[start, end)`, in bytes from 0."""
 
     def page(self, result: Mapping[str, Any], *, start: int, limits: Limits, server: str) -> Page:
@@ -149,7 +150,7 @@ class ReadStrategy(ABC):
 class TemplateStrategy(ReadStrategy):
     """The range as variables of a URI template."""
 
-    name = "uri-template"
+    name: str = "uri-template"
     match: TemplateMatch
     others: tuple[TemplateStrategy, ...] = ()
     """Further templates that fit, and spellings of the address, to be tried after this one."""
@@ -164,71 +165,17 @@ class TemplateStrategy(ReadStrategy):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArgumentsStrategy(ReadStrategy):
-    """The range in `arguments`; `url` is the link's description."""
+class ParameterStrategy(ReadStrategy):
+    """The range at some place of the parameters."""
 
-    name = "arguments"
-    uri: str
-    url: str | None
-    extra: Mapping[str, object]
-
-    def request(self, start: int, end: int) -> ResourceRequest:
-        url: dict[str, object] = {} if self.url is None else {"url": self.url}
-        return ResourceRequest(uri=self.uri, arguments={**url, **self.extra, "start": start, "end": end})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryStrategy(ReadStrategy):
-    """The range in the query of the URI."""
-
-    name = "query"
-    uri: str
-
-    def request(self, start: int, end: int) -> ResourceRequest:
-        before, hash_sign, fragment = self.uri.partition("#")
-        separator = "&" if "?" in before else "?"
-        return ResourceRequest(uri=f"{before}{separator}start={start}&end={end}{hash_sign}{fragment}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParamsStrategy(ReadStrategy):
-    """The range as `offset` and `length` beside `uri`."""
-
-    name = "params"
-    uri: str
-    bytes_max: int | None
-    """The longest range that the server answers in full."""
-    extra: Mapping[str, object]
-
-    def request(self, start: int, end: int) -> ResourceRequest:
-        length = end - start if self.bytes_max is None else min(end - start, self.bytes_max)
-        return ResourceRequest(
-            uri=self.uri, arguments=dict(self.extra) or None, more={"offset": start, "length": length}
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetaStrategy(ReadStrategy):
-    """The range under one key of `_meta`."""
-
-    name = "meta"
-    uri: str
-    key: str
-    extra: Mapping[str, object]
-
-    def request(self, start: int, end: int) -> ResourceRequest:
-        return ResourceRequest(
-            uri=self.uri,
-            arguments=dict(self.extra) or None,
-            meta={self.key: {"start": start, "end": end}},
-        )
+    request: Callable[[int, int], ResourceRequest]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeStrategy(ReadStrategy):
     """No range: the answer is the whole resource."""
 
-    name = "whole"
+    name: str = "whole"
     uri: str
     extra: Mapping[str, object]
 
@@ -359,21 +306,34 @@ def _template(facts: ResourceFacts) -> TemplateStrategy | NotOffered:
     )
 
 
-def _arguments(facts: ResourceFacts) -> ArgumentsStrategy | NotOffered:
+def _arguments(facts: ResourceFacts) -> ParameterStrategy | NotOffered:
     if facts.token is not None:
         reason = f"the description is a URL ({facts.token})"
     elif facts.extra_arguments:
         reason = f"extra arguments are given ({', '.join(facts.extra_arguments)})"
     else:
         reason = TRIED
-    offered = ArgumentsStrategy(uri=facts.uri, url=facts.token, extra=facts.extra_arguments, reason=reason)
+    url: dict[str, object] = {} if facts.token is None else {"url": facts.token}
+
+    def request(start: int, end: int) -> ResourceRequest:
+        arguments = {**url, **facts.extra_arguments, "start": start, "end": end}
+        return ResourceRequest(uri=facts.uri, arguments=arguments)
+
+    offered = ParameterStrategy(name="arguments", request=request, reason=reason)
     if reason == TRIED and facts.forced is None:
         return NotOffered(why="the description is not a URL", trial=offered)
     return offered
 
 
-def _query(facts: ResourceFacts) -> QueryStrategy | NotOffered:
-    offered = QueryStrategy(uri=facts.uri, reason="no template fits, and the URI takes a query")
+def _query(facts: ResourceFacts) -> ParameterStrategy | NotOffered:
+    def request(start: int, end: int) -> ResourceRequest:
+        before, hash_sign, fragment = facts.uri.partition("#")
+        separator = "&" if "?" in before else "?"
+        return ResourceRequest(uri=f"{before}{separator}start={start}&end={end}{hash_sign}{fragment}")
+
+    offered = ParameterStrategy(
+        name="query", request=request, reason="no template fits, and the URI takes a query"
+    )
     if facts.forced == "query":
         return offered
     trial = replace(offered, reason=TRIED)
@@ -388,24 +348,31 @@ def _query(facts: ResourceFacts) -> QueryStrategy | NotOffered:
     return offered if facts.is_listed else NotOffered(why="the server does not list the URI", trial=trial)
 
 
-def _params(facts: ResourceFacts) -> ParamsStrategy | NotOffered:
+def _params(facts: ResourceFacts) -> ParameterStrategy | NotOffered:
     most = facts.chunk_bytes_max
     reason = TRIED if most is None else f"the server declares {CHUNK_CAPABILITY} ({most} bytes)"
-    offered = ParamsStrategy(uri=facts.uri, bytes_max=most, extra=facts.extra_arguments, reason=reason)
+
+    def request(start: int, end: int) -> ResourceRequest:
+        length = end - start if most is None else min(end - start, most)
+        arguments = dict(facts.extra_arguments) or None
+        return ResourceRequest(uri=facts.uri, arguments=arguments, more={"offset": start, "length": length})
+
+    offered = ParameterStrategy(name="params", request=request, reason=reason)
     if most is None and facts.forced != "params":
         return NotOffered(why=f"the server does not declare {CHUNK_CAPABILITY}", trial=offered)
     return offered
 
 
-def _meta(facts: ResourceFacts) -> MetaStrategy | NotOffered:
-    if facts.meta_key is None:
+def _meta(facts: ResourceFacts) -> ParameterStrategy | NotOffered:
+    key = facts.meta_key
+    if key is None:
         return NotOffered(why="no _meta key is configured; set meta_key")
-    return MetaStrategy(
-        uri=facts.uri,
-        key=facts.meta_key,
-        extra=facts.extra_arguments,
-        reason=f"meta_key is {facts.meta_key!r}",
-    )
+
+    def request(start: int, end: int) -> ResourceRequest:
+        arguments = dict(facts.extra_arguments) or None
+        return ResourceRequest(uri=facts.uri, arguments=arguments, meta={key: {"start": start, "end": end}})
+
+    return ParameterStrategy(name="meta", request=request, reason=f"meta_key is {key!r}")
 
 
 def _tool(facts: ResourceFacts) -> ToolStrategy | NotOffered:
@@ -586,22 +553,20 @@ class Form:
 
     name: str
     recognise: Callable[[ResourceFacts], RangeStrategy | NotOffered]
-    summary: str
-    """The place of the range, for help and documents."""
 
 
 FORMS: Final = (
-    Form(name="uri-template", recognise=_template, summary="in the variables of a listed URI template"),
-    Form(name="arguments", recognise=_arguments, summary="in `arguments`, with the link's description"),
-    Form(name="query", recognise=_query, summary="in the query of the link's URI"),
-    Form(name="params", recognise=_params, summary="in the params, as offset and length"),
-    Form(name="meta", recognise=_meta, summary="under a configured key of `_meta`"),
-    Form(name="tool", recognise=_tool, summary="in the arguments of a reader tool"),
-    Form(name="cursor", recognise=_cursor, summary="nowhere: a tool is called with each answer's cursor"),
-    Form(name="poll", recognise=_poll, summary="nowhere: a queue tool is called until it is done"),
-    Form(name="file", recognise=_file, summary="in HTTP requests to a URL that the server hands out"),
-    Form(name="http-range", recognise=_http_range, summary="in HTTP requests to the link's origin"),
-    Form(name="whole", recognise=_whole, summary="nowhere: one plain resources/read"),
+    Form(name="uri-template", recognise=_template),
+    Form(name="arguments", recognise=_arguments),
+    Form(name="query", recognise=_query),
+    Form(name="params", recognise=_params),
+    Form(name="meta", recognise=_meta),
+    Form(name="tool", recognise=_tool),
+    Form(name="cursor", recognise=_cursor),
+    Form(name="poll", recognise=_poll),
+    Form(name="file", recognise=_file),
+    Form(name="http-range", recognise=_http_range),
+    Form(name="whole", recognise=_whole),
 )
 """All forms, in the order in which they are tried."""
 

@@ -19,6 +19,8 @@ from itertools import pairwise
 from typing import Final
 from urllib.parse import quote, unquote
 
+from playhead.web_address import escaped
+
 TEMPLATE_CHARS_MAX: Final = 8_192
 VARIABLES_MAX: Final = 256
 URI_CHARS_MAX: Final = 65_536
@@ -52,7 +54,6 @@ _OPERATORS: Final = {
 }
 _EXPRESSION: Final = re.compile(r"\{([+#./;?&]?)([^{}]*)\}")
 _NAME: Final = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
-_ENCODED: Final = re.compile("(%[0-9A-Fa-f]{2})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,8 +285,4 @@ def _scan(atoms: Sequence[_Atom], text: str, *, is_whole: bool = False) -> tuple
 
 
 def _encoded(value: str, safe: str) -> str:
-    if not safe:
-        return quote(value, safe="")
-    parts = _ENCODED.split(value)
-    parts[::2] = (quote(part, safe=safe) for part in parts[::2])
-    return "".join(parts)
+    return escaped(value, safe) if safe else quote(value, safe="")

@@ -50,7 +50,7 @@ impl Planner {
             hedges: self.counters.hedges,
             in_flight: self.flights.len(),
             in_flight_max: self.counters.in_flight_max,
-            page_bytes: self.sizing.next_bytes(&self.estimates),
+            page_bytes: self.page_bytes(),
             bandwidth_bytes_per_second: self.estimates.bandwidth(),
             rtt_seconds: self.estimates.floor_seconds(),
             size_was_wrong: self.ending.size_was_wrong,

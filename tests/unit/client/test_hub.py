@@ -212,9 +212,9 @@ def _legacy(monkeypatch: pytest.MonkeyPatch) -> None:
     from functools import partial
 
     from playhead.client.connector import connect
-    from playhead.client.hub import server
+    from playhead.client.hub import hub
 
-    monkeypatch.setattr(server, "connect", partial(connect, mode="legacy"))
+    monkeypatch.setattr(hub, "connect", partial(connect, mode="legacy"))
 
 
 async def test_a_server_whose_tools_change_without_end_is_asked_once_a_second(

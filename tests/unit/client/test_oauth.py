@@ -61,6 +61,13 @@ async def read(session: Session) -> None:
     assert (await session.read_resource(PAGE)).blobs == ("eHh4",)
 
 
+async def refused(config: ServerConfig, *, match: str | None = None, **options: Any) -> ConnectError:
+    with pytest.raises(ConnectError, match=match) as caught:
+        async with connect(config, **options):
+            raise AssertionError("connected")
+    return caught.value
+
+
 @pytest.mark.requirement("MCP-36")
 async def test_a_login_in_the_browser_opens_the_server(tmp_path: Path) -> None:
     browser = Browser()
@@ -190,9 +197,7 @@ async def test_refusing_further_scopes_continues_with_the_granted_ones(tmp_path:
             with pytest.raises(AuthorizationNeededError):
                 await read(session)
         server.authority.refuses = True
-        with pytest.raises(ConnectError, match="access_denied"):
-            async with connect(config, show_url=browser):
-                raise AssertionError("connected")
+        await refused(config, show_url=browser, match="access_denied")
         async with connect(config, show_url=browser) as session:
             assert await session.list_resources() == []
     assert len(browser.visited) == 2
@@ -265,9 +270,7 @@ async def test_a_client_registered_by_hand_is_not_registered_again(tmp_path: Pat
             "redirect_port": port,
         }
         config = servers_file(tmp_path, server.url, auth)
-        with pytest.raises(ConnectError, match="choose another auth\\.redirect_port"):
-            async with connect(config, show_url=Browser()):
-                raise AssertionError("connected")
+        await refused(config, show_url=Browser(), match="choose another auth\\.redirect_port")
     async with protected_server() as other:
         other.authority.clients = server.authority.clients
         async with connect(servers_file(tmp_path, other.url, auth), show_url=Browser()) as session:
@@ -280,10 +283,8 @@ async def test_a_refusal_in_the_browser_ends_the_connecting_with_its_reason(tmp_
     async with protected_server() as server:
         server.authority.refuses = True
         config = servers_file(tmp_path, server.url, {"type": "oauth"})
-        with pytest.raises(ConnectError, match="denied in the browser \\(access_denied\\)") as caught:
-            async with connect(config, show_url=Browser()):
-                raise AssertionError("connected")
-    assert isinstance(caught.value.__cause__, AccessDeniedError)
+        refusal = await refused(config, show_url=Browser(), match="denied in the browser \\(access_denied\\)")
+    assert isinstance(refusal.__cause__, AccessDeniedError)
 
 
 async def test_a_person_who_never_answers_is_waited_for_no_longer_than_the_limit(tmp_path: Path) -> None:
@@ -292,10 +293,10 @@ async def test_a_person_who_never_answers_is_waited_for_no_longer_than_the_limit
 
     async with protected_server() as server:
         config = servers_file(tmp_path, server.url, {"type": "oauth"})
-        with pytest.raises(ConnectError, match="nobody granted access") as caught:
-            async with connect(config, show_url=nobody, limits=Limits(authorization_seconds=0.5)):
-                raise AssertionError("connected")
-    assert isinstance(caught.value.__cause__, DeadlineError)
+        refusal = await refused(
+            config, show_url=nobody, limits=Limits(authorization_seconds=0.5), match="nobody granted access"
+        )
+    assert isinstance(refusal.__cause__, DeadlineError)
 
 
 async def test_only_the_answer_to_our_question_counts() -> None:
@@ -353,12 +354,9 @@ async def test_a_program_authenticates_with_its_own_credentials(tmp_path: Path) 
 async def test_wrong_credentials_say_what_to_check(tmp_path: Path) -> None:
     async with protected_server() as server:
         config = servers_file(tmp_path, server.url, ROBOT)
-        with pytest.raises(
-            ConnectError, match=r"check auth\.client_id, auth\.client_secret and auth\.scopes"
-        ) as caught:
-            async with connect(config):
-                raise AssertionError("connected")
-    assert isinstance(caught.value.__cause__, AccessDeniedError)
+        said = r"check auth\.client_id, auth\.client_secret and auth\.scopes"
+        refusal = await refused(config, match=said)
+    assert isinstance(refusal.__cause__, AccessDeniedError)
 
 
 @pytest.mark.parametrize("auth", [ROBOT, ROBOT | {"type": "oauth"}], ids=["program", "person"])
@@ -369,9 +367,7 @@ async def test_a_secret_is_not_sent_to_an_authorization_server_that_only_the_ser
         thief_origin = thief.url.removesuffix("/mcp")
         async with protected_server(issuer=thief_origin) as server:
             config = servers_file(tmp_path, server.url, auth, playhead={"allow_origins": [thief_origin]})
-            with pytest.raises(ConnectError, match="set auth\\.issuer to it"):
-                async with connect(config, show_url=Browser()):
-                    raise AssertionError("connected")
+            await refused(config, show_url=Browser(), match="set auth\\.issuer to it")
     assert not any(request.startswith("POST") for request in thief.requests)
 
 
@@ -395,9 +391,7 @@ async def test_metadata_does_not_lead_into_the_private_network(tmp_path: Path) -
         protected_server(issuer=canary.url.removesuffix("/mcp")) as server,
     ):
         config = servers_file(tmp_path, server.url, {"type": "oauth"})
-        with pytest.raises(ConnectError, match="loopback"):
-            async with connect(config, show_url=Browser()):
-                raise AssertionError("connected")
+        await refused(config, show_url=Browser(), match="loopback")
     assert canary.requests == []
 
 
@@ -408,11 +402,9 @@ async def test_a_broken_token_file_is_named_and_not_quoted(tmp_path: Path) -> No
             pass
         (file,) = token_files(tmp_path)
         file.write_text('{"tokens": {"refresh_token": "hush"}}')
-        with pytest.raises(ConnectError, match="delete the file to log in again") as caught:
-            async with connect(config, show_url=Browser()):
-                raise AssertionError("connected")
-    assert isinstance(caught.value.__cause__, ConfigError)
-    assert "hush" not in str(caught.value)
+        refusal = await refused(config, show_url=Browser(), match="delete the file to log in again")
+    assert isinstance(refusal.__cause__, ConfigError)
+    assert "hush" not in str(refusal)
 
 
 async def test_no_code_or_token_is_in_a_log_error_or_repr(
@@ -434,10 +426,8 @@ async def test_no_code_or_token_is_in_a_log_error_or_repr(
         for file in token_files(tmp_path):
             file.unlink()
         for auth in ({"type": "oauth"}, ROBOT):
-            with pytest.raises(ConnectError) as caught:
-                async with connect(servers_file(tmp_path, server.url, auth), show_url=Browser()):
-                    raise AssertionError("connected")
-            said.append(str(caught.value))
+            refusal = await refused(servers_file(tmp_path, server.url, auth), show_url=Browser())
+            said.append(str(refusal))
     # The browser's own lines are the test's, not playhead's.
     ours = [line for line in caplog.text.splitlines() if "/callback" not in line and "/authorize" not in line]
     everything = "\n".join(ours + said)

@@ -72,6 +72,18 @@ class Readers:
         self._nursery.start_soon(self._read, scope, number, start, end, stream or self.stream())
         return scope
 
+    async def begin(
+        self, number: int, start: int, end: int, *, stream: SharedReads | None = None
+    ) -> trio.CancelScope:
+        """Start, and wait until all that can run has run."""
+        scope = self.start(number, start, end, stream=stream)
+        await wait_all_tasks_blocked()
+        return scope
+
+    async def answer(self) -> None:
+        self.held.may_answer.set()
+        await wait_all_tasks_blocked()
+
     async def _read(
         self, scope: trio.CancelScope, number: int, start: int, end: int, stream: SharedReads
     ) -> None:
@@ -100,18 +112,15 @@ async def test_a_range_in_flight_is_read_once() -> None:
             them.start(number, 1000, 9000)
         await wait_all_tasks_blocked()
         assert them.held.sent == [(1000, 9000)]
-        them.held.may_answer.set()
-        await wait_all_tasks_blocked()
+        await them.answer()
         assert [them.bytes_of(number) for number in range(5)] == [DATA[1000:9000]] * 5
 
 
 async def test_a_read_that_is_over_is_not_shared() -> None:
     async with readers() as them:
         them.held.may_answer.set()
-        them.start(1, 0, 10)
-        await wait_all_tasks_blocked()
-        them.start(2, 0, 10)
-        await wait_all_tasks_blocked()
+        await them.begin(1, 0, 10)
+        await them.begin(2, 0, 10)
         assert them.held.sent == [(0, 10), (0, 10)]
 
 
@@ -119,66 +128,52 @@ async def test_other_resources_and_other_offsets_are_read() -> None:
     async with readers() as them:
         them.start(1, 0, 10)
         them.start(2, 0, 10, stream=them.stream("y"))
-        them.start(3, 5, 10)
-        await wait_all_tasks_blocked()
+        await them.begin(3, 5, 10)
         assert len(them.held.sent) == 3
 
 
 @pytest.mark.parametrize("end", [1001, 1002, 1003, 5000, 8999])
 async def test_a_shorter_range_is_cut_from_a_longer_one(end: int) -> None:
     async with readers() as them:
-        them.start(1, 1000, 9000)
-        await wait_all_tasks_blocked()
-        them.start(2, 1000, end)
-        await wait_all_tasks_blocked()
-        them.held.may_answer.set()
-        await wait_all_tasks_blocked()
+        await them.begin(1, 1000, 9000)
+        await them.begin(2, 1000, end)
+        await them.answer()
         assert them.held.sent == [(1000, 9000)]
         assert them.bytes_of(2) == DATA[1000:end]
 
 
 async def test_a_longer_range_is_read_by_itself() -> None:
     async with readers() as them:
-        them.start(1, 0, 100)
-        await wait_all_tasks_blocked()
-        them.start(2, 0, 101)
-        await wait_all_tasks_blocked()
+        await them.begin(1, 0, 100)
+        await them.begin(2, 0, 101)
         assert them.held.sent == [(0, 100), (0, 101)]
 
 
 async def test_an_answer_of_another_length_is_given_as_it_is() -> None:
     async with readers() as them:
         them.held.too_long = 7
-        them.start(1, 0, 100)
-        await wait_all_tasks_blocked()
-        them.start(2, 0, 50)
-        await wait_all_tasks_blocked()
-        them.held.may_answer.set()
-        await wait_all_tasks_blocked()
+        await them.begin(1, 0, 100)
+        await them.begin(2, 0, 50)
+        await them.answer()
         assert them.bytes_of(1) == them.bytes_of(2) == DATA[:107], "its length is evidence for each reader"
 
 
 async def test_a_second_read_of_one_stream_is_sent() -> None:
     async with readers() as them:
         stream = them.stream()
-        them.start(1, 0, 10, stream=stream)
-        await wait_all_tasks_blocked()
-        them.start(2, 0, 10, stream=stream)
-        await wait_all_tasks_blocked()
+        await them.begin(1, 0, 10, stream=stream)
+        await them.begin(2, 0, 10, stream=stream)
         assert them.held.sent == [(0, 10), (0, 10)], "a hedge that waits for the late read is none"
 
 
 async def test_a_cancelled_reader_does_not_cancel_the_read_of_the_others() -> None:
     async with readers() as them:
-        first = them.start(1, 0, 10)
-        await wait_all_tasks_blocked()
-        them.start(2, 0, 10)
-        await wait_all_tasks_blocked()
+        first = await them.begin(1, 0, 10)
+        await them.begin(2, 0, 10)
         first.cancel()
         await wait_all_tasks_blocked()
         assert them.held.cancelled == 0
-        them.held.may_answer.set()
-        await wait_all_tasks_blocked()
+        await them.answer()
         assert them.bytes_of(2) == DATA[:10]
         assert 1 not in them.pages
 
@@ -191,8 +186,7 @@ async def test_the_read_is_cancelled_with_its_last_reader() -> None:
             scope.cancel()
         await wait_all_tasks_blocked()
         assert them.held.cancelled == 1
-        them.start(4, 0, 10)
-        await wait_all_tasks_blocked()
+        await them.begin(4, 0, 10)
         assert len(them.held.sent) == 2, "the cancelled read is not waited for"
 
 
@@ -201,30 +195,25 @@ async def test_an_error_reaches_every_reader() -> None:
         them.held.error = ServerError("no", code=-32603)
         them.start(1, 0, 10)
         them.start(2, 0, 10)
-        them.held.may_answer.set()
-        await wait_all_tasks_blocked()
+        await them.answer()
         assert them.pages == {1: them.held.error, 2: them.held.error}
 
 
 async def test_a_read_that_was_just_cancelled_is_not_waited_for() -> None:
     async with readers() as them:
-        first = them.start(1, 0, 10)
-        await wait_all_tasks_blocked()
+        first = await them.begin(1, 0, 10)
         them.start(2, 0, 10)
         first.cancel()  # noticed after the second reader has found the read
         await wait_all_tasks_blocked()
-        them.held.may_answer.set()
-        await wait_all_tasks_blocked()
+        await them.answer()
         assert them.bytes_of(2) == DATA[:10]
         assert them.held.cancelled == len(them.held.sent) - 1
 
 
 async def test_nothing_outlives_the_session() -> None:
     async with readers() as them:
-        first = them.start(1, 0, 10)
-        await wait_all_tasks_blocked()
-        them.start(2, 0, 10)
-        await wait_all_tasks_blocked()
+        first = await them.begin(1, 0, 10)
+        await them.begin(2, 0, 10)
         first.cancel()
     assert them.held.cancelled == 1
 
@@ -264,8 +253,7 @@ async def test_whichever_stream_is_cancelled_the_others_get_their_pages(
                 case 0 if scopes:
                     scopes.pop(draw.choice(sorted(scopes))).cancel()
                 case 1:
-                    them.held.may_answer.set()
-                    await wait_all_tasks_blocked()
+                    await them.answer()
                     them.held.may_answer = trio.Event()
                 case _:
                     start = draw.choice([0, 1000])
@@ -273,8 +261,7 @@ async def test_whichever_stream_is_cancelled_the_others_get_their_pages(
                     scopes[number] = them.start(number, *wanted[number])
             for _ in range(draw.randrange(4)):
                 await trio.lowlevel.checkpoint()
-        them.held.may_answer.set()
-        await wait_all_tasks_blocked()
+        await them.answer()
         assert {number: them.bytes_of(number) for number in scopes} == {
             number: DATA[slice(*wanted[number])] for number in scopes
         }

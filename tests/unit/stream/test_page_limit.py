@@ -23,7 +23,7 @@ from playhead.errors import (
 from playhead.limits import KIB, MIB
 from playhead.stream.answer import Page
 from playhead.stream.options import StreamOptions, StreamStatistics
-from playhead.stream.pages import SMALLEST_PAGE_BYTES, PageLimit, names_size
+from playhead.stream.page_limit import SMALLEST_PAGE_BYTES, PageLimit, names_size
 from playhead.stream.reader import open_stream
 from playhead.testing.pages import ScriptedPages
 

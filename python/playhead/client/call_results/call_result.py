@@ -12,7 +12,6 @@ fails decides nothing: the link stays a link.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
@@ -118,28 +117,36 @@ async def sniff_links(
 
     from_the_web = replace(small, strategy="http-range")
 
-    async def one(index: int) -> None:
-        failed[index] = (
-            f"its first bytes did not arrive within {limits.sniff_seconds:g} s (Limits.sniff_seconds)"
-        )
+    async def head_of(media: ResourceMedia, how: StreamOptions) -> tuple[bytes, str | None] | str:
+        """Return the first bytes and the MIME type of the answer, or why they could not be read."""
+        head = bytearray()
         with trio.CancelScope(deadline=deadline):
-            async with at_once:
-                try:
-                    head, _ = await _head(linked(_fields(blocks[index]), streams=streams, tool=tool), small)
-                except PlayheadError as error:
-                    failed[index] = f"its first bytes could not be read: {error}"
-                else:
-                    audio[index] = is_playable_audio(head)
-                    del failed[index]
+            try:
+                async with at_once, media.open(how) as stream:
+                    while chunk := await stream.receive_some(SNIFF_BYTES - len(head)):
+                        head += chunk
+                        if len(head) == SNIFF_BYTES:
+                            break
+                    return bytes(head), stream.statistics().mime_type
+            except PlayheadError as error:
+                return f"its first bytes could not be read: {error}"
+        return f"its first bytes did not arrive within {limits.sniff_seconds:g} s (Limits.sniff_seconds)"
+
+    async def one(index: int) -> None:
+        found = await head_of(linked(_fields(blocks[index]), streams=streams, tool=tool), small)
+        if isinstance(found, str):
+            failed[index] = found
+        else:
+            audio[index] = is_playable_audio(found[0])
 
     async def ask(url: str) -> None:
-        with trio.CancelScope(deadline=deadline):
-            async with at_once:
-                with suppress(PlayheadError):  # the text or the structured content says what there is
-                    head, mime_type = await _head(as_media(url, streams=streams), from_the_web)
-                    found = is_audio(mime_type, None)
-                    if found or (found is None and is_playable_audio(head)):
-                        audio_urls[url] = mime_type
+        found = await head_of(as_media(url, streams=streams), from_the_web)
+        if isinstance(found, str):
+            return  # the text or the structured content says what there is
+        head, mime_type = found
+        is_labelled = is_audio(mime_type, None)
+        if is_labelled or (is_labelled is None and is_playable_audio(head)):
+            audio_urls[url] = mime_type
 
     with unwrap_exception_group():
         async with trio.open_nursery() as nursery:
@@ -154,18 +161,6 @@ async def sniff_links(
             for candidate in plan.candidates[: max(0, limits.sniffed_links - len(plan.unsettled))]:
                 nursery.start_soon(ask, candidate.url)
     return SniffedLinks(audio=audio, failed=failed, audio_urls=audio_urls)
-
-
-async def _head(media: ResourceMedia, options: StreamOptions) -> tuple[bytes, str | None]:
-    """Return the first bytes, and the MIME type of the answer."""
-    head = bytearray()
-    async with media.open(options) as stream:
-        while len(head) < SNIFF_BYTES:
-            chunk = await stream.receive_some(SNIFF_BYTES - len(head))
-            if not chunk:
-                break
-            head += chunk
-        return bytes(head), stream.statistics().mime_type
 
 
 def with_reasons(plan: Plan, failed: Mapping[int, str]) -> Plan:

@@ -5,8 +5,8 @@ The first two implement `stream.source.Playable`, the only interface that a play
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -15,8 +15,8 @@ import trio
 
 from playhead._core import check_base64, decode_base64
 from playhead.content.formats import Base64Holder, Base64Text, decoded_bytes
-from playhead.errors import LimitError
-from playhead.stream.answer import Page
+from playhead.limits import block_too_long
+from playhead.stream.answer import Answer, Page, pieces
 from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
 from playhead.stream.reader import RangeStream, open_stream
 from playhead.stream.saving import whole_file
@@ -78,26 +78,26 @@ class BytesMedia(Base64Holder[Base64Text]):
         """Exact for valid base64."""
         return decoded_bytes(self.payload)
 
-    @asynccontextmanager
-    async def open(self, options: StreamOptions | None = None) -> AsyncIterator[RangeStream]:
+    def open(self, options: StreamOptions | None = None) -> AbstractAsyncContextManager[RangeStream]:
         """Open the bytes as a stream.
 
         Raises `LimitError`, before decoding, if there are too many, and `Base64Error` for invalid base64.
         """
         base64 = self.payload
-        _check_size(base64, what=self.title, allowed=self.block_bytes)
+        size_bytes = decoded_bytes(base64)
+        if size_bytes > self.block_bytes:
+            raise block_too_long(size_bytes, allowed=self.block_bytes, what=self.title)
         if not self._is_checked:
             check_base64(base64)
-        size_bytes = self.size_bytes
+        whole = Answer(offset=0, blobs=(base64,), n_bytes=size_bytes)
 
         async def read_range(start: int, end: int) -> Page:
-            blobs = tuple(_cut(base64, start, min(end, size_bytes)))
+            blobs = tuple(piece for _, piece in pieces(whole, start, end))
             return Page(blobs=blobs, mime_type=self.mime_type, total_bytes=size_bytes)
 
-        async with open_stream(
+        return open_stream(
             read_range, options=options or DEFAULT_OPTIONS, size_bytes=size_bytes, strategy_name="held"
-        ) as stream:
-            yield stream
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,9 @@ class ImageMedia(Base64Holder[Base64Text]):
         Raises `LimitError`, before decoding, if there are too many bytes, and `Base64Error` for invalid
         base64.
         """
-        _check_size(self.payload, what=f"an image ({self.mime_type})", allowed=self.block_bytes)
+        if self.size_bytes > self.block_bytes:
+            what = f"an image ({self.mime_type})"
+            raise block_too_long(self.size_bytes, allowed=self.block_bytes, what=what)
         return decode_base64(self.payload)
 
     async def save(self, path: str | Path) -> None:
@@ -139,28 +141,3 @@ def checked(media: BytesMedia) -> BytesMedia:
     """Note that the base64 of `media` is valid. To check it takes as long as to decode it."""
     object.__setattr__(media, "_is_checked", True)  # frozen to its users
     return media
-
-
-def _cut(base64: Base64Text, start: int, end: int) -> Iterator[Base64Text | bytes]:
-    """Cut valid base64 to the bytes `[start, end)`: whole groups of three bytes stay base64."""
-    while start < end:
-        group, skipped = divmod(start, 3)
-        whole = end - end % 3
-        if skipped or whole <= start:
-            data = decode_base64(base64[4 * group : 4 * group + 4])[skipped : end - 3 * group]
-            yield data
-            start += len(data)
-        else:
-            yield base64[4 * group : 4 * (whole // 3)]
-            start = whole
-
-
-def _check_size(base64: Base64Text, *, what: str, allowed: int) -> None:
-    size_bytes = decoded_bytes(base64)
-    if size_bytes > allowed:
-        raise LimitError(
-            f"{what}: expected at most {allowed} bytes in one block (Limits.block_bytes), got {size_bytes}",
-            limit="block_bytes",
-            allowed=allowed,
-            got=size_bytes,
-        )

@@ -18,7 +18,7 @@ import trio
 from playhead.client.call_results.call_result import CallResult
 from playhead.client.call_results.media import ResourceMedia
 from playhead.client.call_results.tee import TeeMedia
-from playhead.config.outputs import Content, OutputStore, SavedOutput, content_of
+from playhead.config.outputs import OutputStore, SavedOutput, content_of
 from playhead.config.tools import Delivery, Resolution, ToolConfig, ToolContent, ToolResponse, run_handler
 from playhead.errors import ConfigError, HandlerError, PlayheadError, SavingError
 from playhead.limits import Limits
@@ -184,12 +184,12 @@ class _Saving:
         arguments: Mapping[str, Any] | None,
         config: ToolConfig,
     ) -> None:
-        self._outputs = outputs
-        self._tool_id = tool_id
-        self._arguments = arguments
-        self._metadata = config.metadata or None
-        tags = config.metadata.get("tags")
-        self._tags = tuple(map(str, tags)) if isinstance(tags, list | tuple) else ()
+        named = config.metadata.get("tags")
+        tags = tuple(map(str, named)) if isinstance(named, list | tuple) else ()
+        metadata = config.metadata or None
+        self._save_bytes = partial(outputs.save, tool_id, arguments, tags=tags, metadata=metadata)
+        self._save_base64 = partial(outputs.save_base64, tool_id, arguments, tags=tags, metadata=metadata)
+        self._open_writer = partial(outputs.open_writer, tool_id, arguments, tags=tags, metadata=metadata)
 
     def save_all(self, plan: Plan, limits: Limits) -> tuple[tuple[SavedOutput, ...], PlayheadError | None]:
         """The saved outputs, and the first reason if some could not be saved.
@@ -212,44 +212,14 @@ class _Saving:
     def _save(self, part: Part | ReportUnknown, limits: Limits) -> Iterator[SavedOutput]:
         match part:
             case PlayAudio(payload=str() | memoryview() as base64, mime_type=mime_type, title=title):
-                yield self._outputs.save_base64(
-                    self._tool_id,
-                    self._arguments,
-                    base64,
-                    mime_type=mime_type,
-                    title=title or None,
-                    tags=self._tags,
-                    metadata=self._metadata,
-                )
+                yield self._save_base64(base64, mime_type=mime_type, title=title or None)
             case SendText(block=None, text=text):
-                yield self._save_content(Content(data=text, mime_type="text/plain"))
+                yield self._save_bytes(text, mime_type="text/plain")
             case _ if part.block is not None:
                 content = content_of(part.block.content, limits=limits)
                 if content is not None:
-                    yield self._save_content(content)
-
-    def _save_content(self, content: Content) -> SavedOutput:
-        return self._outputs.save(
-            self._tool_id,
-            self._arguments,
-            content.data,
-            mime_type=content.mime_type,
-            title=content.title,
-            tags=self._tags,
-            metadata=self._metadata,
-        )
+                    yield self._save_bytes(content.data, mime_type=content.mime_type, title=content.title)
 
     def teed(self, media: ResourceMedia) -> TeeMedia:
         """`media`, saved while it plays."""
-        return TeeMedia(
-            media,
-            partial(
-                self._outputs.open_writer,
-                self._tool_id,
-                self._arguments,
-                mime_type=media.mime_type,
-                title=media.title,
-                tags=self._tags,
-                metadata=self._metadata,
-            ),
-        )
+        return TeeMedia(media, partial(self._open_writer, mime_type=media.mime_type, title=media.title))

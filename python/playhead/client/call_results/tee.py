@@ -374,6 +374,3 @@ class TeeMedia(PlayableWrapper):
                         return
                     if not tee.readinto(buffer[: end - tee.position]):
                         break
-
-
-__all__ = ["REST_BYTES", "REST_SECONDS", "NotSaved", "Saved", "SavingOutcome", "TeeMedia", "TeeReader"]

@@ -18,6 +18,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from playhead.config.servers import ServerConfig
@@ -67,34 +68,18 @@ def _hash(server: str, tool: str, salt: int) -> str:
     return hashlib.sha256(key).hexdigest()[:HASH_DIGITS]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolNames:
-    """The names of a set of tools, in both directions. Made by `name_tools`."""
-
-    names: Mapping[ToolKey, str] = field(default_factory=dict)
-    keys: Mapping[str, ToolKey] = field(default_factory=dict)
-    """Model name → key."""
-    by_id: Mapping[str, tuple[ToolKey, ...]] = field(default_factory=dict)
-    """All keys with an id: more than one only if a server's name begins with another's and `__`."""
-
-
-def name_tools(tools: Iterable[ToolKey], *, servers: Iterable[str] = ()) -> ToolNames:
+def name_tools(tools: Iterable[ToolKey], *, servers: Iterable[str] = ()) -> dict[ToolKey, str]:
     """Name every tool of `tools` (a repeated key is one tool), independently of their order.
 
     `servers` as in `model_name`; the servers of `tools` are added.
     """
     every = sorted(set(tools))
     known = frozenset(servers) | {server for server, _ in every}
-    names: dict[ToolKey, str] = {}
     keys: dict[str, ToolKey] = {}
-    by_id: dict[str, tuple[ToolKey, ...]] = {}
     for key in every:
-        salt = 0
-        while (name := model_name(*key, servers=known, salt=salt)) in keys:
-            salt += 1
-        names[key], keys[name] = name, key
-        by_id[create_tool_id(*key)] = (*by_id.get(create_tool_id(*key), ()), key)
-    return ToolNames(names=names, keys=keys, by_id=by_id)
+        salts = (model_name(*key, servers=known, salt=salt) for salt in count())
+        keys[next(name for name in salts if name not in keys)] = key
+    return {key: name for name, key in keys.items()}
 
 
 NEAR_NAMES = 3
@@ -143,10 +128,10 @@ class Discovery:
 class Catalog:
     """All known tools. Immutable; a new catalog is made when a list changes."""
 
-    def __init__(self, tools: Iterable[HubTool] = (), names: ToolNames | None = None) -> None:
+    def __init__(self, tools: Iterable[HubTool] = ()) -> None:
         self.tools = tuple(tools)
         self._by_key: dict[ToolKey, HubTool] = {(tool.server, tool.tool.name): tool for tool in self.tools}
-        self._names = names or ToolNames()
+        self._by_name = {tool.model_name: tool for tool in self.tools}
 
     def find(self, what: str | ToolKey) -> HubTool | None:
         """The tool for a model name, else an id, or a key; None if it is unknown.
@@ -155,14 +140,13 @@ class Catalog:
         """
         if not isinstance(what, str):
             return self._by_key.get(what)
-        key = self._names.keys.get(what)
-        if key is not None:
-            return self._by_key[key]
-        keys = self._names.by_id.get(what, ())
-        if len(keys) > 1:
-            several = " or ".join(f"{self._by_key[key].model_name} (server {key[0]!r})" for key in keys)
+        if what in self._by_name:
+            return self._by_name[what]
+        same = sorted((tool for tool in self.tools if tool.tool_id == what), key=lambda tool: tool.server)
+        if len(same) > 1:
+            several = " or ".join(f"{tool.model_name} (server {tool.server!r})" for tool in same)
             raise UsageError(f"the id {what!r} belongs to several tools; use one of {several}")
-        return self._by_key[keys[0]] if keys else None
+        return same[0] if same else None
 
     def unknown(self, what: str | ToolKey) -> UnknownToolError:
         """The error for a tool that `find` doesn't find, with similar names."""
@@ -197,7 +181,7 @@ def catalog_of(
         config = resolution.config
         tools.append(
             HubTool(
-                model_name=names.names[server, name],
+                model_name=names[server, name],
                 tool_id=resolution.tool_id,
                 server=server,
                 tool=tool,
@@ -206,4 +190,4 @@ def catalog_of(
                 annotations=None if server in silent else tool.annotations,
             )
         )
-    return Catalog(tools, names)
+    return Catalog(tools)

@@ -11,9 +11,10 @@ Each server is a task in the hub's nursery (server.py). All known tools form one
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -22,6 +23,7 @@ import trio
 
 from playhead.client.call_results.call_result import CallResult
 from playhead.client.call_results.processing import ProcessedResult, process
+from playhead.client.connector import connect
 from playhead.client.hub.catalog import Catalog, Discovery, HubTool, ToolKey, catalog_of
 from playhead.client.hub.server import (
     HubEvent,
@@ -93,11 +95,7 @@ async def open_hub(
         targets = find_servers(Path(servers) if servers is not None else None)
     for name in names or ():
         if name not in targets:
-            near = get_close_matches(name, targets, n=1)
-            hint = (
-                f"did you mean {near[0]!r}?" if near else f"known servers: {', '.join(targets) or '(none)'}"
-            )
-            raise ConfigError(f"unknown server {name!r}; {hint}")
+            raise ConfigError(f"unknown server {name!r}; {_hint(name, targets)}")
     with unwrap_exception_group():
         async with trio.open_nursery() as nursery:
             hub = Hub(
@@ -149,10 +147,13 @@ class Hub:
                 name,
                 targets[name],
                 nursery=nursery,
-                limits=limits,
-                policy=policy,
-                show_url=show_url,
-                on_elicitation=on_elicitation,
+                connect=partial(
+                    connect,
+                    limits=limits,
+                    policy=policy,
+                    show_url=show_url,
+                    on_elicitation=on_elicitation,
+                ),
                 changed=lambda state: self._events.send(ServerStateChanged(state=state)),
                 listed=self._listed,
             )
@@ -345,9 +346,7 @@ class Hub:
         if self._closed:
             raise ClosedError("the hub was closed; use it inside its context")
         if name not in self._servers:
-            near = get_close_matches(name, self._servers, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known servers: {', '.join(self._servers)}"
-            raise UsageError(f"unknown server {name!r} in this hub; {hint}")
+            raise UsageError(f"unknown server {name!r} in this hub; {_hint(name, self._servers)}")
         return self._servers[name]
 
     def _listed(self, server: HubServer) -> None:
@@ -365,6 +364,11 @@ class Hub:
         for server in self._servers.values():
             server.close()
         self._events.close()
+
+
+def _hint(name: str, known: Collection[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known servers: {', '.join(known) or '(none)'}"
 
 
 def _may_be_of(server: HubServer, what: str | ToolKey) -> bool:

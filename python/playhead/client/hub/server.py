@@ -14,15 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import trio
 
-from playhead.client.connector import connect
-from playhead.client.oauth import ShowUrl
-from playhead.client.session.elicitation import OnElicitation
 from playhead.client.session.session import Session
 from playhead.client.session.tool_calls import has_default_hints
 from playhead.config.servers import ServerConfig
 from playhead.errors import ConnectError, ConnectionLostError, PlayheadError, SessionLostError
-from playhead.limits import Limits
-from playhead.results.plan import Policy
 
 if TYPE_CHECKING:
     from mcp.server import Server
@@ -104,10 +99,7 @@ class HubServer:
         target: HubTarget,
         *,
         nursery: trio.Nursery,
-        limits: Limits,
-        policy: Policy,
-        show_url: ShowUrl | None,
-        on_elicitation: OnElicitation | None,
+        connect: Callable[[HubTarget], AbstractAsyncContextManager[Session]],
         changed: Callable[[ServerState], None],
         listed: Callable[[HubServer], None],
     ) -> None:
@@ -116,10 +108,7 @@ class HubServer:
         self.config = replace(target, name=name) if isinstance(target, ServerConfig) else None
         self._target = self.config or target
         self._nursery = nursery
-        self._limits = limits
-        self._policy = policy
-        self._show_url = show_url
-        self._on_elicitation = on_elicitation
+        self._connect = connect
         self._changed = changed
         self._listed = listed
         self._status = ServerStatus.DISCONNECTED
@@ -190,7 +179,7 @@ class HubServer:
         status, reason = ServerStatus.DISCONNECTED, "disconnected"
         try:
             with visit.scope:
-                async with self._connected() as session:
+                async with self._connect(self._target) as session:
                     self.session = session
                     self._set(ServerStatus.CONNECTED)
                     visit.settled.set()
@@ -210,15 +199,6 @@ class HubServer:
                 self._listed(self)
             visit.settled.set()
             visit.over.set()
-
-    def _connected(self) -> AbstractAsyncContextManager[Session]:
-        return connect(
-            self._target,
-            limits=self._limits,
-            policy=self._policy,
-            show_url=self._show_url,
-            on_elicitation=self._on_elicitation,
-        )
 
     # --- while connected -------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ Steps of the SDK (2.3) that are staged anew here, with the behaviour that would 
   for.
 * `OAuth.answer_challenge`: the SDK forgets a refusal that no person could answer at the time, and never
   registers a client again for more scopes. Until it does both.
-* `MetadataRequests`: the SDK sends metadata and token requests through the client of the MCP request, past
+* `OAuth._send_aside`: the SDK sends metadata and token requests through the client of the MCP request, past
   any address check and limit. Until it takes a second client for them.
 * `filter_log`: the SDK logs a failed flow with a traceback that quotes token answers. Until it doesn't.
 * `build._ChosenScopes`: the SDK replaces configured scopes by those that the server names. Until it keeps
@@ -24,8 +24,8 @@ from __future__ import annotations
 import logging
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Iterator
+from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, NoReturn
@@ -77,55 +77,10 @@ ANSWER_BYTES = 256 * KIB
 """Authorization server metadata with every optional field is a few KiB."""
 
 
-class MetadataRequests:
-    """The requests of a flow for metadata, registration and tokens. Made by `open_metadata_requests`.
-
-    Their URLs are chosen by the server, so those that lead away from its own origin go through the guarded
-    client (`playhead.net_guard`): a server must not make this machine read its private network.
-    """
-
-    def __init__(self, own: HttpClient, guarded: HttpClient, *, origin: str, limits: Limits):
-        self._own = own
-        self._guarded = guarded
-        self._origin = origin
-        self._limits = limits
-
-    async def send(self, request: httpx2.Request) -> httpx2.Response:
-        """Send `request` and read the whole answer. Redirects are not followed here.
-
-        Raises `TransportError` if no answer arrived, `LimitError` for a body of more than 256 KiB, and
-        `BlockedAddressError` for a private address that the user did not allow.
-        """
-        client = self._own if origin_of(request.url) == self._origin else self._guarded
-        place = request.url.copy_with(userinfo=b"", query=None, fragment=None)
-        seconds = self._limits.page_seconds
-        with trio.move_on_after(seconds):
-            try:
-                return await send_whole(client, request, allowed=ANSWER_BYTES)
-            except TRANSPORT_ERRORS as error:
-                raise ConnectionLostError(
-                    f"no answer from {place}, which authorization needs ({type(error).__name__})"
-                ) from None
-        raise DeadlineError(f"{place}, which authorization needs, did not answer in {seconds:g} s")
-
-
 def origin_of(url: httpx2.URL) -> str:
     """`scheme://host:port` of `url`, for comparison."""
     port = url.port or {"http": 80, "https": 443}.get(url.scheme)
     return f"{url.scheme}://{url.host}:{port}"
-
-
-@asynccontextmanager
-async def open_metadata_requests(
-    url: httpx2.URL, *, verify: ssl.SSLContext, allow_origins: Collection[str], limits: Limits
-) -> AsyncIterator[MetadataRequests]:
-    """The clients of one flow for the server at `url`, whose own origin is reached as configured."""
-    connect = {"connect": limits.connect_seconds}
-    async with (
-        HttpClient(tls=verify, proxies=environment_proxies(), time_limits=connect) as own,
-        guarded_client(allow_origins=parse_origins(allow_origins), limits=limits, tls=verify) as guarded,
-    ):
-        yield MetadataRequests(own, guarded, origin=origin_of(url), limits=limits)
 
 
 EXPIRY_MARGIN_SECONDS: Final = 10.0
@@ -183,8 +138,7 @@ class OAuth(httpx2.Auth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """The interface of `httpx2.Auth`. Raises `AccessDeniedError`, and what `MetadataRequests.send`
-        raises."""
+        """The interface of `httpx2.Auth`. Raises `AccessDeniedError`, and what `_send_aside` raises."""
         used = await self._ready(request)
         _put(request, used)
         response = yield request
@@ -239,8 +193,6 @@ class OAuth(httpx2.Auth):
                 await self._refresh(request)
                 if (token := self._token()) is not None:
                     return token
-            if self._needs_person and not self.person_is_there:
-                await self._leave_to_person(refused)
             await self._drive(request, refused)
             return self._token()
 
@@ -249,8 +201,6 @@ class OAuth(httpx2.Auth):
         async with self._flow_lock:
             if self._server.scopes_are_fixed or not self._wants_more(refused):
                 return None
-            if self._needs_person and not self.person_is_there:
-                await self._leave_to_person(refused)
             await self._drive(request, refused)
             return self._token()
 
@@ -301,28 +251,51 @@ class OAuth(httpx2.Auth):
         await self._drive(request, None)
 
     async def _drive(self, request: httpx2.Request, refused: httpx2.Response | None) -> None:
-        """Run the SDK's flow until it would send `request`; with `refused`, answer that once and go on."""
+        """Run the SDK's flow until it would send `request`; with `refused`, answer that once and go on.
+
+        The URLs of its other requests, for metadata, registration and tokens, are chosen by the server. Those
+        that lead away from its own origin go through the guarded client (`playhead.net_guard`): a server must
+        not make this machine read its private network.
+        """
+        if refused is not None and self._needs_person and not self.person_is_there:
+            await self._leave_to_person(refused)
         server = self._server
+        limits, origins = server.limits, parse_origins(server.allow_origins)
+        connect = {"connect": limits.connect_seconds}
         async with (
-            open_metadata_requests(
-                server.url, verify=server.verify, allow_origins=server.allow_origins, limits=server.limits
-            ) as metadata,
+            HttpClient(tls=server.verify, proxies=environment_proxies(), time_limits=connect) as own,
+            guarded_client(allow_origins=origins, limits=limits, tls=server.verify) as guarded,
             aclosing(self._provider.async_auth_flow(request)) as flow,
         ):
             asked = await self._step(anext(flow))
             while asked is not None:
                 if asked is not request:
-                    answer = await self._send_aside(metadata, asked)
+                    is_own = origin_of(asked.url) == origin_of(server.url)
+                    answer = await self._send_aside(own if is_own else guarded, asked)
                 elif refused is None:
                     return
                 else:
                     answer, refused = refused, None
                 asked = await self._step(flow.asend(answer))
 
-    async def _send_aside(self, metadata: MetadataRequests, asked: httpx2.Request) -> httpx2.Response:
+    async def _send_aside(self, client: HttpClient, asked: httpx2.Request) -> httpx2.Response:
+        """Send a request of the flow's own and read the whole answer. Redirects are not followed here.
+
+        Raises `TransportError` if no answer arrived, `LimitError` for a body of more than 256 KiB, and
+        `BlockedAddressError` for a private address that the user did not allow.
+        """
         if asked.method == "POST":
             self.check_issuer()
-        return await metadata.send(asked)
+        place = asked.url.copy_with(userinfo=b"", query=None, fragment=None)
+        seconds = self._server.limits.page_seconds
+        with trio.move_on_after(seconds):
+            try:
+                return await send_whole(client, asked, allowed=ANSWER_BYTES)
+            except TRANSPORT_ERRORS as error:
+                raise ConnectionLostError(
+                    f"no answer from {place}, which authorization needs ({type(error).__name__})"
+                ) from None
+        raise DeadlineError(f"{place}, which authorization needs, did not answer in {seconds:g} s")
 
     async def _step(self, step: Awaitable[httpx2.Request]) -> httpx2.Request | None:
         try:

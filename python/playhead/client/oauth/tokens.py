@@ -60,7 +60,7 @@ class FileTokens:
     def __init__(self, path: Path, *, client: OAuthClientInformationFull | None = None) -> None:
         self._path = path
         self._registered = client
-        self._context: OAuthContext | None = None
+        self._context: OAuthContext
 
     def __repr__(self) -> str:
         return f"FileTokens({str(self._path)!r})"
@@ -78,32 +78,27 @@ class FileTokens:
 
         Returns the refusal that a person still has to settle, if any.
         """
-        kept = await self.load()
-        context = self._context
-        assert context is not None
-        if kept.tokens is None:
-            return kept.challenge
-        context.current_tokens, context.token_expiry_time = kept.tokens, kept.expires_at
-        context.client_info = self._registered or kept.client
-        context.auth_server_url = kept.authorization_server
-        context.oauth_metadata = kept.metadata
-        context.protected_resource_metadata = kept.resource
-        return kept.challenge
+        saved, context = await self.load(), self._context
+        if saved.tokens is None:
+            return saved.challenge
+        context.current_tokens, context.token_expiry_time = saved.tokens, saved.expires_at
+        context.client_info = self._registered or saved.client
+        context.auth_server_url = saved.authorization_server
+        context.oauth_metadata = saved.metadata
+        context.protected_resource_metadata = saved.resource
+        return saved.challenge
 
     async def save_challenge(self, challenge: Challenge | None) -> None:
         """Have a person asked at the next connection attempt; `None` if they have been asked."""
-        kept = (await self.load()).model_copy(update={"challenge": challenge})
-        await trio.to_thread.run_sync(self._write, kept.model_dump_json(exclude_none=True))
+        await self._save((await self.load()).model_copy(update={"challenge": challenge}))
 
     async def forget_client(self) -> None:
         """Drop a dynamically registered client, so that another is registered."""
         if self._registered is not None:
             return
-        context = self._context
-        assert context is not None
-        kept = (await self.load()).model_copy(update={"client": None})
-        context.client_info = None
-        await trio.to_thread.run_sync(self._write, kept.model_dump_json(exclude_none=True))
+        saved = (await self.load()).model_copy(update={"client": None})
+        self._context.client_info = None
+        await self._save(saved)
 
     # --- the SDK's protocol ------------------------------------------------------------------------
 
@@ -114,17 +109,16 @@ class FileTokens:
         return self._registered or (await self.load()).client
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        await self._save()
+        await self._save(self._of_context())
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        await self._save()
+        await self._save(self._of_context())
 
     # -------------------------------------------------------------------------------------------------
 
-    async def _save(self) -> None:
+    def _of_context(self) -> SavedTokens:
         context = self._context
-        assert context is not None
-        kept = SavedTokens(
+        return SavedTokens(
             tokens=context.current_tokens,
             expires_at=context.token_expiry_time,
             # A client from the servers file stays there: its secret is not copied.
@@ -133,7 +127,9 @@ class FileTokens:
             metadata=context.oauth_metadata,
             resource=context.protected_resource_metadata,
         )
-        text = kept.model_dump_json(exclude_none=True)
+
+    async def _save(self, saved: SavedTokens) -> None:
+        text = saved.model_dump_json(exclude_none=True)
         # Not to be cancelled half-way: a refresh token that was rotated and not saved is lost.
         await trio.to_thread.run_sync(self._write, text, abandon_on_cancel=False)
 

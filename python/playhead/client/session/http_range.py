@@ -27,7 +27,6 @@ from playhead.client.transports.http_client import (
     HttpRequest,
     HttpResponse,
 )
-from playhead.client.transports.http_errors import is_retryable, retry_after_seconds
 from playhead.errors import (
     AccessDeniedError,
     BlockedAddressError,
@@ -36,15 +35,15 @@ from playhead.errors import (
     DeadlineError,
     HttpRefusedError,
     HttpStatusError,
-    LimitError,
     ProtocolError,
     RangeNotHonouredError,
     RangePastEndError,
     ResourceChangedError,
 )
-from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.limits import DEFAULT_LIMITS, Limits, block_too_long
 from playhead.net_guard import REDIRECTS, Origin, check_url
 from playhead.redaction import redacted_url
+from playhead.retry import is_retryable, retry_after_seconds
 from playhead.web_address import WebAddress
 
 if TYPE_CHECKING:
@@ -436,14 +435,10 @@ async def fetch_range(
     body = await open_range(client, url, start, end)
     try:
         needed = min(end, end if body.end is None else body.end)
-        if (needed if body.version.honours_ranges is False else needed - start) > limits.block_bytes:
-            raise LimitError(
-                f"{redacted_url(url)} would take a body of {needed} bytes for one read; {limits.block_bytes}"
-                " are allowed (block_bytes). An origin that honours ranges does not need it",
-                limit="block_bytes",
-                allowed=limits.block_bytes,
-                got=needed,
-            )
+        n_bytes = needed if body.version.honours_ranges is False else needed - start
+        if n_bytes > limits.block_bytes:
+            what = f"one read of {redacted_url(url)} (an origin that ignores ranges sends what is before it)"
+            raise block_too_long(n_bytes, allowed=limits.block_bytes, what=what)
         found = await body.take(end - start)
         if start and not found:
             raise _past_end(url, start)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import trio
 
-from playhead.errors import HttpStatusError, PlayheadError, StreamBrokenError
+from playhead.errors import PlayheadError, StreamBrokenError
+from playhead.retry import was_not_begun
 from playhead.stream.answer import Page, ReadRange
 
 GRAIN_SECONDS = 0.01
@@ -37,8 +38,7 @@ class OnceReader:
             pages.append(await self._read(start, end))
             self._has_delivered = True
         except PlayheadError as error:
-            ran = not isinstance(error, HttpStatusError) or error.status not in {429, 503}
-            if ran and self._has_delivered:
+            if self._has_delivered and not was_not_begun(error):
                 self._failed[start] = str(error)
                 raise self._broken(start) from error
             raise

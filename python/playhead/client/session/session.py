@@ -49,9 +49,10 @@ from playhead.protocol.revisions import REVISIONS, ToolHeaders
 from playhead.protocol.tool_headers import usable_tools
 from playhead.results.plan import Policy
 from playhead.results.responses import DEFAULT_REGISTRY, ResponseRegistry
-from playhead.stream.answer import Page, page_of_contents
+from playhead.stream.answer import Page
 from playhead.stream.options import StreamOptions
 from playhead.stream.reader import RangeStream, open_forms
+from playhead.stream.result_pages import page_of_contents
 from playhead.stream.strategies import ResourceRequest
 
 if TYPE_CHECKING:

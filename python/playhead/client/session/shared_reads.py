@@ -9,8 +9,8 @@ A range whose read is in flight is not read again. The read runs in a task of th
 them. `CachedReads` exist only with a cache.
 
 Only bytes that the stream has accepted are stored: what an answer means is decided in one place
-(`stream.pages`). Bytes of two versions are never joined: the version of the resource is part of the key, and
-a page of another version ends the stream.
+(`stream.response_handler`). Bytes of two versions are never joined: the version of the resource is part of
+the key, and a page of another version ends the stream.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import re
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Final, Literal
 
 import trio
@@ -189,22 +189,15 @@ class _SharedRead(Arrivals):
         return replace(page, blobs=tuple(piece for _, piece in pieces(whole, self.start, end)))
 
 
+@dataclass(slots=True, eq=False)
 class SharedReads:
     """A `ReadRange` of one stream that shares its reads in flight with others of the session."""
 
-    def __init__(
-        self,
-        send: Callable[[int, int, Arrivals], Awaitable[Page]],
-        *,
-        session: SessionReads,
-        resource: Hashable,
-        arrivals: Arrivals,
-    ) -> None:
-        """`send` reads a range, and notes the arrival of its bytes."""
-        self._send = send
-        self._session = session
-        self._resource = resource
-        self.arrivals = arrivals
+    send: Callable[[int, int, Arrivals], Awaitable[Page]]
+    """Reads a range, and notes the arrival of its bytes."""
+    session: SessionReads
+    resource: Hashable
+    arrivals: Arrivals
 
     async def __call__(self, start: int, end: int) -> Page:
         """Read `[start, end)`: from a read in flight that begins at `start` and asks for as much, if any.
@@ -212,14 +205,14 @@ class SharedReads:
         A second read of the same stream is always sent: the planner repeats a read because the first one is
         late. Raises what `send` raises. Cancelled: the read goes on if others wait for it.
         """
-        reads, key = self._session.in_flight, (self._resource, start)
+        reads, key = self.session.in_flight, (self.resource, start)
         while (read := reads.get(key)) is not None and read.end >= end and self not in read.streams:
             if (shared := await read.join(self, end)) is not None:
                 return shared
         read = reads[key] = _SharedRead(start, end, self)
         try:
             with read.scope:
-                page = read.page = await self._send(start, end, read)
+                page = read.page = await self.send(start, end, read)
         except PlayheadError as error:
             read.error = error
             raise
@@ -232,64 +225,56 @@ class SharedReads:
         return page
 
 
+@dataclass(slots=True, eq=False)
 class CachedReads:
     """A `ReadRange` of one stream that looks into a page cache first. Close it with `aclose`."""
 
-    def __init__(
-        self,
-        read: ReadRange,
-        *,
-        session: SessionReads,
-        server: object,
-        resource: object,
-        validator: str,
-        size_bytes: int | None,
-        mime_type: str | None,
-        counts: ReadCounts,
-        start_soon: Callable[..., None],
-        server_name: str,
-    ) -> None:
-        """`server` and `resource` are parts of the key, in JSON's types; `validator` is that of the link, if
-        any. `start_soon` starts a task of the session, which stores blocks."""
-        self._read = read
-        self._session = session
-        self._about = (server, resource)
-        self._size_bytes = size_bytes
-        self._exact_bytes: int | None = None
-        """The size that an earlier stream has found; the announced one is a hint."""
-        self._mime_type = mime_type
-        self._counts = counts
-        self._start_soon = start_soon
-        self._server_name = server_name
-        self._owner = secrets.token_hex(8)
-        self._scope: Scope | None = None
-        self._ttl_seconds: float | None = None
+    read: ReadRange
+    session: SessionReads
+    server: object
+    """This and `resource` are parts of the key, in JSON's types."""
+    resource: object
+    validator: InitVar[str]
+    """That of the link, if any."""
+    size_bytes: int | None
+    mime_type: str | None
+    counts: ReadCounts
+    start_soon: Callable[..., None]
+    """Starts a task of the session, which stores blocks."""
+    server_name: str
+    _exact_bytes: int | None = None
+    """The size that an earlier stream has found; the announced one is a hint."""
+    _owner: str = field(default_factory=lambda: secrets.token_hex(8))
+    _scope: Scope | None = None
+    _ttl_seconds: float | None = None
+    _version: _Version = field(init=False)
+    _is_pinned: bool = False
+    """Bytes of the current version have been delivered."""
+    _claims: dict[int, float] = field(default_factory=dict)
+    _in_flight: int = 0
+    _is_closed: bool = False
+    _follows: bool = False
+    """Another process seems to read: the cache has blocks and not the end, or a block is claimed."""
+    _at_hand: OrderedDict[int, bytes] = field(default_factory=OrderedDict)
+    """The newest blocks from the cache: the pages of a first burst are of one block."""
+    _in_cache: set[int] = field(default_factory=set)
+    _partial: OrderedDict[int, _Partial] = field(default_factory=OrderedDict)
+    _waiting: deque[tuple[_Place, int, bytes]] = field(default_factory=deque)
+    _idle: trio.Event = field(default_factory=trio.Event)
+
+    def __post_init__(self, validator: str) -> None:
         self._version = self._version_of(validator)
-        self._is_pinned = False
-        """Bytes of the current version have been delivered."""
-        self._claims: dict[int, float] = {}
-        self._in_flight = 0
-        self._is_closed = False
-        self._follows = False
-        """Another process seems to read: the cache has blocks and not the end, or a block is claimed."""
-        self._at_hand: OrderedDict[int, bytes] = OrderedDict()
-        """The newest blocks from the cache: the pages of a first burst are of one block."""
-        self._in_cache: set[int] = set()
-        self._partial: OrderedDict[int, _Partial] = OrderedDict()
-        self._waiting: deque[tuple[_Place, int, bytes]] = deque()
-        self._idle = trio.Event()
         self._idle.set()
 
     def _version_of(self, validator: str) -> _Version:
-        server, resource = self._about
-        places = self._session.places(
-            server=server, resource=resource, validator=validator, scope=self._scope
+        places = self.session.places(
+            server=self.server, resource=self.resource, validator=validator, scope=self._scope
         )
         return _Version(validator, places)
 
     @property
     def _has_size(self) -> bool:
-        return self._exact_bytes is not None or self._size_bytes is not None
+        return self._exact_bytes is not None or self.size_bytes is not None
 
     # --- reading ---------------------------------------------------------------------------------------
 
@@ -305,7 +290,7 @@ class CachedReads:
         finally:
             self._in_flight -= 1
             if self._is_closed and not self._in_flight:
-                self._start_soon(self._release)
+                self.start_soon(self._release)
 
     async def _through_cache(self, start: int, end: int) -> Page:
         first = start // BLOCK_BYTES
@@ -313,12 +298,12 @@ class CachedReads:
         pause = LOOK_SECONDS
         for looks in itertools.count(1):
             version = self._version
-            found = await self._look(version, first, count)
+            blocks = await self._look(version, first, count)
             if version is not self._version:
                 continue
-            if (held := self._page_of(found, first, start, end)) is not None:
-                return held
-            missing = next((n for n, block in enumerate(found) if n and block is not None), count)
+            if (page := self._page_of(blocks, first, start, end)) is not None:
+                return page
+            missing = next((n for n, block in enumerate(blocks) if n and block is not None), count)
             claimed = await self._claim(version, first, missing)
             if version is not self._version:
                 continue
@@ -331,7 +316,7 @@ class CachedReads:
             pause = min(2 * pause, LOOK_SECONDS_MAX)
         # Of a resource of unknown size a page is not cut: a short page is evidence of an end.
         stop = min(end, (first + claimed) * BLOCK_BYTES) if self._has_size else end
-        page = await self._read(start, stop)
+        page = await self.read(start, stop)
         self._examine(page, start)
         return page
 
@@ -348,34 +333,34 @@ class CachedReads:
         await trio.lowlevel.checkpoint()
 
     async def _look(self, version: _Version, first: int, count: int) -> list[bytes | None]:
-        blocks = range(first, first + count)
-        if all(block in self._at_hand for block in blocks):
-            return [self._at_hand[block] for block in blocks]
-        found: list[bytes | None] = [None] * count
+        numbers = range(first, first + count)
+        if all(number in self._at_hand for number in numbers):
+            return [self._at_hand[number] for number in numbers]
+        blocks: list[bytes | None] = [None] * count
         for place in version.places:
             if isinstance(place.cache, ClaimingCache):
-                found = await place.cache.get_run(place.key, first, count)
+                blocks = await place.cache.get_run(place.key, first, count)
             else:
-                found = [await place.cache.get(place.key, block) for block in blocks]
-            if found[0] is not None:
+                blocks = [await place.cache.get(place.key, number) for number in numbers]
+            if blocks[0] is not None:
                 version.places = (place,)
                 if self._exact_bytes is None and not version.is_size_asked:
                     version.is_size_asked = True
                     self._exact_bytes = await place.cache.size(place.key)
                 break
         if version is self._version:
-            for block, data in zip(blocks, found, strict=True):
-                if data is not None:
-                    self._at_hand[block] = data
-                    self._in_cache.add(block)
+            for number, block in zip(numbers, blocks, strict=True):
+                if block is not None:
+                    self._at_hand[number] = block
+                    self._in_cache.add(number)
             while len(self._at_hand) > max(count, 4):
                 self._at_hand.popitem(last=False)
-        return found
+        return blocks
 
-    def _page_of(self, found: list[bytes | None], first: int, start: int, end: int) -> Page | None:
-        """Return the page that begins with the first block found; None if that is not usable."""
+    def _page_of(self, blocks: list[bytes | None], first: int, start: int, end: int) -> Page | None:
+        """Return the page that begins with the first of the cache's blocks; None if that is not usable."""
         at, blobs = start, list[bytes]()
-        for number, block in enumerate(found, first):
+        for number, block in enumerate(blocks, first):
             if block is None:
                 break
             origin = number * BLOCK_BYTES
@@ -386,13 +371,13 @@ class CachedReads:
             if len(block) < BLOCK_BYTES:
                 self._exact_bytes = origin + len(block)
                 break
-        if found[0] is None or not (at == end or self._has_size):
+        if blocks[0] is None or not (at == end or self._has_size):
             return None
         self._is_pinned = True
         self._follows = self._follows or self._exact_bytes is None
-        self._counts.cache_hits += 1
-        self._counts.cache_bytes += at - start
-        return Page(blobs=tuple(blobs), mime_type=self._mime_type, total_bytes=self._exact_bytes)
+        self.counts.cache_hits += 1
+        self.counts.cache_bytes += at - start
+        return Page(blobs=tuple(blobs), mime_type=self.mime_type, total_bytes=self._exact_bytes)
 
     async def _claim(self, version: _Version, first: int, count: int) -> int:
         """Return how many blocks from `first` on are this reader's to read; 0 if another reads the first."""
@@ -417,7 +402,7 @@ class CachedReads:
             is_same = self._version.etag is None and self._version.validator == page.etag
             if not is_same and self._is_pinned:
                 raise ResourceChangedError(
-                    f"{self._server_name}: the resource changed while it was read: got the version"
+                    f"{self.server_name}: the resource changed while it was read: got the version"
                     f" {page.etag} at byte {start} in place of"
                     f" {self._version.etag or self._version.validator}; read it again from the start",
                     offset=start,
@@ -432,7 +417,7 @@ class CachedReads:
             self._learn_scope(page.cache_scope)
 
     def _learn_scope(self, scope: Scope | None) -> None:
-        if scope is None and self._session.credentials != "":
+        if scope is None and self.session.credentials != "":
             scope = "private"
         if scope != self._scope:
             self._scope = scope
@@ -489,7 +474,7 @@ class CachedReads:
         self._waiting.append((self._version.places[0], block, data))
         if self._idle.is_set():
             self._idle = trio.Event()
-            self._start_soon(self._store_waiting, self._idle)
+            self.start_soon(self._store_waiting, self._idle)
 
     async def _store_waiting(self, idle: trio.Event) -> None:
         try:
@@ -508,11 +493,11 @@ class CachedReads:
 
     async def _release(self) -> None:
         now = trio.current_time()
-        held = [block for block, until in self._claims.items() if until > now]
+        claimed = [block for block, until in self._claims.items() if until > now]
         self._claims.clear()
         place = self._version.places[0]
-        if held and isinstance(place.cache, ClaimingCache):
-            await place.cache.release(place.key, held, self._owner)
+        if claimed and isinstance(place.cache, ClaimingCache):
+            await place.cache.release(place.key, claimed, self._owner)
 
 
 def credentials_name(values: object) -> str:

@@ -1,9 +1,8 @@
-"""Check HTTP answers: statuses, `Retry-After`, TLS failures, and the JSON-RPC message of a POST."""
+"""Check HTTP answers: statuses, TLS failures, and the JSON-RPC message of a POST."""
 
 from __future__ import annotations
 
 import os
-import re
 import socket
 import ssl
 from collections.abc import Mapping
@@ -28,34 +27,11 @@ from playhead.limits import Limits
 from playhead.protocol import messages
 from playhead.protocol.messages import RpcError
 from playhead.redaction import redacted_url
+from playhead.retry import TRY_LATER, is_retryable, retry_after_seconds
 from playhead.strict_json import STRICT_DECODER
 from playhead.web_address import WebAddress
 
-_SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
-"""RFC 9110 has whole seconds; some servers send fractions."""
-_DATE_CHARS: Final = 64
-"""The longest of the three date forms has 33."""
 _REASON_KEYS: Final = ("detail", "message", "error", "error_description")
-
-
-def retry_after_seconds(headers: Mapping[str, str], *, now: float) -> float | None:
-    """The wait that `Retry-After` asks for (RFC 9110, section 10.2.3); None if the header is missing or
-    invalid.
-
-    `now` is the time of day in seconds since 1970. A date is relative to it; one in the past gives 0.
-    """
-    text = headers.get("retry-after", "").strip()
-    if _SECONDS.fullmatch(text):
-        return float(text)
-    if not 0 < len(text) <= _DATE_CHARS:
-        return None
-    from email.utils import mktime_tz, parsedate_tz
-
-    try:
-        date = parsedate_tz(text)
-        return None if date is None else max(0.0, mktime_tz(date) - now)
-    except (ValueError, OverflowError):  # month 13, year 99999999
-        return None
 
 
 def tls_reason(error: BaseException) -> str | None:
@@ -78,12 +54,6 @@ def tls_reason(error: BaseException) -> str | None:
                 f"TLS failed ({said}); does the server speak https on this port, and does it require a client"
                 " certificate (tls.certificate, tls.key)?"
             )
-
-
-TRY_LATER: Final = frozenset({408, 425, 429, 502, 503, 504})
-"""Statuses that ask for a retry whatever the body says (RFC 9110, section 15; RFC 8470; RFC 6585): a gateway
-may put a JSON-RPC error with any code into the body."""
-_FIRST_SERVER_STATUS: Final = 500
 
 
 def place_of(url: str) -> str:
@@ -128,11 +98,6 @@ def connection_error(error: Exception, url: str) -> ConnectionLostError:
     return ConnectionLostError(
         f"the connection to {place} failed before the answer was complete ({kind}){hint}"
     )
-
-
-def is_retryable(status: int) -> bool:
-    """True if a retry may help after an HTTP status without a JSON-RPC error."""
-    return status in TRY_LATER or status >= _FIRST_SERVER_STATUS
 
 
 def check_status(

@@ -1,0 +1,107 @@
+"""The table of what is tried again, for every request that this package sends.
+
+| failure | a read, or a model's reply | a call with effects |
+|---|---|---|
+| a lost connection, silence, HTTP 408, 425, 5xx | again | not: it may have run |
+| HTTP 429 or 503 | again | again: it was not begun |
+| an error of the server's own: any other JSON-RPC code | again | not |
+| a refusal: another HTTP 4xx, a code for a wrong request | in another form; three times | not |
+| a page that cannot be used: bad base64, a message against the protocol | once more | not |
+| everything else | not | not |
+
+The time of the next try is not decided here: the planner (`rust/core`) knows it for the reads of a stream,
+and a model's client for its requests. Both wait as long as `Retry-After` asks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from playhead.errors import (
+    Base64Error,
+    HttpRefusedError,
+    HttpStatusError,
+    PlayheadError,
+    ProtocolError,
+    ResourceChangedError,
+    ServerEndedError,
+    ServerError,
+    StreamBrokenError,
+    ToolFailedError,
+    TransportError,
+)
+
+TRY_LATER: Final = frozenset({408, 425, 429, 502, 503, 504})
+"""Statuses that ask for a retry whatever the body says (RFC 9110, section 15; RFC 8470; RFC 6585): a gateway
+may put a JSON-RPC error with any code into the body. Some servers use them as codes."""
+_NOT_BEGUN: Final = frozenset({429, 503})
+_FIRST_SERVER_STATUS: Final = 500
+_REFUSALS: Final = frozenset({-32700, -32600, -32601, -32602, -32002})
+"""JSON-RPC and MCP codes for a request that would be wrong again."""
+_SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
+"""RFC 9110 has whole seconds; some servers send fractions."""
+_DATE_CHARS: Final = 64
+"""The longest of the three date forms has 33."""
+
+
+def is_retryable(status: int) -> bool:
+    """Return whether a retry may help after an HTTP status without a JSON-RPC error."""
+    return status in TRY_LATER or status >= _FIRST_SERVER_STATUS
+
+
+def was_not_begun(error: PlayheadError) -> bool:
+    """Return whether the server refused a request before it ran: even a call with effects may be repeated."""
+    return isinstance(error, HttpStatusError) and error.status in _NOT_BEGUN
+
+
+def retry_after_seconds(headers: Mapping[str, str], *, now: float) -> float | None:
+    """Return the wait that `Retry-After` asks for (RFC 9110, section 10.2.3); None if the header is missing
+    or invalid.
+
+    `now` is the time of day in seconds since 1970. A date is relative to it; one in the past gives 0.
+    """
+    text = headers.get("retry-after", "").strip()
+    if _SECONDS.fullmatch(text):
+        return float(text)
+    if not 0 < len(text) <= _DATE_CHARS:
+        return None
+    from email.utils import mktime_tz, parsedate_tz
+
+    try:
+        date = parsedate_tz(text)
+        return None if date is None else max(0.0, mktime_tz(date) - now)
+    except (ValueError, OverflowError):  # month 13, year 99999999
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadFailure:
+    """The meaning of an error for its read, in the planner's terms."""
+
+    kind: Literal["lost", "refused", "damaged", "final"]
+    code: int | None = None
+    retry_after_seconds: float | None = None
+
+
+def read_failure(error: PlayheadError) -> ReadFailure:
+    """Classify the error of a read. Reads are idempotent, so a server's own faults are retried, too."""
+    match error:
+        case ServerEndedError() | StreamBrokenError():
+            return ReadFailure(kind="final")
+        case TransportError():
+            return ReadFailure(kind="lost", retry_after_seconds=error.retry_after_seconds)
+        case HttpRefusedError():
+            return ReadFailure(kind="refused", code=error.status)
+        case ServerError():
+            is_status = 400 <= error.code < _FIRST_SERVER_STATUS and error.code not in TRY_LATER
+            is_refusal = error.code in _REFUSALS or is_status
+            return ReadFailure(kind="refused" if is_refusal else "lost", code=error.code)
+        case ToolFailedError():
+            return ReadFailure(kind="refused")
+        case Base64Error() | ProtocolError() | ResourceChangedError():
+            return ReadFailure(kind="damaged")
+        case _:
+            return ReadFailure(kind="final")

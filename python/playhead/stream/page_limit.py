@@ -1,0 +1,133 @@
+"""The largest page that gets through to us.
+
+A page that fails by its size is read again in halves, and the pages after it, too: gateways limit the
+messages that they pass on. The planner is not concerned.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from playhead.errors import (
+    DeadlineError,
+    HttpRefusedError,
+    HttpStatusError,
+    PlayheadError,
+    RangePastEndError,
+    ServerEndedError,
+    ServerError,
+    SessionLostError,
+    TransportError,
+    WebSocketClosedError,
+)
+from playhead.limits import KIB
+from playhead.stream.answer import Page, ReadRange
+
+SMALLEST_PAGE_BYTES = KIB
+"""Pages are not halved below this: no gateway's limit for a message is as small."""
+PAGES_TO_DOUBT = 16
+"""Pages after which a limit that nobody named is doubled, on trial; after each failure four times as many."""
+CONTENT_TOO_LARGE = 413
+MESSAGE_TOO_BIG = 1009
+"""HTTP's status (RFC 9110) and WebSocket's code (RFC 6455) for a message above the peer's limit."""
+_TOO_LARGE = re.compile(
+    r"\btoo (large|big|long)\b|\blarger than\b"
+    r"|\bexceed\w*\b.{0,40}\b(limit|max\w*|size|length)\b|\b(length|size|buffer) limit\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_OF_ANOTHER_KIND = re.compile(
+    r"\b(rate|quota|time|took|takes|taking|requests|calls|range|offset|start|position|file|eof)\b",
+    re.IGNORECASE,
+)
+"""Limits that smaller pages do not avoid, and ranges past the end."""
+
+
+def names_size(error: PlayheadError) -> bool:
+    """Return whether an error says that a message was too large: for a gateway, as a rule."""
+    if isinstance(error, (HttpRefusedError, HttpStatusError)) and error.status == CONTENT_TOO_LARGE:
+        return True
+    if isinstance(error, WebSocketClosedError):
+        return error.code == MESSAGE_TOO_BIG
+    if not isinstance(error, (ServerError, HttpRefusedError, HttpStatusError)):
+        return False
+    said = error.said if isinstance(error, ServerError) and error.said else str(error)
+    return _TOO_LARGE.search(said) is not None and _OF_ANOTHER_KIND.search(said) is None
+
+
+class PageLimit:
+    """The largest page that gets through to us, learned from pages that failed.
+
+    An error that names the size halves it at once. After any other failure of a page larger than those that
+    arrived, the next try is a half, and the limit is doubted later: it may not have been the size.
+    """
+
+    def __init__(self) -> None:
+        self.bytes: int | None = None
+        """None: no limit is known."""
+        self.reads = 0
+        """Reads sent in addition to those that the planner counts."""
+        self._arrived_bytes = 0
+        """The largest page that has arrived."""
+        self._is_named = False
+        self._arrived_since = 0
+        self._doubt_after = PAGES_TO_DOUBT
+        self._halved_at = -math.inf
+        """The time at which a page last timed out."""
+
+    async def read(self, read: ReadRange, start: int, end: int) -> Page:
+        """Read `[start, end)`, or as much of its beginning as the limit allows. Raises what `read` raises.
+
+        The rest is left to the planner. Parts are not joined: each answer is compared by itself with what a
+        server that ignores ranges would send.
+        """
+        before = self.bytes
+        while True:
+            stop = end if self.bytes is None else min(end, start + self.bytes)
+            try:
+                page = await read(start, stop)
+            except PlayheadError as error:
+                if not self.failed(stop - start, error):
+                    if stop - start <= SMALLEST_PAGE_BYTES:
+                        self.bytes = before  # no page is small enough: it was not the size
+                    raise
+                self.reads += 1
+                continue
+            self._arrived_bytes = max(self._arrived_bytes, page.n_bytes)
+            if self.bytes is not None and not self._is_named and page.n_bytes >= self.bytes:
+                self._doubt(self.bytes)
+            return page
+
+    def timed_out(self, n_bytes: int, error: DeadlineError, *, sent_at: float, now: float) -> None:
+        """Learn from a read of `n_bytes`, of which no part was answered in time."""
+        if sent_at >= self._halved_at:  # under the limit of now
+            self.failed(n_bytes if self.bytes is None else min(n_bytes, self.bytes), error)
+            self._halved_at = now
+
+    def failed(self, n_bytes: int, error: PlayheadError) -> bool:
+        """Learn from the failure of a page of `n_bytes`. Returns whether a half may be read at once."""
+        if n_bytes <= SMALLEST_PAGE_BYTES:
+            return False
+        is_named = names_size(error)
+        if not is_named and not self._is_suspect(n_bytes, error):
+            return False
+        half = max(n_bytes // 2, SMALLEST_PAGE_BYTES)
+        self.bytes = half if self.bytes is None else min(self.bytes, half)
+        self._is_named = self._is_named or is_named
+        self._arrived_since = 0
+        return is_named
+
+    def _is_suspect(self, n_bytes: int, error: PlayheadError) -> bool:
+        if isinstance(error, (SessionLostError, ServerEndedError)):
+            return False
+        is_failure = isinstance(error, (ServerError, TransportError)) and not isinstance(
+            error, RangePastEndError
+        )
+        return is_failure and n_bytes > self._arrived_bytes > 0
+
+    def _doubt(self, n_bytes: int) -> None:
+        self._arrived_since += 1
+        if self._arrived_since >= self._doubt_after:
+            self.bytes = 2 * n_bytes
+            self._arrived_since = 0
+            self._doubt_after *= 4

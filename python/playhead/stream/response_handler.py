@@ -1,0 +1,320 @@
+"""The response handler: from the outcome of a read to bytes in the ring and a report to the planner.
+
+    outcome ──▶ measure ──▶ range_support.judge ──▶ RingWriter.store ──▶ planner.on_answer
+        └─ an error ──▶ read_failure ──────────────────────────────────▶ planner.on_error
+
+An answer that cannot be judged yet (the one at offset 0 is missing, or a question about another is open) is
+held, and the planner does not ask for it again meanwhile. No more answers are held than reads are in flight.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+import trio
+
+from playhead._core import Pipe, Planner, Request
+from playhead.errors import (
+    Base64Error,
+    ContradictionError,
+    LimitError,
+    PlayheadError,
+    RangeNotHonouredError,
+    RangePastEndError,
+    ResourceChangedError,
+    StreamBrokenError,
+    TransportError,
+)
+from playhead.limits import Limits
+from playhead.retry import read_failure
+from playhead.stream.answer import Answer, Page, measure
+from playhead.stream.negotiation import Refusal, is_refusal
+from playhead.stream.range_support import Accept, Ask, Discard, Ignored, OwnPage, RangeSupport, Verdict
+from playhead.stream.ring_writer import RingWriter
+from playhead.stream.sequential import SequentialPlan
+
+ERRORS_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenQuestion:
+    """A read whose answer decides about another one."""
+
+    ask: Ask
+    request: Request
+    answer: Answer
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class ResponseHandler:
+    """Handles the outcomes of reads, and remembers what they show about the resource and its server."""
+
+    pipe: Pipe
+    writer: RingWriter
+    planner: Planner
+    support: RangeSupport
+    limits: Limits
+    size_bytes: int | None
+    server_name: str
+    patience_seconds: float
+    on_probe: Callable[[Answer | PlayheadError], None] | None = None
+    """Receives the answers to the driver's own probes, if no question is open."""
+    has_bytes: bool = False
+    """A byte of the resource has arrived and was judged."""
+    has_held: bool = False
+    """An answer with bytes has arrived, maybe past an offset 0 that was refused."""
+    refusal: Refusal | None = None
+    """Set if the form of the reads was refused before the first byte."""
+    plan: SequentialPlan | None = None
+    """Set once the server cannot serve the planner's pages."""
+    errors: OrderedDict[int, PlayheadError] = field(default_factory=OrderedDict)
+    """The newest errors by the offset of their read."""
+    last_error: PlayheadError | None = None
+    """The newest error."""
+    broken: PlayheadError | None = None
+    """Breaks the stream at once."""
+    mime_type: str | None = None
+    _question: OpenQuestion | None = None
+    _held: list[tuple[Request, Answer]] = field(default_factory=list)
+    _start: int = 0
+
+    # --- outcomes ----------------------------------------------------------------------------------------
+
+    def done(self, request: Request, outcome: Page | PlayheadError, *, broke_off: bool = False) -> None:
+        """Handle the outcome of a read. `broke_off`: part of its answer had arrived."""
+        try:
+            answer = self._measured(request, outcome)
+        except RangeNotHonouredError as error:
+            self.broken = self.broken or error
+        except PlayheadError as error:
+            self._failed(request, error, broke_off=broke_off)
+        else:
+            if request.is_probe:
+                self.has_bytes = self.has_bytes or answer.n_bytes > 0
+                self.planner.on_answer(request.id, trio.current_time(), answer.n_bytes, answer.claims_end)
+                self._probed(answer)
+            else:
+                self._accept(request, answer)
+
+    def forget(self) -> None:
+        """Drop answers and questions of cancelled reads, after a seek or a change of form."""
+        self._held.clear()
+        self._question = None
+        self.refusal = None
+        self.planner.hold_pages(False)
+        self.errors.clear()
+
+    def start_at(self, offset: int) -> None:
+        """Continue at `offset`: past 0, answers are judged without the one at offset 0."""
+        self._start = offset
+
+    def _measured(self, request: Request, outcome: Page | PlayheadError) -> Answer:
+        if isinstance(outcome, RangePastEndError):
+            return Answer(offset=request.start, blobs=(), n_bytes=0, claims_end="416")
+        if isinstance(outcome, PlayheadError):
+            raise outcome
+        if outcome.text_items and "timeout" in outcome.text.lower():
+            raise TransportError(
+                f"read at byte {request.start}: expected bytes, got the text {outcome.text!r}"
+            )
+        answer = measure(
+            outcome,
+            offset=request.start,
+            size_bytes=self.size_bytes,
+            block_bytes=self.limits.block_bytes,
+            ranged=not (self.plan is not None and self.plan.page_bytes is None),
+        )
+        size_bytes, served_to = outcome.size_bytes, self.planner.served_to
+        if size_bytes is not None and size_bytes < served_to:
+            raise ResourceChangedError(
+                f"{self.server_name}: the resource changed while it was read: the page at byte"
+                f" {request.start} declares a size of {size_bytes} bytes, and {served_to} were there; read it"
+                " again from the start",
+                offset=request.start,
+            )
+        self.mime_type = self.mime_type or outcome.mime_type
+        if outcome.total_bytes is not None:
+            self.planner.set_total(outcome.total_bytes, exact=True)
+        return answer
+
+    def _failed(self, request: Request, error: PlayheadError, *, broke_off: bool) -> None:
+        self.last_error = error
+        failure = read_failure(error)
+        if request.start == self._start and not self.has_bytes and not request.is_probe and is_refusal(error):
+            self.refusal = self.refusal or Refusal(error=error)
+            return
+        if request.is_probe and not self.has_bytes and self.on_probe is not None and is_refusal(error):
+            failure = replace(failure, kind="refused")  # a sequential form: negotiated, not retried
+        self.errors[request.start] = error
+        self.errors.move_to_end(request.start)
+        if len(self.errors) > ERRORS_KEPT:
+            self.errors.popitem(last=False)
+        self.planner.on_error(
+            request.id,
+            trio.current_time(),
+            failure.kind,
+            code=failure.code,
+            retry_after_seconds=failure.retry_after_seconds,
+            broke_off=broke_off,
+        )
+        if request.is_probe and failure.kind != "lost":
+            self._probed(error)
+
+    def _accept(self, request: Request, answer: Answer) -> None:
+        if self.plan is not None:
+            return  # one of the planner's pages, which are given up
+        is_elsewhere = answer.declared_offset not in (None, answer.offset)
+        if not answer.n_bytes and not is_elsewhere:
+            if request.start == self._start == 0 and not self.has_bytes:
+                self.refusal = self.refusal or Refusal(claims_end=answer.claims_end)
+                return
+            self.planner.on_answer(request.id, trio.current_time(), 0, answer.claims_end)
+            return
+        waits_for_first = answer.offset > self._start == 0 < answer.n_bytes and not self.support.knows_first
+        if self._question is not None or waits_for_first:
+            self.has_held = True
+            self.planner.hold(request.id)
+            self._held.append((request, answer))
+            return
+        self.has_bytes = self.has_bytes or answer.n_bytes > 0
+        try:
+            verdict = self.support.judge(answer, end=request.end, total_bytes=self._total_bytes)
+            if isinstance(verdict, Accept):
+                self._keep(request, verdict)
+            else:
+                self._apply(request, answer, verdict)
+        except RangeNotHonouredError as error:
+            self.broken = self.broken or error
+        if answer.offset == 0:
+            self._judge_held()
+
+    def break_error(self) -> PlayheadError | None:
+        """Return the error that breaks the stream, if any."""
+        if self.broken is not None:
+            return self.broken
+        broken = self.planner.broken
+        if broken is None:
+            return None
+        offset, reason, amount = broken
+        server, patience = self.server_name, self.patience_seconds
+        last = self.last_error
+        because = f" (the last read failed: {last})" if last is not None else ""
+        error: PlayheadError
+        match reason:
+            case "refused":
+                return self.errors.get(offset) or last
+            case "contradiction":
+                return ContradictionError(
+                    f"{server}: claimed repeatedly that the resource ends at byte {offset}, and "
+                    "served bytes past it; the server contradicts itself: report it to its author",
+                    offset=offset,
+                )
+            case "stagnant":
+                return LimitError(
+                    f"{server}: expected new bytes from {offset} on, got {amount:g} answers in a row "
+                    "without one; report it to the server's author",
+                    limit="stagnant_pages",
+                    allowed=amount - 1,
+                    got=amount,
+                )
+            case "retry-after":
+                error = StreamBrokenError(
+                    f"{server}: expected bytes from {offset} on, got a request to wait {amount:.0f} s, "
+                    f"longer than the patience of {patience:g} s{because}; try again "
+                    "later, or raise StreamOptions.patience_seconds",
+                    offset=offset,
+                )
+            case _:
+                error = StreamBrokenError(
+                    f"{server}: expected bytes from {offset} on, got none while the reader waited "
+                    f"{patience:g} s{because}; check the server and the connection, or "
+                    "raise StreamOptions.patience_seconds",
+                    offset=offset,
+                )
+        error.__cause__ = last
+        return error
+
+    # --- judging -----------------------------------------------------------------------------------------
+
+    @property
+    def _total_bytes(self) -> int | None:
+        end = self.planner.end
+        return self.planner.total if end is None else end[0]  # known, after a seek back
+
+    def _judge_held(self) -> None:
+        held, self._held = sorted(self._held, key=lambda pair: pair[1].offset), []
+        for request, answer in held:
+            self._accept(request, answer)
+
+    def _apply(self, request: Request, answer: Answer, verdict: Verdict) -> None:
+        """Raises `RangeNotHonouredError` if pages that wait to be judged contradict the verdict."""
+        match verdict:
+            case Accept():
+                self._keep(request, verdict)
+            case Discard():
+                # Whatever its offset, the resource has that many bytes.
+                self.planner.seen_to(answer.n_bytes)
+                self.planner.on_error(request.id, trio.current_time(), "lost")
+            case OwnPage():
+                if 2 * verdict.page_bytes <= self.pipe.ahead_bytes:
+                    self.planner.set_page_bytes(verdict.page_bytes)
+                    self._keep(request, Accept(answer=answer, start=answer.offset, stop=request.end))
+                    return
+                for ahead, held in self._held:
+                    self.support.check_own_page(
+                        held, want=ahead.end - ahead.start, total_bytes=self._total_bytes
+                    )
+                self.plan = SequentialPlan(answers=(answer,), page_bytes=verdict.page_bytes)
+            case Ignored():
+                self.plan = SequentialPlan(answers=(verdict.whole,))
+            case Ask():
+                self.planner.hold(request.id)
+                self.planner.hold_pages(True)
+                self.planner.probe(verdict.start, verdict.end)
+                self._question = OpenQuestion(ask=verdict, request=request, answer=answer)
+            case _:
+                assert_never(verdict)
+
+    def _probed(self, found: Answer | PlayheadError) -> None:
+        question, self._question = self._question, None
+        if question is None:
+            if self.on_probe is not None:
+                self.on_probe(found)
+            return
+        self.planner.hold_pages(False)
+        try:
+            verdict = self.support.resolve(
+                question.ask,
+                question.answer,
+                found if isinstance(found, Answer) else None,
+                end=question.request.end,
+            )
+            if isinstance(verdict, OwnPage) and isinstance(found, Answer):
+                self.planner.seen_to(min(found.end, question.ask.end))
+            self._apply(question.request, question.answer, verdict)
+        except RangeNotHonouredError as error:
+            self.broken = self.broken or error
+            return
+        if self.plan is None:
+            self._judge_held()
+
+    def _keep(self, request: Request, keep: Accept) -> None:
+        stop = min(keep.stop, request.end)
+        answer, n_bytes = keep.answer, stop - keep.start
+        if answer.offset == request.start and answer.n_bytes == n_bytes + 1:
+            n_bytes += 1  # an inclusive end: evidence of one more byte, which is read again
+        claims_end = answer.claims_end if stop == answer.end else None
+        now = trio.current_time()
+        try:
+            # Evidence of an end past the window is judged but not stored.
+            if stop <= self.pipe.head + self.pipe.ahead_bytes:
+                self.writer.store(answer, start=keep.start, stop=stop)
+        except ContradictionError as error:
+            self.broken = self.broken or error
+        except (Base64Error, LimitError) as error:
+            self._failed(request, error, broke_off=False)
+        else:
+            self.planner.on_answer(request.id, now, n_bytes, claims_end)

@@ -1,0 +1,162 @@
+"""Pages in the results of `resources/read` and of reader tools. Their base64 is not decoded here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from playhead.cache import ETAG_META, OFFSET_META, SIZE_META, strong_etag
+from playhead.content.formats import Base64Text, decoded_bytes
+from playhead.errors import (
+    LimitError,
+    ProtocolError,
+    RangeNotHonouredError,
+    TextContentError,
+    ToolFailedError,
+)
+from playhead.limits import Limits, block_too_long
+from playhead.stream.answer import Page, blob_bytes
+
+SHOWN_CHARS = 200
+"""Saved of text where bytes were expected."""
+
+
+def page_of_contents(result: Mapping[str, Any], *, limits: Limits, server: str) -> Page:
+    """The page in the result of `resources/read`; its blobs stay base64, as strings or views of the message.
+
+    Raises `ProtocolError` without a list of contents or if an item is neither text nor blob, and
+    `LimitError` past `Limits.result_items` or (before anything is decoded) `Limits.block_bytes`.
+    """
+    contents = result.get("contents")
+    if not isinstance(contents, list):
+        raise ProtocolError(
+            f"{server} answered resources/read without a list of contents"
+            f" (it holds: {', '.join(result) or 'nothing'})"
+        )
+    if len(contents) > limits.result_items:
+        raise LimitError(
+            f"expected at most {limits.result_items} contents in an answer (Limits.result_items), got"
+            f" {len(contents)} from {server}",
+            limit="result_items",
+            allowed=limits.result_items,
+            got=len(contents),
+        )
+    blobs: list[Base64Text | bytes] = []
+    texts: list[str] = []
+    mime_type: str | None = None
+    etag: str | None = None
+    offset: int | None = None
+    size_bytes: int | None = None
+    for index, item in enumerate(contents):
+        before = len(blobs)
+        kind = item if isinstance(item, dict) else {}
+        if isinstance(blob := kind.get("blob"), str | memoryview):
+            blobs.append(blob)
+        elif isinstance(text := kind.get("text"), str):
+            texts.append(text[:SHOWN_CHARS])
+        else:
+            raise ProtocolError(
+                f"{server} answered resources/read with neither text nor blob in contents[{index}]"
+            )
+        if isinstance(meta := kind.get("_meta"), dict):
+            if etag is None:
+                etag = strong_etag(meta.get(ETAG_META))
+            declared = _whole_number(meta.get(OFFSET_META))
+            if offset is None and declared is not None:
+                offset = max(0, declared - sum(map(blob_bytes, blobs[:before])))
+            size_bytes = _whole_number(meta.get(SIZE_META)) if size_bytes is None else size_bytes
+        if mime_type is None and isinstance(named := kind.get("mimeType"), str):
+            mime_type = named
+    scope, ttl_ms = result.get("cacheScope"), result.get("ttlMs")
+    page = Page(
+        blobs=tuple(blobs),
+        text_items=len(texts),
+        text=next(iter(texts), ""),
+        mime_type=mime_type,
+        offset=offset,
+        size_bytes=size_bytes,
+        etag=etag,
+        cache_scope=scope if scope in ("public", "private") else None,
+        ttl_seconds=None if not isinstance(ttl_ms, int | float) else max(0.0, ttl_ms / 1000),
+    )
+    if page.n_bytes > limits.block_bytes:
+        raise block_too_long(page.n_bytes, allowed=limits.block_bytes, what=f"a page from {server}")
+    return page
+
+
+DATA_FIELDS = ("bytes", "data", "blob", "audio_base64")
+"""The names under which tools return base64."""
+MIME_FIELDS = ("mimeType", "mime_type")
+CURSOR_FIELDS = ("next_cursor", "nextCursor", "nextOffset", "next_offset", "cursor")
+"""The names under which tools return the cursor of the next page."""
+
+
+def page_of_tool(result: Mapping[str, Any], *, tool: str, start: int, limits: Limits, server: str) -> Page:
+    """Return the page in the result of a reader tool: `{bytes | data | blob, offset, totalBytes, hasMore}`.
+
+    `totalBytes`, or `hasMore` that is false, tells the resource's size. Raises `ToolFailedError` for
+    `isError`, `TextContentError` if no member holds base64, `RangeNotHonouredError` if `offset` is not
+    `start`, and `ProtocolError` or `LimitError` if the data are not as long as `byteCount` says, or longer
+    than `Limits.block_bytes`.
+    """
+    fields = structured_content(result, tool=tool, server=server)
+    data, n_bytes = tool_data(fields, tool=tool, start=start, limits=limits, server=server)
+    offset, count, total = (_whole_number(fields.get(name)) for name in ("offset", "byteCount", "totalBytes"))
+    if offset is not None and offset != start:
+        raise RangeNotHonouredError(
+            f"{server}: asked tool {tool!r} for the bytes from {start}, got those from {offset}", offset=start
+        )
+    if count is not None and count != n_bytes:
+        raise ProtocolError(
+            f"{server}: tool {tool!r} announced {count} bytes (byteCount) and sent {n_bytes}, at byte {start}"
+        )
+    if total is None and fields.get("hasMore") is False:
+        total = start + n_bytes
+    return Page(blobs=(data,) if data else (), mime_type=first_string(fields, MIME_FIELDS), total_bytes=total)
+
+
+def tool_data(
+    fields: Mapping[str, Any], *, tool: str, start: int, limits: Limits, server: str
+) -> tuple[str, int]:
+    """Return the base64 in a tool's structured result, and its decoded length. Raises as `page_of_tool`."""
+    data = first_string(fields, DATA_FIELDS)
+    if data is None:
+        raise TextContentError(
+            f"{server}: expected base64 from tool {tool!r} in one of {', '.join(DATA_FIELDS)}, got"
+            f" {', '.join(fields) or 'no structured content'}",
+            offset=start,
+        )
+    n_bytes = decoded_bytes(data)
+    if n_bytes > limits.block_bytes:
+        raise block_too_long(n_bytes, allowed=limits.block_bytes, what=f"a page from {server}")
+    return data, n_bytes
+
+
+def first_string(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    """Return the value of the first of `names` that is a string; None without any."""
+    return next((fields[name] for name in names if isinstance(fields.get(name), str)), None)
+
+
+def structured_content(result: Mapping[str, Any], *, tool: str, server: str) -> Mapping[str, Any]:
+    """Return a tool's structured result; of a tool without one, its text if that is a JSON object.
+
+    Raises `ToolFailedError` for `isError`, with its text.
+    """
+    content = result.get("content")
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
+    if result.get("isError") is True:
+        said = " ".join(texts)[:SHOWN_CHARS] or "(it gave no reason)"
+        raise ToolFailedError(f"{server}: tool {tool!r} failed: {said}")
+    structured = result.get("structuredContent")
+    if structured is None and texts:
+        try:
+            structured = json.loads(texts[0])
+        except ValueError:
+            return {}
+    return structured if isinstance(structured, dict) else {}
+
+
+def _whole_number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

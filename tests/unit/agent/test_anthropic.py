@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import Any, cast
 
 import pytest
-import trio
 from anthropic import types
 from anthropic.types.message_create_params import MessageCreateParamsStreaming
 from hypothesis import given
@@ -37,9 +36,8 @@ from playhead.agent.conversation import (
     ToolSpec,
     UserMessage,
 )
-from playhead.agent.models.anthropic import MAX_TOKENS, AnthropicDecoder, AnthropicModel, encode
-from playhead.errors import ConnectError, ConnectionLostError, ModelError, UsageError
-from tests.servers.scripted_http import Answering, scripted_http, sse
+from playhead.agent.models.anthropic import MAX_TOKENS, AnthropicDecoder, encode
+from playhead.errors import ModelError, UsageError
 
 Json = dict[str, Any]
 KEY = "sk-ant-secret-0123456789"
@@ -403,129 +401,3 @@ def test_events_and_deltas_that_a_later_version_adds_are_passed_over() -> None:
     later: list[Json] = [{"type": "news"}, {}, {"type": 5}, delta(2, "glow_delta", glow=1)]
     found = [piece for event in [*REPLY[:10], *later, *REPLY[10:]] for piece in decoder.feed(event)]
     assert found + decoder.finish() == decoded(REPLY)
-
-
-# --- over HTTP ---------------------------------------------------------------------------------------
-
-
-def model_at(url: str) -> AnthropicModel:
-    return AnthropicModel("claude-x", api_key=KEY, base_url=url, max_retries=0)
-
-
-async def pieces_from(url: str) -> list[ReplyPiece]:
-    async with model_at(url) as model, model.stream(ModelRequest(messages=(said("Hello"),))) as reply:
-        return [piece async for piece in reply]
-
-
-async def test_a_model_streams_through_the_official_sdk() -> None:
-    async def answer(answering: Answering) -> None:
-        await answering.events(REPLY)
-
-    async with scripted_http(answer) as (url, asked):
-        assert await pieces_from(url) == decoded(REPLY)
-    assert asked[0].target.startswith("/v1/messages")
-    assert asked[0].headers["authorization"] == f"Bearer {KEY}"  # as this release of the SDK signs
-    assert asked[0].body == encoded(said("Hello"))
-
-
-async def test_leaving_a_reply_early_is_seen_by_the_server() -> None:
-    gone = trio.Event()
-
-    async def answer(answering: Answering) -> None:
-        await answering.begin()
-        for event in REPLY[:11]:
-            await answering.send(sse(event))
-        await answering.hung_up.wait()
-        gone.set()
-
-    async with scripted_http(answer) as (url, _), model_at(url) as model:
-        async with model.stream(ModelRequest(messages=(said("Hello"),))) as reply:
-            async for piece in reply:
-                if isinstance(piece, TextPiece):
-                    break
-        with trio.fail_after(5):
-            await gone.wait()
-
-
-async def test_a_cancelled_reply_is_seen_by_the_server() -> None:
-    gone, under_way = trio.Event(), trio.Event()
-
-    async def answer(answering: Answering) -> None:
-        await answering.begin()
-        await answering.send(sse(REPLY[0]))
-        under_way.set()
-        await answering.hung_up.wait()
-        gone.set()
-
-    async with scripted_http(answer) as (url, _):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(pieces_from, url)
-            await under_way.wait()
-            nursery.cancel_scope.cancel()
-        with trio.fail_after(5):
-            await gone.wait()
-
-
-@pytest.mark.parametrize(
-    ("status", "kind"),
-    [
-        (401, "authentication_error"),
-        (429, "rate_limit_error"),
-        (500, "api_error"),
-        (529, "overloaded_error"),
-        (307, "moved"),
-    ],
-)
-async def test_a_refusal_is_an_error_of_ours_that_does_not_quote_the_key(status: int, kind: str) -> None:
-    async def answer(answering: Answering) -> None:
-        error = {"type": "error", "error": {"type": kind, "message": f"no: {KEY}"}}
-        more = "retry-after: 12\r\nlocation: http://127.0.0.1:9/\r\n"
-        await answering.whole(json.dumps(error).encode(), status=status, headers=more)
-
-    async with scripted_http(answer) as (url, _):
-        with pytest.raises(ModelError) as raised:
-            await pieces_from(url)
-    assert raised.value.status == status
-    assert raised.value.retry_after_seconds == 12
-    assert str(status) in str(raised.value)
-    assert KEY not in str(raised.value)
-    assert raised.value.__cause__ is None
-    assert raised.value.__context__ is None
-
-
-@pytest.mark.parametrize(
-    "garbage", [b"data: {nonsense\n\n", b"data: [1]\n\n", b'data: {"type":"content_block_stop"}\n\n']
-)
-async def test_garbage_in_the_stream_is_the_providers_fault(garbage: bytes) -> None:
-    async def answer(answering: Answering) -> None:
-        await answering.begin()
-        await answering.send(sse(REPLY[0]) + b"data: " + garbage + b"\n\n")
-        await answering.end()
-
-    async with scripted_http(answer) as (url, _):
-        with pytest.raises(ModelError):
-            await pieces_from(url)
-
-
-async def test_a_stream_that_breaks_off_is_a_lost_connection() -> None:
-    async def answer(answering: Answering) -> None:
-        await answering.begin()
-        await answering.send(sse(REPLY[0]))
-        await answering.stream.aclose()
-        await answering.hung_up.wait()
-
-    async with scripted_http(answer) as (url, _):
-        with pytest.raises(ConnectionLostError):
-            await pieces_from(url)
-
-
-async def test_nobody_listening_is_a_failed_connection() -> None:
-    with pytest.raises(ConnectError):
-        await pieces_from("http://127.0.0.1:9")
-
-
-@pytest.mark.parametrize("key", ["", "two words", "line\n", "schlüssel"])
-def test_a_key_that_cannot_be_sent_is_refused_unquoted(key: str) -> None:
-    with pytest.raises(UsageError) as raised:
-        AnthropicModel("claude-x", api_key=key)
-    assert not key or key not in str(raised.value)

@@ -26,7 +26,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, assert_never
+from typing import Any, ClassVar, Final, assert_never
 
 from playhead.agent.conversation import (
     AssistantMessage,
@@ -50,7 +50,7 @@ from playhead.agent.conversation import (
     UserMessage,
 )
 from playhead.agent.models.attachments import ANTHROPIC, MediaPolicy, fit_media
-from playhead.agent.models.http_model import ProviderSdk, SdkModel
+from playhead.agent.models.http_model import HttpModel
 from playhead.agent.models.json_fields import (
     count_at,
     mapping_at,
@@ -68,31 +68,25 @@ __all__ = ["MAX_TOKENS", "AnthropicDecoder", "AnthropicModel", "encode"]
 MAX_TOKENS: Final = 8192
 """The default: the API requires a number, and every model since 3.5 supports this one."""
 
+API_VERSION: Final = "2026-10-21"
+"""The version that the official SDK 2.12 asks for, whose types the codec follows."""
+
 _ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 
 
-class AnthropicModel(SdkModel):
-    """A model behind Anthropic's Messages API. Needs the extra `anthropic`."""
+class AnthropicModel(HttpModel):
+    """A model behind Anthropic's Messages API."""
 
     _provider = "anthropic"
-    _label = "Anthropic"
     _default_url = "https://api.anthropic.com"
-    _default_media = ANTHROPIC
-    _sdk = ProviderSdk(
-        module="anthropic",
-        client="AsyncAnthropic",
-        error="AnthropicError",
-        missing="AnthropicModel needs anthropic, which is not installed: pip install 'playhead[anthropic]'",
-    )
+    _path = "/v1/messages"
+    _fixed_headers: ClassVar = {"anthropic-version": API_VERSION}
 
     def _encode(self, request: ModelRequest) -> dict[str, Any]:
         return encode(request, model=self._model, media=self._media)
 
     def _decoder(self) -> AnthropicDecoder:
         return AnthropicDecoder()
-
-    def _create(self, client: Any) -> Any:
-        return client.messages.with_streaming_response.create
 
 
 def encode(request: ModelRequest, *, model: str, media: MediaPolicy = ANTHROPIC) -> dict[str, Any]:

@@ -12,7 +12,7 @@
 Each event of a reply is a whole `GenerateContentResponse` with the next parts of the only candidate. Calls
 arrive whole.
 
-Source: the types of google-genai 3.4, which is not used itself: it runs under asyncio only.
+Source: the types of google-genai 3.4.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, assert_never
 from urllib.parse import quote
+
+import httpx2
 
 from playhead.agent.conversation import (
     AssistantMessage,
@@ -46,7 +48,7 @@ from playhead.agent.conversation import (
     UserMessage,
 )
 from playhead.agent.models.attachments import GEMINI, MediaPolicy, fit_media
-from playhead.agent.models.http_model import NO_FIELDS, TIMEOUT_SECONDS, RestModel, checked_key, checked_url
+from playhead.agent.models.http_model import HttpModel
 from playhead.agent.models.json_fields import (
     count_at,
     mapping_at,
@@ -59,11 +61,8 @@ from playhead.agent.models.json_fields import (
 )
 from playhead.agent.models.tool_schema import gemini_parameters
 from playhead.errors import ModelError, UsageError
-from playhead.limits import DEFAULT_LIMITS, Limits
 
 __all__ = ["GeminiDecoder", "GeminiModel", "encode"]
-
-GEMINI_URL: Final = "https://generativelanguage.googleapis.com/v1beta"
 
 _OLD: Final = re.compile(r"gemini-[12](?![0-9])")
 """Models before Gemini 3. Names without a number (`gemini-flash-latest`) mean the newest."""
@@ -74,60 +73,21 @@ _IN_RESULTS: Final = frozenset({"image/jpeg", "image/png", "image/webp"})
 """Types we send that `functionResponse.parts` accepts."""
 
 
-class GeminiModel(RestModel):
-    """A model behind Gemini's `streamGenerateContent`. Needs no extra."""
+class GeminiModel(HttpModel):
+    """A model behind Gemini's `streamGenerateContent`; its name is Google's, with or without `models/`."""
 
     _provider = "gemini"
+    _default_url = "https://generativelanguage.googleapis.com/v1beta"
+    _key_header = "x-goog-api-key"
+    _key_prefix = ""
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        api_key: str,
-        base_url: str | None = None,
-        extra_body: Mapping[str, Any] = NO_FIELDS,
-        media: MediaPolicy = GEMINI,
-        timeout_seconds: float = TIMEOUT_SECONDS,
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> None:
-        """
-        Args:
-            model: Google's name for it, with or without `models/`.
-            api_key: sent in a header, never in the URL; never shown, logged or quoted.
-            base_url: another address of the same API, with its version. Default
-                `https://generativelanguage.googleapis.com/v1beta`.
-            extra_body: further fields of the request, as the API names them
-                (`{"generationConfig": {"thinkingConfig": …}}`); objects are merged with ours.
-            media: images and audio that are sent natively; a line of text replaces the others.
-            timeout_seconds: the longest silence.
-            limits: `connect_seconds`; `message_bytes` bounds one reply.
-
-        Raises `UsageError` if `api_key` can't be sent in a header, or `base_url` is not an http(s) URL.
-        """
-        key = checked_key(api_key, provider="Gemini")
-        url = checked_url(base_url or GEMINI_URL, example=GEMINI_URL)
-        name = quote(model if "/" in model else f"models/{model}")
-        super().__init__(
-            model,
-            url=url.copy_with(
-                raw_path=f"{url.path.rstrip('/')}/{name}:streamGenerateContent?alt=sse".encode("ascii")
-            ),
-            headers={"x-goog-api-key": key},
-            api_key=key,
-            media=media,
-            timeout_seconds=timeout_seconds,
-            limits=limits,
-        )
-        self._extra_body = dict(extra_body)
+    def _endpoint(self, base: httpx2.URL) -> httpx2.URL:
+        name = quote(self._model if "/" in self._model else f"models/{self._model}")
+        path = f"{base.path.rstrip('/')}/{name}:streamGenerateContent"
+        return base.copy_with(path=path).copy_merge_params({"alt": "sse"})
 
     def _encode(self, request: ModelRequest) -> dict[str, Any]:
-        body = encode(request, model=self._model, media=self._media)
-        for key, value in self._extra_body.items():
-            ours = body.get(key)
-            body[key] = (
-                {**ours, **value} if isinstance(ours, Mapping) and isinstance(value, Mapping) else value
-            )
-        return body
+        return encode(request, model=self._model, media=self._media)
 
     def _decoder(self) -> GeminiDecoder:
         # Our own ids must differ from those of every other reply.

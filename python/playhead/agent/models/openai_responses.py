@@ -40,7 +40,7 @@ from playhead.agent.conversation import (
     UserMessage,
 )
 from playhead.agent.models.attachments import OPENAI_RESPONSES, MediaPolicy, fit_media
-from playhead.agent.models.http_model import SdkModel
+from playhead.agent.models.http_model import HttpModel
 from playhead.agent.models.json_fields import (
     count_at,
     is_object,
@@ -51,7 +51,7 @@ from playhead.agent.models.json_fields import (
     text_at,
     wire_name,
 )
-from playhead.agent.models.openai_chat import OPENAI_SDK, OPENAI_URL, arguments_text, audio, result_text
+from playhead.agent.models.openai_chat import OPENAI_URL, arguments_text, audio, result_text
 from playhead.agent.models.tool_schema import object_schema
 from playhead.errors import ModelError
 
@@ -60,26 +60,21 @@ __all__ = ["OpenAIResponsesModel", "ResponsesDecoder", "encode", "reasons"]
 _UNREASONING: Final = ("gpt-3", "gpt-4", "chatgpt-4")
 
 
-class OpenAIResponsesModel(SdkModel):
-    """A model behind OpenAI's Responses. Needs the extra `openai`.
+class OpenAIResponsesModel(HttpModel):
+    """A model behind OpenAI's Responses.
 
     Nothing is stored at OpenAI: each request holds the whole conversation.
     """
 
     _provider = "openai-responses"
-    _label = "OpenAI"
     _default_url = OPENAI_URL
-    _default_media = OPENAI_RESPONSES
-    _sdk = OPENAI_SDK
+    _path = "/responses"
 
     def _encode(self, request: ModelRequest) -> dict[str, Any]:
         return encode(request, model=self._model, media=self._media)
 
     def _decoder(self) -> ResponsesDecoder:
         return ResponsesDecoder()
-
-    def _create(self, client: Any) -> Any:
-        return client.responses.with_streaming_response.create
 
 
 def reasons(model: str) -> bool:
@@ -294,7 +289,8 @@ class ResponsesDecoder:
         """End the reply. Raises `ModelError` if the response has not ended."""
         if self._last is None:
             raise ModelError(
-                "openai's stream ended without response.completed or another event that ends it",
+                "openai ended its stream without ending the reply: expected response.completed,"
+                " response.incomplete or response.failed",
                 provider="openai-responses",
             )
         items = [self._items[index] for index in sorted(self._items)]

@@ -79,6 +79,18 @@ async def test_torn_arguments_are_told_to_the_model_and_go_back_as_what_its_prov
         assert result.text == "Again."
 
 
+@pytest.mark.parametrize("name", [*PROVIDERS, "compatible"])
+async def test_calls_without_a_name_or_an_id_of_their_own_are_answered(name: Name) -> None:
+    replies = [Reply(echo("id_a", "a"), echo("id_a", "b"), Ask("id_c", "")), LATER]
+    async with world(name, replies) as here:
+        for label in ("a", "b"):
+            here.box.let[label].set()
+        result = await here.agent.say("Please")
+        assert [each.status for each in results_of(result.messages)] == ["done", "done", "unknown"]
+        assert_whole(result.messages)
+        assert result.text == "You are welcome."
+
+
 async def test_in_prompt_mode_results_are_told_in_call_order_and_nothing_is_a_function_call() -> None:
     replies = [Reply(Say("Wait."), echo("id_a", "a"), echo("id_b", "b")), LATER]
     async with world("prompt", replies) as here:

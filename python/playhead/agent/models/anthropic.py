@@ -23,6 +23,7 @@ Source: the `Message…` and `Raw…Event` types of the official SDK, 2.12.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -52,12 +53,14 @@ from playhead.agent.conversation import (
 from playhead.agent.models.attachments import ANTHROPIC, MediaPolicy, fit_media
 from playhead.agent.models.http_model import HttpModel
 from playhead.agent.models.json_fields import (
+    UNNAMED,
+    broke_off,
     count_at,
     mapping_at,
     parse_arguments,
     sendable,
-    shortened,
     text_at,
+    tool_call,
     wire_name,
 )
 from playhead.agent.models.tool_schema import object_schema
@@ -269,20 +272,11 @@ class _Block:
 
     def _arguments(self) -> Any:
         text = "".join(self.json)
-        whole = self.start.get("input")
-        if not text.strip() and isinstance(whole, Mapping):
-            arguments: dict[str, Any] | None
-            arguments, problem = dict(whole), ""
-        else:
-            arguments, problem = parse_arguments(text)
+        if not text.strip():
+            text = json.dumps(mapping_at(self.start, "input"), ensure_ascii=False)
         if self.type == "tool_use":
-            self.call = ToolCall(
-                id=text_at(self.start, "id"),
-                name=text_at(self.start, "name"),
-                arguments=arguments,
-                arguments_text=text or "{}",
-                problem=problem,
-            )
+            self.call = tool_call(text_at(self.start, "id"), text_at(self.start, "name"), text)
+        arguments, _ = parse_arguments(text)
         return unreadable(text) if arguments is None else arguments
 
 
@@ -295,8 +289,6 @@ class AnthropicDecoder:
 
     def __init__(self) -> None:
         self._blocks: dict[int, _Block] = {}
-        self._ids: set[str] = set()
-        """The ids of calls: two equal ones could not be distinguished, nor sent back."""
         self._usage: dict[str, int] = {}
         self._stop = ""
         self._reason = ""
@@ -329,11 +321,7 @@ class AnthropicDecoder:
                 self._reason = text_at(mapping_at(delta, "stop_details"), "explanation") or self._reason
                 self._count(mapping_at(event, "usage"))
             case "error":
-                error = mapping_at(event, "error")
-                kind, message = text_at(error, "type") or "error", text_at(error, "message")
-                raise ModelError(
-                    f"anthropic broke off its reply: {shortened(f'{kind}: {message}')}", provider="anthropic"
-                )
+                raise broke_off(event.get("error"), provider="anthropic")
             case "message_stop":
                 self._over = True
             case _:
@@ -365,17 +353,7 @@ class AnthropicDecoder:
             raise ModelError(f"anthropic started block {index} twice in one reply", provider="anthropic")
         block = self._blocks[index] = _Block(start=mapping_at(event, "content_block"))
         if block.type == "tool_use":
-            call_id, name = text_at(block.start, "id"), text_at(block.start, "name")
-            if not call_id or not name:
-                raise ModelError(
-                    f"anthropic sent a call without id or name in block {index}", provider="anthropic"
-                )
-            if call_id in self._ids:
-                raise ModelError(
-                    f"anthropic sent two calls with the id {call_id[:100]!r}", provider="anthropic"
-                )
-            self._ids.add(call_id)
-            yield CallStarted(id=call_id, name=name)
+            yield CallStarted(id=text_at(block.start, "id"), name=text_at(block.start, "name") or UNNAMED)
         elif block.type == "text" and (text := text_at(block.start, "text")):
             yield TextPiece(text=text)
         elif block.type == "thinking" and (text := text_at(block.start, "thinking")):

@@ -50,13 +50,13 @@ from playhead.agent.conversation import (
 from playhead.agent.models.attachments import GEMINI, MediaPolicy, fit_media
 from playhead.agent.models.http_model import HttpModel
 from playhead.agent.models.json_fields import (
+    broke_off,
     count_at,
     mapping_at,
     mappings_at,
-    parse_arguments,
     sendable,
-    shortened,
     text_at,
+    tool_call,
     wire_name,
 )
 from playhead.agent.models.tool_schema import gemini_parameters
@@ -264,7 +264,6 @@ class GeminiDecoder:
         """The text of the last part, while more is added."""
         self._calls: dict[int, ToolCall] = {}
         """By the index of their part."""
-        self._ids: set[str] = set()
         self._stop = ""
         self._reason = ""
         self._usage: Mapping[str, Any] = {}
@@ -282,13 +281,7 @@ class GeminiDecoder:
     def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
         """Take an event, and return the pieces it completes; often none."""
         if "error" in event:
-            error = mapping_at(event, "error")
-            message = f"{text_at(error, 'status') or error.get('code')}: {text_at(error, 'message')}"
-            raise ModelError(
-                f"gemini broke off its reply: {shortened(message)}",
-                provider="gemini",
-                status=count_at(error, "code"),
-            )
+            raise broke_off(event["error"], provider="gemini")
         self._usage = mapping_at(event, "usageMetadata") or self._usage
         if blocked := text_at(mapping_at(event, "promptFeedback"), "blockReason"):
             self._stop, self._reason = "SAFETY", f"the prompt was blocked: {blocked}"
@@ -325,7 +318,10 @@ class GeminiDecoder:
     def _part(self, part: Mapping[str, Any]) -> Iterator[ReplyPiece]:
         if "functionCall" in part:
             made = mapping_at(part, "functionCall")
-            call = self._call(made)
+            arguments = {} if made.get("args") is None else made["args"]  # omitted, or null
+            text = json.dumps(arguments, ensure_ascii=False)
+            call_id = text_at(made, "id") or f"{self._prefix}-{len(self._calls) + 1}"
+            call = tool_call(call_id, text_at(made, "name"), text)
             # The API accepts only objects, even where it sent something else itself.
             self._keep(part if call.arguments is not None else {**part, "functionCall": {**made, "args": {}}})
             self._calls[len(self._parts) - 1] = call
@@ -359,27 +355,6 @@ class GeminiDecoder:
         if len(self._texts) > 1:
             self._parts[-1]["text"] = "".join(self._texts)
         self._texts = []
-
-    def _call(self, made: Mapping[str, Any]) -> ToolCall:
-        name = text_at(made, "name")
-        if not name:
-            raise ModelError("gemini sent a call without a name", provider="gemini")
-        call_id = text_at(made, "id") or f"{self._prefix}-{len(self._calls) + 1}"
-        if call_id in self._ids:
-            raise ModelError(f"gemini sent two calls with the id {call_id[:100]!r}", provider="gemini")
-        self._ids.add(call_id)
-        found = made.get("args")
-        if found is None:
-            found = {}  # omitted, or null
-        text = json.dumps(found, ensure_ascii=False)
-        arguments, problem = (found, "") if isinstance(found, Mapping) else parse_arguments(text)
-        return ToolCall(
-            id=call_id,
-            name=name,
-            arguments=arguments,
-            arguments_text=text,
-            problem=problem,
-        )
 
     def _neutral(self, index: int) -> Text | Thinking | ToolCall | None:
         if index in self._calls:

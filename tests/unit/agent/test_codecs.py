@@ -317,11 +317,6 @@ def test_a_conversation_of_nothing_is_refused_before_it_is_sent(codec: Any) -> N
 
 
 @every_codec
-def test_half_a_character_does_not_stop_a_request(provider: ProviderName) -> None:
-    assert json.dumps(encoded(provider, user("a\ud83d")), ensure_ascii=False).encode()
-
-
-@every_codec
 def test_another_providers_reply_is_written_anew_without_its_thinking(provider: ProviderName) -> None:
     made, broken = call("call:1/ü"), replace(call("b"), arguments=None, arguments_text="{")
     foreign = AssistantMessage(

@@ -168,6 +168,14 @@ async def test_fields_and_headers_of_the_user_are_sent_and_none_removes_a_field(
     assert not {"contents", "messages", "input"} & set(captured.body)
 
 
+@every_model
+async def test_half_a_character_does_not_stop_a_request(name: ModelName) -> None:
+    request = replace(REQUEST, system="Half \ud83d")
+    async with wire_server([Reply(Say("a"))]) as server, model_at(name, server.url).stream(request) as pieces:
+        assert [piece async for piece in pieces]
+    assert "Half \ufffd" in str(server.requests[0].body)
+
+
 async def test_objects_of_the_user_are_merged_with_ours() -> None:
     request = replace(REQUEST, max_tokens=7)
     async with wire_server([Reply(Say("a"))]) as server:

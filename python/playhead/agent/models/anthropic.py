@@ -58,7 +58,6 @@ from playhead.agent.models.json_fields import (
     count_at,
     mapping_at,
     parse_arguments,
-    sendable,
     text_at,
     tool_call,
     wire_name,
@@ -123,8 +122,7 @@ def encode(request: ModelRequest, *, model: str, media: MediaPolicy = ANTHROPIC)
         body["system"] = request.system
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
-    cleaned: dict[str, Any] = sendable(body)
-    return cleaned
+    return body
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:

@@ -54,7 +54,6 @@ from playhead.agent.models.json_fields import (
     count_at,
     mapping_at,
     mappings_at,
-    sendable,
     text_at,
     tool_call,
     wire_name,
@@ -125,8 +124,7 @@ def encode(request: ModelRequest, *, model: str, media: MediaPolicy = GEMINI) ->
     settings = {"maxOutputTokens": request.max_tokens, "temperature": request.temperature}
     if given := {key: value for key, value in settings.items() if value is not None}:
         body["generationConfig"] = given
-    cleaned: dict[str, Any] = sendable(body)
-    return cleaned
+    return body
 
 
 def _declaration(tool: ToolSpec) -> dict[str, Any]:

@@ -27,6 +27,7 @@ import trio
 from playhead.agent.conversation import ModelRequest, Provider, ReplyPiece
 from playhead.agent.models.attachments import MediaPolicy, policy_for
 from playhead.agent.models.http_reply import ReplyDecoder, read_failure, read_reply, transport_error
+from playhead.agent.models.json_fields import sendable
 from playhead.client.transports.http_errors import is_retryable
 from playhead.errors import ConnectionLostError, ModelError, PlayheadError, UsageError
 from playhead.limits import DEFAULT_LIMITS, Limits
@@ -156,6 +157,7 @@ class HttpModel(ABC):
                 body[name] = {**ours, **value}
             elif value is not None:
                 body[name] = value
+        body = sendable(body)
         async with AsyncExitStack() as stack:
             client = self._pooled
             if client is None:

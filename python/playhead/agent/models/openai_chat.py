@@ -37,7 +37,7 @@ from playhead.agent.models.http_model import (
     HttpModel,
     checked_key,
 )
-from playhead.agent.models.json_fields import sendable, wire_name
+from playhead.agent.models.json_fields import wire_name
 from playhead.agent.models.openai_chat_stream import ChatDecoder
 from playhead.agent.models.tool_schema import object_schema
 from playhead.limits import DEFAULT_LIMITS, Limits
@@ -154,8 +154,7 @@ def encode(
         body[max_tokens_field] = request.max_tokens
     if request.temperature is not None:
         body["temperature"] = request.temperature
-    fit: dict[str, Any] = sendable(body)
-    return fit
+    return body
 
 
 def result_text(result: ToolResult) -> str:

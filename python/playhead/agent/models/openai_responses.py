@@ -46,7 +46,6 @@ from playhead.agent.models.json_fields import (
     broke_off,
     count_at,
     mapping_at,
-    sendable,
     shortened,
     text_at,
     tool_call,
@@ -123,8 +122,7 @@ def encode(
         body["max_output_tokens"] = request.max_tokens
     if request.temperature is not None:
         body["temperature"] = request.temperature
-    fit: dict[str, Any] = sendable(body)
-    return fit
+    return body
 
 
 def _items(message: Message) -> Iterator[dict[str, Any]]:

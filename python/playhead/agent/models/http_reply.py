@@ -59,7 +59,7 @@ def redact_keys(text: str, key: str | None) -> str:
     return _KEYS.sub("[key]", text)
 
 
-def _said(body: object) -> str:
+def _message_in(body: object) -> str:
     """Find the message in `{"error": {"message"}}`, `{"message"}`, `{"error": "…"}`, or plain text."""
     while isinstance(body, Mapping):
         body = body.get("error") or body.get("message") or body.get("detail")
@@ -226,30 +226,32 @@ async def read_failure(
             provider=provider,
             status=status,
         )
-    said = redact_keys(_said(body), key)
-    quoted = f": {shortened(said)}" if said else ""
+    message = redact_keys(_message_in(body), key)
+    quoted = f": {shortened(message)}" if message else ""
     wait = retry_after_seconds(response.headers, now=time.time())
     match status:
         case 401 | 403:
             # The provider is not quoted here: it might quote the key.
-            told = f"{place} refused the key (HTTP {status}); use one that has access to this model"
+            summary = f"{place} refused the key (HTTP {status}); use one that has access to this model"
         case 404:
-            told = f"{place} does not know this model or URL (HTTP 404){quoted}; check model and base_url"
+            summary = f"{place} does not know this model or URL (HTTP 404){quoted}; check model and base_url"
         case 413:
-            told = f"{place} refused a request of this size (HTTP 413){quoted}; send a shorter conversation"
+            summary = (
+                f"{place} refused a request of this size (HTTP 413){quoted}; send a shorter conversation"
+            )
         case 429:
             until = "" if wait is None else f"; retry after {wait:g} s"
-            told = f"{place} refused the request for now (HTTP 429){quoted}{until}"
+            summary = f"{place} refused the request for now (HTTP 429){quoted}{until}"
         case _ if 300 <= status < 400:
-            told = (
+            summary = (
                 f"{place} redirects (HTTP {status}), which is not followed: the key would be sent along;"
                 " set base_url to the new address if you trust it"
             )
         case _ if status >= 500:
-            told = f"{place} failed (HTTP {status}){quoted}; try again later"
+            summary = f"{place} failed (HTTP {status}){quoted}; try again later"
         case _:
-            told = f"{place} refused the request (HTTP {status}){quoted}"
-    return ModelError(told, provider=provider, status=status, retry_after_seconds=wait)
+            summary = f"{place} refused the request (HTTP {status}){quoted}"
+    return ModelError(summary, provider=provider, status=status, retry_after_seconds=wait)
 
 
 def _content_type(response: httpx2.Response) -> str:

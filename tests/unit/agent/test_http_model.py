@@ -276,6 +276,20 @@ async def test_any_cut_of_the_bytes_gives_the_same_reply(name: ModelName) -> Non
     assert pieces == [TextPiece(text="One "), TextPiece(text="🎵")]
 
 
+@every_model
+async def test_an_invalid_byte_spoils_no_more_than_itself(name: ModelName) -> None:
+    wire = b"".join(frames_of(name, Reply(Say("One two")))).replace(b"two", b"\xff")
+
+    async def answer(answering: Answering) -> None:
+        await answering.begin()
+        await answering.send(wire)
+        await answering.end()
+
+    async with scripted_http(answer) as (url, _):
+        *pieces, _ = await pieces_of(model_at(name, url))
+    assert pieces == [TextPiece(text="One "), TextPiece(text="\ufffd")]
+
+
 async def test_ids_that_a_model_invents_for_calls_differ_between_replies() -> None:
     script = [Reply(Ask("", "f"))] * 2
     async with wire_server(script) as server, model_at("gemini-without-ids", server.url) as model:
@@ -410,23 +424,23 @@ async def test_the_http_librarys_log_shows_no_password_of_the_address(
     assert "hunter2" not in caplog.text
 
 
-@every_model
+GARBAGE = (
+    (b"data: {not json\n\n", "base_url leads"),
+    (b"data: [1]\n\n", "an object"),
+    (b'data: {"type": "error", "error": {"message": "overloaded"}}\n\n', "overloaded"),
+    (b"data: [DONE]\n\n", "expected"),
+)
+UNTYPED = (b'data: {"error": {"message": "overloaded"}}\n\n', "overloaded")
+"""An error of any provider but Anthropic, whose events have a type."""
+
+
 @pytest.mark.parametrize(
-    ("garbage", "words"),
-    [
-        (b"data: {not json\n\n", "base_url leads"),
-        (b"data: [1]\n\n", "an object"),
-        (b'data: {"error": {"message": "overloaded"}}\n\n', "overloaded"),
-        (b'data: {"type": "error", "error": {"message": "overloaded"}}\n\n', "overloaded"),
-        (b"data: [DONE]\n\n", "expected"),
-    ],
+    ("name", "garbage", "words"),
+    [(name, *row) for name in NAMES for row in (*GARBAGE, UNTYPED) if (name, row) != ("anthropic", UNTYPED)],
 )
 async def test_garbage_in_the_stream_is_the_providers_fault(
     name: ModelName, garbage: bytes, words: str
 ) -> None:
-    if name == "anthropic" and garbage.startswith(b'data: {"error"'):
-        pytest.skip("its errors have a type; an event without one is for a later version")
-
     async def answer(answering: Answering) -> None:
         await answering.begin()
         await answering.send(garbage)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 import trio
@@ -16,52 +16,29 @@ from playhead.agent.agent import Agent
 from playhead.agent.conversation import Model
 from playhead.agent.events import Event
 from playhead.agent.middleware import Mode
-from playhead.agent.models.anthropic import AnthropicModel
-from playhead.agent.models.gemini import GeminiModel
-from playhead.agent.models.openai_chat import CompatibleModel, OpenAIChatModel
-from playhead.agent.models.openai_responses import OpenAIResponsesModel
 from playhead.client.hub import Hub, open_hub
 from playhead.concurrency import unwrap_exception_group
 from playhead.config.tools import ToolConfigs
 from playhead.limits import DEFAULT_LIMITS, Limits
 from tests.e2e.provider_scenarios import in_tags, told
 from tests.loop_kit import tasks
+from tests.servers.providers.models import KEY, ModelName, model_at
 from tests.servers.providers.script import Refuse, Reply, Say
 from tests.servers.providers.validate import check_request
 from tests.servers.providers.wire_server import WireServer, wire_server
 from tests.servers.toolbox import WAV, Toolbox
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-KEY = "sk-test-0123456789abcdef"
 WAV_BASE64 = base64.b64encode(WAV).decode("ascii")
 LATER = Reply(Say("You are welcome."))
 FAIL_AFTER_SECONDS = 30
 """For a whole world. It is there for what would hang: each takes a tenth of a second."""
 
-Name = Literal[
-    "openai", "openai-responses", "anthropic", "gemini", "gemini-without-ids", "compatible", "prompt"
-]
+Name = ModelName | Literal["prompt"]
 WRITER: Name = "openai-responses"
 """Whose events make the golden files: any could, this one goes first."""
 PROVIDERS: tuple[Name, ...] = (WRITER, "openai", "anthropic", "gemini")
 NAMES: tuple[Name, ...] = (*PROVIDERS, "gemini-without-ids", "compatible", "prompt")
-
-
-def model_at(name: Name, server: WireServer) -> Any:
-    """A model of the provider, at the server; it never sends a request twice."""
-    match name:
-        case "openai":
-            return OpenAIChatModel("gpt-5.2", api_key=KEY, base_url=server.openai_url, max_retries=0)
-        case "openai-responses":
-            return OpenAIResponsesModel("gpt-5.2", api_key=KEY, base_url=server.openai_url, max_retries=0)
-        case "anthropic":
-            return AnthropicModel("claude-test", api_key=KEY, base_url=server.url, max_retries=0)
-        case "gemini":
-            return GeminiModel("gemini-3-flash", api_key=KEY, base_url=server.gemini_url)
-        case "gemini-without-ids":
-            return GeminiModel("gemini-2.5-flash", api_key=KEY, base_url=server.gemini_url)
-        case "compatible" | "prompt":
-            return CompatibleModel("llama", api_key=KEY, base_url=server.openai_url)
 
 
 @dataclass(slots=True)
@@ -79,7 +56,11 @@ class World:
 
 @asynccontextmanager
 async def world(
-    name: Name, replies: Sequence[Reply | Refuse], *, limits: Limits = DEFAULT_LIMITS
+    name: Name,
+    replies: Sequence[Reply | Refuse],
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    max_retries: int = 0,
 ) -> AsyncIterator[World]:
     """Leaving it checks that no task is left, and that every request was one that its provider takes."""
     mode: Mode = "prompt" if name == "prompt" else "function"
@@ -89,7 +70,8 @@ async def world(
         async with box_hub(box, limits) as hub, wire_server(script) as server:
             await trio.testing.wait_all_tasks_blocked()
             before = tasks()
-            async with model_at(name, server) as model:
+            provider = "compatible" if name == "prompt" else name
+            async with model_at(provider, server.url, max_retries=max_retries) as model:
                 agent = Agent(model, hub, system="You are a voice assistant.", mode=mode)
                 yield World(agent, model, server, box, script, before)
             assert box.running == []

@@ -7,16 +7,12 @@ from typing import Any, Literal
 import pytest
 import trio
 
-from playhead.agent.models.anthropic import AnthropicModel
-from playhead.agent.models.openai_chat import OpenAIChatModel
-from playhead.agent.models.openai_responses import OpenAIResponsesModel
 from playhead.client.hub import open_hub
 from playhead.config.servers import ServerConfig
 from playhead.config.tools import ToolConfigs
 from playhead.errors import ConnectionLostError, ModelError
 from tests.e2e.provider_scenarios import SCENARIOS, Stage, echo, told
 from tests.e2e.provider_world import (
-    KEY,
     LATER,
     NAMES,
     WRITER,
@@ -25,6 +21,7 @@ from tests.e2e.provider_world import (
     world,
 )
 from tests.loop_kit import assert_whole, results_of
+from tests.servers.providers.models import KEY
 from tests.servers.providers.script import Ask, Broken, Hold, Refuse, Reply, Say
 from tests.servers.raw_http import Exchange, raw_http
 
@@ -172,19 +169,12 @@ async def test_a_reply_that_breaks_off_is_an_error_and_its_calls_are_cancelled(
         assert (await here.agent.say("Again")).text == "You are welcome."
 
 
-@pytest.mark.parametrize("name", ["openai", "openai-responses", "anthropic"])
-async def test_the_sdk_sends_again_what_was_refused_for_the_moment(name: Name) -> None:
-    busy = Refuse(status=429, headers=(("retry-after-ms", "1"),))
-    async with world(name, [busy, LATER]) as here:
-        again: dict[str, Any] = {"api_key": KEY, "max_retries": 1}
-        match name:
-            case "openai":
-                model: Any = OpenAIChatModel("gpt-5.2", base_url=here.server.openai_url, **again)
-            case "openai-responses":
-                model = OpenAIResponsesModel("gpt-5.2", base_url=here.server.openai_url, **again)
-            case _:
-                model = AnthropicModel("claude-test", base_url=here.server.url, **again)
-        async with model:
-            here.agent.model = model
-            assert (await here.agent.say("Please")).text == "You are welcome."
-        assert len(here.server.requests) == 2
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("status", [429, 529])
+async def test_a_turn_goes_on_after_a_refusal_for_the_moment(name: Name, status: int) -> None:
+    busy = Refuse(status=status, headers=(("retry-after", "0"),))
+    async with world(name, [busy, Reply(echo("id_a", "a")), busy, LATER], max_retries=1) as here:
+        here.box.let["a"].set()
+        assert (await here.agent.say("Please")).text == "You are welcome."
+        assert [each.status for each in results_of(here.agent.messages)] == ["done"]
+        assert len(here.server.requests) == 4

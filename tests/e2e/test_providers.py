@@ -16,10 +16,10 @@ from tests.e2e.provider_world import (
     WRITER,
     Name,
     hold_to_golden,
-    model_at,
     world,
 )
 from tests.loop_kit import assert_whole, results_of
+from tests.servers.providers.models import model_at
 from tests.servers.providers.script import Ask, Reply, Say
 from tests.servers.providers.validate import results
 from tests.servers.toolbox import PNG
@@ -79,18 +79,16 @@ async def test_torn_arguments_are_told_to_the_model_and_go_back_as_what_its_prov
         assert result.text == "Again."
 
 
-@pytest.mark.parametrize("name", NAMES)
-async def test_requests_go_through_the_official_sdk_where_there_is_one(name: Name) -> None:
-    async with world(name, [LATER]) as here:
-        await here.agent.say("Please")
-        agent = here.server.requests[0].headers["user-agent"]
-        match name:
-            case "openai" | "openai-responses":
-                assert agent.startswith("AsyncOpenAI/")
-            case "anthropic":
-                assert agent.startswith("AsyncAnthropic/")
-            case _:
-                assert agent.startswith("python-httpx2/")
+@pytest.mark.parametrize("name", [*PROVIDERS, "compatible"])
+async def test_calls_without_a_name_or_an_id_of_their_own_are_answered(name: Name) -> None:
+    replies = [Reply(echo("id_a", "a"), echo("id_a", "b"), Ask("id_c", "")), LATER]
+    async with world(name, replies) as here:
+        for label in ("a", "b"):
+            here.box.let[label].set()
+        result = await here.agent.say("Please")
+        assert [each.status for each in results_of(result.messages)] == ["done", "done", "unknown"]
+        assert_whole(result.messages)
+        assert result.text == "You are welcome."
 
 
 async def test_in_prompt_mode_results_are_told_in_call_order_and_nothing_is_a_function_call() -> None:
@@ -180,7 +178,7 @@ async def test_a_conversation_goes_on_with_another_provider(before: Name, name: 
         for label in ("a", "b"):
             here.box.let[label].set()
         await here.agent.say("Please")
-        async with model_at(name, here.server) as other:
+        async with model_at("compatible" if name == "prompt" else name, here.server.url) as other:
             here.agent.model = other
             here.agent.mode = "prompt" if name == "prompt" else "function"
             assert (await here.agent.say("Thanks")).text == "You are welcome."

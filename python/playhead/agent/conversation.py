@@ -175,7 +175,7 @@ ReplyPiece = TextPiece | ThinkingPiece | CallStarted | CallReady | ReplyEnd
 
 
 class Model(Protocol):
-    """A model that the loop can call: a provider behind its SDK, plain HTTP, or a script."""
+    """A model that the loop can call: a provider, or a script."""
 
     @property
     def provider(self) -> Provider: ...

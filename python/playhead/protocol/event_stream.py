@@ -1,4 +1,4 @@
-"""Split a `text/event-stream` body (HTML standard, section 9.2) into the JSON-RPC messages in it.
+"""Split a `text/event-stream` body (HTML standard, section 9.2) into the messages in it.
 
 Theory of operation. Bytes go in with `feed`, which returns the messages that are complete. Any chunking of
 the same bytes gives the same messages. No clock, no connection, no JSON: an event's data is bytes, so an
@@ -6,7 +6,8 @@ invalid one spoils its own event only.
 
 * A line ends with CR, LF or both, a byte order mark at the start of the stream is skipped, and the data of an
   unfinished event at the end of the stream is nobody's.
-* Only events of the type `message`, the default, are delivered; one without data only names an id.
+* Only events of the type `message`, the default, are delivered, unless `every_type` is set; one without data
+  only names an id.
 * The data of one event is at most `max_bytes`. A longer event is reported once and skipped up to its end. A
   line of another field is at most `FIELD_BYTES`; a longer one is ignored.
 """
@@ -53,10 +54,12 @@ class EventStream:
 
     Args:
         max_bytes: the most data of one event to collect (`limits.message_bytes`).
+        every_type: deliver the events of every type.
     """
 
-    def __init__(self, *, max_bytes: int) -> None:
+    def __init__(self, *, max_bytes: int, every_type: bool = False) -> None:
         self._max_bytes = max_bytes
+        self._every_type = every_type
         self._head_bytes = min(HEAD_BYTES, max_bytes)
         self.last_event_id = b""
         """The id of the last complete event, for `Last-Event-ID`; empty without one."""
@@ -186,11 +189,14 @@ class EventStream:
             return
         self._is_overlong = True
         self._data = None
-        if self._type in (b"", b"message"):
+        if self._is_delivered():
             self._complete.append(OverlongEvent(self.head))
+
+    def _is_delivered(self) -> bool:
+        return self._every_type or self._type in (b"", b"message")
 
     def _end_event(self) -> None:
         self.last_event_id = self._id
-        if self._data and self._type in (b"", b"message"):
+        if self._data and self._is_delivered():
             self._complete.append(EventData(self._data.take()))
         self._type, self._data, self._is_overlong, self.head = b"", None, False, b""

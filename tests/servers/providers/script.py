@@ -49,10 +49,11 @@ class Ask:
     id: str
     name: str
     arguments: str = "{}"
+    sizes: Sequence[int] = ARGUMENT_CUTS
 
     @property
     def deltas(self) -> list[str]:
-        return list(cut(self.arguments))
+        return list(cut(self.arguments, self.sizes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ Frame = bytes | Hold | Broken
 """The elements of a wire: bytes of the body, and events between them."""
 
 
-def cut(text: str, sizes: Sequence[int] = ARGUMENT_CUTS) -> Iterator[str]:
+def cut(text: str, sizes: Sequence[int]) -> Iterator[str]:
     """`text` in pieces of these sizes, over and over."""
     at, turn = 0, 0
     while at < len(text):

@@ -38,19 +38,31 @@ def check_request(captured: Captured, *, is_openai: bool = True) -> None:
     """Hold one request against the types and the rules of its provider. A server that is only compatible
     with OpenAI gets back the field for thinking that it has on top."""
     provider, body = captured.provider, captured.body
+    check_types(provider, body if is_openai or provider != "openai" else _without_thinking(body))
     match provider:
         case "openai":
-            _valid(CompletionCreateParamsStreaming, body if is_openai else _without_thinking(body))
             _chat_calls(body["messages"])
         case "openai-responses":
-            _valid(ResponseCreateParamsStreaming, body)
             _responses_calls(body["input"])
         case "anthropic":
-            _valid(MessageCreateParamsStreaming, body)
             _anthropic_calls(body["messages"])
         case "gemini":
-            _valid_gemini(body)
             _gemini_calls(body["contents"])
+        case _:
+            assert_never(provider)
+
+
+def check_types(provider: ProviderName, body: Json) -> None:
+    """Hold one request against the types alone."""
+    match provider:
+        case "openai":
+            _valid(CompletionCreateParamsStreaming, body)
+        case "openai-responses":
+            _valid(ResponseCreateParamsStreaming, body)
+        case "anthropic":
+            _valid(MessageCreateParamsStreaming, body)
+        case "gemini":
+            _valid_gemini(body)
         case _:
             assert_never(provider)
 

@@ -58,12 +58,14 @@ class WireServer:
         self.url = f"http://127.0.0.1:{port}"
         self.openai_url = f"{self.url}/v1"
         self.gemini_url = f"{self.url}/v1beta"
+        self.connections = 0
         self.requests: list[Captured] = []
         self.refused: list[str] = []
         """Requests that no provider would take: a wrong path, a missing key, no stream asked for."""
 
     async def serve(self, stream: trio.SocketStream) -> None:
         """One connection, as long as it is kept alive."""
+        self.connections += 1
         async with stream:
             try:
                 wire = _Wire(stream)
@@ -158,24 +160,28 @@ class _Wire:
             left, watching = trio.Event(), trio.CancelScope()
             nursery.start_soon(self._watch, left, watching, nursery.cancel_scope)
             is_whole = True
-            for frame in frames:
-                match frame:
-                    case bytes():
-                        if self._http.our_state is h11.SEND_RESPONSE:
-                            await self._send(head)
-                        # A packet for each event, and a turn for whoever reads it.
-                        await self._send(h11.Data(data=frame))
-                    case Hold():
-                        frame.reached.set()
-                        await frame.released.wait()
-                    case Broken(how="garbage"):
-                        await self._send(h11.Data(data=b'data: {"choices": [oops\n\n'))
-                    case Broken():
-                        is_whole = False
-                        break
-            watching.cancel()  # before the end is sent: the next request may follow at once
-            if is_whole:
-                await self._send(h11.EndOfMessage())
+            try:
+                for frame in frames:
+                    match frame:
+                        case bytes():
+                            if self._http.our_state is h11.SEND_RESPONSE:
+                                await self._send(head)
+                            # A packet for each event, and a turn for whoever reads it.
+                            await self._send(h11.Data(data=frame))
+                        case Hold():
+                            frame.reached.set()
+                            await frame.released.wait()
+                        case Broken(how="garbage"):
+                            await self._send(h11.Data(data=b'data: {"choices": [oops\n\n'))
+                        case Broken():
+                            is_whole = False
+                            break
+                watching.cancel()  # before the end is sent: the next request may follow at once
+                if is_whole:
+                    await self._send(h11.EndOfMessage())
+            except trio.BrokenResourceError:
+                left.set()
+                watching.cancel()
         if left.is_set():
             raise _GoneError
         return is_whole

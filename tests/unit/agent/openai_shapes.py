@@ -1,29 +1,16 @@
-"""OpenAI's wire by the official SDK's own types: requests are held against them, chunks are made of them."""
+"""OpenAI's events, made of the official SDK's own types."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
 from openai.types.chat.chat_completion_chunk import ChatCompletionChunk, ChoiceDelta
-from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 from openai.types.completion_usage import CompletionUsage
-from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from openai.types.responses.response_stream_event import ResponseStreamEvent
 from pydantic import TypeAdapter
 
 Json = dict[str, Any]
-
-
-def check_chat_request(body: Mapping[str, Any]) -> None:
-    """Raises `pydantic.ValidationError` where the SDK's types don't take `body`."""
-    _walk(_adapter(CompletionCreateParamsStreaming).validate_python(body))
-
-
-def check_responses_request(body: Mapping[str, Any]) -> None:
-    """Raises `pydantic.ValidationError` where the SDK's types don't take `body`."""
-    _walk(_adapter(ResponseCreateParamsStreaming).validate_python(body))
 
 
 def chunk(
@@ -72,13 +59,3 @@ def event(type_: str, **fields: Any) -> Json:
 @cache
 def _adapter(type_: Any) -> TypeAdapter[Any]:
     return TypeAdapter(type_)
-
-
-def _walk(value: Any) -> None:
-    # An `Iterable` of the types is validated only where somebody iterates.
-    if isinstance(value, Mapping):
-        for item in value.values():
-            _walk(item)
-    elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
-        for item in value:
-            _walk(item)

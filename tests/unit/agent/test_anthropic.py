@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, cast
 
-import pytest
-import trio
 from anthropic import types
-from anthropic.types.message_create_params import MessageCreateParamsStreaming
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from playhead.agent.conversation import (
@@ -37,13 +30,10 @@ from playhead.agent.conversation import (
     ToolSpec,
     UserMessage,
 )
-from playhead.agent.models.anthropic import MAX_TOKENS, AnthropicDecoder, AnthropicModel, encode
-from playhead.errors import ConnectError, ConnectionLostError, ModelError, UsageError
-from tests.servers.scripted_http import Answering, scripted_http, sse
+from playhead.agent.models.anthropic import MAX_TOKENS, AnthropicDecoder, encode
+from tests.servers.providers.validate import check_types
 
 Json = dict[str, Any]
-KEY = "sk-ant-secret-0123456789"
-REQUESTS: TypeAdapter[Any] = TypeAdapter(MessageCreateParamsStreaming)
 EVENTS: TypeAdapter[Any] = TypeAdapter(types.RawMessageStreamEvent)
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n".ljust(30, b"\0")).decode()
 PICTURE = Attachment(kind="image", mime_type="image/png", base64=PNG)
@@ -69,8 +59,7 @@ def call(call_id: str, name: str = "weather", **arguments: Any) -> ToolCall:
 def encoded(*messages: Message, **more: Any) -> Json:
     """The body, valid by the official types."""
     body = encode(ModelRequest(messages=messages, **more), model="claude-x")
-    # As JSON: an iterable in the SDK's types would be taken, and not looked into, otherwise.
-    REQUESTS.validate_json(json.dumps(body), strict=False)
+    check_types("anthropic", body)
     return body
 
 
@@ -215,21 +204,6 @@ def test_a_reply_of_anthropics_goes_back_block_by_block_as_it_came() -> None:
     }
 
 
-def test_another_providers_reply_is_written_anew_without_its_thinking() -> None:
-    foreign = AssistantMessage(
-        parts=(Thinking(text="hm"), Text(text="Yes. "), call("call:1/ü", city="Bern")),
-        provider="gemini",
-        raw=({"text": "theirs"},),
-    )
-    result = ToolMessage(results=(ToolResult(call_id="call:1/ü", name="weather", text="sun"),))
-    messages = encoded(said("?"), foreign, result)["messages"]
-    text, use = messages[1]["content"]
-    assert text == {"type": "text", "text": "Yes. "}
-    assert use["input"] == {"city": "Bern"}
-    assert re.fullmatch("[a-zA-Z0-9_-]+", use["id"])
-    assert messages[2]["content"][0]["tool_use_id"] == use["id"]
-
-
 def test_roles_alternate_with_the_results_first_and_nothing_empty() -> None:
     result = ToolMessage(results=(ToolResult(call_id="a", name="weather", text=""),))
     body = encoded(
@@ -272,16 +246,6 @@ def test_the_image_of_an_error_follows_the_results_because_an_error_is_text_alon
     assert [block["type"] for block in content[0]["content"]] == ["text"]
 
 
-def test_a_conversation_of_nothing_is_refused_before_it_is_sent() -> None:
-    with pytest.raises(UsageError, match="expected text or attachments"):
-        encode(ModelRequest(messages=(said("  "),)), model="claude-x")
-
-
-def test_half_a_character_does_not_stop_a_request() -> None:
-    body = encoded(said("a\ud83d"))
-    assert json.dumps(body, ensure_ascii=False).encode()
-
-
 # --- streams -----------------------------------------------------------------------------------------
 
 
@@ -319,46 +283,6 @@ def test_blocks_that_come_at_once_are_kept_apart_by_their_index() -> None:
     assert [each.arguments for each in end.message.calls] == [{"a": 1}, {"b": 2}]
 
 
-@given(cuts=st.lists(st.integers(0, 40), max_size=12))
-def test_how_arguments_are_cut_into_deltas_changes_nothing(cuts: list[int]) -> None:
-    text = '{"city": "Z\\u00fcrich", "days": [1, 2.5]}'
-    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    deltas = [text[low:high] for low, high in pairwise(edges)]
-    end = end_of([begun(), *tool_use(0, "toolu_1", *deltas), *ended("tool_use")])
-    (made,) = end.message.calls
-    assert made.arguments == {"city": "Zürich", "days": [1, 2.5]}
-    assert made.arguments_text == text
-
-
-@pytest.mark.parametrize("text", ['{"city": ', "[1]", '{"n": NaN}', '{"n": 1e999}', '"Bern"', "[" * 100_000])
-def test_arguments_that_are_no_object_are_told_and_can_be_given_back(text: str) -> None:
-    end = end_of([begun(), *tool_use(0, "toolu_1", text), *ended("max_tokens")])
-    (made,) = end.message.calls
-    assert made.arguments is None
-    assert made.arguments_text == text
-    assert made.problem
-    assert end.stop == "length"
-    result = ToolResult(call_id="toolu_1", name="weather", text=made.problem, status="bad_arguments")
-    body = encoded(said("?"), end.message, ToolMessage(results=(result,)))
-    assert body["messages"][1]["content"][0]["input"] == {"INVALID_JSON": text}
-
-
-@pytest.mark.parametrize(
-    ("reason", "expected", "told"),
-    [
-        ("end_turn", "end", ""),
-        ("stop_sequence", "end", "stop_sequence"),
-        ("max_tokens", "length", "max_tokens"),
-        ("model_context_window_exceeded", "length", "model_context_window_exceeded"),
-        ("pause_turn", "other", "pause_turn"),
-        ("refusal", "refused", "refusal"),
-    ],
-)
-def test_why_a_reply_ends_is_told(reason: str, expected: str, told: str) -> None:
-    end = end_of([begun(), start(0, {"type": "text", "text": "Hi"}), stop(0), *ended(reason)])
-    assert (end.stop, end.reason, end.message.text) == (expected, told, "Hi")
-
-
 def test_a_refusal_has_its_explanation() -> None:
     details = {"type": "refusal", "category": "bio", "explanation": "This could do harm."}
     end = end_of([begun(), *ended("refusal", stop_details=details)])
@@ -368,36 +292,6 @@ def test_a_refusal_has_its_explanation() -> None:
     ]
 
 
-def test_an_error_in_the_stream_ends_the_reply() -> None:
-    error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
-    with pytest.raises(ModelError, match="overloaded_error: Overloaded"):
-        decoded([begun(), error])
-
-
-@pytest.mark.parametrize(
-    "events",
-    [
-        [begun(), stop(0)],
-        [begun(), start(0, {"type": "text", "text": ""}), start(0, {"type": "text", "text": ""})],
-        [begun(), {"type": "content_block_delta", "delta": {}}],
-        [begun(), *tool_use(0, "")],
-        [begun(), start(0, {"type": "text", "text": ""}), *ended("end_turn")],
-        [begun()],
-        [],
-    ],
-)
-def test_events_that_cannot_be_right_are_the_providers_fault(events: list[Json]) -> None:
-    decoder = AnthropicDecoder()
-
-    def decode() -> None:
-        for event in events:
-            decoder.feed(event)
-        decoder.finish()
-
-    with pytest.raises(ModelError, match="anthropic"):
-        decode()
-
-
 def test_events_and_deltas_that_a_later_version_adds_are_passed_over() -> None:
     decoder = AnthropicDecoder()
     later: list[Json] = [{"type": "news"}, {}, {"type": 5}, delta(2, "glow_delta", glow=1)]
@@ -405,127 +299,11 @@ def test_events_and_deltas_that_a_later_version_adds_are_passed_over() -> None:
     assert found + decoder.finish() == decoded(REPLY)
 
 
-# --- over HTTP ---------------------------------------------------------------------------------------
-
-
-def model_at(url: str) -> AnthropicModel:
-    return AnthropicModel("claude-x", api_key=KEY, base_url=url, max_retries=0)
-
-
-async def pieces_from(url: str) -> list[ReplyPiece]:
-    async with model_at(url) as model, model.stream(ModelRequest(messages=(said("Hello"),))) as reply:
-        return [piece async for piece in reply]
-
-
-async def test_a_model_streams_through_the_official_sdk() -> None:
-    async def answer(answering: Answering) -> None:
-        await answering.events(REPLY)
-
-    async with scripted_http(answer) as (url, asked):
-        assert await pieces_from(url) == decoded(REPLY)
-    assert asked[0].target.startswith("/v1/messages")
-    assert asked[0].headers["authorization"] == f"Bearer {KEY}"  # as this release of the SDK signs
-    assert asked[0].body == encoded(said("Hello"))
-
-
-async def test_leaving_a_reply_early_is_seen_by_the_server() -> None:
-    gone = trio.Event()
-
-    async def answer(answering: Answering) -> None:
-        await answering.begin()
-        for event in REPLY[:11]:
-            await answering.send(sse(event))
-        await answering.hung_up.wait()
-        gone.set()
-
-    async with scripted_http(answer) as (url, _), model_at(url) as model:
-        async with model.stream(ModelRequest(messages=(said("Hello"),))) as reply:
-            async for piece in reply:
-                if isinstance(piece, TextPiece):
-                    break
-        with trio.fail_after(5):
-            await gone.wait()
-
-
-async def test_a_cancelled_reply_is_seen_by_the_server() -> None:
-    gone, under_way = trio.Event(), trio.Event()
-
-    async def answer(answering: Answering) -> None:
-        await answering.begin()
-        await answering.send(sse(REPLY[0]))
-        under_way.set()
-        await answering.hung_up.wait()
-        gone.set()
-
-    async with scripted_http(answer) as (url, _):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(pieces_from, url)
-            await under_way.wait()
-            nursery.cancel_scope.cancel()
-        with trio.fail_after(5):
-            await gone.wait()
-
-
-@pytest.mark.parametrize(
-    ("status", "kind"),
-    [
-        (401, "authentication_error"),
-        (429, "rate_limit_error"),
-        (500, "api_error"),
-        (529, "overloaded_error"),
-        (307, "moved"),
-    ],
-)
-async def test_a_refusal_is_an_error_of_ours_that_does_not_quote_the_key(status: int, kind: str) -> None:
-    async def answer(answering: Answering) -> None:
-        error = {"type": "error", "error": {"type": kind, "message": f"no: {KEY}"}}
-        more = "retry-after: 12\r\nlocation: http://127.0.0.1:9/\r\n"
-        await answering.whole(json.dumps(error).encode(), status=status, headers=more)
-
-    async with scripted_http(answer) as (url, _):
-        with pytest.raises(ModelError) as raised:
-            await pieces_from(url)
-    assert raised.value.status == status
-    assert raised.value.retry_after_seconds == 12
-    assert str(status) in str(raised.value)
-    assert KEY not in str(raised.value)
-    assert raised.value.__cause__ is None
-    assert raised.value.__context__ is None
-
-
-@pytest.mark.parametrize(
-    "garbage", [b"data: {nonsense\n\n", b"data: [1]\n\n", b'data: {"type":"content_block_stop"}\n\n']
-)
-async def test_garbage_in_the_stream_is_the_providers_fault(garbage: bytes) -> None:
-    async def answer(answering: Answering) -> None:
-        await answering.begin()
-        await answering.send(sse(REPLY[0]) + b"data: " + garbage + b"\n\n")
-        await answering.end()
-
-    async with scripted_http(answer) as (url, _):
-        with pytest.raises(ModelError):
-            await pieces_from(url)
-
-
-async def test_a_stream_that_breaks_off_is_a_lost_connection() -> None:
-    async def answer(answering: Answering) -> None:
-        await answering.begin()
-        await answering.send(sse(REPLY[0]))
-        await answering.stream.aclose()
-        await answering.hung_up.wait()
-
-    async with scripted_http(answer) as (url, _):
-        with pytest.raises(ConnectionLostError):
-            await pieces_from(url)
-
-
-async def test_nobody_listening_is_a_failed_connection() -> None:
-    with pytest.raises(ConnectError):
-        await pieces_from("http://127.0.0.1:9")
-
-
-@pytest.mark.parametrize("key", ["", "two words", "line\n", "schlüssel"])
-def test_a_key_that_cannot_be_sent_is_refused_unquoted(key: str) -> None:
-    with pytest.raises(UsageError) as raised:
-        AnthropicModel("claude-x", api_key=key)
-    assert not key or key not in str(raised.value)
+def test_thinking_that_was_cut_off_before_its_signature_does_not_go_back() -> None:
+    raw = (
+        {"type": "thinking", "thinking": "hm", "signature": "s"},
+        {"type": "text", "text": "Well"},
+        {"type": "thinking", "thinking": "and", "signature": ""},
+    )
+    message = AssistantMessage(parts=(Text(text="Well"),), provider="anthropic", raw=raw)
+    assert encoded(said("?"), message, said("And?"))["messages"][1]["content"] == list(raw[:2])

@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Any, cast
 
 import pytest
-import trio
 from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,17 +33,14 @@ from playhead.agent.conversation import (
     ToolSpec,
     UserMessage,
 )
-from playhead.agent.models.gemini import GeminiDecoder, GeminiModel, encode
+from playhead.agent.models.gemini import GeminiDecoder, encode
 from playhead.agent.models.tool_schema import gemini_parameters
-from playhead.errors import ConnectError, ConnectionLostError, ModelError, UsageError
-from tests.servers.scripted_http import Answering, scripted_http, sse
+from tests.servers.providers.validate import check_types
 
 Json = dict[str, Any]
-KEY = "AIza-secret-0123456789"
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n".ljust(30, b"\0")).decode()
 PICTURE = Attachment(kind="image", mime_type="image/png", base64=PNG)
 SOUND = Attachment(kind="audio", mime_type="audio/mpeg", base64="SUQzAAAA")
-FIELDS = {"contents", "systemInstruction", "tools", "generationConfig"}
 
 
 def said(text: str) -> UserMessage:
@@ -56,14 +52,9 @@ def call(call_id: str, name: str = "weather", **arguments: Any) -> ToolCall:
 
 
 def encoded(*messages: Message, model: str = "gemini-3-pro", **more: Any) -> Json:
-    """The body, valid by the official types, which refuse fields that they don't have."""
+    """The body, valid by the official types."""
     body = encode(ModelRequest(messages=messages, **more), model=model)
-    assert set(body) <= FIELDS
-    for content in [*body["contents"], *filter(None, [body.get("systemInstruction")])]:
-        assert types.Content.model_validate_json(json.dumps(content)).parts
-    for tool in body.get("tools", ()):
-        types.Tool.model_validate_json(json.dumps(tool))
-    types.GenerationConfig.model_validate_json(json.dumps(body.get("generationConfig", {})))
+    check_types("gemini", body)
     return body
 
 
@@ -200,11 +191,6 @@ def test_a_results_media_never_make_more_parts_than_there_were_calls(
     assert len(after["parts"]) == beside
 
 
-def test_a_conversation_of_nothing_is_refused_before_it_is_sent() -> None:
-    with pytest.raises(UsageError, match="expected text or attachments"):
-        encode(ModelRequest(messages=(said(""),)), model="gemini-3-pro")
-
-
 # --- schemas -----------------------------------------------------------------------------------------
 
 
@@ -315,23 +301,6 @@ def test_a_part_with_a_signature_stays_a_part_of_its_own() -> None:
     assert encoded(said("?"), end.message)["contents"][1]["parts"] == [{"text": "a"}, signed, {"text": "b"}]
 
 
-@pytest.mark.parametrize(
-    ("reason", "expected", "told"),
-    [
-        ("STOP", "end", ""),
-        ("MAX_TOKENS", "length", "MAX_TOKENS"),
-        ("SAFETY", "refused", "SAFETY"),
-        ("RECITATION", "refused", "RECITATION"),
-        ("MALFORMED_FUNCTION_CALL", "other", "MALFORMED_FUNCTION_CALL"),
-        ("UNEXPECTED_TOOL_CALL", "other", "UNEXPECTED_TOOL_CALL"),
-        ("OTHER", "other", "OTHER"),
-    ],
-)
-def test_why_a_reply_ends_is_told(reason: str, expected: str, told: str) -> None:
-    end = end_of([chunk({"text": "Hi"}), {"candidates": [{"finishReason": reason}]}])
-    assert (end.stop, end.reason, end.message.text) == (expected, told, "Hi")
-
-
 def test_a_finish_message_is_told_too() -> None:
     candidate = {"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "Malformed: print(x)"}
     assert end_of([{"candidates": [candidate]}]).reason == "MALFORMED_FUNCTION_CALL: Malformed: print(x)"
@@ -341,164 +310,3 @@ def test_a_blocked_prompt_is_a_refusal_that_leaves_nothing_in_the_conversation()
     end = end_of([{"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": USED}])
     assert (end.stop, end.reason) == ("refused", "the prompt was blocked: PROHIBITED_CONTENT")
     assert encoded(said("one"), end.message)["contents"] == [{"role": "user", "parts": [{"text": "one"}]}]
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        {"error": {"code": 503, "message": "overloaded", "status": "UNAVAILABLE"}},
-        chunk(asks("")),
-        chunk(asks(id="a"), asks(id="a")),
-    ],
-)
-def test_an_error_in_the_stream_and_calls_that_cannot_be_right_end_the_reply(event: Json) -> None:
-    with pytest.raises(ModelError, match="gemini"):
-        GeminiDecoder().feed(event)
-
-
-@pytest.mark.parametrize(
-    "events", [[], [chunk({"text": "Hi"})], [{"candidates": 5}], [{"candidates": [None]}]]
-)
-def test_a_reply_without_an_end_is_none(events: list[Json]) -> None:
-    decoder = GeminiDecoder()
-    for event in events:
-        decoder.feed(event)
-    assert not decoder.ended
-    with pytest.raises(ModelError, match="finishReason"):
-        decoder.finish()
-
-
-def test_arguments_that_are_no_object_are_told_and_do_not_go_back() -> None:
-    decoder = GeminiDecoder()
-    decoder.feed(chunk({"functionCall": {"name": "weather", "args": [1]}}, stop="STOP"))
-    (end,) = decoder.finish()
-    message = cast("ReplyEnd", end).message
-    (made,) = message.calls
-    assert (made.arguments, made.arguments_text) == (None, "[1]")
-    assert made.problem == "the arguments must be a JSON object, not an array"
-    told = ToolResult(call_id=made.id, name="weather", text="no", status="bad_arguments")
-    body = encoded(said("?"), message, ToolMessage(results=(told,)))
-    assert body["contents"][1]["parts"] == [{"functionCall": {"name": "weather", "args": {}}}]
-
-
-# --- over HTTP ---------------------------------------------------------------------------------------
-
-
-def model_at(url: str, **more: Any) -> GeminiModel:
-    return GeminiModel("gemini-3-pro", api_key=KEY, base_url=f"{url}/v1beta/", **more)
-
-
-async def pieces_from(url: str, **more: Any) -> list[ReplyPiece]:
-    async with model_at(url, **more) as model, model.stream(ModelRequest(messages=(said("Hello"),))) as reply:
-        return [piece async for piece in reply]
-
-
-async def test_a_model_streams_over_http_with_its_key_in_a_header() -> None:
-    async def answer(answering: Answering) -> None:
-        await answering.events(REPLY)
-
-    async with scripted_http(answer) as (url, asked):
-        *pieces, end = await pieces_from(url, extra_body={"generationConfig": {"topK": 1}})
-    assert [piece for piece in pieces if isinstance(piece, TextPiece)] == [
-        TextPiece(text="Let me "),
-        TextPiece(text="look."),
-    ]
-    assert cast("ReplyEnd", end).message.raw == RAW
-    assert asked[0].target == "/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse"
-    assert asked[0].headers["x-goog-api-key"] == KEY
-    assert asked[0].body == {**encoded(said("Hello")), "generationConfig": {"topK": 1}}
-
-
-async def test_ids_of_ours_differ_between_replies() -> None:
-    async def answer(answering: Answering) -> None:
-        await answering.events(REPLY)
-
-    async with scripted_http(answer, answer) as (url, _):
-        ends = [cast("ReplyEnd", (await pieces_from(url))[-1]) for _ in range(2)]
-    assert ends[0].message.calls[0].id != ends[1].message.calls[0].id
-
-
-async def test_leaving_a_reply_early_is_seen_by_the_server() -> None:
-    gone = trio.Event()
-
-    async def answer(answering: Answering) -> None:
-        await answering.begin()
-        await answering.send(sse(REPLY[2]))
-        await answering.hung_up.wait()
-        gone.set()
-
-    async with scripted_http(answer) as (url, _), model_at(url) as model:
-        async with model.stream(ModelRequest(messages=(said("Hello"),))) as reply:
-            assert await anext(reply) == TextPiece(text="Let me ")
-        with trio.fail_after(5):
-            await gone.wait()
-
-
-async def test_a_cancelled_reply_is_seen_by_the_server() -> None:
-    gone, under_way = trio.Event(), trio.Event()
-
-    async def answer(answering: Answering) -> None:
-        await answering.begin()
-        await answering.send(sse(REPLY[0]))
-        under_way.set()
-        await answering.hung_up.wait()
-        gone.set()
-
-    async with scripted_http(answer) as (url, _):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(pieces_from, url)
-            await under_way.wait()
-            nursery.cancel_scope.cancel()
-        with trio.fail_after(5):
-            await gone.wait()
-
-
-@pytest.mark.parametrize("status", [400, 401, 403, 429, 500, 503, 302])
-async def test_a_refusal_is_an_error_of_ours_that_does_not_quote_the_key(status: int) -> None:
-    async def answer(answering: Answering) -> None:
-        error = {"error": {"code": status, "message": f"API key {KEY} is bad", "status": "NO"}}
-        more = "retry-after: 12\r\nlocation: http://127.0.0.1:9/\r\n"
-        await answering.whole(json.dumps(error).encode(), status=status, headers=more)
-
-    async with scripted_http(answer) as (url, _):
-        with pytest.raises(ModelError) as raised:
-            await pieces_from(url)
-    assert raised.value.status == status
-    assert raised.value.retry_after_seconds == 12
-    assert str(status) in str(raised.value)
-    assert KEY not in str(raised.value)
-
-
-@pytest.mark.parametrize("garbage", [b"{nonsense", b"[1]", b'{"error":{"code":503,"message":"busy"}}'])
-async def test_garbage_in_the_stream_is_the_providers_fault(garbage: bytes) -> None:
-    async def answer(answering: Answering) -> None:
-        await answering.begin()
-        await answering.send(sse(REPLY[0]) + b"data: " + garbage + b"\r\n\r\n")
-        await answering.end()
-
-    async with scripted_http(answer) as (url, _):
-        with pytest.raises(ModelError):
-            await pieces_from(url)
-
-
-async def test_a_stream_that_breaks_off_is_a_lost_connection() -> None:
-    async def answer(answering: Answering) -> None:
-        await answering.begin()
-        await answering.send(sse(REPLY[0]))
-        await answering.stream.aclose()
-
-    async with scripted_http(answer) as (url, _):
-        with pytest.raises(ConnectionLostError):
-            await pieces_from(url)
-
-
-async def test_nobody_listening_is_a_failed_connection() -> None:
-    with pytest.raises(ConnectError):
-        await pieces_from("http://127.0.0.1:9")
-
-
-def test_a_key_or_an_address_that_cannot_be_right_is_refused() -> None:
-    with pytest.raises(UsageError, match="API key"):
-        GeminiModel("gemini-3-pro", api_key="two\nlines")
-    with pytest.raises(UsageError, match="base_url"):
-        GeminiModel("gemini-3-pro", api_key=KEY, base_url="ftp://host/")

@@ -6,8 +6,6 @@ import base64
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from playhead.agent.conversation import (
     AssistantMessage,
@@ -29,8 +27,8 @@ from playhead.agent.conversation import (
     UserMessage,
 )
 from playhead.agent.models.openai_chat import ChatDecoder, encode
-from playhead.errors import ModelError
-from tests.unit.agent.openai_shapes import call_delta, check_chat_request, chunk, chunk_of
+from tests.servers.providers.validate import check_types
+from tests.unit.agent.openai_shapes import call_delta, chunk, chunk_of
 
 PNG = Attachment(
     kind="image", mime_type="image/png", base64=base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
@@ -46,7 +44,7 @@ def call(call_id: str, name: str = "f", text: str = "{}", **arguments: Any) -> T
 
 def encoded(*messages: Any, **more: Any) -> dict[str, Any]:
     body = encode(ModelRequest(messages=(ASK, *messages), **more), model="m")
-    check_chat_request(body)
+    check_types("openai", body)
     return body
 
 
@@ -156,19 +154,6 @@ def test_nothing_is_said_where_there_is_nothing_and_never_an_absent_text() -> No
     assert empty == {"role": "assistant", "content": ""}
 
 
-def test_arguments_that_were_no_json_go_back_as_json_that_quotes_them() -> None:
-    broken = ToolCall(id="a", name="f", arguments=None, arguments_text='{"x": ')
-    [_, assistant] = encoded(AssistantMessage(parts=(broken,)))["messages"]
-    assert assistant["tool_calls"][0]["function"]["arguments"] == '{"unreadable": "{\\"x\\": "}'
-
-
-def test_another_providers_own_blocks_never_go_to_openai() -> None:
-    message = AssistantMessage(
-        parts=(Text(text="a"), call("c")), provider="anthropic", raw=({"type": "thinking", "signature": "s"},)
-    )
-    assert set(encoded(message)["messages"][1]) == {"role", "content", "tool_calls"}
-
-
 # --- streams -------------------------------------------------------------------------------------------
 
 
@@ -276,13 +261,6 @@ def test_made_up_ids_differ_from_one_reply_to_the_next() -> None:
     assert ChatDecoder(seed="1").feed(one) != ChatDecoder(seed="2").feed(one)
 
 
-def test_no_arguments_at_all_are_an_empty_object() -> None:
-    pieces, _ = decode(
-        chunk({"tool_calls": [call_delta(index=0, id="a", name="f", arguments="")]}), chunk({}, finish="stop")
-    )
-    assert ready(pieces) == [("a", "f", {})]
-
-
 @pytest.mark.parametrize("text", ["", '{"x": '])
 def test_arguments_that_the_length_cuts_off_never_run(text: str) -> None:
     pieces, end = decode(
@@ -292,16 +270,6 @@ def test_arguments_that_the_length_cuts_off_never_run(text: str) -> None:
     assert ready(pieces) == [("a", "f", None)]
     assert end.message.calls[0].problem
     assert end.stop == "length"
-
-
-def test_arguments_that_are_no_object_come_with_what_is_wrong() -> None:
-    pieces, _ = decode(
-        chunk({"tool_calls": [call_delta(index=0, id="a", name="f", arguments="[1]")]}),
-        chunk({}, finish="tool_calls"),
-    )
-    [piece] = [piece for piece in pieces if isinstance(piece, CallReady)]
-    assert (piece.call.arguments, piece.call.arguments_text) == (None, "[1]")
-    assert "object" in piece.call.problem
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
@@ -314,13 +282,15 @@ def test_thinking_of_compatible_servers_is_told_and_goes_back_with_the_calls(nam
     )
     assert pieces[:2] == [ThinkingPiece(text="Let me "), ThinkingPiece(text="think.")]
     assert end.message.parts[0] == Thinking(text="Let me think.")
-    assert encoded(end.message)["messages"][1][name] == "Let me think."
+    assert (
+        encode(ModelRequest(messages=(ASK, end.message)), model="m")["messages"][1][name] == "Let me think."
+    )
 
 
 def test_a_signature_on_a_call_goes_back_with_that_call() -> None:
     delta = call_delta(index=0, id="a", name="f", arguments="{}", extra_content={"google": {"s": "x"}})
     _, end = decode(chunk_of(delta), chunk({}, finish="stop"))
-    sent = encoded(end.message)["messages"][1]["tool_calls"][0]
+    sent = encode(ModelRequest(messages=(ASK, end.message)), model="m")["messages"][1]["tool_calls"][0]
     assert sent["extra_content"] == {"google": {"s": "x"}}
 
 
@@ -339,60 +309,6 @@ def test_a_refusal_is_said_and_is_the_reason() -> None:
     assert (end.stop, end.reason) == ("refused", "I can't.")
 
 
-@pytest.mark.parametrize(
-    ("finish", "stop"), [("stop", "end"), ("length", "length"), ("content_filter", "refused")]
-)
-def test_the_reason_of_the_end_is_told(finish: str, stop: str) -> None:
-    _, end = decode(chunk({"content": "a"}), chunk({}, finish=finish))
-    assert end.stop == stop
-
-
-def test_an_error_in_the_stream_is_the_providers() -> None:
-    with pytest.raises(ModelError, match="overloaded"):
-        ChatDecoder().feed({"error": {"message": "overloaded", "code": 502}})
-
-
-@pytest.mark.parametrize("bad", [{"choices": 7}, {"choices": [1]}, chunk_of("x")])  # type: ignore[arg-type] # that is the fault
-def test_what_is_no_chunk_is_an_error_and_no_crash(bad: dict[str, Any]) -> None:
-    with pytest.raises(ModelError, match="list of objects"):
-        ChatDecoder().feed(bad)
-
-
-def test_a_stream_without_a_reply_is_an_error() -> None:
-    with pytest.raises(ModelError, match="without a reply"):
-        ChatDecoder().finish()
-
-
-def joined(pieces: list[ReplyPiece]) -> list[ReplyPiece]:
-    """With neighbouring texts made one, whatever the cuts were."""
-    made: list[ReplyPiece] = []
-    for piece in pieces:
-        last = made[-1] if made else None
-        if isinstance(piece, TextPiece) and isinstance(last, TextPiece):
-            made[-1] = TextPiece(text=last.text + piece.text)
-        else:
-            made.append(piece)
-    return made
-
-
-@given(st.data(), st.booleans())
-def test_any_cut_of_text_and_arguments_gives_the_same_reply(data: st.DataObject, repeats: bool) -> None:
-    def cut(text: str) -> list[str]:
-        edges = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=4)))
-        return [text[a:b] for a, b in zip([0, *edges], [*edges, len(text)], strict=True)]
-
-    calls = [("a", "f", '{"x": {"y": "}"}}'), ("b", "f", ""), ("c", "g", '{"z": ["{", 1]}'), ("d", "g", "[")]
-    head = {"content": "One 🎵 two."}
-    whole = [chunk(head)]
-    pieces_of = [chunk({"content": part}) for part in cut("One 🎵 two.")]
-    for index, (call_id, name, text) in enumerate(calls):
-        first = {"index": index, "id": call_id, "name": name}
-        whole.append(chunk({"tool_calls": [call_delta(**first, arguments=text)]}))
-        for number, part in enumerate(cut(text)):
-            fields = first if repeats or number == 0 else {"index": index}
-            pieces_of.append(chunk({"tool_calls": [call_delta(**fields, arguments=part)]}))
-    end = chunk({}, finish="tool_calls")
-    first_pieces, first_end = decode(*whole, end)
-    other_pieces, other_end = decode(*pieces_of, end)
-    assert joined(other_pieces) == joined(first_pieces)
-    assert other_end == first_end
+def test_null_for_the_index_of_a_choice_is_the_first() -> None:
+    chunk = {"choices": [{"index": None, "delta": {"content": "Hi"}}]}
+    assert ChatDecoder().feed(chunk) == [TextPiece(text="Hi")]

@@ -30,6 +30,12 @@ def test_an_event_of_another_type_is_not_a_message_and_names_its_id() -> None:
     assert parser.last_event_id == b"4"
 
 
+def test_events_of_every_type_are_delivered_on_request() -> None:
+    parser = EventStream(max_bytes=3, every_type=True)
+    sent = b"event: ping\ndata: a\n\nevent: delta\ndata: long\n\ndata: b\n\n"
+    assert parser.feed(sent) == [EventData(b"a"), OverlongEvent(b"lon"), EventData(b"b")]
+
+
 def test_a_priming_event_names_an_id_and_is_no_message() -> None:
     parser = stream()
     assert parser.feed(b"id: e-1\nretry: 250\ndata: \n\n") == []

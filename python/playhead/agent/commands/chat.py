@@ -397,9 +397,8 @@ def opened_model(
 ) -> AbstractAsyncContextManager[Model]:
     """Make the model; its connections are pooled while the context is open.
 
-    `base_url` None means the provider's own address. With one, `openai` and `prompt` use plain HTTP and need
-    no SDK. Raises `UsageError` (at once, not on entering) for a missing key, a missing SDK, and an invalid
-    template or address.
+    `base_url` None means the provider's own address. With one, `openai` is any compatible server. Raises
+    `UsageError` (at once, not on entering) for a missing key, and an invalid template or address.
     """
     key = _key(provider, base_url=base_url, environment=environment)
     match provider:

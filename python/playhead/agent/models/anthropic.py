@@ -23,10 +23,11 @@ Source: the `Message…` and `Raw…Event` types of the official SDK, 2.12.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, assert_never
+from typing import Any, ClassVar, Final, assert_never
 
 from playhead.agent.conversation import (
     AssistantMessage,
@@ -50,14 +51,15 @@ from playhead.agent.conversation import (
     UserMessage,
 )
 from playhead.agent.models.attachments import ANTHROPIC, MediaPolicy, fit_media
-from playhead.agent.models.http_model import ProviderSdk, SdkModel
+from playhead.agent.models.http_model import HttpModel
 from playhead.agent.models.json_fields import (
+    UNNAMED,
+    broke_off,
     count_at,
     mapping_at,
     parse_arguments,
-    sendable,
-    shortened,
     text_at,
+    tool_call,
     wire_name,
 )
 from playhead.agent.models.tool_schema import object_schema
@@ -68,31 +70,25 @@ __all__ = ["MAX_TOKENS", "AnthropicDecoder", "AnthropicModel", "encode"]
 MAX_TOKENS: Final = 8192
 """The default: the API requires a number, and every model since 3.5 supports this one."""
 
+API_VERSION: Final = "2026-10-21"
+"""The version that the official SDK 2.12 asks for, whose types the codec follows."""
+
 _ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 
 
-class AnthropicModel(SdkModel):
-    """A model behind Anthropic's Messages API. Needs the extra `anthropic`."""
+class AnthropicModel(HttpModel):
+    """A model behind Anthropic's Messages API."""
 
     _provider = "anthropic"
-    _label = "Anthropic"
     _default_url = "https://api.anthropic.com"
-    _default_media = ANTHROPIC
-    _sdk = ProviderSdk(
-        module="anthropic",
-        client="AsyncAnthropic",
-        error="AnthropicError",
-        missing="AnthropicModel needs anthropic, which is not installed: pip install 'playhead[anthropic]'",
-    )
+    _path = "/v1/messages"
+    _fixed_headers: ClassVar = {"anthropic-version": API_VERSION}
 
     def _encode(self, request: ModelRequest) -> dict[str, Any]:
         return encode(request, model=self._model, media=self._media)
 
     def _decoder(self) -> AnthropicDecoder:
         return AnthropicDecoder()
-
-    def _create(self, client: Any) -> Any:
-        return client.messages.with_streaming_response.create
 
 
 def encode(request: ModelRequest, *, model: str, media: MediaPolicy = ANTHROPIC) -> dict[str, Any]:
@@ -126,8 +122,7 @@ def encode(request: ModelRequest, *, model: str, media: MediaPolicy = ANTHROPIC)
         body["system"] = request.system
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
-    cleaned: dict[str, Any] = sendable(body)
-    return cleaned
+    return body
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
@@ -275,20 +270,11 @@ class _Block:
 
     def _arguments(self) -> Any:
         text = "".join(self.json)
-        whole = self.start.get("input")
-        if not text.strip() and isinstance(whole, Mapping):
-            arguments: dict[str, Any] | None
-            arguments, problem = dict(whole), ""
-        else:
-            arguments, problem = parse_arguments(text)
+        if not text.strip():
+            text = json.dumps(mapping_at(self.start, "input"), ensure_ascii=False)
         if self.type == "tool_use":
-            self.call = ToolCall(
-                id=text_at(self.start, "id"),
-                name=text_at(self.start, "name"),
-                arguments=arguments,
-                arguments_text=text or "{}",
-                problem=problem,
-            )
+            self.call = tool_call(text_at(self.start, "id"), text_at(self.start, "name"), text)
+        arguments, _ = parse_arguments(text)
         return unreadable(text) if arguments is None else arguments
 
 
@@ -301,8 +287,6 @@ class AnthropicDecoder:
 
     def __init__(self) -> None:
         self._blocks: dict[int, _Block] = {}
-        self._ids: set[str] = set()
-        """The ids of calls: two equal ones could not be distinguished, nor sent back."""
         self._usage: dict[str, int] = {}
         self._stop = ""
         self._reason = ""
@@ -335,11 +319,7 @@ class AnthropicDecoder:
                 self._reason = text_at(mapping_at(delta, "stop_details"), "explanation") or self._reason
                 self._count(mapping_at(event, "usage"))
             case "error":
-                error = mapping_at(event, "error")
-                kind, message = text_at(error, "type") or "error", text_at(error, "message")
-                raise ModelError(
-                    f"anthropic broke off its reply: {shortened(f'{kind}: {message}')}", provider="anthropic"
-                )
+                raise broke_off(event.get("error"), provider="anthropic")
             case "message_stop":
                 self._over = True
             case _:
@@ -371,17 +351,7 @@ class AnthropicDecoder:
             raise ModelError(f"anthropic started block {index} twice in one reply", provider="anthropic")
         block = self._blocks[index] = _Block(start=mapping_at(event, "content_block"))
         if block.type == "tool_use":
-            call_id, name = text_at(block.start, "id"), text_at(block.start, "name")
-            if not call_id or not name:
-                raise ModelError(
-                    f"anthropic sent a call without id or name in block {index}", provider="anthropic"
-                )
-            if call_id in self._ids:
-                raise ModelError(
-                    f"anthropic sent two calls with the id {call_id[:100]!r}", provider="anthropic"
-                )
-            self._ids.add(call_id)
-            yield CallStarted(id=call_id, name=name)
+            yield CallStarted(id=text_at(block.start, "id"), name=text_at(block.start, "name") or UNNAMED)
         elif block.type == "text" and (text := text_at(block.start, "text")):
             yield TextPiece(text=text)
         elif block.type == "thinking" and (text := text_at(block.start, "thinking")):

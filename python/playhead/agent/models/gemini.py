@@ -12,7 +12,7 @@
 Each event of a reply is a whole `GenerateContentResponse` with the next parts of the only candidate. Calls
 arrive whole.
 
-Source: the types of google-genai 3.4, which is not used itself: it runs under asyncio only.
+Source: the types of google-genai 3.4.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, assert_never
 from urllib.parse import quote
+
+import httpx2
 
 from playhead.agent.conversation import (
     AssistantMessage,
@@ -46,24 +48,20 @@ from playhead.agent.conversation import (
     UserMessage,
 )
 from playhead.agent.models.attachments import GEMINI, MediaPolicy, fit_media
-from playhead.agent.models.http_model import NO_FIELDS, TIMEOUT_SECONDS, RestModel, checked_key, checked_url
+from playhead.agent.models.http_model import HttpModel
 from playhead.agent.models.json_fields import (
+    broke_off,
     count_at,
     mapping_at,
     mappings_at,
-    parse_arguments,
-    sendable,
-    shortened,
     text_at,
+    tool_call,
     wire_name,
 )
 from playhead.agent.models.tool_schema import gemini_parameters
 from playhead.errors import ModelError, UsageError
-from playhead.limits import DEFAULT_LIMITS, Limits
 
 __all__ = ["GeminiDecoder", "GeminiModel", "encode"]
-
-GEMINI_URL: Final = "https://generativelanguage.googleapis.com/v1beta"
 
 _OLD: Final = re.compile(r"gemini-[12](?![0-9])")
 """Models before Gemini 3. Names without a number (`gemini-flash-latest`) mean the newest."""
@@ -74,60 +72,21 @@ _IN_RESULTS: Final = frozenset({"image/jpeg", "image/png", "image/webp"})
 """Types we send that `functionResponse.parts` accepts."""
 
 
-class GeminiModel(RestModel):
-    """A model behind Gemini's `streamGenerateContent`. Needs no extra."""
+class GeminiModel(HttpModel):
+    """A model behind Gemini's `streamGenerateContent`; its name is Google's, with or without `models/`."""
 
     _provider = "gemini"
+    _default_url = "https://generativelanguage.googleapis.com/v1beta"
+    _key_header = "x-goog-api-key"
+    _key_prefix = ""
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        api_key: str,
-        base_url: str | None = None,
-        extra_body: Mapping[str, Any] = NO_FIELDS,
-        media: MediaPolicy = GEMINI,
-        timeout_seconds: float = TIMEOUT_SECONDS,
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> None:
-        """
-        Args:
-            model: Google's name for it, with or without `models/`.
-            api_key: sent in a header, never in the URL; never shown, logged or quoted.
-            base_url: another address of the same API, with its version. Default
-                `https://generativelanguage.googleapis.com/v1beta`.
-            extra_body: further fields of the request, as the API names them
-                (`{"generationConfig": {"thinkingConfig": …}}`); objects are merged with ours.
-            media: images and audio that are sent natively; a line of text replaces the others.
-            timeout_seconds: the longest silence.
-            limits: `connect_seconds`; `message_bytes` bounds one reply.
-
-        Raises `UsageError` if `api_key` can't be sent in a header, or `base_url` is not an http(s) URL.
-        """
-        key = checked_key(api_key, provider="Gemini")
-        url = checked_url(base_url or GEMINI_URL, example=GEMINI_URL)
-        name = quote(model if "/" in model else f"models/{model}")
-        super().__init__(
-            model,
-            url=url.copy_with(
-                raw_path=f"{url.path.rstrip('/')}/{name}:streamGenerateContent?alt=sse".encode("ascii")
-            ),
-            headers={"x-goog-api-key": key},
-            api_key=key,
-            media=media,
-            timeout_seconds=timeout_seconds,
-            limits=limits,
-        )
-        self._extra_body = dict(extra_body)
+    def _endpoint(self, base: httpx2.URL) -> httpx2.URL:
+        name = quote(self._model if "/" in self._model else f"models/{self._model}")
+        path = f"{base.path.rstrip('/')}/{name}:streamGenerateContent"
+        return base.copy_with(path=path).copy_merge_params({"alt": "sse"})
 
     def _encode(self, request: ModelRequest) -> dict[str, Any]:
-        body = encode(request, model=self._model, media=self._media)
-        for key, value in self._extra_body.items():
-            ours = body.get(key)
-            body[key] = (
-                {**ours, **value} if isinstance(ours, Mapping) and isinstance(value, Mapping) else value
-            )
-        return body
+        return encode(request, model=self._model, media=self._media)
 
     def _decoder(self) -> GeminiDecoder:
         # Our own ids must differ from those of every other reply.
@@ -165,8 +124,7 @@ def encode(request: ModelRequest, *, model: str, media: MediaPolicy = GEMINI) ->
     settings = {"maxOutputTokens": request.max_tokens, "temperature": request.temperature}
     if given := {key: value for key, value in settings.items() if value is not None}:
         body["generationConfig"] = given
-    cleaned: dict[str, Any] = sendable(body)
-    return cleaned
+    return body
 
 
 def _declaration(tool: ToolSpec) -> dict[str, Any]:
@@ -304,7 +262,6 @@ class GeminiDecoder:
         """The text of the last part, while more is added."""
         self._calls: dict[int, ToolCall] = {}
         """By the index of their part."""
-        self._ids: set[str] = set()
         self._stop = ""
         self._reason = ""
         self._usage: Mapping[str, Any] = {}
@@ -322,13 +279,7 @@ class GeminiDecoder:
     def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
         """Take an event, and return the pieces it completes; often none."""
         if "error" in event:
-            error = mapping_at(event, "error")
-            message = f"{text_at(error, 'status') or error.get('code')}: {text_at(error, 'message')}"
-            raise ModelError(
-                f"gemini broke off its reply: {shortened(message)}",
-                provider="gemini",
-                status=count_at(error, "code"),
-            )
+            raise broke_off(event["error"], provider="gemini")
         self._usage = mapping_at(event, "usageMetadata") or self._usage
         if blocked := text_at(mapping_at(event, "promptFeedback"), "blockReason"):
             self._stop, self._reason = "SAFETY", f"the prompt was blocked: {blocked}"
@@ -365,7 +316,10 @@ class GeminiDecoder:
     def _part(self, part: Mapping[str, Any]) -> Iterator[ReplyPiece]:
         if "functionCall" in part:
             made = mapping_at(part, "functionCall")
-            call = self._call(made)
+            arguments = {} if made.get("args") is None else made["args"]  # omitted, or null
+            text = json.dumps(arguments, ensure_ascii=False)
+            call_id = text_at(made, "id") or f"{self._prefix}-{len(self._calls) + 1}"
+            call = tool_call(call_id, text_at(made, "name"), text)
             # The API accepts only objects, even where it sent something else itself.
             self._keep(part if call.arguments is not None else {**part, "functionCall": {**made, "args": {}}})
             self._calls[len(self._parts) - 1] = call
@@ -399,27 +353,6 @@ class GeminiDecoder:
         if len(self._texts) > 1:
             self._parts[-1]["text"] = "".join(self._texts)
         self._texts = []
-
-    def _call(self, made: Mapping[str, Any]) -> ToolCall:
-        name = text_at(made, "name")
-        if not name:
-            raise ModelError("gemini sent a call without a name", provider="gemini")
-        call_id = text_at(made, "id") or f"{self._prefix}-{len(self._calls) + 1}"
-        if call_id in self._ids:
-            raise ModelError(f"gemini sent two calls with the id {call_id[:100]!r}", provider="gemini")
-        self._ids.add(call_id)
-        found = made.get("args")
-        if found is None:
-            found = {}  # omitted, or null
-        text = json.dumps(found, ensure_ascii=False)
-        arguments, problem = (found, "") if isinstance(found, Mapping) else parse_arguments(text)
-        return ToolCall(
-            id=call_id,
-            name=name,
-            arguments=arguments,
-            arguments_text=text,
-            problem=problem,
-        )
 
     def _neutral(self, index: int) -> Text | Thinking | ToolCall | None:
         if index in self._calls:

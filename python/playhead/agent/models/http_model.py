@@ -1,7 +1,8 @@
-"""The HTTP side of a model: address, key, pooled client, and one request for each reply.
+"""The HTTP side of a model: address, key, pooled client, and the request for each reply.
 
-`SdkModel` sends through a provider's official SDK, which builds, signs and retries requests. `RestModel`
-sends plain HTTP, each request once. Both read the reply themselves (see `http_reply`).
+Each provider's model is an `HttpModel` with its own address, encoder and decoder; `http_reply` reads the
+answer. The providers' SDKs are not used: they take seconds to import, and trio can't close their streams
+(nested generators) when a reply is abandoned midway.
 
 Use a model as a context manager to reuse its connections for every reply until the context ends. Without one,
 each reply makes its own connection.
@@ -15,55 +16,98 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass
-from importlib import import_module
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from random import random
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import httpx2
+import trio
 
 from playhead.agent.conversation import ModelRequest, Provider, ReplyPiece
-from playhead.agent.models.attachments import MediaPolicy
-from playhead.agent.models.http_reply import (
-    ReplyDecoder,
-    bound_error,
-    read_failure,
-    read_reply,
-    redact_logged_url,
-    status_error,
-    transport_error,
-)
-from playhead.errors import ModelError, UsageError
+from playhead.agent.models.attachments import MediaPolicy, policy_for
+from playhead.agent.models.http_reply import ReplyDecoder, read_failure, read_reply, transport_error
+from playhead.agent.models.json_fields import sendable
+from playhead.client.transports.http_errors import is_retryable
+from playhead.errors import ConnectionLostError, ModelError, PlayheadError, UsageError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.redacted_request import redact_query
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-ClientT = TypeVar("ClientT", bound=AbstractAsyncContextManager[Any])
-
 NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
 TIMEOUT_SECONDS: Final = 600.0
 """The longest silence, as in the providers' SDKs: models think for minutes, and a local one may have to
 load."""
+MAX_RETRIES: Final = 2
+"""Like the delays, as in the SDKs of OpenAI and Anthropic."""
+FIRST_DELAY_SECONDS: Final = 0.5
+LONGEST_DELAY_SECONDS: Final = 8.0
+LONGEST_RETRY_AFTER_SECONDS: Final = 60.0
+"""If the provider asks for a longer wait, the request is not sent again: the turn would seem to hang."""
 
 
-class HttpModel(ABC, Generic[ClientT]):
-    """A `Model` over HTTP. A subclass encodes the request, sends it, and decodes the reply."""
+class HttpModel(ABC):
+    """A `Model` over HTTP. A subclass says where requests go, encodes them and decodes the replies."""
 
     _provider: ClassVar[Provider]
+    _default_url: ClassVar[str]
+    _path: ClassVar[str]
+    """Follows the base URL."""
+    _needs_key: ClassVar[bool] = True
+    _key_header: ClassVar[str] = "authorization"
+    _key_prefix: ClassVar[str] = "Bearer "
+    _fixed_headers: ClassVar[Mapping[str, str]] = NO_FIELDS
 
     def __init__(
-        self, model: str, *, api_key: str | None, media: MediaPolicy, timeout_seconds: float, limits: Limits
+        self,
+        model: str,
+        *,
+        api_key: str,
+        base_url: str | None = None,
+        headers: Mapping[str, str] = NO_FIELDS,
+        extra_body: Mapping[str, Any] = NO_FIELDS,
+        media: MediaPolicy | None = None,
+        max_retries: int = MAX_RETRIES,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
+        """
+        Args:
+            model: the provider's name for it.
+            api_key: sent in a header; never shown, logged or quoted.
+            base_url: another address of the same API. A query is preserved. Default: the provider's own,
+                whatever the environment says.
+            headers: further headers (`OpenAI-Organization`, `anthropic-beta`, …). They are never shown, like
+                the key.
+            extra_body: further fields of the request, as the API names them (`thinking`,
+                `reasoning_effort`, …). Objects are merged with ours; None as a value removes a field.
+            media: images and audio that are sent natively; a line of text replaces the others. Default: what
+                the provider documents.
+            max_retries: how often a request is sent again after a lost connection or HTTP 408, 425, 429 or
+                5xx (Anthropic's 529 too), before any of the reply arrived. The wait is the provider's
+                `Retry-After`, if any, and 0.5 to 8 s otherwise; after a `Retry-After` of more than 60 s, the
+                error is raised at once. Default 2, as in the providers' SDKs.
+            timeout_seconds: the longest silence.
+            limits: `connect_seconds`; `message_bytes` bounds one reply.
+
+        Raises `UsageError` if `api_key` can't be sent in a header, or `base_url` is not an http(s) URL.
+        """
         self._model = model
-        self._key = api_key
-        self._media = media
+        address = self._default_url if base_url is None else base_url
+        self._url = self._endpoint(checked_url(address, example=self._default_url))
+        self._key = checked_key(api_key, provider=self._url.host) if self._needs_key else api_key
+        self._headers = httpx2.Headers(self._fixed_headers)
+        self._headers.update(headers)
+        if self._key:
+            self._headers[self._key_header] = f"{self._key_prefix}{self._key}"
+        self._extra_body = dict(extra_body)
+        self._media = policy_for(self._provider) if media is None else media
+        self._max_retries = max_retries
         self._timeout = httpx2.Timeout(timeout_seconds, connect=limits.connect_seconds)
         self._limits = limits
-        self._pooled: ClientT | None = None
-        self._open: AsyncExitStack | None = None
+        self._pooled: httpx2.AsyncClient | None = None
 
     @property
     def provider(self) -> Provider:
@@ -78,11 +122,9 @@ class HttpModel(ABC, Generic[ClientT]):
         return f"{type(self).__name__}({self._model!r})"
 
     async def __aenter__(self) -> Self:
-        if self._open is not None:
+        if self._pooled is not None:
             raise UsageError(f"{self!r} is already open: enter a model's context once at a time")
-        self._open = AsyncExitStack()
-        self._pooled = self._make_client()
-        await self._open.enter_async_context(self._pooled)
+        self._pooled = await self._client().__aenter__()
         return self
 
     async def __aexit__(
@@ -91,9 +133,9 @@ class HttpModel(ABC, Generic[ClientT]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        stack, self._open, self._pooled = self._open, None, None
-        if stack is not None:
-            await stack.aclose()
+        client, self._pooled = self._pooled, None
+        if client is not None:
+            await client.__aexit__()
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ReplyPiece]]:
@@ -109,12 +151,19 @@ class HttpModel(ABC, Generic[ClientT]):
             ConnectError, ConnectionLostError, DeadlineError: the network.
         """
         body = self._encode(request)
+        for name, value in self._extra_body.items():
+            ours = body.pop(name, None)
+            if isinstance(ours, Mapping) and isinstance(value, Mapping):
+                body[name] = {**ours, **value}
+            elif value is not None:
+                body[name] = value
+        body = sendable(body)
         async with AsyncExitStack() as stack:
             client = self._pooled
             if client is None:
-                client = self._make_client()
-                await stack.enter_async_context(client)
-            response = await self._send(stack, client, body)
+                client = await stack.enter_async_context(self._client())
+            response = await self._send(client, body)
+            stack.push_async_callback(response.aclose)
             reply = read_reply(
                 response, self._decoder(), provider=self._provider, limits=self._limits, key=self._key
             )
@@ -126,165 +175,55 @@ class HttpModel(ABC, Generic[ClientT]):
     @abstractmethod
     def _decoder(self) -> ReplyDecoder: ...
 
-    @abstractmethod
-    def _make_client(self) -> ClientT: ...
+    def _endpoint(self, base: httpx2.URL) -> httpx2.URL:
+        """Return the URL that requests go to; `base` may be that URL already."""
+        return base.copy_with(path=base.path.rstrip("/").removesuffix(self._path) + self._path)
 
-    @abstractmethod
-    async def _send(
-        self, stack: AsyncExitStack, client: ClientT, body: dict[str, Any]
-    ) -> httpx2.Response: ...
-
-
-class RestModel(HttpModel[httpx2.AsyncClient]):
-    """A model reached by plain HTTP at `url`. Each request is sent once."""
-
-    def __init__(
-        self,
-        model: str,
-        *,
-        url: httpx2.URL,
-        headers: Mapping[str, str],
-        api_key: str | None,
-        media: MediaPolicy,
-        timeout_seconds: float,
-        limits: Limits,
-    ) -> None:
-        super().__init__(model, api_key=api_key, media=media, timeout_seconds=timeout_seconds, limits=limits)
-        self._url = url
-        self._headers = dict(headers)
-
-    def _make_client(self) -> httpx2.AsyncClient:
+    def _client(self) -> httpx2.AsyncClient:
+        # A redirect would take the key's header, and the conversation, to an address nobody configured.
         return httpx2.AsyncClient(timeout=self._timeout, follow_redirects=False)
 
-    async def _send(
-        self, stack: AsyncExitStack, client: httpx2.AsyncClient, body: dict[str, Any]
-    ) -> httpx2.Response:
+    async def _send(self, client: httpx2.AsyncClient, body: dict[str, Any]) -> httpx2.Response:
+        """Return the successful response, whose body is still to be read."""
         message = client.build_request("POST", self._url, json=body, headers=self._headers)
         redact_query(message)  # the HTTP library logs URLs, and this one may hold a key or a password
-        failure: Exception
-        try:
-            response = await client.send(message, stream=True)
-        except httpx2.HTTPError as error:
-            failure = transport_error(error, place=self._url.host)
-        else:
-            stack.push_async_callback(response.aclose)
-            if response.is_success:
-                return response
-            failure = await read_failure(response, provider=self._provider, key=self._key)
+        retries = 0
+        while True:
+            failure: PlayheadError
+            try:
+                response = await client.send(message, stream=True)
+            except httpx2.HTTPError as error:
+                failure = transport_error(error, place=self._url.host)
+            else:
+                if response.is_success:
+                    return response
+                failure = await read_failure(response, provider=self._provider, key=self._key)
+            delay = retry_delay_seconds(failure, retries)
+            if delay is None or retries >= self._max_retries:
+                break
+            await trio.sleep(delay)
+            retries += 1
         # Raised outside the handler: the library's own error may quote a header.
         raise failure
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderSdk:
-    """A provider's official SDK: the module, and its names for the client and the base of its errors."""
+def retry_delay_seconds(failure: PlayheadError, retries: int) -> float | None:
+    """Return the wait before a request is sent again; None if that would not help.
 
-    module: str
-    client: str
-    error: str
-    missing: str
-    """The message if it isn't installed."""
-
-
-class SdkModel(HttpModel[Any]):
-    """A model behind its provider's official SDK, which is imported when a model is made."""
-
-    _sdk: ClassVar[ProviderSdk]
-    _label: ClassVar[str]
-    _default_url: ClassVar[str]
-    _default_media: ClassVar[MediaPolicy]
-
-    def __init__(
-        self,
-        model: str,
-        *,
-        api_key: str,
-        base_url: str | None = None,
-        extra_body: Mapping[str, Any] = NO_FIELDS,
-        media: MediaPolicy | None = None,
-        max_retries: int | None = None,
-        timeout_seconds: float = TIMEOUT_SECONDS,
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> None:
-        """
-        Args:
-            model: the provider's name for it.
-            api_key: never shown, logged or quoted.
-            base_url: another address of the same API. Default: the provider's own, whatever the environment
-                says (OpenAI's SDK still reads organization and project from there).
-            extra_body: further fields of the request, as the API names them (`thinking`,
-                `reasoning_effort`, …).
-            media: images and audio that are sent natively; a line of text replaces the others. Default: what
-                the provider documents.
-            max_retries: how often a request is sent again after a lost connection or HTTP 408, 409, 429 or
-                5xx, before any of the reply arrived. None: the SDK's default (2, after 0.5 to 8 s, or as
-                long as the provider asks).
-            timeout_seconds: the longest silence.
-            limits: `connect_seconds`; `message_bytes` bounds one reply.
-
-        Raises `UsageError` if the SDK is not installed, or `api_key` can't be sent in a header.
-        """
-        try:
-            self._module: Any = import_module(self._sdk.module)
-        except ImportError as error:
-            raise UsageError(self._sdk.missing) from error
-        super().__init__(
-            model,
-            api_key=checked_key(api_key, provider=self._label),
-            media=self._default_media if media is None else media,
-            timeout_seconds=timeout_seconds,
-            limits=limits,
-        )
-        self._base_url = base_url or self._default_url
-        self._extra_body = dict(extra_body)
-        self._max_retries = max_retries
-
-    @abstractmethod
-    def _create(self, client: Any) -> Any:
-        """The SDK's method that sends a request and streams the response."""
-
-    def _make_client(self) -> Any:
-        options = {} if self._max_retries is None else {"max_retries": self._max_retries}
-        return getattr(self._module, self._sdk.client)(
-            api_key=self._key,
-            base_url=self._base_url,
-            # A redirect would take the key's header, and the conversation, to an address nobody configured.
-            http_client=self._module.DefaultAsyncHttpxClient(
-                follow_redirects=False,
-                event_hooks={"request": [redact_logged_url], "response": [bound_error]},
-            ),
-            timeout=self._timeout,
-            **options,
-        )
-
-    async def _send(self, stack: AsyncExitStack, client: Any, body: dict[str, Any]) -> httpx2.Response:
-        place = client.base_url.host
-        failure: Exception
-        try:
-            answer = await stack.enter_async_context(
-                self._create(client)(**body, extra_body=self._extra_body)
-            )
-        except self._module.APIStatusError as error:
-            failure = status_error(
-                error.status_code,
-                error.body,
-                provider=self._provider,
-                place=place,
-                headers=error.response.headers,
-                key=self._key,
-            )
-        except self._module.APIConnectionError as error:
-            failure = transport_error(error.__cause__, place=place)
-        except getattr(self._module, self._sdk.error) as error:
-            failure = ModelError(
-                f"the {self._sdk.module} SDK did not send the request to {place} ({type(error).__name__})",
-                provider=self._provider,
-            )
-        else:
-            response: httpx2.Response = answer.http_response
-            return response
-        # Raised outside the handler: the SDK's own error quotes the provider, which may quote the key.
-        raise failure
+    `failure` is what the request ended with before any of the reply arrived, `retries` how often it was sent
+    again before. A failure to connect is not retried: the address may be wrong, and the user waits.
+    """
+    match failure:
+        case ModelError(status=int(status), retry_after_seconds=wait) if is_retryable(status):
+            if wait is not None:
+                return wait if wait <= LONGEST_RETRY_AFTER_SECONDS else None
+        case ConnectionLostError():
+            pass
+        case _:
+            return None
+    # Up to a quarter less, so that clients that were refused together don't come back together.
+    delay: float = min(FIRST_DELAY_SECONDS * 2**retries, LONGEST_DELAY_SECONDS)
+    return delay * (1 - random() / 4)
 
 
 def checked_key(api_key: str, *, provider: str) -> str:

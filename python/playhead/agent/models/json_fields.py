@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from playhead.agent.conversation import Provider, ToolCall
 from playhead.content.findings import kind_of
 from playhead.errors import LimitError, ModelError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.protocol.messages import check_structure
 from playhead.strict_json import parse_json
 
+UNNAMED: Final = "unnamed"
+"""The name of a call without one: with an empty name, no provider would accept the conversation."""
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _NO_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -47,7 +51,7 @@ def wire_name(name: str) -> str:
     Models call names that no tool has (`functions.read`, `multi_tool_use.parallel`). The call is answered
     with an error, but its unchanged name would fail every later request.
     """
-    return _NO_NAME.sub("_", name)[:64] or "_"
+    return _NO_NAME.sub("_", name)[:64] or UNNAMED
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any] | None, str]:
@@ -65,6 +69,26 @@ def parse_arguments(text: str) -> tuple[dict[str, Any] | None, str]:
     if not isinstance(found, dict):
         return None, f"the arguments must be a JSON object, not {kind_of(found)}"
     return found, ""
+
+
+def tool_call(call_id: str, name: str, text: str, *, cut_off: str = "") -> ToolCall:
+    """Make the call that a model wrote as `text`.
+
+    A call that can't be made is a call all the same, with its problem for the model to read: one without a
+    name, or with arguments that aren't an object. The tool loop repairs empty and repeated ids.
+
+    Args:
+        cut_off: if the reply ended before the arguments were complete, words for that. If none of them
+            arrived, it doesn't mean "no arguments".
+    """
+    arguments, problem = parse_arguments(text)
+    if cut_off and not is_object(text):
+        arguments, problem = None, cut_off
+    if not name:
+        arguments, problem = None, "the call has no name"
+    return ToolCall(
+        id=call_id, name=name or UNNAMED, arguments=arguments, arguments_text=text, problem=problem
+    )
 
 
 def sendable(value: Any) -> Any:
@@ -105,6 +129,17 @@ def parse_event(data: str, *, provider: str, limits: Limits = DEFAULT_LIMITS) ->
         )
     # A lone surrogate (from an escape) could never be sent back.
     return sendable(value) if "\\u" in data else value
+
+
+def broke_off(error: Any, *, provider: Provider) -> ModelError:
+    """Make the error for one that a provider reports in its stream."""
+    fields = error if isinstance(error, Mapping) else {"message": error}
+    message = text_at(fields, "message") or json.dumps(error)
+    kind = next(filter(None, (text_at(fields, key) for key in ("code", "status", "type"))), "")
+    quoted = shortened(f"{kind}: {message}" if kind else message)
+    return ModelError(
+        f"{provider} broke off its reply: {quoted}", provider=provider, status=count_at(fields, "code")
+    )
 
 
 def is_object(text: str) -> bool:

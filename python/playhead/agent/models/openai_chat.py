@@ -31,15 +31,13 @@ from playhead.agent.conversation import (
 )
 from playhead.agent.models.attachments import OPENAI, MediaPolicy, fit_media
 from playhead.agent.models.http_model import (
+    MAX_RETRIES,
     NO_FIELDS,
     TIMEOUT_SECONDS,
-    ProviderSdk,
-    RestModel,
-    SdkModel,
+    HttpModel,
     checked_key,
-    checked_url,
 )
-from playhead.agent.models.json_fields import sendable, wire_name
+from playhead.agent.models.json_fields import wire_name
 from playhead.agent.models.openai_chat_stream import ChatDecoder
 from playhead.agent.models.tool_schema import object_schema
 from playhead.limits import DEFAULT_LIMITS, Limits
@@ -55,13 +53,6 @@ __all__ = [
 ]
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
-OPENAI_SDK: Final = ProviderSdk(
-    module="openai",
-    client="AsyncOpenAI",
-    error="OpenAIError",
-    missing="OpenAI's models need openai, which is not installed: pip install 'playhead[openai]', or use"
-    " CompatibleModel, which doesn't need it",
-)
 
 MaxTokensField = Literal["max_completion_tokens", "max_tokens"]
 
@@ -69,33 +60,29 @@ _AUDIO_FORMATS: Final = {"audio/mpeg": "mp3"}
 """The format names of `input_audio`; others are the second half of the MIME type."""
 
 
-class OpenAIChatModel(SdkModel):
-    """A model behind OpenAI's Chat Completions. Needs the extra `openai`."""
+class OpenAIChatModel(HttpModel):
+    """A model behind OpenAI's Chat Completions."""
 
     _provider = "openai"
-    _label = "OpenAI"
     _default_url = OPENAI_URL
-    _default_media = OPENAI
-    _sdk = OPENAI_SDK
+    _path = "/chat/completions"
+    _max_tokens_field: MaxTokensField = "max_completion_tokens"
 
     def _encode(self, request: ModelRequest) -> dict[str, Any]:
-        return encode(request, model=self._model, media=self._media)
+        return encode(request, model=self._model, max_tokens_field=self._max_tokens_field, media=self._media)
 
     def _decoder(self) -> ChatDecoder:
         return ChatDecoder(seed=secrets.token_hex(8))
 
-    def _create(self, client: Any) -> Any:
-        return client.chat.completions.with_streaming_response.create
 
+class CompatibleModel(OpenAIChatModel):
+    """A model behind any server that speaks Chat Completions.
 
-class CompatibleModel(RestModel):
-    """A model behind any server that speaks Chat Completions. Needs no SDK.
-
-    Ollama, vLLM, llama.cpp, LM Studio, OpenRouter, Groq, Mistral, DeepSeek and others. A request is sent
-    once: how a server of your own behaves under load is not known here.
+    Ollama, vLLM, llama.cpp, LM Studio, OpenRouter, Groq, Mistral, DeepSeek and others.
     """
 
-    _provider = "openai"
+    _default_url = "http://localhost:11434/v1"
+    _needs_key = False
 
     def __init__(
         self,
@@ -106,51 +93,39 @@ class CompatibleModel(RestModel):
         headers: Mapping[str, str] = NO_FIELDS,
         extra_body: Mapping[str, Any] = NO_FIELDS,
         max_tokens_field: MaxTokensField = "max_tokens",
-        media: MediaPolicy = OPENAI,
+        media: MediaPolicy | None = None,
+        max_retries: int = MAX_RETRIES,
         timeout_seconds: float = TIMEOUT_SECONDS,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         """
-        Args:
-            model: the server's name for it.
-            base_url: the part before `/chat/completions`: `http://localhost:11434/v1`. A query is preserved.
-            api_key: sent as `Authorization: Bearer …`. None: not sent, as for a server of your own.
-            headers: further headers. They are never shown, like the key.
-            extra_body: further fields of the request; None as a value removes a field
-                (`{"stream_options": None}` for a server that refuses it).
+        Args (the others are those of `HttpModel`):
+            base_url: the part before `/chat/completions`: `http://localhost:11434/v1`.
+            api_key: None: not sent, as for a server of your own.
+            extra_body: `{"stream_options": None}` for a server that refuses this field.
             max_tokens_field: the server's name for the longest reply. The old name by default: all servers
                 but OpenAI know it.
-            media: images and audio that are sent natively; `TEXT_ONLY` for a model that neither sees nor
-                hears.
-            timeout_seconds: the longest silence.
-            limits: `connect_seconds`; `message_bytes` bounds one reply.
+            media: `TEXT_ONLY` for a model that neither sees nor hears.
 
         Raises `UsageError` if `base_url` is not an http(s) URL, or `api_key` can't be sent in a header.
         """
-        url = checked_url(base_url, example="http://localhost:11434/v1")
-        key = None if api_key is None else checked_key(api_key, provider=url.host)
-        path = url.path.rstrip("/").removesuffix("/chat/completions")
+        if api_key is not None:
+            checked_key(api_key, provider=f"the model {model}")
         super().__init__(
             model,
-            url=url.copy_with(path=f"{path}/chat/completions"),
-            headers={**headers, **({} if key is None else {"authorization": f"Bearer {key}"})},
-            api_key=key,
+            api_key=api_key or "",
+            base_url=base_url,
+            headers=headers,
+            extra_body=extra_body,
             media=media,
+            max_retries=max_retries,
             timeout_seconds=timeout_seconds,
             limits=limits,
         )
-        self._extra_body = dict(extra_body)
         self._max_tokens_field = max_tokens_field
 
     def __repr__(self) -> str:
         return f"CompatibleModel({self._model!r}, base_url={self._url.host!r})"
-
-    def _encode(self, request: ModelRequest) -> dict[str, Any]:
-        body = encode(request, model=self._model, max_tokens_field=self._max_tokens_field, media=self._media)
-        return {name: value for name, value in {**body, **self._extra_body}.items() if value is not None}
-
-    def _decoder(self) -> ChatDecoder:
-        return ChatDecoder(seed=secrets.token_hex(8))
 
 
 def encode(
@@ -179,8 +154,7 @@ def encode(
         body[max_tokens_field] = request.max_tokens
     if request.temperature is not None:
         body["temperature"] = request.temperature
-    fit: dict[str, Any] = sendable(body)
-    return fit
+    return body
 
 
 def result_text(result: ToolResult) -> str:

@@ -38,12 +38,13 @@ from playhead.agent.conversation import (
     ToolCall,
 )
 from playhead.agent.models.json_fields import (
+    broke_off,
     count_at,
     is_object,
     mapping_at,
-    parse_arguments,
     shortened,
     text_at,
+    tool_call,
 )
 from playhead.errors import ModelError
 
@@ -116,7 +117,7 @@ class ChatDecoder:
     def feed(self, event: Mapping[str, Any]) -> list[ReplyPiece]:
         """Take a chunk. Raises `ModelError` if it reports an error or is invalid."""
         if event.get("error"):
-            raise ModelError(f"openai broke off: {_message(event['error'])}", provider="openai")
+            raise broke_off(event["error"], provider="openai")
         self._count(event.get("usage"))
         pieces: list[ReplyPiece] = []
         for choice in _mappings(event, "choices"):
@@ -247,22 +248,12 @@ class ChatDecoder:
         return [piece for call in self._calls if call.ready is None for piece in self._end_call(call)]
 
     def _end_call(self, call: _Call) -> list[ReplyPiece]:
-        pieces: list[ReplyPiece] = []
-        arguments, problem = parse_arguments(call.text)
-        if self._reason == "length" and not is_object(call.text):
-            # Even if none of them arrived: that doesn't mean "no arguments".
-            arguments, problem = (
-                None,
-                "the reply reached its maximum length before the arguments were complete",
-            )
-        if not call.name:
-            # A name anyway: with an empty one, no provider would accept the conversation.
-            call.name, arguments, problem = "unnamed", None, "the call has no name"
-            pieces.append(CallStarted(id=call.id, name=call.name))
-        call.ready = ToolCall(
-            id=call.id, name=call.name, arguments=arguments, arguments_text=call.text, problem=problem
+        cut_off = "the reply reached its maximum length before the arguments were complete"
+        call.ready = tool_call(
+            call.id, call.name, call.text, cut_off=cut_off if self._reason == "length" else ""
         )
-        return [*pieces, CallReady(call=call.ready)]
+        ready = CallReady(call=call.ready)
+        return [ready] if call.name else [CallStarted(id=call.id, name=call.ready.name), ready]
 
     def _stop(self, message: AssistantMessage) -> StopReason:
         match self._reason:
@@ -328,8 +319,3 @@ def _mappings(event: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
             provider="openai",
         )
     return found
-
-
-def _message(error: Any) -> str:
-    message = error.get("message") if isinstance(error, Mapping) else error
-    return shortened(message if isinstance(message, str) and message else json.dumps(error))

@@ -40,18 +40,18 @@ from playhead.agent.conversation import (
     UserMessage,
 )
 from playhead.agent.models.attachments import OPENAI_RESPONSES, MediaPolicy, fit_media
-from playhead.agent.models.http_model import SdkModel
+from playhead.agent.models.http_model import HttpModel
 from playhead.agent.models.json_fields import (
+    UNNAMED,
+    broke_off,
     count_at,
-    is_object,
     mapping_at,
-    parse_arguments,
-    sendable,
     shortened,
     text_at,
+    tool_call,
     wire_name,
 )
-from playhead.agent.models.openai_chat import OPENAI_SDK, OPENAI_URL, arguments_text, audio, result_text
+from playhead.agent.models.openai_chat import OPENAI_URL, arguments_text, audio, result_text
 from playhead.agent.models.tool_schema import object_schema
 from playhead.errors import ModelError
 
@@ -60,26 +60,21 @@ __all__ = ["OpenAIResponsesModel", "ResponsesDecoder", "encode", "reasons"]
 _UNREASONING: Final = ("gpt-3", "gpt-4", "chatgpt-4")
 
 
-class OpenAIResponsesModel(SdkModel):
-    """A model behind OpenAI's Responses. Needs the extra `openai`.
+class OpenAIResponsesModel(HttpModel):
+    """A model behind OpenAI's Responses.
 
     Nothing is stored at OpenAI: each request holds the whole conversation.
     """
 
     _provider = "openai-responses"
-    _label = "OpenAI"
     _default_url = OPENAI_URL
-    _default_media = OPENAI_RESPONSES
-    _sdk = OPENAI_SDK
+    _path = "/responses"
 
     def _encode(self, request: ModelRequest) -> dict[str, Any]:
         return encode(request, model=self._model, media=self._media)
 
     def _decoder(self) -> ResponsesDecoder:
         return ResponsesDecoder()
-
-    def _create(self, client: Any) -> Any:
-        return client.responses.with_streaming_response.create
 
 
 def reasons(model: str) -> bool:
@@ -127,8 +122,7 @@ def encode(
         body["max_output_tokens"] = request.max_tokens
     if request.temperature is not None:
         body["temperature"] = request.temperature
-    fit: dict[str, Any] = sendable(body)
-    return fit
+    return body
 
 
 def _items(message: Message) -> Iterator[dict[str, Any]]:
@@ -239,8 +233,6 @@ class ResponsesDecoder:
 
     def __init__(self) -> None:
         self._items: dict[int, _Item] = {}
-        self._ids: set[str] = set()
-        """The ids of calls: two equal ones could not be distinguished, nor sent back."""
         self._refusal: list[str] = []
         self._last: Mapping[str, Any] | None = None
         """The response, from the event that ended it."""
@@ -281,11 +273,11 @@ class ResponsesDecoder:
             case "response.completed" | "response.incomplete":
                 return self._end(_mapping(event, "response"))
             case "response.failed":
-                raise _failed(_mapping(event, "response").get("error"))
+                raise broke_off(_mapping(event, "response").get("error"), provider="openai-responses")
             case "error":
-                raise _failed(event.get("error") or event)
+                raise broke_off(event.get("error") or event, provider="openai-responses")
             case None if event.get("error"):
-                raise _failed(event["error"])
+                raise broke_off(event["error"], provider="openai-responses")
             case _:
                 pass
         return []
@@ -294,7 +286,8 @@ class ResponsesDecoder:
         """End the reply. Raises `ModelError` if the response has not ended."""
         if self._last is None:
             raise ModelError(
-                "openai's stream ended without response.completed or another event that ends it",
+                "openai ended its stream without ending the reply: expected response.completed,"
+                " response.incomplete or response.failed",
                 provider="openai-responses",
             )
         items = [self._items[index] for index in sorted(self._items)]
@@ -331,18 +324,11 @@ class ResponsesDecoder:
 
     def _add(self, index: int, raw: Mapping[str, Any]) -> list[ReplyPiece]:
         item = self._items.setdefault(index, _Item())
-        if raw.get("type") != "function_call" or item.name:
+        if raw.get("type") != "function_call" or item.kind is ToolCall:
             return []
         item.kind = ToolCall
-        item.call_id, item.name = _string(raw, "call_id"), _string(raw, "name")
-        if not item.call_id or not item.name:
-            raise ModelError("openai sent a call without id or name", provider="openai-responses")
-        if item.call_id in self._ids:
-            raise ModelError(
-                f"openai sent two calls with the id {item.call_id[:100]!r}", provider="openai-responses"
-            )
-        self._ids.add(item.call_id)
-        return [CallStarted(id=item.call_id, name=item.name)]
+        item.call_id, item.name = text_at(raw, "call_id"), text_at(raw, "name")
+        return [CallStarted(id=item.call_id, name=item.name or UNNAMED)]
 
     def _done(self, index: int, raw: Mapping[str, Any]) -> list[ReplyPiece]:
         pieces = self._add(index, raw)
@@ -356,15 +342,10 @@ class ResponsesDecoder:
         return pieces
 
     def _ready(self, item: _Item, text: str, *, whole: bool = True) -> list[ReplyPiece]:
-        if item.ready is not None or not item.name:
+        if item.ready is not None or item.kind is not ToolCall:
             return []
-        arguments, problem = parse_arguments(text)
-        if not whole and not is_object(text):
-            # Even if none of them arrived: that doesn't mean "no arguments".
-            arguments, problem = None, "the reply was cut off before the arguments were complete"
-        item.ready = ToolCall(
-            id=item.call_id, name=item.name, arguments=arguments, arguments_text=text, problem=problem
-        )
+        cut_off = "" if whole else "the reply was cut off before the arguments were complete"
+        item.ready = tool_call(item.call_id, item.name, text, cut_off=cut_off)
         return [CallReady(call=item.ready)]
 
     # --- ends ------------------------------------------------------------------------------------------
@@ -423,14 +404,6 @@ def _usage(response: Mapping[str, Any]) -> TokenUsage:
     return TokenUsage(
         input_tokens=count_at(usage, "input_tokens"), output_tokens=count_at(usage, "output_tokens")
     )
-
-
-def _failed(error: Any) -> ModelError:
-    message = error.get("message") if isinstance(error, Mapping) else error
-    code = error.get("code") if isinstance(error, Mapping) else None
-    said = message if isinstance(message, str) and message else json.dumps(error)
-    kind = f" ({code})" if isinstance(code, str) else ""
-    return ModelError(f"openai broke off{kind}: {shortened(said)}", provider="openai-responses")
 
 
 def _index(event: Mapping[str, Any]) -> int:

@@ -73,13 +73,23 @@ def _target(schema: Mapping[str, Any], whole: Mapping[str, Any], followed: set[s
     if not isinstance(pointer, str) or not pointer.startswith("#/") or pointer in followed:
         return
     followed.add(pointer)
-    found: Any = whole
-    for step in pointer[2:].split("/"):
+    yield _at_pointer(whole, pointer)
+
+
+def _at_pointer(root: Mapping[str, Any], pointer: str) -> Any:
+    """Find the target of a pointer inside a schema, or None."""
+    if not pointer.startswith("#"):
+        return None
+    found: Any = root
+    for step in pointer[1:].split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
-        if not isinstance(found, Mapping) or key not in found:
-            return
-        found = found[key]
-    yield found
+        if isinstance(found, Mapping) and key in found:
+            found = found[key]
+        elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+            found = found[int(key)]
+        else:
+            return None
+    return found
 
 
 _DROPPED: Final = frozenset({"$schema", "$id", "$comment", "$anchor", "$dynamicAnchor", "$vocabulary"})
@@ -121,7 +131,7 @@ class _Rewriter:
         definitions: dict[str, Any] = {}
         while missing := [pointer for pointer, name in self._kept.items() if name not in definitions]:
             for pointer in missing:
-                definitions[self._kept[pointer]] = self._schema(self._find(pointer), (pointer,))
+                definitions[self._kept[pointer]] = self._schema(_at_pointer(self._root, pointer), (pointer,))
         if definitions:
             rewritten["$defs"] = definitions
         return rewritten
@@ -153,7 +163,7 @@ class _Rewriter:
         return taken
 
     def _reference(self, pointer: str, rest: Mapping[str, Any], inside: tuple[str, ...]) -> dict[str, Any]:
-        target = self._find(pointer)
+        target = _at_pointer(self._root, pointer)
         if target is None:
             # Leads out of the schema: only the keywords next to it are known.
             return self._keywords(rest, inside)
@@ -164,18 +174,3 @@ class _Rewriter:
         base = dict(written) if isinstance(written, Mapping) else {}
         # The keywords next to a reference are specific to this place: a description, a default.
         return base if set(base) == {"$ref"} else {**base, **self._keywords(rest, inside)}
-
-    def _find(self, pointer: str) -> Any:
-        """Find the target of a pointer inside the schema, or None."""
-        if not pointer.startswith("#"):
-            return None
-        found: Any = self._root
-        for step in pointer[1:].split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, Mapping) and key in found:
-                found = found[key]
-            elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
-                found = found[int(key)]
-            else:
-                return None
-        return found

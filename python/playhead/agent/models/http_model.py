@@ -28,10 +28,10 @@ from playhead.agent.conversation import ModelRequest, Provider, ReplyPiece
 from playhead.agent.models.attachments import MediaPolicy, policy_for
 from playhead.agent.models.http_reply import ReplyDecoder, read_failure, read_reply, transport_error
 from playhead.agent.models.json_fields import sendable
-from playhead.client.transports.http_errors import is_retryable
 from playhead.errors import ConnectionLostError, ModelError, PlayheadError, UsageError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.redacted_request import redact_query
+from playhead.retry import is_retryable
 
 if TYPE_CHECKING:
     from types import TracebackType

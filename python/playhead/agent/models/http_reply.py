@@ -18,7 +18,6 @@ import trio
 
 from playhead.agent.conversation import Provider, ReplyPiece
 from playhead.agent.models.json_fields import parse_event, shortened
-from playhead.client.transports.http_errors import retry_after_seconds
 from playhead.errors import (
     ConnectError,
     ConnectionLostError,
@@ -29,6 +28,7 @@ from playhead.errors import (
 )
 from playhead.limits import KIB, Limits
 from playhead.protocol.event_stream import EventData, EventStream
+from playhead.retry import retry_after_seconds
 
 _KEYS: Final = re.compile(
     r"\b(?:sk|pk|gsk|xai)[-_][^\s\"',;]{6,}|\bAIza[\w-]{6,}|\bBearer\s+\S+", re.IGNORECASE

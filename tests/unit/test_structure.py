@@ -41,7 +41,7 @@ SINGLE_IMPORTERS = {
     "client.transports.http_cookies": "RFC 6265 by itself; `http_client` has the requests",
     "client.transports.http_network": "the sockets of the HTTP client, and which addresses they reach",
     "client.transports.websocket*": "one of three transports; its wire format has no I/O",
-    "playback.locators": "the places of formats that state times; `decoder` drives the decoders",
+    "playback.containers.*": "one file per container, for the decoders, the seeks and the checker",
     "servers.audio.*": "the tools and the resource of the example server",
     "servers.file_downloads": "a public interface: any server can offer its resource as a file",
     "servers.template.*": "each part of the example server can be copied by itself",

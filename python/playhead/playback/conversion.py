@@ -10,7 +10,6 @@ It works in floats, and the result is dithered if it is to be 16-bit. 16-bit sam
 
 from __future__ import annotations
 
-import struct
 import sys
 from array import array
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ import miniaudio
 
 from playhead._core import Dither
 from playhead.errors import PlaybackError, UsageError
+from playhead.playback.containers.wav import rf64_header
 from playhead.playback.decoder import MINIAUDIO_SAMPLES, PcmDecoder
 from playhead.playback.formats import (
     MAX_CHANNELS,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _ffi, _lib = miniaudio.ffi, miniaudio.lib
 
 _ENDLESS_BYTES = 1 << 62
-_WAVE_TAGS = {SampleFormat.S16: 1, SampleFormat.F32: 3}
 
 
 class PcmConverter:
@@ -102,7 +101,7 @@ class _EndlessWave:
     def __init__(self, source: PcmFormat) -> None:
         self.error_in_readcallback: Exception | None = None
         self.samples = memoryview(b"")
-        self._header = _rf64_header(source)
+        self._header = rf64_header(source, data_bytes=_ENDLESS_BYTES)
         self._frame_bytes = source.frame_bytes
 
     def read(self, wanted_bytes: int) -> Buffer:
@@ -118,34 +117,6 @@ class _EndlessWave:
         if origin is miniaudio.SeekOrigin.CURRENT:
             self._header = self._header[offset:]
         return True
-
-
-def _rf64_header(format: PcmFormat) -> bytes:
-    """RIFF with 64-bit sizes (EBU Tech 3306): those of a .wav file would end after a few hours."""
-    shape = wave_shape(format)
-    unknown = 0xFFFF_FFFF
-    sizes = struct.pack("<QQQI", _ENDLESS_BYTES, _ENDLESS_BYTES - 1024, 0, 0)
-    return b"".join(
-        (
-            struct.pack("<4sI4s", b"RF64", unknown, b"WAVE"),
-            struct.pack("<4sI", b"ds64", len(sizes)) + sizes,
-            struct.pack("<4sI", b"fmt ", len(shape)) + shape,
-            struct.pack("<4sI", b"data", unknown),
-        )
-    )
-
-
-def wave_shape(format: PcmFormat) -> bytes:
-    """Return the content of a `fmt ` chunk."""
-    return struct.pack(
-        "<HHIIHH",
-        _WAVE_TAGS[format.sample],
-        format.channels,
-        format.rate_hz,
-        format.bytes_per_second,
-        format.frame_bytes,
-        8 * format.sample.sample_bytes,
-    )
 
 
 class ConvertedDecoder:

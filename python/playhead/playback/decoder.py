@@ -18,6 +18,9 @@ import miniaudio
 
 from playhead.content.audio import SNIFF_BYTES, AudioFormat
 from playhead.errors import DecodeError, PlaybackError, UnsupportedFormatError
+from playhead.playback.containers.flac import FlacLocator
+from playhead.playback.containers.mpeg import MpegLocator
+from playhead.playback.containers.wav import WavLocator
 from playhead.playback.decoder_source import (
     LARGE_STEP_BYTES,
     MOST_HEADER_BYTES,
@@ -30,7 +33,6 @@ from playhead.playback.formats import (
     FIRST_FRAMES,
     LARGE_PIECE_SECONDS,
     PIECE_FRAMES,
-    WAVE_FORMAT_BYTES,
     ByteRate,
     Identified,
     PcmFormat,
@@ -38,10 +40,7 @@ from playhead.playback.formats import (
     SampleFormat,
     identify,
     require_playable,
-    sample_format,
 )
-from playhead.playback.locators import FlacLocator, WavLocator
-from playhead.playback.mpeg_locator import MpegLocator
 from playhead.playback.seek_index import Locator
 
 if TYPE_CHECKING:
@@ -55,6 +54,9 @@ follow, and two steps."""
 SEARCH_BYTES = {AudioFormat.MP3: 512 * 1024}
 """Limit of the search for the first audio. MPEG audio has almost no signature, so noise and error pages must
 end here."""
+WAVE_FORMAT_BYTES = 1 << 16
+"""Bytes of a WAV in which to look for its format, if it is not at the very beginning: broadcast recorders
+write chunks of a few kilobytes before it."""
 
 MINIAUDIO_SAMPLES = {
     SampleFormat.S16: miniaudio.SampleFormat.SIGNED16,
@@ -168,13 +170,12 @@ class MiniaudioDecoder:
         self._handle = _ffi.new_handle(source)  # C holds no reference to it
         self._decoder = _ffi.new("ma_decoder *")
         self._open = False
-        self._sample = (
-            sample_format(head, found.format)
-            or sample_format(source.peek(WAVE_FORMAT_BYTES), found.format)
-            or SampleFormat.F32  # holds whatever it is
-        )
         self._encoding, make_locator = _ENCODINGS[found.format]
         self._locator = make_locator()
+        self._locator.feed(0, head)
+        if self._locator.sample is None:
+            self._locator.feed(0, source.peek(WAVE_FORMAT_BYTES))
+        self._sample = self._locator.sample or SampleFormat.F32  # holds whatever it is
         source.on_read = self._locator.feed
         result = self._start()
         if result != _lib.MA_SUCCESS:

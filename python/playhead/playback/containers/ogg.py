@@ -1,8 +1,8 @@
-"""The page of an Ogg stream to decode a time from."""
+"""Ogg (RFC 3533): its pages, which the core reads."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from playhead._core import OggPage, OggReader
 from playhead.playback.seek_index import SeekPoint, look_for, search
@@ -62,4 +62,45 @@ def _first_page(data: bytes, offset: int, serial: int) -> OggPage | None:
     while (page := reader.next_page()) is not None:
         if page.serial == serial and page.granule is not None:
             return page
+    return None
+
+
+# --- a whole file against itself -------------------------------------------------------------------------
+
+_STEP_BYTES: Final = 1 << 20
+
+
+def ogg_problem(data: bytes) -> str | None:
+    """Return the first page that is damaged, missing or repeated, or that no last page ends its stream."""
+    reader, at = OggReader(), 0
+    next_page, ended = dict[int, int](), set[int]()
+    for start in range(0, len(data), _STEP_BYTES):
+        reader.feed(data[start : start + _STEP_BYTES])
+        while (page := reader.next_page()) is not None and page.offset == at:
+            at, serial = page.end, page.serial
+            if page.is_first:
+                ended.discard(serial)
+                next_page[serial] = page.number
+            if page.number != next_page.get(serial, page.number) or serial in ended:
+                return (
+                    f"expected page {next_page[serial]} of the Ogg stream {serial} at byte {page.offset}, got"
+                    f" page {page.number}: pages are missing or repeated"
+                )
+            next_page[serial] = page.number + 1 & 0xFFFF_FFFF
+            if page.is_last:
+                ended.add(serial)
+        if page is not None:
+            break
+    if at < len(data):
+        if not b"OggS".startswith(data[at : at + 4]):
+            return f"expected an Ogg page at byte {at}, got {data[at : at + 4].hex(' ')}"
+        if reader.offset == at:
+            return (
+                f"expected the whole Ogg page at byte {at}, got {len(data) - at} bytes: the file is cut short"
+            )
+        return f"expected the CRC-32 of the Ogg page at byte {at} to match: the page is damaged"
+    if len(ended) < len(next_page):
+        return (
+            "expected an Ogg page that is marked as the last of its stream, got none: the file is cut short"
+        )
     return None

@@ -19,7 +19,7 @@ import miniaudio
 from playhead._core import Dither
 from playhead.errors import PlaybackError, UsageError
 from playhead.playback.containers.wav import rf64_header
-from playhead.playback.decoder import MINIAUDIO_SAMPLES, PcmDecoder
+from playhead.playback.decoder import NativeDecoder, PcmDecoder
 from playhead.playback.formats import (
     MAX_CHANNELS,
     MAX_RATE_HZ,
@@ -31,8 +31,6 @@ from playhead.playback.formats import (
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-_ffi, _lib = miniaudio.ffi, miniaudio.lib
 
 _ENDLESS_BYTES = 1 << 62
 
@@ -46,7 +44,7 @@ class PcmConverter:
     def __init__(self, source: PcmFormat, target: PcmFormat) -> None:
         self.target = target
         self._file = _EndlessWave(source)
-        self._handle = _ffi.new_handle(self._file)  # C holds no reference to it
+        self._native = NativeDecoder(self._file)
         plain = (
             source.sample is target.sample
             and source.rate_hz == target.rate_hz
@@ -55,23 +53,12 @@ class PcmConverter:
         computed = target.sample if plain else SampleFormat.F32
         self._dither = Dither() if computed is not target.sample else None
         self._frame_bytes = computed.sample_bytes * target.channels
-        config = _lib.ma_decoder_config_init(
-            MINIAUDIO_SAMPLES[computed].value, target.channels, target.rate_hz
+        result = self._native.start(
+            miniaudio.FileFormat.WAV, computed, channels=target.channels, rate_hz=target.rate_hz
         )
-        config.encodingFormat = miniaudio.FileFormat.WAV.value
-        self._decoder = _ffi.new("ma_decoder *")
-        result = _lib.ma_decoder_init(
-            _lib._internal_decoder_read_callback,
-            _lib._internal_decoder_seek_callback,
-            self._handle,
-            _ffi.addressof(config),
-            self._decoder,
-        )
-        self._open = result == _lib.MA_SUCCESS
-        if not self._open:
+        if not self._native.is_open:
             raise PlaybackError(f"miniaudio cannot convert {source} to {target} (result {result})")
-        self._buffer = _ffi.new("int8_t[]", PIECE_FRAMES * self._frame_bytes)
-        self._got = _ffi.new("ma_uint64 *")
+        self._buffer = miniaudio.ffi.new("int8_t[]", PIECE_FRAMES * self._frame_bytes)
 
     def feed(self, pcm: Buffer) -> None:
         """Take the next samples in `source`, whole frames, once `read` has returned all of those before.
@@ -80,19 +67,17 @@ class PcmConverter:
 
     def read(self) -> Buffer:
         """Return up to `PIECE_FRAMES` in `target`, valid until the next call; empty if `feed` is next."""
-        if not self._open:
+        if not self._native.is_open:
             return b""
-        _lib.ma_decoder_read_pcm_frames(self._decoder, self._buffer, PIECE_FRAMES, self._got)
+        frames, _result = self._native.read(self._buffer, PIECE_FRAMES)
         if self._file.error_in_readcallback is not None:
             raise self._file.error_in_readcallback
-        pcm: Buffer = _ffi.buffer(self._buffer, self._got[0] * self._frame_bytes)
+        pcm: Buffer = miniaudio.ffi.buffer(self._buffer, frames * self._frame_bytes)
         return pcm if self._dither is None else self._dither.convert(pcm)
 
     def close(self) -> None:
         """Free the converter; `read` returns nothing from now on. Idempotent."""
-        if self._open:
-            self._open = False
-            _lib.ma_decoder_uninit(self._decoder)
+        self._native.close()
 
 
 class _EndlessWave:

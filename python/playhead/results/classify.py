@@ -34,6 +34,7 @@ from playhead.errors import Base64Error, ResponseError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.results.plan import (
     DEFAULT_POLICY,
+    AudioSource,
     Disposition,
     KeepReference,
     Part,
@@ -51,9 +52,25 @@ from playhead.results.responses.registry import common_keys, parse
 from playhead.results.responses.types import raw_content
 from playhead.results.web_links import WebCandidate, title_of, web_candidates
 
-_SILENT: Final = "audio, not played because the result is an error"
+_PLAYS: Final[Mapping[AudioSource, str]] = {
+    "audio": "audio",
+    "blob": "a blob with an audio type",
+    "link": "a link with an audio type",
+}
 _FILMS: Final = frozenset({AudioFormat.MP4, AudioFormat.WEBM})
 """Containers used for video as often as audio: a signature alone is not enough to play them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The block that a part is made of, and its index; None for a part of a structured response."""
+
+    index: int
+    block: Block | None
+
+    def path(self, key: str) -> str:
+        # The blocks of a structured response are inside its text.
+        return f"$.content[{self.index}].{key if self.block is not None else 'text'}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,37 +89,31 @@ class PartMaker:
     ) -> Part:
         """Route the block with these fields. `block` is None for a part of a structured response, and
         `failed` is True if that response reports a failure."""
-        kind = fields["type"]
-        if kind == "text":
-            return self._text(index, block, fields, fields["text"], failed=failed)
-        if kind == "audio":
-            return self._audio(index, block, fields["data"], fields["mimeType"])
-        if kind == "image":
-            return self._image(index, block, fields)
-        if kind == "resource_link":
-            return self._link(index, block, fields, title=fields.get("title") or fields["name"])
-        if kind == "file":
-            file = fields["file"]
-            title = file.get("name") or _last_segment(file["uri"])
-            return self._link(index, block, file, title=title, named=file.get("name"))
+        at = _Place(index, block)
+        match fields["type"]:
+            case "text":
+                return self._text(at, fields, fields["text"], failed=failed)
+            case "audio":
+                return self._audio(at, fields["data"], fields["mimeType"])
+            case "image":
+                return self._image(at, fields["data"], fields["mimeType"])
+            case "resource_link":
+                return self._link(at, fields, title=fields.get("title") or fields["name"])
+            case "file":
+                file = fields["file"]
+                title = file.get("name") or _last_segment(file["uri"])
+                return self._link(at, file, title=title, named=file.get("name"))
         contents = fields["resource"]
         if "blob" in contents:
-            return self._blob(index, block, contents)
-        return self._text(index, block, fields, contents["text"], failed=failed, uri=contents["uri"])
+            return self._blob(at, contents)
+        return self._text(at, fields, contents["text"], failed=failed, uri=contents["uri"])
 
     def _text(
-        self,
-        index: int,
-        block: Block | None,
-        fields: Mapping[str, Any],
-        text: str,
-        *,
-        failed: bool,
-        uri: str | None = None,
+        self, at: _Place, fields: Mapping[str, Any], text: str, *, failed: bool, uri: str | None = None
     ) -> SendText:
         return SendText(
-            index=index,
-            block=block,
+            index=at.index,
+            block=at.block,
             reason="text" if uri is None else "embedded text",
             text=text,
             to_user="user" in ((fields.get("annotations") or {}).get("audience") or ()),
@@ -110,15 +121,13 @@ class PartMaker:
             uri=uri,
         )
 
-    def _image(self, index: int, block: Block | None, fields: Mapping[str, Any]) -> Part:
-        data, mime_type = fields["data"], fields["mimeType"]
+    def _image(self, at: _Place, data: Base64Text, mime_type: str) -> Part:
         size = decoded_bytes(data)
-        fault = self._fault(index, block, "data", data)
-        if fault is not None:
-            return _kept(index, block, fault, mime_type=mime_type, size_bytes=size)
+        if (fault := self._fault(at, "data", data)) is not None:
+            return _kept(at, fault, mime_type=mime_type, size_bytes=size)
         return ShowImage(
-            index=index,
-            block=block,
+            index=at.index,
+            block=at.block,
             reason="an image",
             mime_type=mime_type,
             base64=as_string(data),
@@ -126,129 +135,99 @@ class PartMaker:
         )
 
     def _audio(
-        self,
-        index: int,
-        block: Block | None,
-        data: Base64Text,
-        mime_type: str,
-        *,
-        title: str = "",
-        key: str = "data",
+        self, at: _Place, data: Base64Text, mime_type: str, *, title: str = "", key: str = "data"
     ) -> Part:
-        size = decoded_bytes(data)
-        fault = self._fault(index, block, key, data)
-        if fault is not None or self.is_error:
-            reason = fault or _SILENT
-            return _kept(index, block, reason, title=title, mime_type=mime_type, size_bytes=size)
-        return PlayAudio(
-            index=index,
-            block=block,
-            reason="audio",
-            source="audio",
-            title=title,
-            mime_type=mime_type,
-            uri=None,
-            base64=as_string(data),
-            size_bytes=size,
-        )
+        fault = self._fault(at, key, data)
+        return self._playable(at, "audio", fault, title=title, mime_type=mime_type, uri=None, data=data)
 
-    def _blob(self, index: int, block: Block | None, contents: Mapping[str, Any]) -> Part:
+    def _blob(self, at: _Place, contents: Mapping[str, Any]) -> Part:
         uri, mime_type, blob = contents["uri"], contents.get("mimeType"), contents["blob"]
-        title = _last_segment(uri)
-        size = decoded_bytes(blob)
         audio = is_audio(mime_type, uri)
         if audio is None:
             audio = _has_audio_signature(head_of_base64(blob))
-        fault = self._fault(index, block, "resource.blob", blob)
-        if fault is not None or not audio or self.is_error:
-            reason = fault or (_SILENT if audio else "a blob that is not audio")
-            return _kept(index, block, reason, title=title, mime_type=mime_type, uri=uri, size_bytes=size)
-        return PlayAudio(
-            index=index,
-            block=block,
-            reason="a blob with an audio type",
-            source="blob",
-            title=title,
-            mime_type=mime_type,
-            uri=uri,
-            base64=as_string(blob),
-            size_bytes=size,
-        )
+        why = self._fault(at, "resource.blob", blob) or (None if audio else "a blob that is not audio")
+        title = _last_segment(uri)
+        return self._playable(at, "blob", why, title=title, mime_type=mime_type, uri=uri, data=blob)
 
-    def _link(
-        self,
-        index: int,
-        block: Block | None,
-        link: Mapping[str, Any],
-        *,
-        title: str,
-        named: str | None = None,
-    ) -> Part:
+    def _link(self, at: _Place, link: Mapping[str, Any], *, title: str, named: str | None = None) -> Part:
         mime_type, uri, size = link.get("mimeType"), link["uri"], link.get("size")
         if uri[:5].lower() == "data:":
-            return self._inline(index, block, link, title)
+            return self._inline(at, link, title)
         audio = is_audio(mime_type, uri)
         if audio is None and named is not None:
             audio = is_audio(mime_type, named)  # the URI of a file is a handle, its name has the suffix
-        reason = "a link that is not audio"
-        if audio is None and block is not None:
-            audio = self.sniffed.get(index)
+        why = "a link that is not audio"
+        if audio is None and at.block is not None:
+            audio = self.sniffed.get(at.index)
             if audio is None and self.policy.sniff_links and not self.is_error:
-                self.unsettled.append(index)
-                reason = "a link whose type and suffix are unknown"
-        if audio and not self.is_error:
-            return PlayAudio(
-                index=index,
-                block=block,
-                reason="a link with an audio type",
-                source="link",
-                title=title,
-                mime_type=mime_type,
-                uri=uri,
-                base64=None,
-                size_bytes=size,
-            )
-        if audio:
-            reason = _SILENT
-        return _kept(index, block, reason, title=title, mime_type=mime_type, uri=uri, size_bytes=size)
+                self.unsettled.append(at.index)
+                why = "a link whose type and suffix are unknown"
+        return self._playable(
+            at, "link", None if audio else why, title=title, mime_type=mime_type, uri=uri, size_bytes=size
+        )
 
-    def _inline(self, index: int, block: Block | None, link: Mapping[str, Any], title: str) -> Part:
+    def _inline(self, at: _Place, link: Mapping[str, Any], title: str) -> Part:
         """Route a `data:` URI (RFC 2397), which needs no read or sniffing."""
-        header, _, data = link["uri"][5:].partition(",")
+        uri, size = link["uri"], link.get("size")
+        header, _, data = uri[5:].partition(",")
         mime_type = link.get("mimeType") or split_mime(header)[0]
         if is_audio(mime_type, None) and header.lower().endswith(";base64"):
-            return self._audio(index, block, data, mime_type, title=title, key="uri")
-        reason = "a link with inline data"
-        uri, size = link["uri"], link.get("size")
-        return _kept(index, block, reason, title=title, mime_type=mime_type, uri=uri, size_bytes=size)
+            return self._audio(at, data, mime_type, title=title, key="uri")
+        why = "a link with inline data"
+        return _kept(at, why, title=title, mime_type=mime_type, uri=uri, size_bytes=size)
 
-    def _fault(self, index: int, block: Block | None, key: str, data: Base64Text) -> str | None:
+    def _playable(
+        self,
+        at: _Place,
+        source: AudioSource,
+        why_not: str | None,
+        *,
+        title: str,
+        mime_type: str | None,
+        uri: str | None,
+        data: Base64Text | None = None,
+        size_bytes: int | None = None,
+    ) -> Part:
+        """Play what is audio, unless there is a reason not to: `why_not`, or that the result is an error."""
+        size = size_bytes if data is None else decoded_bytes(data)
+        if why_not is not None or self.is_error:
+            why = why_not or "audio, not played because the result is an error"
+            return _kept(at, why, title=title, mime_type=mime_type, uri=uri, size_bytes=size)
+        return PlayAudio(
+            index=at.index,
+            block=at.block,
+            reason=_PLAYS[source],
+            source=source,
+            title=title,
+            mime_type=mime_type,
+            uri=uri,
+            base64=None if data is None else as_string(data),
+            size_bytes=size,
+        )
+
+    def _fault(self, at: _Place, key: str, data: Base64Text) -> str | None:
         """Return the defect of base64 data, and record it as a finding; None if valid."""
-        size = decoded_bytes(data)
-        if size > self.limits.block_bytes:
-            allowed = self.limits.block_bytes
+        size, allowed = decoded_bytes(data), self.limits.block_bytes
+        if size > allowed:
             expected = f"base64 of at most {allowed} bytes (Limits.block_bytes)"
-            self._find(index, block, key, expected=expected, came=f"{size} bytes")
+            self._find(at, key, f"{size} bytes", expected=expected)
             return f"its {size} bytes exceed Limits.block_bytes ({allowed})"
         if not data:
-            self._find(index, block, key, expected="base64", came="an empty string")
+            self._find(at, key, "an empty string")
             return "it holds no bytes"
         try:
             check_base64(data)
         except Base64Error as error:
-            self._find(index, block, key, expected="base64", came=f"an invalid character at {error.index}")
+            self._find(at, key, f"an invalid character at {error.index}")
             return f"invalid base64 at character {error.index}"
         return None
 
-    def _find(self, index: int, block: Block | None, key: str, *, expected: str, came: str) -> None:
-        # The blocks of a structured response are inside its text.
-        path = f"$.content[{index}].{key if block is not None else 'text'}"
-        self.findings.append(Finding(path=path, expected=expected, came=came))
+    def _find(self, at: _Place, key: str, came: str, *, expected: str = "base64") -> None:
+        self.findings.append(Finding(path=at.path(key), expected=expected, came=came))
 
 
 def _kept(
-    index: int,
-    block: Block | None,
+    at: _Place,
     reason: str,
     *,
     mime_type: str | None,
@@ -257,8 +236,8 @@ def _kept(
     size_bytes: int | None,
 ) -> KeepReference:
     return KeepReference(
-        index=index,
-        block=block,
+        index=at.index,
+        block=at.block,
         reason=reason,
         title=title,
         mime_type=mime_type,

@@ -410,6 +410,8 @@ class _Ogg(_Packets):
         self._serial: int | None = None
         self._begin: int | None = None
         self._is_opus, self._pre_skip = False, 0
+        self._frames: int | None = None
+        """Of the whole, if its headers state them."""
         self._packets = self._read_packets()
         head = self._header()
         if (pre_skip := _opus_pre_skip(head)) is not None:
@@ -419,7 +421,7 @@ class _Ogg(_Packets):
         elif head.startswith(b"\x7fFLAC") and (info := flac_info(head[9:])) is not None:
             self._codec, self._extradata = "flac", info.block
             if info.samples and info.rate_hz:
-                self.duration_seconds = info.samples / info.rate_hz
+                self._frames, self.duration_seconds = info.samples, info.samples / info.rate_hz
         else:
             raise UnsupportedFormatError("expected Opus or FLAC in Ogg, got incomplete headers")
         self._start = self._reader.offset
@@ -486,11 +488,6 @@ class _Ogg(_Packets):
         return [(frame, self._next - frame.samples) for frame in frames]
 
     def seek(self, frame: int) -> None:
-        end = (
-            None
-            if self.duration_seconds is None
-            else round(self.duration_seconds * self._context.sample_rate)
-        )
         done = max(1, self._next + self._pre_skip)
         page = page_before(
             frame - _OPUS_RUN_UP if self._is_opus else frame,
@@ -500,7 +497,7 @@ class _Ogg(_Packets):
             begin=self._begin or 0,
             bytes_per_frame=(self._reader.offset - self._start) / done if self._next > 0 else 0.25,
             page_bytes=self._page_bytes,
-            end_frame=end,
+            end_frame=self._frames,
         )
         offset = self._start if page is None else page.offset
         self._source.restart(offset)

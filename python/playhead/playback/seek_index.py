@@ -47,23 +47,23 @@ class SeekPoint:
 
 def search(
     frame: int,
+    source: DecoderSource,
     *,
     low: SeekPoint,
     high: SeekPoint | None,
-    size_bytes: int | None,
     bytes_per_frame: float,
-    free: tuple[int, int],
     look: Callable[[int], SeekPoint | None],
     unit_bytes: int = 0,
 ) -> SeekPoint:
     """Return a point at or before `frame`, near it.
 
-    `low` is such a point, `high` one behind it, if any is known (the end); `size_bytes` is the stream's size.
-    `look` reads at an offset and returns the first point from there on, None if there is none; inside `free`
-    it costs no round trip. `bytes_per_frame` is the estimate without a `high`, and `unit_bytes` the usual
-    distance of points, if it is large.
+    `low` is such a point, `high` one behind it, if any is known (the end). `look` reads the source at an
+    offset and returns the first point from there on, None if there is none; inside `free_range` it costs no
+    round trip. `bytes_per_frame` is the estimate without a `high`, and `unit_bytes` the usual distance of
+    points, if it is large.
     """
-    bound = size_bytes if high is None else high.offset  # nothing from here on is a place for `low`
+    free = source.free_range
+    bound = source.size_bytes if high is None else high.offset  # nothing from here on is a place for `low`
     near = NEAR_BYTES + 2 * unit_bytes
     over_frames = 0  # how far the last look was behind `frame`
     for _look in range(_MOST_LOOKS):

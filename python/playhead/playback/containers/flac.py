@@ -194,15 +194,7 @@ class FlacLocator:
             return look_for(source, offset, lambda data: self._find(data, offset))
 
         def near(low: SeekPoint, high: SeekPoint | None) -> SeekPoint:
-            return search(
-                frame,
-                low=low,
-                high=high,
-                size_bytes=source.size_bytes,
-                bytes_per_frame=bytes_per_frame,
-                free=source.free_range,
-                look=look,
-            )
+            return search(frame, source, low=low, high=high, bytes_per_frame=bytes_per_frame, look=look)
 
         by_frame = attrgetter("frame")
         low = max((point for point in self._table if point.frame <= frame), default=start, key=by_frame)

@@ -43,13 +43,12 @@ def page_before(
         high = SeekPoint(offset=size_bytes, frame=end_frame)
     found = search(
         frame,
+        source,
         low=start,
         high=high,
-        size_bytes=size_bytes,
         bytes_per_frame=bytes_per_frame,
-        unit_bytes=min(page_bytes, _MOST_UNIT_BYTES),
-        free=source.free_range,
         look=look,
+        unit_bytes=min(page_bytes, _MOST_UNIT_BYTES),
     )
     return None if found is start else pages[found.offset]
 

@@ -26,6 +26,7 @@ from playhead.client import TeeMedia
 from playhead.client.call_results.tee import NotSaved, Saved
 from playhead.content import Block, UnknownBlock
 from playhead.errors import PlayheadError
+from playhead.results.kinds import view_of
 from playhead.results.plan import KeepReference, PlayAudio, ReportUnknown, Respond, SendText, ShowImage
 from playhead.results.responses import ContentResponse
 
@@ -82,11 +83,13 @@ class Showing:
             case SendText():
                 self._show_text(disposition)
             case PlayAudio():
-                self._show_reference("audio", disposition)
+                fields = _fields(disposition.block)
+                is_link = bool(fields) and view_of(fields).kind == "link"
+                self._show_reference("link" if is_link else "audio", disposition)
             case ShowImage():
                 await self._show_image(next(images))
             case KeepReference():
-                self._show_reference("data", disposition)
+                self._show_reference(disposition.kind, disposition)
             case ReportUnknown():
                 content = None if disposition.block is None else disposition.block.content
                 kind = content.kind if isinstance(content, UnknownBlock) else ""
@@ -119,8 +122,6 @@ class Showing:
         self.terminal.show_markdown(text.text)
 
     def _show_reference(self, what: str, item: PlayAudio | KeepReference) -> None:
-        kind_of_block = _fields(item.block).get("type", "")
-        what = _BLOCKS.get(kind_of_block, what)
         parts: list[str] = []
         if item.title and item.title != item.uri:
             parts.append(escape_line(item.title))
@@ -130,7 +131,7 @@ class Showing:
         kind = escape_line(item.mime_type) if item.mime_type else "unknown type"
         about = f"{' '.join(parts)} ({kind}{size})" if parts else f"{kind}{size}"
         # If audio or an image is not played or shown, say why.
-        unused = isinstance(item, KeepReference) and kind_of_block in ("audio", "image")
+        unused = isinstance(item, KeepReference) and item.kind in ("audio", "image")
         self.terminal.show(f"{what}: {about}" + (f", not used: {item.reason}" if unused else ""))
 
     async def _show_image(self, image: ImageMedia) -> None:
@@ -194,11 +195,8 @@ def _is_json(text: str, value: object) -> bool:
 
 
 def _is_for_model_alone(text: SendText) -> bool:
-    fields = _fields(text.block)
-    return fields.get("type") == "text" and (fields.get("annotations") or {}).get("audience") == ["assistant"]
-
-
-_BLOCKS: Final = {"resource_link": "link", "file": "link", "audio": "audio", "image": "image"}
+    notes = _fields(text.block).get("annotations") or {}
+    return text.uri is None and notes.get("audience") == ["assistant"]
 
 
 def _fields(block: Block | None) -> Mapping[str, Any]:

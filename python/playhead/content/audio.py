@@ -120,6 +120,11 @@ def format_of_mime(mime_type: str | None) -> AudioFormat | None:
     return _MIME.get(split_mime(mime_type)[0]) if mime_type else None
 
 
+def mime_of(found: AudioFormat | None) -> str | None:
+    """Return the MIME type of a format, without parameters; None for no format, and for text."""
+    return None if found is None or found not in _MIME_OF else split_mime(_MIME_OF[found])[0]
+
+
 def mime_of_file(name: str, head: bytes) -> str | None:
     """Return the MIME type of an audio file, whether anything here plays it or not.
 

@@ -11,11 +11,11 @@ Long base64 that arrives as a view of its message (`messages.parse_message`) sta
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from playhead.content.block_types import BLOCK_TYPES
 from playhead.content.findings import Finding, kind_of
 from playhead.content.formats import Base64Text, Postponed, postpone, source_of, string_of
 from playhead.errors import LimitError, ProtocolError
@@ -23,9 +23,6 @@ from playhead.limits import Limits
 
 if TYPE_CHECKING:
     from playhead.content.types import TypedContent
-
-MOST_BYTES: Final = 2**53 - 1
-"""Largest size of a link: JSON parsers disagree about larger integers (RFC 8259, section 6)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +68,7 @@ class Block(Postponed):
         if (fields := self.fields) is None:
             return None
         payload: Base64Text | None = None
-        if fields["type"] in ("image", "audio"):
+        if BLOCK_TYPES[fields["type"]].has_data:
             payload = fields["data"]
         elif fields["type"] == "resource":
             payload = fields["resource"].get("blob")
@@ -86,18 +83,18 @@ def parse_block(raw: object) -> Block:
     named = raw.get("type")
     kind = named if isinstance(named, str) else ""
     unknown = UnknownBlock(kind=kind, reason=f"the type {named!r} is not known")
-    fits = _TYPES.get(kind)
-    if fits is not None and fits(raw):
+    block_type = BLOCK_TYPES.get(kind)
+    if block_type is not None and block_type.fits(raw):
         block = Block(raw=raw, content=unknown)
         views = [key for holder, key in _base64_places(raw) if isinstance(holder[key], memoryview)]
         if not views:
             postpone(block, raw, content=_content)
             return block
-        if views == ["blob" if kind == "resource" else "data"] and kind in ("resource", "image", "audio"):
+        if views == (["blob"] if kind == "resource" else ["data"] if block_type.has_data else []):
             postpone(block, raw, raw=_with_strings, content=_content)
             return block
     raw = _with_strings(raw)
-    if fits is None:
+    if block_type is None:
         return Block(raw=raw, content=unknown)
     from playhead.content.mending import mended  # the SDK's types
 
@@ -132,101 +129,6 @@ def _with_strings(raw: dict[str, Any]) -> dict[str, Any]:
         if isinstance(view := holder[key], memoryview):
             holder[key] = string_of(view)
     return raw
-
-
-# --- the types of fields -------------------------------------------------------------------------------
-
-Check = Callable[[object], bool]
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-
-
-@dataclass(frozen=True, slots=True)
-class _Fields:
-    """The check of an object: its required fields, and the optional ones, which may be null."""
-
-    required: Mapping[str, Check]
-    optional: Mapping[str, Check]
-
-    def __call__(self, value: object) -> bool:
-        return (
-            isinstance(value, dict)
-            and all(key in value and check(value[key]) for key, check in self.required.items())
-            and all(value.get(key) is None or check(value[key]) for key, check in self.optional.items())
-        )
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and (value.isascii() or _SURROGATE.search(value) is None)
-
-
-def _is_base64(value: object) -> bool:
-    return isinstance(value, memoryview) or _is_text(value)
-
-
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict) and all(map(_is_text, value))
-
-
-def _is_size(value: object) -> bool:
-    return type(value) is int and 0 <= value <= MOST_BYTES
-
-
-def _is_fraction(value: object) -> bool:
-    return type(value) in (int, float) and 0 <= value <= 1  # type: ignore[operator] # a number
-
-
-def _list_of(check: Check) -> Check:
-    return lambda value: isinstance(value, list) and all(map(check, value))
-
-
-def _is_contents(value: object) -> bool:
-    return isinstance(value, dict) and ("text" in value) != ("blob" in value) and _CONTENTS(value)
-
-
-_NOTES: Final = _Fields(
-    {},
-    {
-        "audience": _list_of(lambda role: role in ("user", "assistant")),
-        "priority": _is_fraction,
-        "lastModified": _is_text,
-    },
-)
-_ICON: Final = _Fields(
-    {"src": _is_text},
-    {
-        "mimeType": _is_text,
-        "sizes": _list_of(_is_text),
-        "theme": lambda theme: theme in ("light", "dark"),
-    },
-)
-_CONTENTS: Final = _Fields(
-    {"uri": _is_text}, {"mimeType": _is_text, "_meta": _is_object, "text": _is_text, "blob": _is_base64}
-)
-_FILE: Final = _Fields(
-    {"uri": _is_text}, {"name": _is_text, "mimeType": _is_text, "size": _is_size, "digest": _is_object}
-)
-_COMMON: Final[Mapping[str, Check]] = {"annotations": _NOTES, "_meta": _is_object}
-_MEDIA: Final = _Fields({"data": _is_base64, "mimeType": _is_text}, _COMMON)
-_LINK: Final = _Fields(
-    {"uri": _is_text, "name": _is_text},
-    {
-        **_COMMON,
-        "title": _is_text,
-        "description": _is_text,
-        "mimeType": _is_text,
-        "size": _is_size,
-        "icons": _list_of(_ICON),
-    },
-)
-_TYPES: Final[Mapping[str, Check]] = {
-    "text": _Fields({"text": _is_text}, _COMMON),
-    "image": _MEDIA,
-    "audio": _MEDIA,
-    "resource_link": _LINK,
-    "resource": _Fields({"resource": _is_contents}, _COMMON),
-    "file": _Fields({"file": _FILE}, _COMMON),
-}
-"""A block that passes is valid to the SDK's types too, with the same values."""
 
 
 def parse_blocks(result: Mapping[str, Any], *, limits: Limits, server: str) -> tuple[Block, ...]:

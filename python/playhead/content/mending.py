@@ -14,19 +14,11 @@ from mcp_types import BlobResourceContents, ResourceContents, ResourceLink, Text
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from playhead.content.blocks import MOST_BYTES, Block, UnknownBlock
+from playhead.content.block_types import BLOCK_TYPES, MOST_BYTES
+from playhead.content.blocks import Block, UnknownBlock
 from playhead.content.findings import MAX_FINDINGS, Finding, kind_of, step
 from playhead.content.types import FileContent, FileValue, TypedContent, typed
 
-_NEEDED: Final[Mapping[str, frozenset[str]]] = {
-    "text": frozenset({"type", "text"}),
-    "image": frozenset({"type", "data"}),
-    "audio": frozenset({"type", "data"}),
-    "resource_link": frozenset({"type", "uri"}),
-    "resource": frozenset({"type", "resource"}),
-    "file": frozenset({"type", "file"}),
-}
-"""Essential fields of a block."""
 _LISTS: Final = ("annotations", "icons")
 """Fields that hold lists of validated values; none is essential."""
 
@@ -72,9 +64,9 @@ def _without_errors(kind: str, raw: dict[str, Any], error: ValidationError) -> B
     findings += tuple(by_path.values())
     if kind == "resource_link" and isinstance(uri := valid.get("uri"), str):
         valid.setdefault("name", uri)
-    if kind in ("image", "audio"):
+    if BLOCK_TYPES[kind].has_data:
         valid.setdefault("mimeType", "application/octet-stream")
-    if _NEEDED[kind] <= valid.keys():
+    if {"type", BLOCK_TYPES[kind].essential} <= valid.keys():
         try:
             block = Block(raw=raw, content=typed(kind, valid), findings=findings)
             return _with_possible_size(block)

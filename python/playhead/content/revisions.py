@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from playhead.content.block_types import BLOCK_TYPES
 from playhead.content.findings import kind_of
 from playhead.content.formats import number, quoted
 from playhead.errors import UsageError
@@ -24,10 +25,6 @@ class Features:
     """Features of one revision."""
 
     revision: str
-    audio: bool
-    """Blocks of type `audio` (2025-03-26)."""
-    links: bool
-    """Blocks of type `resource_link` (2025-06-18)."""
     structured: bool
     """`structuredContent`, as an object (2025-06-18)."""
     structured_any: bool
@@ -44,13 +41,8 @@ class Features:
     @property
     def block_types(self) -> tuple[str, ...]:
         """The block types that the revision defines."""
-        return (
-            "text",
-            "image",
-            *(("audio",) if self.audio else ()),
-            *(("resource_link",) if self.links else ()),
-            "resource",
-        )
+        types = BLOCK_TYPES.items()
+        return tuple(name for name, each in types if each.since is not None and each.since <= self.revision)
 
 
 def features_of(revision: str) -> Features:
@@ -59,8 +51,6 @@ def features_of(revision: str) -> Features:
         raise UsageError(f"expected a protocol revision, one of {', '.join(REVISIONS)}; got {revision!r:.40}")
     return Features(
         revision=revision,
-        audio=revision >= "2025-03-26",
-        links=revision >= "2025-06-18",
         structured=revision >= "2025-06-18",
         structured_any=revision >= "2026-07-28",
         block_meta=revision >= "2025-06-18",

@@ -7,26 +7,29 @@ is: base64, MIME types, times, `_meta` keys, and the revision that introduced ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import Mapping
+from typing import Final
 
-from playhead.content.findings import Finding, Notes, kind_of, step
-from playhead.content.formats import (
-    base64_problem,
-    meta_key_problem,
-    mime_problem,
-    number,
-    quoted,
-    time_problem,
-    uri_problem,
+from playhead.content.block_types import (
+    ANNOTATIONS,
+    BLOB_CONTENTS,
+    BLOCK_TYPES,
+    COMMON,
+    ICON,
+    ICONS,
+    SIZE,
+    TEXT_CONTENTS,
+    Field,
+    JsonType,
+    text_field,
+    uri_field,
 )
+from playhead.content.findings import Finding, Notes, kind_of, step
+from playhead.content.formats import meta_key_problem, number, quoted
 from playhead.content.revisions import LATEST, Features, features_of
 from playhead.content.validation_schema import check_output
 
-Kind = Literal["string", "integer", "number", "boolean", "object", "array"]
-
-_ARTICLE: Final[Mapping[Kind, str]] = {
+_ARTICLE: Final[Mapping[JsonType, str]] = {
     "string": "a string",
     "integer": "an integer",
     "number": "a number",
@@ -36,93 +39,13 @@ _ARTICLE: Final[Mapping[Kind, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
-    """One field: its name, its JSON type, and the syntax of its string."""
-
-    name: str
-    kind: Kind = "string"
-    required: bool = False
-    expected: str = ""
-    problem: Callable[[str], str | None] | None = None
-    """Return the defect of a string, or None."""
-
-
-def _text(name: str, *, required: bool = False) -> Field:
-    return Field(name=name, required=required)
-
-
-def _mime(*, required: bool = False) -> Field:
-    return Field(name="mimeType", required=required, expected="a MIME type (RFC 6838)", problem=mime_problem)
-
-
-def _uri(name: str, *, required: bool = False) -> Field:
-    return Field(name=name, required=required, expected="a URI (RFC 3986)", problem=uri_problem)
-
-
-def _base64(name: str) -> Field:
-    return Field(
-        name=name,
-        required=True,
-        expected="base64 (RFC 4648, padded, no whitespace)",
-        problem=base64_problem,
-    )
-
-
-_TYPE: Final = _text("type", required=True)
-BLOCKS: Final[Mapping[str, tuple[Field, ...]]] = {
-    "text": (_TYPE, _text("text", required=True)),
-    "image": (_TYPE, _base64("data"), _mime(required=True)),
-    "audio": (_TYPE, _base64("data"), _mime(required=True)),
-    "resource_link": (
-        _TYPE,
-        _uri("uri", required=True),
-        _text("name", required=True),
-        _text("title"),
-        _text("description"),
-        _mime(),
-        Field(name="size", kind="integer"),
-        Field(name="icons", kind="array"),
-    ),
-    "resource": (_TYPE, Field(name="resource", kind="object", required=True)),
-}
-COMMON: Final = (Field(name="annotations", kind="object"), Field(name="_meta", kind="object"))
-"""Optional fields of every block."""
-TEXT_CONTENTS: Final = (_uri("uri", required=True), _mime(), _text("text", required=True))
-BLOB_CONTENTS: Final = (_uri("uri", required=True), _mime(), _base64("blob"))
-ANNOTATIONS: Final = (
-    Field(name="audience", kind="array"),
-    Field(name="priority", kind="number"),
-    Field(name="lastModified", expected="an ISO 8601 time", problem=time_problem),
-)
-
-
-def _size_problem(text: str) -> str | None:
-    width, x, height = text.partition("x")
-    digits = width.isascii() and width.isdigit() and height.isascii() and height.isdigit()
-    return None if text == "any" or (x and digits) else quoted(text)
-
-
-SIZE: Final = Field(name="", expected="WxH, such as 48x48, or any", problem=_size_problem)
-
-
-def _theme_problem(text: str) -> str | None:
-    return None if text in ("light", "dark") else quoted(text)
-
-
-ICON: Final = (
-    _uri("src", required=True),
-    _mime(),
-    Field(name="sizes", kind="array"),
-    Field(name="theme", expected="light or dark", problem=_theme_problem),
-)
 SERVER_INFO: Final = (
-    _text("name", required=True),
-    _text("version", required=True),
-    _text("title"),
-    _text("description"),
-    _uri("websiteUrl"),
-    Field(name="icons", kind="array"),
+    text_field("name", required=True),
+    text_field("version", required=True),
+    text_field("title"),
+    text_field("description"),
+    uri_field("websiteUrl"),
+    ICONS,
 )
 """`Implementation`: the description of the server in a result's `_meta` (2026-07-28)."""
 
@@ -147,7 +70,7 @@ def _expected(field: Field) -> str:
     return field.expected or _ARTICLE[field.kind]
 
 
-def _is(kind: Kind, value: object) -> bool:
+def _is(kind: JsonType, value: object) -> bool:
     match kind:
         case "string":
             return isinstance(value, str)
@@ -215,7 +138,7 @@ def _check_block(notes: Notes, path: str, block: object, features: Features) -> 
         came = quoted(kind) if isinstance(kind, str) else kind_of(kind) if "type" in block else "nothing"
         notes.add(f"{path}.type", expected=f"one of {', '.join(types)} in {features.revision}", came=came)
         return
-    check_fields(notes, path, block, (*BLOCKS[kind], *COMMON))
+    check_fields(notes, path, block, (*BLOCK_TYPES[kind].fields, *COMMON))
     _check_block_meta(notes, path, block, features)
     if isinstance(annotations := block.get("annotations"), dict):
         _check_annotations(notes, f"{path}.annotations", annotations, features)
@@ -233,8 +156,6 @@ def _check_contents(notes: Notes, path: str, contents: dict[str, object], featur
     if has_text == has_blob:
         fields = tuple(field for field in fields if field.name in contents or field.name == "uri")
     check_fields(notes, path, contents, fields)
-    if "_meta" in contents:
-        check_fields(notes, path, contents, (Field(name="_meta", kind="object"),))
     _check_block_meta(notes, path, contents, features)
 
 

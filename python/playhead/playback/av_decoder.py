@@ -7,14 +7,13 @@ A codec needs a run-up after a seek: Opus converges within 80 ms (RFC 7845, sect
 samples after a second, AAC overlaps one frame and is given three. AAC with noise substitution draws noise
 from a state that no run-up restores: that noise is another one after a seek.
 
-More than 500 lines: the containers differ in how packets are cut and timed, and share the codec, the run-up
-and the import of PyAV, which costs 0.2 s and must stay in one lazy module.
+The containers differ in how packets are cut and timed. They share the codec, the run-up and the import of
+PyAV, which costs 0.2 s and must stay in one lazy module.
 """
 
 from __future__ import annotations
 
 import io
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -28,12 +27,13 @@ from av.stream import Discard
 
 from playhead._core import OggPage, OggReader
 from playhead.content.audio import AudioFormat
-from playhead.content.audio_files import flac_info
 from playhead.errors import DecodeError, SeekError, UnsupportedFormatError
+from playhead.playback.containers.adts import AAC_RUN_UP, ADTS_BYTES, AdtsLocator, adts_frame
+from playhead.playback.containers.flac import flac_info
+from playhead.playback.containers.mp4 import Mp4Tables
+from playhead.playback.containers.ogg import page_before
 from playhead.playback.decoder_source import MOST_HEADER_BYTES, STEP_BYTES, DecoderSource
 from playhead.playback.formats import ByteRate, PcmFormat, SampleFormat, require_playable
-from playhead.playback.mpeg_locator import AAC_RUN_UP, ADTS_BYTES, AdtsLocator, adts_frame
-from playhead.playback.ogg_search import page_before
 from playhead.playback.seek_index import SeekPoint
 
 if TYPE_CHECKING:
@@ -41,11 +41,6 @@ if TYPE_CHECKING:
 
 READ_BYTES = 16 * 1024
 """Bytes that a demuxer asks for at once: little is read before the first audio."""
-MOST_PACKETS = 1 << 20
-"""Limit of the packets that an MP4 may claim without a list, six hours of AAC in one fragment, and one more
-per `LEAST_PACKET_BYTES` read. FFmpeg takes up to 36 bytes for each before it reads any. With a list four
-times as many are believed; each edit of it repeats all."""
-LEAST_PACKET_BYTES = 8
 CODECS = ("aac", "alac", "flac", "libopus", "mp3", "mp3float", "opus", "vorbis")
 """FFmpeg's decoders that may run: a file can name hundreds more, which are rarely used and tested less."""
 _OPUS_RUN_UP = 48_000
@@ -208,70 +203,6 @@ def _open(source: DecoderSource, audio_format: AudioFormat) -> _Packets:
 
 # --- MP4, WebM -------------------------------------------------------------------------------------------
 
-_TABLE = re.compile(rb"trak|hdlr|stts|elst|stsz|stz2|trun")
-
-
-class Mp4Tables:
-    """The packets that the tables of an MP4 claim, found before FFmpeg reads them, outside of media data."""
-
-    def __init__(self) -> None:
-        self.is_fragmented = False
-        """Each fragment has an index of its own."""
-        self._claims: dict[int, int] = {}
-        self._claimed = self._edits = 0
-        self._is_video = self._is_uncompressed = False
-        """The newest track is video, or uncompressed. One unit of time per sample is usual for video; for
-        audio it means PCM, whose index FFmpeg makes without looking at the number of samples."""
-        self._next_box = 0
-        """Offset of the next outer box, as far as they were read one after the other."""
-        self._media = range(0)
-        self._tail, self._end = b"", 0
-
-    def feed(self, offset: int, data: bytes, *, taken_bytes: int) -> None:
-        """Take bytes of the file. Raises `UnsupportedFormatError` for more packets than are allowed."""
-        seen = (self._tail if offset == self._end else b"") + data
-        self._end = offset + len(data)
-        start = self._end - len(seen)
-        while 0 <= (at := self._next_box - start) <= len(seen) - 16:
-            size = int.from_bytes(seen[at : at + 4], "big")
-            size = int.from_bytes(seen[at + 8 : at + 16], "big") if size == 1 else size
-            if seen[at + 4 : at + 8] == b"mdat":
-                self._media = range(self._next_box, self._next_box + size)
-            self._next_box = self._next_box + size if size >= 8 else -1
-        for found in _TABLE.finditer(seen):
-            if start + found.start() not in self._media:
-                self._add(
-                    start + found.start(), found[0], seen[found.end() : found.end() + 16].ljust(16, b"\0")
-                )
-        self.is_fragmented |= b"mvex" in seen
-        self._tail = seen[-19:]
-        claimed = self._claimed * max(1, self._edits) // 4
-        allowed = MOST_PACKETS + taken_bytes // LEAST_PACKET_BYTES
-        if claimed > allowed:
-            raise UnsupportedFormatError(
-                f"expected at most {allowed} packets, got an MP4 that claims {claimed}: it is damaged"
-            )
-
-    def _add(self, place: int, name: bytes, body: bytes) -> None:
-        """Take the table at `place`, whose end may not be there yet."""
-        first, second = int.from_bytes(body[4:8], "big"), int.from_bytes(body[8:12], "big")
-        if name == b"trak":
-            self._is_video = self._is_uncompressed = False
-        elif name == b"hdlr" and body[8:12] in (b"vide", b"soun", b"m1a "):
-            self._is_video = body[8:12] == b"vide"
-        elif name == b"stts":
-            unit = int.from_bytes(body[12:16], "big")  # FFmpeg takes huge ones for damage, and sets them to 1
-            self._is_uncompressed |= first == 1 and (unit == 1 or unit >= 0xFFF8_0000)
-        elif name == b"elst":
-            self._edits = max(self._edits, first)
-        elif name != b"hdlr":
-            is_listed = name == b"stz2" or (name == b"stsz" and not first)
-            count = first * 4 if name == b"trun" else second if is_listed else second * 4
-            self._claimed += count - self._claims.get(place, 0)
-            self._claims[place] = count
-        if self._is_uncompressed and not self._is_video:
-            raise UnsupportedFormatError("expected coded audio, got an MP4 with uncompressed audio; use WAV")
-
 
 class _File(io.RawIOBase):
     """The source as a file, for a demuxer. Seeks wait for the next read.
@@ -403,8 +334,7 @@ class _Container(_Packets):
         if self._file.tables.is_fragmented:
             self.duration_seconds = None  # that of the first fragment
         head = self._stream.codec_context.extradata or b""
-        is_coarse = self._name == "matroska" and head.startswith(b"OpusHead") and len(head) >= 19
-        self._pre_skip = int.from_bytes(head[10:12], "little") if is_coarse else None
+        self._pre_skip = _opus_pre_skip(head) if self._name == "matroska" else None
         self._first_time: int | None = None
         self._demuxed = self._container.demux(self._stream)
 
@@ -480,18 +410,18 @@ class _Ogg(_Packets):
         self._serial: int | None = None
         self._begin: int | None = None
         self._is_opus, self._pre_skip = False, 0
+        self._frames: int | None = None
+        """Of the whole, if its headers state them."""
         self._packets = self._read_packets()
         head = self._header()
-        self._is_opus = head.startswith(b"OpusHead")
-        if self._is_opus and len(head) >= 19:
+        if (pre_skip := _opus_pre_skip(head)) is not None:
             self._codec, self._extradata = "opus", head
-            self._pre_skip = int.from_bytes(head[10:12], "little")
+            self._is_opus, self._pre_skip = True, pre_skip
             self._header()
-        elif head.startswith(b"\x7fFLAC") and len(head) >= 51:
-            self._codec, self._extradata = "flac", head[17:51]
-            info = flac_info(head[9:])
-            if info is not None and info.samples and info.rate_hz:
-                self.duration_seconds = info.samples / info.rate_hz
+        elif head.startswith(b"\x7fFLAC") and (info := flac_info(head[9:])) is not None:
+            self._codec, self._extradata = "flac", info.block
+            if info.samples and info.rate_hz:
+                self._frames, self.duration_seconds = info.samples, info.samples / info.rate_hz
         else:
             raise UnsupportedFormatError("expected Opus or FLAC in Ogg, got incomplete headers")
         self._start = self._reader.offset
@@ -558,11 +488,6 @@ class _Ogg(_Packets):
         return [(frame, self._next - frame.samples) for frame in frames]
 
     def seek(self, frame: int) -> None:
-        end = (
-            None
-            if self.duration_seconds is None
-            else round(self.duration_seconds * self._context.sample_rate)
-        )
         done = max(1, self._next + self._pre_skip)
         page = page_before(
             frame - _OPUS_RUN_UP if self._is_opus else frame,
@@ -572,7 +497,7 @@ class _Ogg(_Packets):
             begin=self._begin or 0,
             bytes_per_frame=(self._reader.offset - self._start) / done if self._next > 0 else 0.25,
             page_bytes=self._page_bytes,
-            end_frame=end,
+            end_frame=self._frames,
         )
         offset = self._start if page is None else page.offset
         self._source.restart(offset)
@@ -584,6 +509,12 @@ class _Ogg(_Packets):
             self._page()  # only what continues behind it is wanted
         self._packets = self._read_packets()
         self._context = self._new_context()
+
+
+def _opus_pre_skip(head: bytes) -> int | None:
+    """Return the samples before the beginning (RFC 7845, section 5.1); None if `head` is not an OpusHead."""
+    is_head = head.startswith(b"OpusHead") and len(head) >= 19
+    return int.from_bytes(head[10:12], "little") if is_head else None
 
 
 def _opus_samples(packet: bytes) -> int:
@@ -636,7 +567,7 @@ class _Adts(_Packets):
         return decoded
 
     def seek(self, frame: int) -> None:
-        landing = self._locator.locate(frame, self._source, bytes_per_frame=0.0)
+        landing = self._locator.locate(frame, self._source)
         self._source.restart(landing.offset)
         self._source.audio_began()
         self._next, self.position_is_exact = landing.frame, landing.is_exact

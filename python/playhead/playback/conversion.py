@@ -10,7 +10,6 @@ It works in floats, and the result is dithered if it is to be 16-bit. 16-bit sam
 
 from __future__ import annotations
 
-import struct
 import sys
 from array import array
 from typing import TYPE_CHECKING
@@ -19,7 +18,8 @@ import miniaudio
 
 from playhead._core import Dither
 from playhead.errors import PlaybackError, UsageError
-from playhead.playback.decoder import MINIAUDIO_SAMPLES, PcmDecoder
+from playhead.playback.containers.wav import rf64_header
+from playhead.playback.decoder import NativeDecoder, PcmDecoder
 from playhead.playback.formats import (
     MAX_CHANNELS,
     MAX_RATE_HZ,
@@ -32,10 +32,7 @@ from playhead.playback.formats import (
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-_ffi, _lib = miniaudio.ffi, miniaudio.lib
-
 _ENDLESS_BYTES = 1 << 62
-_WAVE_TAGS = {SampleFormat.S16: 1, SampleFormat.F32: 3}
 
 
 class PcmConverter:
@@ -47,7 +44,7 @@ class PcmConverter:
     def __init__(self, source: PcmFormat, target: PcmFormat) -> None:
         self.target = target
         self._file = _EndlessWave(source)
-        self._handle = _ffi.new_handle(self._file)  # C holds no reference to it
+        self._native = NativeDecoder(self._file)
         plain = (
             source.sample is target.sample
             and source.rate_hz == target.rate_hz
@@ -56,23 +53,12 @@ class PcmConverter:
         computed = target.sample if plain else SampleFormat.F32
         self._dither = Dither() if computed is not target.sample else None
         self._frame_bytes = computed.sample_bytes * target.channels
-        config = _lib.ma_decoder_config_init(
-            MINIAUDIO_SAMPLES[computed].value, target.channels, target.rate_hz
+        result = self._native.start(
+            miniaudio.FileFormat.WAV, computed, channels=target.channels, rate_hz=target.rate_hz
         )
-        config.encodingFormat = miniaudio.FileFormat.WAV.value
-        self._decoder = _ffi.new("ma_decoder *")
-        result = _lib.ma_decoder_init(
-            _lib._internal_decoder_read_callback,
-            _lib._internal_decoder_seek_callback,
-            self._handle,
-            _ffi.addressof(config),
-            self._decoder,
-        )
-        self._open = result == _lib.MA_SUCCESS
-        if not self._open:
+        if not self._native.is_open:
             raise PlaybackError(f"miniaudio cannot convert {source} to {target} (result {result})")
-        self._buffer = _ffi.new("int8_t[]", PIECE_FRAMES * self._frame_bytes)
-        self._got = _ffi.new("ma_uint64 *")
+        self._buffer = miniaudio.ffi.new("int8_t[]", PIECE_FRAMES * self._frame_bytes)
 
     def feed(self, pcm: Buffer) -> None:
         """Take the next samples in `source`, whole frames, once `read` has returned all of those before.
@@ -81,19 +67,17 @@ class PcmConverter:
 
     def read(self) -> Buffer:
         """Return up to `PIECE_FRAMES` in `target`, valid until the next call; empty if `feed` is next."""
-        if not self._open:
+        if not self._native.is_open:
             return b""
-        _lib.ma_decoder_read_pcm_frames(self._decoder, self._buffer, PIECE_FRAMES, self._got)
+        frames, _result = self._native.read(self._buffer, PIECE_FRAMES)
         if self._file.error_in_readcallback is not None:
             raise self._file.error_in_readcallback
-        pcm: Buffer = _ffi.buffer(self._buffer, self._got[0] * self._frame_bytes)
+        pcm: Buffer = miniaudio.ffi.buffer(self._buffer, frames * self._frame_bytes)
         return pcm if self._dither is None else self._dither.convert(pcm)
 
     def close(self) -> None:
         """Free the converter; `read` returns nothing from now on. Idempotent."""
-        if self._open:
-            self._open = False
-            _lib.ma_decoder_uninit(self._decoder)
+        self._native.close()
 
 
 class _EndlessWave:
@@ -102,7 +86,7 @@ class _EndlessWave:
     def __init__(self, source: PcmFormat) -> None:
         self.error_in_readcallback: Exception | None = None
         self.samples = memoryview(b"")
-        self._header = _rf64_header(source)
+        self._header = rf64_header(source, data_bytes=_ENDLESS_BYTES)
         self._frame_bytes = source.frame_bytes
 
     def read(self, wanted_bytes: int) -> Buffer:
@@ -118,34 +102,6 @@ class _EndlessWave:
         if origin is miniaudio.SeekOrigin.CURRENT:
             self._header = self._header[offset:]
         return True
-
-
-def _rf64_header(format: PcmFormat) -> bytes:
-    """RIFF with 64-bit sizes (EBU Tech 3306): those of a .wav file would end after a few hours."""
-    shape = wave_shape(format)
-    unknown = 0xFFFF_FFFF
-    sizes = struct.pack("<QQQI", _ENDLESS_BYTES, _ENDLESS_BYTES - 1024, 0, 0)
-    return b"".join(
-        (
-            struct.pack("<4sI4s", b"RF64", unknown, b"WAVE"),
-            struct.pack("<4sI", b"ds64", len(sizes)) + sizes,
-            struct.pack("<4sI", b"fmt ", len(shape)) + shape,
-            struct.pack("<4sI", b"data", unknown),
-        )
-    )
-
-
-def wave_shape(format: PcmFormat) -> bytes:
-    """Return the content of a `fmt ` chunk."""
-    return struct.pack(
-        "<HHIIHH",
-        _WAVE_TAGS[format.sample],
-        format.channels,
-        format.rate_hz,
-        format.bytes_per_second,
-        format.frame_bytes,
-        8 * format.sample.sample_bytes,
-    )
 
 
 class ConvertedDecoder:

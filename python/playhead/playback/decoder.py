@@ -18,6 +18,9 @@ import miniaudio
 
 from playhead.content.audio import SNIFF_BYTES, AudioFormat
 from playhead.errors import DecodeError, PlaybackError, UnsupportedFormatError
+from playhead.playback.containers.flac import FlacLocator
+from playhead.playback.containers.mpeg import MpegLocator
+from playhead.playback.containers.wav import WavLocator
 from playhead.playback.decoder_source import (
     LARGE_STEP_BYTES,
     MOST_HEADER_BYTES,
@@ -30,7 +33,6 @@ from playhead.playback.formats import (
     FIRST_FRAMES,
     LARGE_PIECE_SECONDS,
     PIECE_FRAMES,
-    WAVE_FORMAT_BYTES,
     ByteRate,
     Identified,
     PcmFormat,
@@ -38,10 +40,7 @@ from playhead.playback.formats import (
     SampleFormat,
     identify,
     require_playable,
-    sample_format,
 )
-from playhead.playback.locators import FlacLocator, WavLocator
-from playhead.playback.mpeg_locator import MpegLocator
 from playhead.playback.seek_index import Locator
 
 if TYPE_CHECKING:
@@ -55,6 +54,9 @@ follow, and two steps."""
 SEARCH_BYTES = {AudioFormat.MP3: 512 * 1024}
 """Limit of the search for the first audio. MPEG audio has almost no signature, so noise and error pages must
 end here."""
+WAVE_FORMAT_BYTES = 1 << 16
+"""Bytes of a WAV in which to look for its format, if it is not at the very beginning: broadcast recorders
+write chunks of a few kilobytes before it."""
 
 MINIAUDIO_SAMPLES = {
     SampleFormat.S16: miniaudio.SampleFormat.SIGNED16,
@@ -155,6 +157,46 @@ def open_decoder(
     return MiniaudioDecoder(source, found, head=head)
 
 
+class NativeDecoder:
+    """A decoder of miniaudio's C interface on a source, whose `read` and `seek` it calls."""
+
+    def __init__(self, source: miniaudio.StreamableSource) -> None:
+        self._handle = _ffi.new_handle(source)  # C holds no reference to it
+        self._decoder = _ffi.new("ma_decoder *")
+        self._got = _ffi.new("ma_uint64 *")
+        self.is_open = False
+
+    def start(
+        self, encoding: miniaudio.FileFormat, sample: SampleFormat, *, channels: int = 0, rate_hz: int = 0
+    ) -> int:
+        """Open it at the source's position, 0 being the value found there; return miniaudio's result."""
+        config = _lib.ma_decoder_config_init(MINIAUDIO_SAMPLES[sample].value, channels, rate_hz)
+        config.encodingFormat = encoding.value
+        result: int = _lib.ma_decoder_init(
+            _lib._internal_decoder_read_callback,
+            _lib._internal_decoder_seek_callback,
+            self._handle,
+            _ffi.addressof(config),
+            self._decoder,
+        )
+        self.is_open = result == _lib.MA_SUCCESS
+        self.rate_hz: int = self._decoder.outputSampleRate
+        self.channels: int = self._decoder.outputChannels
+        return result
+
+    def read(self, buffer: object, most_frames: int) -> tuple[int, int]:
+        """Decode into `buffer`, of the C interface; return how many frames, and miniaudio's result."""
+        self._got[0] = 0
+        result = _lib.ma_decoder_read_pcm_frames(self._decoder, buffer, most_frames, self._got)
+        return self._got[0], result
+
+    def close(self) -> None:
+        """Free it. Idempotent."""
+        if self.is_open:
+            self.is_open = False
+            _lib.ma_decoder_uninit(self._decoder)
+
+
 class MiniaudioDecoder:
     """One of miniaudio's decoders for MP3, FLAC and WAV on a source.
 
@@ -165,16 +207,13 @@ class MiniaudioDecoder:
         self._source = source
         self._audio_format = found.format
         self._name = found.format.value
-        self._handle = _ffi.new_handle(source)  # C holds no reference to it
-        self._decoder = _ffi.new("ma_decoder *")
-        self._open = False
-        self._sample = (
-            sample_format(head, found.format)
-            or sample_format(source.peek(WAVE_FORMAT_BYTES), found.format)
-            or SampleFormat.F32  # holds whatever it is
-        )
+        self._native = NativeDecoder(source)
         self._encoding, make_locator = _ENCODINGS[found.format]
         self._locator = make_locator()
+        self._locator.feed(0, head)
+        if self._locator.sample is None:
+            self._locator.feed(0, source.peek(WAVE_FORMAT_BYTES))
+        self._sample = self._locator.sample or SampleFormat.F32  # holds whatever it is
         source.on_read = self._locator.feed
         result = self._start()
         if result != _lib.MA_SUCCESS:
@@ -186,11 +225,7 @@ class MiniaudioDecoder:
             )
         try:
             self.format = require_playable(
-                PcmFormat(
-                    rate_hz=self._decoder.outputSampleRate,
-                    channels=self._decoder.outputChannels,
-                    sample=self._sample,
-                )
+                PcmFormat(rate_hz=self._native.rate_hz, channels=self._native.channels, sample=self._sample)
             )
         except UnsupportedFormatError:
             self.close()
@@ -210,24 +245,12 @@ class MiniaudioDecoder:
         self._frames = FIRST_FRAMES
         self._large_frames = max(PIECE_FRAMES, int(LARGE_PIECE_SECONDS * self.format.rate_hz))
         self._buffer = _ffi.new("int8_t[]", self._large_frames * self.format.frame_bytes)
-        self._got = _ffi.new("ma_uint64 *")
 
     def _start(self, *, channels: int = 0, rate_hz: int = 0) -> int:
-        """Open the decoder at the source's position, 0 being the value found there; return the result."""
-        config = _lib.ma_decoder_config_init(MINIAUDIO_SAMPLES[self._sample].value, channels, rate_hz)
-        config.encodingFormat = self._encoding.value
-        result: int = _lib.ma_decoder_init(
-            _lib._internal_decoder_read_callback,
-            _lib._internal_decoder_seek_callback,
-            self._handle,
-            _ffi.addressof(config),
-            self._decoder,
-        )
+        result = self._native.start(self._encoding, self._sample, channels=channels, rate_hz=rate_hz)
         if self._source.failure is not None:
-            if result == _lib.MA_SUCCESS:
-                _lib.ma_decoder_uninit(self._decoder)
+            self.close()
             raise self._source.failure
-        self._open = result == _lib.MA_SUCCESS
         return result
 
     @property
@@ -248,15 +271,11 @@ class MiniaudioDecoder:
 
     def _read(self, most_frames: int) -> int:
         """Decode up to `most_frames` into the buffer, and return how many; 0 is the end."""
-        if not self._open:
+        if not self._native.is_open:
             return 0
         if self._end_frames is not None:
             most_frames = min(most_frames, max(0, self._end_frames - self.position_frames))
-        result = _lib.MA_SUCCESS
-        self._got[0] = 0
-        if most_frames:
-            result = _lib.ma_decoder_read_pcm_frames(self._decoder, self._buffer, most_frames, self._got)
-        frames: int = self._got[0]
+        frames, result = self._native.read(self._buffer, most_frames) if most_frames else (0, _lib.MA_SUCCESS)
         if frames:
             self.position_frames += frames
             self._source.time.add_audio(frames / self.format.rate_hz)
@@ -291,7 +310,7 @@ class MiniaudioDecoder:
             self._end_frames = end
         # A damaged file may continue with other channels, and the buffer has room for these.
         result = self._start(channels=self.format.channels, rate_hz=self.format.rate_hz)
-        if not self._open and not self._source.is_at_end:
+        if not self._native.is_open and not self._source.is_at_end:
             raise DecodeError(
                 f"expected {self._name} to continue at byte {landing.offset}, got bytes that the decoder "
                 f"cannot open there (miniaudio's result {result}): they are damaged"
@@ -316,9 +335,7 @@ class MiniaudioDecoder:
             self._source.step_bytes = LARGE_STEP_BYTES if is_large else STEP_BYTES
 
     def close(self) -> None:
-        if self._open:
-            self._open = False
-            _lib.ma_decoder_uninit(self._decoder)
+        self._native.close()
 
 
 class RawPcmDecoder:

@@ -8,7 +8,6 @@ for a frame.
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,7 +20,6 @@ from playhead.content.audio import (
     sniff,
     split_mime,
 )
-from playhead.content.audio_files import flac_info
 from playhead.errors import UnsupportedFormatError
 from playhead.extras import has_extra
 
@@ -168,49 +166,6 @@ def _require_decoder(found: AudioFormat, mime_type: str | None) -> None:
         remedy = "ask the server for one of these"
     labelled = f" (labelled {mime_type!r})" if mime_type else ""
     raise UnsupportedFormatError(f"the stream is {found.value}{labelled}. {_DECODED_TEXT}; {remedy}")
-
-
-# --- the type of the samples -----------------------------------------------------------------------------
-
-WAVE_FORMAT_BYTES = 1 << 16
-"""Bytes of a WAV in which to look for its format, if it is not at the very beginning: broadcast recorders
-write chunks of a few kilobytes before it."""
-_WAVE_PCM, _WAVE_FLOAT, _WAVE_EXTENSIBLE = 1, 3, 0xFFFE
-
-
-def sample_format(head: bytes, audio_format: AudioFormat) -> SampleFormat | None:
-    """Return what to decode a stream to, from `head`, its first bytes: floats if it has more than 16 bits.
-
-    MP3 and Vorbis have no depth of their own; their decoders give 16 bits. None: a WAV whose format is not in
-    `head`.
-    """
-    bits = 16
-    if audio_format is AudioFormat.FLAC:
-        info = flac_info(head)
-        bits = bits if info is None else info.bits
-    elif audio_format is AudioFormat.WAV:
-        if (shape := _wave_chunk(head, b"fmt ")) is None:
-            return None
-        (tag,) = struct.unpack_from("<H", shape)
-        (bits,) = struct.unpack_from("<H", shape, 14)
-        if tag == _WAVE_EXTENSIBLE and len(shape) >= 26:
-            (tag,) = struct.unpack_from("<H", shape, 24)
-        if tag == _WAVE_FLOAT:
-            return SampleFormat.F32
-        if tag != _WAVE_PCM:
-            return SampleFormat.S16  # A-law, µ-law and ADPCM expand to 16 bits
-    return SampleFormat.F32 if bits > 16 else SampleFormat.S16
-
-
-def _wave_chunk(head: bytes, wanted: bytes) -> bytes | None:
-    """Return the content of a chunk, at least 16 bytes; None if it is not in `head`."""
-    at = 12
-    while at + 24 <= len(head):
-        name, size = struct.unpack_from("<4sI", head, at)
-        if name == wanted:
-            return head[at + 8 : at + 8 + size] if size >= 16 else None
-        at += 8 + size + size % 2
-    return None
 
 
 # --- timing ----------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from playhead.errors import SeekError
 
 if TYPE_CHECKING:
     from playhead.playback.decoder_source import DecoderSource
+    from playhead.playback.formats import SampleFormat
 
 _Found = TypeVar("_Found")
 
@@ -46,23 +47,23 @@ class SeekPoint:
 
 def search(
     frame: int,
+    source: DecoderSource,
     *,
     low: SeekPoint,
     high: SeekPoint | None,
-    size_bytes: int | None,
     bytes_per_frame: float,
-    free: tuple[int, int],
     look: Callable[[int], SeekPoint | None],
     unit_bytes: int = 0,
 ) -> SeekPoint:
     """Return a point at or before `frame`, near it.
 
-    `low` is such a point, `high` one behind it, if any is known (the end); `size_bytes` is the stream's size.
-    `look` reads at an offset and returns the first point from there on, None if there is none; inside `free`
-    it costs no round trip. `bytes_per_frame` is the estimate without a `high`, and `unit_bytes` the usual
-    distance of points, if it is large.
+    `low` is such a point, `high` one behind it, if any is known (the end). `look` reads the source at an
+    offset and returns the first point from there on, None if there is none; inside `free_range` it costs no
+    round trip. `bytes_per_frame` is the estimate without a `high`, and `unit_bytes` the usual distance of
+    points, if it is large.
     """
-    bound = size_bytes if high is None else high.offset  # nothing from here on is a place for `low`
+    free = source.free_range
+    bound = source.size_bytes if high is None else high.offset  # nothing from here on is a place for `low`
     near = NEAR_BYTES + 2 * unit_bytes
     over_frames = 0  # how far the last look was behind `frame`
     for _look in range(_MOST_LOOKS):
@@ -161,6 +162,11 @@ class Locator(Protocol):
     """Used by the decoder's thread alone."""
 
     @property
+    def sample(self) -> SampleFormat | None:
+        """The samples to decode to: floats for more than 16 bits. None until the headers say it."""
+        ...
+
+    @property
     def end_frame(self) -> int | None:
         """Frames of the whole, if its headers state them."""
         ...
@@ -224,6 +230,16 @@ class CodedFrame:
     """Per channel."""
 
 
+def find_frame(data: bytes, header: Callable[[bytes, int], CodedFrame | None]) -> int | None:
+    """Return the place of the first header, with a sync code of ones, that another one follows."""
+    at = -1
+    while (at := data.find(b"\xff", at + 1)) >= 0:
+        frame = header(data, at)
+        if frame is not None and header(data, at + frame.size_bytes) is not None:
+            return at
+    return None
+
+
 class FrameIndex:
     """Offsets of the coded frames of a stream, counted while they are read.
 
@@ -283,6 +299,23 @@ class FrameIndex:
             if len(self._offsets) > self.MOST_POINTS:
                 self._offsets = self._offsets[::2]
                 self._stride *= 2
+
+    @property
+    def mean_bytes(self) -> float:
+        """Of a frame so far."""
+        return (self.end_offset - self.first_offset) / max(1, self.frames - self.first_number)
+
+    def least_offset(self, number: int) -> int:
+        """Return the offset of frame `number` at the least, by the smallest frame so far."""
+        return self.end_offset + (number - self.frames) * (self.sizes or (1, 1))[0]
+
+    def count_to(self, number: int, source: DecoderSource) -> None:
+        """Count the frames in hand up to frame `number`, by reading the source, which feeds this."""
+        first, last = source.free_range
+        if number > self.frames and not self.is_over and first <= self.end_offset < last:
+            source.restart(self.end_offset)
+            while number > self.frames and source.offset < last and source.take():
+                pass
 
     def before(self, number: int) -> SeekPoint | None:
         """Return the last kept frame at or before `number`, as (offset, number); None if it was not read."""

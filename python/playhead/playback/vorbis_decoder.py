@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from playhead._core import VorbisStream
 from playhead.errors import DecodeError, UnsupportedFormatError
+from playhead.playback.containers.ogg import page_before
 from playhead.playback.decoder_source import MOST_HEADER_BYTES, STEP_BYTES
 from playhead.playback.formats import (
     FIRST_FRAMES,
@@ -18,7 +19,6 @@ from playhead.playback.formats import (
     ByteRate,
     PcmFormat,
 )
-from playhead.playback.ogg_search import page_before
 from playhead.playback.seek_index import SeekPoint, not_ready
 
 if TYPE_CHECKING:

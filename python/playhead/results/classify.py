@@ -23,17 +23,19 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final, assert_never
 
 from playhead._core import check_base64
 from playhead.content import ABSENT, Block, UnknownBlock
 from playhead.content.audio import AudioFormat, has_signature, is_audio, sniff, split_mime
 from playhead.content.findings import Finding, kind_of
-from playhead.content.formats import Base64Text, as_string, decoded_bytes, head_of_base64
+from playhead.content.formats import as_string, head_of_base64
 from playhead.errors import Base64Error, ResponseError
 from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.results.kinds import BlockView, view_of
 from playhead.results.plan import (
     DEFAULT_POLICY,
+    AudioSource,
     Disposition,
     KeepReference,
     Part,
@@ -51,9 +53,25 @@ from playhead.results.responses.registry import common_keys, parse
 from playhead.results.responses.types import raw_content
 from playhead.results.web_links import WebCandidate, title_of, web_candidates
 
-_SILENT: Final = "audio, not played because the result is an error"
+_PLAYS: Final[Mapping[AudioSource, str]] = {
+    "audio": "audio",
+    "blob": "a blob with an audio type",
+    "link": "a link with an audio type",
+}
 _FILMS: Final = frozenset({AudioFormat.MP4, AudioFormat.WEBM})
 """Containers used for video as often as audio: a signature alone is not enough to play them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The block that a part is made of, and its index; None for a part of a structured response."""
+
+    index: int
+    block: Block | None
+
+    def path(self, key: str) -> str:
+        # The blocks of a structured response are inside its text.
+        return f"$.content[{self.index}].{key if self.block is not None else 'text'}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,213 +85,129 @@ class PartMaker:
     findings: list[Finding] = field(default_factory=list)
     unsettled: list[int] = field(default_factory=list)
 
-    def part(
-        self, index: int, block: Block | None, fields: Mapping[str, Any], *, failed: bool = False
-    ) -> Part:
-        """Route the block with these fields. `block` is None for a part of a structured response, and
-        `failed` is True if that response reports a failure."""
-        kind = fields["type"]
-        if kind == "text":
-            return self._text(index, block, fields, fields["text"], failed=failed)
-        if kind == "audio":
-            return self._audio(index, block, fields["data"], fields["mimeType"])
-        if kind == "image":
-            return self._image(index, block, fields)
-        if kind == "resource_link":
-            return self._link(index, block, fields, title=fields.get("title") or fields["name"])
-        if kind == "file":
-            file = fields["file"]
-            title = file.get("name") or _last_segment(file["uri"])
-            return self._link(index, block, file, title=title, named=file.get("name"))
-        contents = fields["resource"]
-        if "blob" in contents:
-            return self._blob(index, block, contents)
-        return self._text(index, block, fields, contents["text"], failed=failed, uri=contents["uri"])
+    def part(self, index: int, block: Block | None, view: BlockView, *, failed: bool = False) -> Part:
+        """Route a block. `block` is None for a part of a structured response, and `failed` is True if that
+        response reports a failure."""
+        at = _Place(index, block)
+        match view.kind:
+            case "text":
+                return SendText(
+                    index=index,
+                    block=block,
+                    reason="text" if view.uri is None else "embedded text",
+                    text=view.text,
+                    to_user=view.to_user,
+                    is_error=failed or self.is_error,
+                    uri=view.uri,
+                )
+            case "audio":
+                return self._playable(at, view, "audio", self._fault(at, view))
+            case "image":
+                return self._image(at, view)
+            case "link":
+                return self._link(at, view)
+            case "data":
+                return self._blob(at, view)
+            case _:
+                assert_never(view.kind)
 
-    def _text(
-        self,
-        index: int,
-        block: Block | None,
-        fields: Mapping[str, Any],
-        text: str,
-        *,
-        failed: bool,
-        uri: str | None = None,
-    ) -> SendText:
-        return SendText(
-            index=index,
-            block=block,
-            reason="text" if uri is None else "embedded text",
-            text=text,
-            to_user="user" in ((fields.get("annotations") or {}).get("audience") or ()),
-            is_error=failed or self.is_error,
-            uri=uri,
-        )
-
-    def _image(self, index: int, block: Block | None, fields: Mapping[str, Any]) -> Part:
-        data, mime_type = fields["data"], fields["mimeType"]
-        size = decoded_bytes(data)
-        fault = self._fault(index, block, "data", data)
-        if fault is not None:
-            return _kept(index, block, fault, mime_type=mime_type, size_bytes=size)
+    def _image(self, at: _Place, view: BlockView) -> Part:
+        if (fault := self._fault(at, view)) is not None:
+            return _kept(at, view, fault)
         return ShowImage(
-            index=index,
-            block=block,
+            index=at.index,
+            block=at.block,
             reason="an image",
-            mime_type=mime_type,
-            base64=as_string(data),
-            size_bytes=size,
+            mime_type=view.mime_type or "",
+            base64=as_string(view.data or ""),
+            size_bytes=view.size_bytes or 0,
         )
 
-    def _audio(
-        self,
-        index: int,
-        block: Block | None,
-        data: Base64Text,
-        mime_type: str,
-        *,
-        title: str = "",
-        key: str = "data",
-    ) -> Part:
-        size = decoded_bytes(data)
-        fault = self._fault(index, block, key, data)
-        if fault is not None or self.is_error:
-            reason = fault or _SILENT
-            return _kept(index, block, reason, title=title, mime_type=mime_type, size_bytes=size)
-        return PlayAudio(
-            index=index,
-            block=block,
-            reason="audio",
-            source="audio",
-            title=title,
-            mime_type=mime_type,
-            uri=None,
-            base64=as_string(data),
-            size_bytes=size,
-        )
-
-    def _blob(self, index: int, block: Block | None, contents: Mapping[str, Any]) -> Part:
-        uri, mime_type, blob = contents["uri"], contents.get("mimeType"), contents["blob"]
-        title = _last_segment(uri)
-        size = decoded_bytes(blob)
-        audio = is_audio(mime_type, uri)
+    def _blob(self, at: _Place, view: BlockView) -> Part:
+        audio = is_audio(view.mime_type, view.uri)
         if audio is None:
-            audio = _has_audio_signature(head_of_base64(blob))
-        fault = self._fault(index, block, "resource.blob", blob)
-        if fault is not None or not audio or self.is_error:
-            reason = fault or (_SILENT if audio else "a blob that is not audio")
-            return _kept(index, block, reason, title=title, mime_type=mime_type, uri=uri, size_bytes=size)
+            audio = _has_audio_signature(head_of_base64(view.data or ""))
+        why_not = self._fault(at, view) or (None if audio else "a blob that is not audio")
+        return self._playable(at, view, "blob", why_not)
+
+    def _link(self, at: _Place, view: BlockView) -> Part:
+        uri = view.uri or ""
+        if uri[:5].lower() == "data:":
+            return self._inline(at, view, uri)
+        audio = is_audio(view.mime_type, uri)
+        if audio is None and view.name is not None:
+            audio = is_audio(view.mime_type, view.name)
+        why_not = "a link that is not audio"
+        if audio is None and at.block is not None:
+            audio = self.sniffed.get(at.index)
+            if audio is None and self.policy.sniff_links and not self.is_error:
+                self.unsettled.append(at.index)
+                why_not = "a link whose type and suffix are unknown"
+        return self._playable(at, view, "link", None if audio else why_not)
+
+    def _inline(self, at: _Place, view: BlockView, uri: str) -> Part:
+        """Route a `data:` URI (RFC 2397), which needs no read or sniffing."""
+        header, _, data = uri[5:].partition(",")
+        mime_type = view.mime_type or split_mime(header)[0]
+        view = view._replace(mime_type=mime_type)
+        if is_audio(mime_type, None) and header.lower().endswith(";base64"):
+            view = view._replace(uri=None, data=data, data_key="uri")
+            return self._playable(at, view, "audio", self._fault(at, view))
+        return _kept(at, view, "a link with inline data")
+
+    def _playable(self, at: _Place, view: BlockView, source: AudioSource, why_not: str | None) -> Part:
+        """Play what is audio, unless there is a reason not to: `why_not`, or that the result is an error."""
+        if why_not is not None or self.is_error:
+            return _kept(at, view, why_not or "audio, not played because the result is an error")
         return PlayAudio(
-            index=index,
-            block=block,
-            reason="a blob with an audio type",
-            source="blob",
-            title=title,
-            mime_type=mime_type,
-            uri=uri,
-            base64=as_string(blob),
-            size_bytes=size,
+            index=at.index,
+            block=at.block,
+            reason=_PLAYS[source],
+            source=source,
+            title=view.title,
+            mime_type=view.mime_type,
+            uri=view.uri,
+            base64=None if view.data is None else as_string(view.data),
+            size_bytes=view.size_bytes,
         )
 
-    def _link(
-        self,
-        index: int,
-        block: Block | None,
-        link: Mapping[str, Any],
-        *,
-        title: str,
-        named: str | None = None,
-    ) -> Part:
-        mime_type, uri, size = link.get("mimeType"), link["uri"], link.get("size")
-        if uri[:5].lower() == "data:":
-            return self._inline(index, block, link, title)
-        audio = is_audio(mime_type, uri)
-        if audio is None and named is not None:
-            audio = is_audio(mime_type, named)  # the URI of a file is a handle, its name has the suffix
-        reason = "a link that is not audio"
-        if audio is None and block is not None:
-            audio = self.sniffed.get(index)
-            if audio is None and self.policy.sniff_links and not self.is_error:
-                self.unsettled.append(index)
-                reason = "a link whose type and suffix are unknown"
-        if audio and not self.is_error:
-            return PlayAudio(
-                index=index,
-                block=block,
-                reason="a link with an audio type",
-                source="link",
-                title=title,
-                mime_type=mime_type,
-                uri=uri,
-                base64=None,
-                size_bytes=size,
-            )
-        if audio:
-            reason = _SILENT
-        return _kept(index, block, reason, title=title, mime_type=mime_type, uri=uri, size_bytes=size)
-
-    def _inline(self, index: int, block: Block | None, link: Mapping[str, Any], title: str) -> Part:
-        """Route a `data:` URI (RFC 2397), which needs no read or sniffing."""
-        header, _, data = link["uri"][5:].partition(",")
-        mime_type = link.get("mimeType") or split_mime(header)[0]
-        if is_audio(mime_type, None) and header.lower().endswith(";base64"):
-            return self._audio(index, block, data, mime_type, title=title, key="uri")
-        reason = "a link with inline data"
-        uri, size = link["uri"], link.get("size")
-        return _kept(index, block, reason, title=title, mime_type=mime_type, uri=uri, size_bytes=size)
-
-    def _fault(self, index: int, block: Block | None, key: str, data: Base64Text) -> str | None:
+    def _fault(self, at: _Place, view: BlockView) -> str | None:
         """Return the defect of base64 data, and record it as a finding; None if valid."""
-        size = decoded_bytes(data)
-        if size > self.limits.block_bytes:
-            allowed = self.limits.block_bytes
+        data, key, size = view.data or "", view.data_key, view.size_bytes or 0
+        allowed = self.limits.block_bytes
+        if size > allowed:
             expected = f"base64 of at most {allowed} bytes (Limits.block_bytes)"
-            self._find(index, block, key, expected=expected, came=f"{size} bytes")
+            self._find(at, key, f"{size} bytes", expected=expected)
             return f"its {size} bytes exceed Limits.block_bytes ({allowed})"
         if not data:
-            self._find(index, block, key, expected="base64", came="an empty string")
+            self._find(at, key, "an empty string")
             return "it holds no bytes"
         try:
             check_base64(data)
         except Base64Error as error:
-            self._find(index, block, key, expected="base64", came=f"an invalid character at {error.index}")
+            self._find(at, key, f"an invalid character at {error.index}")
             return f"invalid base64 at character {error.index}"
         return None
 
-    def _find(self, index: int, block: Block | None, key: str, *, expected: str, came: str) -> None:
-        # The blocks of a structured response are inside its text.
-        path = f"$.content[{index}].{key if block is not None else 'text'}"
-        self.findings.append(Finding(path=path, expected=expected, came=came))
+    def _find(self, at: _Place, key: str, came: str, *, expected: str = "base64") -> None:
+        self.findings.append(Finding(path=at.path(key), expected=expected, came=came))
 
 
-def _kept(
-    index: int,
-    block: Block | None,
-    reason: str,
-    *,
-    mime_type: str | None,
-    title: str = "",
-    uri: str | None = None,
-    size_bytes: int | None,
-) -> KeepReference:
+def _kept(at: _Place, view: BlockView, reason: str) -> KeepReference:
     return KeepReference(
-        index=index,
-        block=block,
+        index=at.index,
+        block=at.block,
         reason=reason,
-        title=title,
-        mime_type=mime_type,
-        uri=uri,
-        size_bytes=size_bytes,
+        kind=view.kind,
+        title=view.title,
+        mime_type=view.mime_type,
+        uri=view.uri,
+        size_bytes=view.size_bytes,
     )
 
 
 def _has_audio_signature(head: bytes) -> bool:
     return has_signature(head) and sniff(head) not in _FILMS | {None}
-
-
-def _last_segment(uri: str) -> str:
-    """Name a resource after its URI. A `data:` URI contains no name."""
-    return "" if uri[:5].lower() == "data:" else uri.rsplit("/", 1)[-1]
 
 
 _JSON_SPACE: Final = " \t\r\n"
@@ -379,26 +313,26 @@ def classify(
     dispositions: list[Disposition] = []
     findings: list[Finding] = []
     may_ask = policy.sniff_links and not is_error
-    candidates = web_candidates(blocks, structured) if may_ask else ()
-    for index, block in enumerate(blocks):
+    views = [None if (fields := block.fields) is None else view_of(fields) for block in blocks]
+    candidates = web_candidates(views, structured) if may_ask else ()
+    for index, (block, view) in enumerate(zip(blocks, views, strict=True)):
         if block.findings:
             findings += (
                 replace(each, path=f"$.content[{index}]{each.path.removeprefix('$')}")
                 for each in block.findings
             )
-        fields = block.fields
-        if fields is None:
+        if view is None:
             reason = block.content.reason if isinstance(block.content, UnknownBlock) else ""
             dispositions.append(ReportUnknown(index=index, block=block, reason=reason))
             continue
-        if fields["type"] == "text" and policy.trust_structured:
-            response = recognise(fields["text"], registry, limits)
+        if view.kind == "text" and view.uri is None and policy.trust_structured:
+            response = recognise(view.text, registry, limits)
             if isinstance(response, ResponseError):
                 findings.append(_finding(index, response))
             elif response is not None:
                 dispositions.append(_respond(index, block, response, maker))
                 continue
-        dispositions.append(maker.part(index, block, fields))
+        dispositions.append(maker.part(index, block, view))
         dispositions += _played(candidates, audio_urls, index=index)
     if structured is not ABSENT and not any(isinstance(each, SendText | Respond) for each in dispositions):
         dispositions.append(_structured(structured, maker))
@@ -437,7 +371,7 @@ def _respond(index: int, block: Block, response: StructuredResponse, maker: Part
         block=block,
         reason=f"a structured response of type {response.type!r} from a trusted tool",
         response=response,
-        parts=tuple(maker.part(index, None, each, failed=failed) for each in raw_content(response)),
+        parts=tuple(maker.part(index, None, view_of(each), failed=failed) for each in raw_content(response)),
     )
 
 

@@ -228,12 +228,8 @@ def _lines(disposition: Disposition, *, playing: bool) -> Iterator[str]:
             assert_never(disposition)
 
 
-_KINDS_KEPT: Final = {"resource_link": "link", "file": "link", "image": "image"}
-
-
 def _reference(kept: KeepReference) -> str:
-    fields = (None if kept.block is None else kept.block.fields) or {}
-    what = _KINDS_KEPT.get(fields.get("type", ""), "data")
+    what = kept.kind if kept.kind in ("link", "image") else "data"
     if kept.uri is None:
         return _line(what, kept.title, kept.mime_type, kept.size_bytes, kept.reason)
     # A title that repeats the end of the URI adds nothing.

@@ -11,6 +11,7 @@ from typing import Final, Literal, assert_never
 
 from playhead.content import Block, Finding
 from playhead.content.formats import Base64Holder, Base64Text, Postponed
+from playhead.results.kinds import Kind
 from playhead.results.responses.types import StructuredResponse
 from playhead.results.web_links import WebCandidate
 
@@ -70,6 +71,7 @@ class KeepReference(_Disposition):
     """Content neither played nor shown, for the caller to read: a link or an embedded blob other than audio,
     audio in an error result, or an image or audio with invalid base64."""
 
+    kind: Kind
     title: str
     """Empty where the server gave none."""
     mime_type: str | None

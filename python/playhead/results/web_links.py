@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from playhead.content import Block
 from playhead.content.audio import is_audio
+from playhead.results.kinds import BlockView
 
 URL_CHARS: Final = 2_048
 """Longer ones are refused by many servers and hold data rather than an address."""
@@ -49,14 +49,13 @@ class WebCandidate:
     title: str
 
 
-def web_candidates(blocks: Sequence[Block], structured: object) -> tuple[WebCandidate, ...]:
+def web_candidates(views: Sequence[BlockView | None], structured: object) -> tuple[WebCandidate, ...]:
     """Return the candidates in order, each URL once. A URL that the result also links is none."""
-    known = [block.fields or {} for block in blocks]
-    taken = {fields["uri"] for fields in known if fields.get("type") == "resource_link"}
+    taken = {view.uri for view in views if view is not None and view.kind == "link"}
     found: list[WebCandidate] = []
-    for index, fields in enumerate(known):
-        if fields.get("type") == "text":
-            found += (WebCandidate(index=index, url=url, title="") for url in _in_text(fields["text"]))
+    for index, view in enumerate(views):
+        if view is not None and view.kind == "text" and view.uri is None:
+            found += (WebCandidate(index=index, url=url, title="") for url in _in_text(view.text))
     found += (WebCandidate(index=-1, url=url, title=title) for url, title in _in_values(structured))
     unique: list[WebCandidate] = []
     for each in found:

@@ -103,6 +103,7 @@ def test_embedded_contents_with_a_wrong_optional_field_are_still_contents(
     [
         ({"uri": "x:"}, "$.resource.text: expected this required field, got nothing"),
         ({"blob": ""}, "$.resource.uri: expected this required field, got nothing"),
+        ({"uri": "x:", "text": None}, "$.resource.text: expected a valid string, got null"),
         (3, "$.resource: expected an object, got a number"),
     ],
 )

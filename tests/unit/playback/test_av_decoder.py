@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from playhead.errors import PlayheadError, UnsupportedFormatError
-from playhead.playback.av_decoder import MOST_PACKETS, Mp4Tables
+from playhead.playback.containers.mp4 import MOST_PACKETS, Mp4Tables
 from playhead.playback.decoder import open_decoder
 from playhead.playback.decoder_source import DecoderSource
 from playhead.playback.formats import SampleFormat, identify

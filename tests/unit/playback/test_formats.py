@@ -10,6 +10,9 @@ import pytest
 
 from playhead.content.audio import SNIFF_BYTES, AudioFormat, sniff
 from playhead.errors import UnsupportedFormatError
+from playhead.playback.containers.flac import FlacLocator
+from playhead.playback.containers.mpeg import MpegLocator
+from playhead.playback.containers.wav import WavLocator
 from playhead.playback.formats import (
     DECODED,
     EXTRA_DECODED,
@@ -18,7 +21,6 @@ from playhead.playback.formats import (
     SampleFormat,
     identify,
     parse_raw_pcm,
-    sample_format,
 )
 
 DATA = Path(__file__).parents[2] / "data"
@@ -51,7 +53,9 @@ def wave_head(tag: int, bits: int, *, before: bytes = b"", extension: bytes = b"
     ],
 )
 def test_a_wav_of_more_than_16_bits_is_decoded_to_floats(head: bytes, sample: SampleFormat | None) -> None:
-    assert sample_format(head, AudioFormat.WAV) is sample
+    locator = WavLocator()
+    locator.feed(0, head)
+    assert locator.sample is sample
 
 
 @pytest.mark.parametrize(
@@ -61,8 +65,10 @@ def test_a_wav_of_more_than_16_bits_is_decoded_to_floats(head: bytes, sample: Sa
 def test_a_flac_of_more_than_16_bits_is_decoded_to_floats(bits: int, sample: SampleFormat) -> None:
     packed = 44100 << 44 | 1 << 41 | (bits - 1) << 36 | 1000
     head = b"fLaC\x00\x00\x00\x22" + bytes(10) + packed.to_bytes(8, "big") + bytes(16)
-    assert sample_format(head, AudioFormat.FLAC) is sample
-    assert sample_format(head, AudioFormat.MP3) is SampleFormat.S16
+    locator = FlacLocator()
+    locator.feed(0, head)
+    assert locator.sample is sample
+    assert MpegLocator().sample is SampleFormat.S16
 
 
 @pytest.mark.parametrize(

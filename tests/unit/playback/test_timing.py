@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from playhead.playback.containers.mpeg import MpegLocator
 from playhead.playback.decoder import open_decoder
 from playhead.playback.decoder_source import DecoderSource
 from playhead.playback.formats import ByteRate
-from playhead.playback.mpeg_locator import MpegLocator
 from playhead.testing.media import ScriptedReader
 
 DATA = Path(__file__).parents[2] / "data"
@@ -89,9 +89,13 @@ def test_the_rate_of_mpeg_audio_is_that_of_its_frames() -> None:
     assert mp3_bytes_per_second(b"") is None
 
 
-def test_a_xing_header_gives_the_mean_of_a_variable_rate() -> None:
+def test_an_index_gives_the_mean_of_a_variable_rate() -> None:
     xing = b"Xing" + (3).to_bytes(4, "big") + (1000).to_bytes(4, "big") + (600_000).to_bytes(4, "big")
     assert mp3_bytes_per_second(mpeg_frame(kbits_index=9, xing=xing) + mpeg_frame()) == pytest.approx(
+        600 * 44_100 / 1152
+    )
+    vbri = b"VBRI" + bytes(6) + (600_000).to_bytes(4, "big") + (1000).to_bytes(4, "big")
+    assert mp3_bytes_per_second(mpeg_frame(kbits_index=9, xing=vbri) + mpeg_frame()) == pytest.approx(
         600 * 44_100 / 1152
     )
     for cut in range(4, 16):

@@ -6,14 +6,19 @@ import pytest
 
 from playhead.content import ABSENT, parse_block
 from playhead.results.classify import classify
+from playhead.results.kinds import BlockView, view_of
 from playhead.results.plan import PlayAudio, Policy, SendText
 from playhead.results.web_links import DEPTH, VALUES, title_of, web_candidates
 
 URL = "https://radio.example/track?id=7"
 
 
+def views(*raw: dict[str, object]) -> list[BlockView]:
+    return [view_of(each) for each in raw]
+
+
 def in_text(text: str) -> list[str]:
-    return [each.url for each in web_candidates([parse_block({"type": "text", "text": text})], ABSENT)]
+    return [each.url for each in web_candidates(views({"type": "text", "text": text}), ABSENT)]
 
 
 def in_values(structured: object) -> list[str]:
@@ -92,10 +97,10 @@ def test_the_search_is_bounded() -> None:
 
 
 def test_each_url_is_a_candidate_once_and_none_that_the_result_links() -> None:
-    text = {"type": "text", "text": URL}
-    link = {"type": "resource_link", "uri": URL, "name": "song"}
-    assert [each.index for each in web_candidates(list(map(parse_block, [text, text])), {"url": URL})] == [0]
-    assert web_candidates([parse_block(text), parse_block(link)], {"url": URL}) == ()
+    text: dict[str, object] = {"type": "text", "text": URL}
+    link: dict[str, object] = {"type": "resource_link", "uri": URL, "name": "song"}
+    assert [each.index for each in web_candidates(views(text, text), {"url": URL})] == [0]
+    assert web_candidates(views(text, link), {"url": URL}) == ()
 
 
 @pytest.mark.parametrize(

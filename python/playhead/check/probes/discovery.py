@@ -17,9 +17,10 @@ from playhead.check.probes.asking import SPECIFICATION, ask, said, shown, summar
 from playhead.check.probes.listing import listing_kinds, may_have, probe_listing
 from playhead.check.results import CheckKind, TestDraft, TestResult
 from playhead.check.target import Target
+from playhead.content.block_types import ICON, Field
 from playhead.content.findings import Finding, Notes, kind_of
 from playhead.content.formats import quoted
-from playhead.content.validation import ICON, Field, check_fields
+from playhead.content.validation import check_fields
 from playhead.content.validation_schema import check_output
 from playhead.errors import DeadlineError
 

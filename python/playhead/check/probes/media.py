@@ -1,6 +1,6 @@
 """Audio and images from a server: do they match their MIME types, can they be decoded, and are they whole?
 
-Decoders are made to play whatever is there, so decoding alone says little: `content.audio_files` and
+Decoders are made to play whatever is there, so decoding alone says little: `playback.containers` and
 `content.image_files` compare a file with its own headers, checksums and index. A FLAC file is also decoded to
 the MD5 of its samples.
 """
@@ -11,7 +11,7 @@ import hashlib
 import sys
 from array import array
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
@@ -26,12 +26,14 @@ from playhead.content.audio import (
     is_audio,
     sniff,
 )
-from playhead.content.audio_files import FlacInfo, audio_problem, flac_info
 from playhead.content.formats import base64_problem
 from playhead.content.image_files import image_problem
 from playhead.errors import DecodeError, UnsupportedFormatError
 from playhead.limits import MIB
 from playhead.stream.source import BytesReader
+
+if TYPE_CHECKING:
+    from playhead.playback.containers.flac import FlacInfo
 
 MOST_PCM_BYTES: Final = 256 * MIB
 """Decoded audio per item, never held: 25 minutes of 44.1 kHz stereo."""
@@ -184,6 +186,9 @@ def _decoded(data: bytes, *, mime_type: str | None, uri: str | None, whole: bool
 
 
 def _audio_problem(data: bytes) -> str | None:
+    from playhead.playback.containers import audio_problem
+    from playhead.playback.containers.flac import flac_info
+
     problem = audio_problem(data)
     if problem is None and (info := flac_info(data)) is not None:
         return _md5_problem(data, info)

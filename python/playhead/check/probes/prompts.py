@@ -11,8 +11,9 @@ from playhead.check.probes.asking import SPECIFICATION, ask, block_findings, req
 from playhead.check.probes.listing import listing_kinds, may_have, probe_listing
 from playhead.check.results import CheckKind, TestDraft, TestResult
 from playhead.check.target import RequestOutcome, Target
+from playhead.content.block_types import Field
 from playhead.content.findings import Finding, Notes, kind_of
-from playhead.content.validation import Field, check_fields
+from playhead.content.validation import check_fields
 
 PAGE: Final = f"{SPECIFICATION}/server/prompts"
 MOST_PROMPTS: Final = 20

@@ -24,9 +24,10 @@ from playhead.check.probes.reads import probe_ranges
 from playhead.check.results import CheckKind, TestDraft, TestResult
 from playhead.check.target import Target
 from playhead.content.audio import split_mime
+from playhead.content.block_types import BLOCK_TYPES, COMMON, Field
 from playhead.content.findings import Finding, Notes, kind_of
 from playhead.content.formats import number, quoted
-from playhead.content.validation import BLOCKS, Field, check_annotations, check_fields
+from playhead.content.validation import check_annotations, check_fields
 from playhead.stream.strategies import is_url
 from playhead.stream.templates import RANGE_PAIRS
 
@@ -169,11 +170,7 @@ async def _probe_unknown(target: Target, found: Callable[[TestResult], None]) ->
 
 
 # A link in a tool's result and a listed resource have the same fields.
-_RESOURCE: Final = (
-    *(field for field in BLOCKS["resource_link"] if field.name != "type"),
-    Field(name="annotations", kind="object"),
-    Field(name="_meta", kind="object"),
-)
+_RESOURCE: Final = (*BLOCK_TYPES["resource_link"].fields, *COMMON)
 _TEMPLATE: Final = (
     Field(name="uriTemplate", required=True),
     *(field for field in _RESOURCE if field.name not in ("uri", "size")),

@@ -27,6 +27,7 @@ from playhead.errors import PlayheadError
 from playhead.limits import KIB, Limits
 from playhead.protocol import messages
 from playhead.results.classify import classify
+from playhead.results.kinds import view_of
 from playhead.results.model_text import ModelText, text_for_model
 from playhead.results.plan import (
     KeepReference,
@@ -205,7 +206,7 @@ class CallResult(Postponed):
         return "\n".join(
             item.text
             for item in self.plan.dispositions
-            if isinstance(item, SendText) and _fields(item.block).get("type") == "text"
+            if isinstance(item, SendText) and item.block is not None and item.uri is None
         )
 
     @property
@@ -267,7 +268,7 @@ class CallResult(Postponed):
             title = audio.title or audio.uri or "audio"
             # A plan plays valid base64 only.
             return checked(self._embedded(title, base64, audio.mime_type, audio.uri))
-        if (fields := _fields(audio.block)).get("type") in LINKS:
+        if (fields := _fields(audio.block)) and view_of(fields).kind == "link":
             return linked(fields, streams=self.streams, tool=self.tool)
         uri = audio.uri or ""
         return ResourceMedia(
@@ -287,23 +288,22 @@ class CallResult(Postponed):
                 block = item.block
             case _:
                 assert_never(item)
-        match fields := _fields(block):
-            case {"type": "resource_link" | "file"}:
-                return linked(fields, streams=self.streams, tool=self.tool)
-            case {"type": "audio", "data": base64, "mimeType": mime_type}:
-                return self._embedded("audio", base64, mime_type)
-            case {"type": "resource", "resource": {"uri": uri, "blob": base64}}:
-                return self._embedded(uri, base64, fields["resource"].get("mimeType"), uri)
-            case _:
-                return None
+        if not (fields := _fields(block)):
+            return None
+        view = view_of(fields)
+        if view.kind == "link":
+            return linked(fields, streams=self.streams, tool=self.tool)
+        if view.kind == "image" or view.data is None:
+            return None
+        return self._embedded(view.uri or "audio", view.data, view.mime_type, view.uri)
 
     def _image(self, item: Part | ReportUnknown) -> ImageMedia | None:
         if isinstance(item, ShowImage):
             mime_type, base64 = item.mime_type, item.payload
-        elif (fields := _fields(item.block)).get("type") == "image":
-            mime_type, base64 = fields["mimeType"], fields["data"]
-        else:
+        elif not (fields := _fields(item.block)) or (view := view_of(fields)).kind != "image":
             return None
+        else:
+            mime_type, base64 = view.mime_type or "", view.data or ""
         return ImageMedia(mime_type=mime_type, base64=as_string(base64), block_bytes=self.limits.block_bytes)
 
     def _embedded(
@@ -316,9 +316,6 @@ class CallResult(Postponed):
             block_bytes=self.limits.block_bytes,
             uri=uri,
         )
-
-
-LINKS: Final = ("resource_link", "file")
 
 
 def _fields(block: Block | None) -> Mapping[str, Any]:

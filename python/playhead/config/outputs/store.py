@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Final
 
 from playhead._core import decode_base64
 from playhead.config.outputs.record import (
@@ -33,6 +33,7 @@ from playhead.content.blocks import UnknownBlock
 from playhead.content.formats import Base64Text, decoded_bytes
 from playhead.errors import LimitError, UsageError
 from playhead.limits import DEFAULT_LIMITS, MIB, Limits
+from playhead.results.kinds import view_of
 
 if TYPE_CHECKING:
     from playhead.content.types import TypedContent
@@ -58,33 +59,15 @@ def content_of(content: TypedContent | UnknownBlock, *, limits: Limits = DEFAULT
     Text that is a JSON object or list, of at most `JSON_CHARS` (4 Mi), is saved as JSON. Raises
     `LimitError` before decoding more than `Limits.block_bytes`, `Base64Error` for invalid base64.
     """
-    from mcp_types import (  # loaded with typed content, and not by a stream that is saved
-        AudioContent,
-        BlobResourceContents,
-        EmbeddedResource,
-        ImageContent,
-        ResourceLink,
-        TextContent,
-        TextResourceContents,
-    )
-
-    from playhead.content.types import FileContent
-
-    match content:
-        case TextContent(text=text):
-            return Content(data=text, mime_type=JSON if _is_json(text) else TEXT)
-        case ImageContent(data=data, mime_type=mime_type) | AudioContent(data=data, mime_type=mime_type):
-            return Content(data=decoded(data, limits=limits), mime_type=mime_type)
-        case EmbeddedResource(resource=TextResourceContents() as inner):
-            return Content(data=inner.text, mime_type=inner.mime_type or TEXT, title=inner.uri)
-        case EmbeddedResource(resource=BlobResourceContents() as inner):
-            return Content(
-                data=decoded(inner.blob, limits=limits), mime_type=inner.mime_type or "", title=inner.uri
-            )
-        case EmbeddedResource() | ResourceLink() | FileContent() | UnknownBlock():
-            return None
-        case _:
-            assert_never(content)
+    if isinstance(content, UnknownBlock):
+        return None
+    view = view_of(content.model_dump(by_alias=True, exclude_none=True))
+    if view.kind == "text":
+        own = JSON if view.uri is None and _is_json(view.text) else TEXT
+        return Content(data=view.text, mime_type=view.mime_type or own, title=view.uri)
+    if view.data is None:
+        return None
+    return Content(data=decoded(view.data, limits=limits), mime_type=view.mime_type or "", title=view.uri)
 
 
 def decoded(text: Base64Text, *, limits: Limits) -> bytes:

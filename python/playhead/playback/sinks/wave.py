@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
@@ -15,8 +14,9 @@ from typing import BinaryIO
 from playhead._core import Dither
 from playhead.concurrency import run_thread
 from playhead.errors import PlaybackError
-from playhead.playback.conversion import little_endian, wave_shape
-from playhead.playback.formats import PcmFormat, SampleFormat
+from playhead.playback.containers.wav import wave_header
+from playhead.playback.conversion import little_endian
+from playhead.playback.formats import SampleFormat
 from playhead.playback.pcm_buffer import PcmBuffer
 from playhead.stream.saving import is_device, partial_beside
 
@@ -90,13 +90,13 @@ class WaveSink(AudioFileSink):
     _kind = "wave"
 
     def _pour(self, buffer: PcmBuffer, file: BinaryIO) -> None:
-        file.write(_wave_header(buffer.format, 0))
+        file.write(wave_header(buffer.format, data_bytes=0))
         data_bytes = 0
         for pcm in _bounded(buffer):
             file.write(little_endian(pcm, buffer.format.sample))
             data_bytes += len(pcm)
         file.seek(0)
-        file.write(_wave_header(buffer.format, data_bytes))
+        file.write(wave_header(buffer.format, data_bytes=data_bytes))
 
 
 class PcmSink(AudioFileSink):
@@ -131,17 +131,6 @@ class PcmSink(AudioFileSink):
         while audio_bytes := buffer.take(block):
             pcm = block[:audio_bytes]
             file.write(little_endian(pcm if dither is None else dither.convert(pcm)))
-
-
-def _wave_header(format: PcmFormat, data_bytes: int) -> bytes:
-    """RIFF; for WAVE_FORMAT_IEEE_FLOAT with the extension size and the `fact` chunk that it requires."""
-    shape, fact = wave_shape(format), b""
-    if format.sample is SampleFormat.F32:
-        shape += bytes(2)
-        fact = struct.pack("<4sII", b"fact", 4, data_bytes // format.frame_bytes)
-    chunks = struct.pack("<4sI", b"fmt ", len(shape)) + shape + fact
-    chunks += struct.pack("<4sI", b"data", data_bytes)
-    return struct.pack("<4sI4s", b"RIFF", 4 + len(chunks) + data_bytes, b"WAVE") + chunks
 
 
 def _bounded(buffer: PcmBuffer) -> Iterator[memoryview]:

@@ -1,0 +1,183 @@
+"""The types of content blocks, one row each: the fields by which a block is parsed and validated.
+
+Both check the JSON types. Parsing accepts null for an optional field, and any string that can be encoded as
+UTF-8; a block that passes is valid to the SDK's types too, with the same values. Validation also checks the
+syntax of strings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from playhead.content.formats import base64_problem, mime_problem, quoted, time_problem, uri_problem
+
+JsonType = Literal["string", "integer", "number", "boolean", "object", "array"]
+Check = Callable[[object], bool]
+MOST_BYTES: Final = 2**53 - 1
+"""Largest size of a link: JSON parsers disagree about larger integers (RFC 8259, section 6)."""
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field: its name, its JSON type, and the syntax of its string."""
+
+    name: str
+    kind: JsonType = "string"
+    required: bool = False
+    expected: str = ""
+    problem: Callable[[str], str | None] | None = None
+    """Return the defect of a string, or None."""
+    fits: Check | None = None
+    """Accepts a value while parsing; None for any string, or any object."""
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and (value.isascii() or _SURROGATE.search(value) is None)
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_is_text, value))
+
+
+def _is_size(value: object) -> bool:
+    return type(value) is int and 0 <= value <= MOST_BYTES
+
+
+def _is_fraction(value: object) -> bool:
+    return type(value) in (int, float) and 0 <= value <= 1  # type: ignore[operator] # a number
+
+
+def _list_of(check: Check) -> Check:
+    return lambda value: isinstance(value, list) and all(map(check, value))
+
+
+def _one_of(*values: str) -> Check:
+    return lambda value: value in values
+
+
+def _object_of(*fields: Field) -> Check:
+    checks = [
+        (field.name, field.required, field.fits or (_is_object if field.kind == "object" else _is_text))
+        for field in fields
+    ]
+    required = [(name, check) for name, is_required, check in checks if is_required]
+    optional = [(name, check) for name, is_required, check in checks if not is_required]
+    return lambda value: (
+        isinstance(value, dict)
+        and all(name in value and check(value[name]) for name, check in required)
+        and all(value.get(name) is None or check(value[name]) for name, check in optional)
+    )
+
+
+def text_field(name: str, *, required: bool = False) -> Field:
+    return Field(name=name, required=required)
+
+
+def uri_field(name: str, *, required: bool = False) -> Field:
+    return Field(name=name, required=required, expected="a URI (RFC 3986)", problem=uri_problem)
+
+
+def _mime(*, required: bool = False) -> Field:
+    return Field(name="mimeType", required=required, expected="a MIME type (RFC 6838)", problem=mime_problem)
+
+
+def _base64(name: str) -> Field:
+    return Field(
+        name=name,
+        required=True,
+        expected="base64 (RFC 4648, padded, no whitespace)",
+        problem=base64_problem,
+        fits=lambda value: isinstance(value, memoryview) or _is_text(value),
+    )
+
+
+def _size_problem(text: str) -> str | None:
+    width, x, height = text.partition("x")
+    digits = width.isascii() and width.isdigit() and height.isascii() and height.isdigit()
+    return None if text == "any" or (x and digits) else quoted(text)
+
+
+def _theme_problem(text: str) -> str | None:
+    return None if text in ("light", "dark") else quoted(text)
+
+
+SIZE: Final = Field(name="", expected="WxH, such as 48x48, or any", problem=_size_problem)
+ICON: Final = (
+    uri_field("src", required=True),
+    _mime(),
+    Field(name="sizes", kind="array", fits=_list_of(_is_text)),
+    Field(name="theme", expected="light or dark", problem=_theme_problem, fits=_one_of("light", "dark")),
+)
+ICONS: Final = Field(name="icons", kind="array", fits=_list_of(_object_of(*ICON)))
+ANNOTATIONS: Final = (
+    Field(name="audience", kind="array", fits=_list_of(_one_of("user", "assistant"))),
+    Field(name="priority", kind="number", fits=_is_fraction),
+    Field(name="lastModified", expected="an ISO 8601 time", problem=time_problem),
+)
+_META: Final = Field(name="_meta", kind="object")
+COMMON: Final = (Field(name="annotations", kind="object", fits=_object_of(*ANNOTATIONS)), _META)
+"""Optional fields of every block."""
+TEXT_CONTENTS: Final = (uri_field("uri", required=True), _mime(), text_field("text", required=True), _META)
+BLOB_CONTENTS: Final = (uri_field("uri", required=True), _mime(), _base64("blob"), _META)
+_IS_TEXT_CONTENTS: Final = _object_of(*TEXT_CONTENTS)
+_IS_BLOB_CONTENTS: Final = _object_of(*BLOB_CONTENTS)
+
+
+def _is_contents(value: object) -> bool:
+    if not isinstance(value, dict) or ("text" in value) == ("blob" in value):
+        return False
+    return _IS_BLOB_CONTENTS(value) if "blob" in value else _IS_TEXT_CONTENTS(value)
+
+
+class BlockType:
+    """One type. The first of its fields is essential: without it, a block is an `UnknownBlock`."""
+
+    def __init__(self, *fields: Field, since: str | None) -> None:
+        """`since` is the revision that introduced it; None for a draft."""
+        self.fields = fields
+        """Without those of every block (`COMMON`)."""
+        self.since = since
+        self.essential = fields[0].name
+        self.has_data = self.essential == "data"
+        """It is base64 with a MIME type."""
+        self.fits = _object_of(*fields, *COMMON)
+
+
+_SIZE_BYTES: Final = Field(name="size", kind="integer", fits=_is_size)
+BLOCK_TYPES: Final[Mapping[str, BlockType]] = {
+    "text": BlockType(text_field("text", required=True), since="2024-11-05"),
+    "image": BlockType(_base64("data"), _mime(required=True), since="2024-11-05"),
+    "audio": BlockType(_base64("data"), _mime(required=True), since="2025-03-26"),
+    "resource_link": BlockType(
+        uri_field("uri", required=True),
+        text_field("name", required=True),
+        text_field("title"),
+        text_field("description"),
+        _mime(),
+        _SIZE_BYTES,
+        ICONS,
+        since="2025-06-18",
+    ),
+    "resource": BlockType(
+        Field(name="resource", kind="object", required=True, fits=_is_contents), since="2024-11-05"
+    ),
+    "file": BlockType(
+        Field(
+            name="file",
+            kind="object",
+            required=True,
+            fits=_object_of(
+                uri_field("uri", required=True),
+                text_field("name"),
+                _mime(),
+                _SIZE_BYTES,
+                Field(name="digest", kind="object"),
+            ),
+        ),
+        since=None,
+    ),
+}

@@ -1,0 +1,58 @@
+"""ADTS (ISO 14496-3, 1.A.2): AAC in frames with headers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from playhead.playback.seek_index import CodedFrame, FrameIndex, Landing, SeekPoint, find_frame, look_for
+
+if TYPE_CHECKING:
+    from playhead.playback.decoder_source import DecoderSource
+
+ADTS_BYTES = 7
+AAC_RUN_UP = 3
+"""Frames before the wanted one: a frame overlaps the one before it, and the rest lets filters settle."""
+
+
+def adts_frame(data: bytes, at: int) -> CodedFrame | None:
+    """Read the header at `at`; None if it is not one."""
+    head = data[at : at + ADTS_BYTES]
+    if len(head) < ADTS_BYTES or head[0] != 0xFF or head[1] & 0xF6 != 0xF0 or head[2] >> 2 & 15 > 12:
+        return None
+    size = (head[3] & 3) << 11 | head[4] << 3 | head[5] >> 5
+    return CodedFrame(size_bytes=size, samples=1024 * ((head[6] & 3) + 1)) if size > ADTS_BYTES else None
+
+
+class AdtsLocator:
+    """Frames counted where they were read, and elsewhere estimated by the mean frame so far."""
+
+    def __init__(self, offset: int) -> None:
+        """The first frame is at `offset`."""
+        self.samples = 1024
+        """PCM frames of one coded frame; twice as many if the decoder doubles the rate (HE-AAC)."""
+        self._index = self._segment = FrameIndex(adts_frame, header_bytes=ADTS_BYTES, offset=offset)
+
+    def feed(self, offset: int, data: bytes) -> None:
+        for index in {self._index, self._segment}:
+            index.feed(offset, data)
+
+    def locate(self, frame: int, source: DecoderSource) -> Landing:
+        """See `Locator.locate`."""
+        number, index = max(0, frame // self.samples - AAC_RUN_UP), self._index
+        index.count_to(number, source)
+        is_past_end = index.is_over and number > index.frames
+        counted = index.before(index.frames if is_past_end else number)
+        point = counted or self._segment.before(number) or self._estimate(number, source)
+        return Landing(offset=point.offset, frame=point.frame * self.samples, is_exact=counted is not None)
+
+    def _estimate(self, number: int, source: DecoderSource) -> SeekPoint:
+        offset = self._index.first_offset + int(number * self._index.mean_bytes)
+        if source.size_bytes is not None:
+            offset = min(offset, source.size_bytes)
+        at = look_for(source, offset, lambda data: find_frame(data, adts_frame))
+        if at is not None:  # not the end
+            offset += at
+            self._segment = FrameIndex(
+                adts_frame, header_bytes=ADTS_BYTES, offset=offset, number=number, is_exact=False
+            )
+        return SeekPoint(offset=offset, frame=number)

@@ -1,0 +1,389 @@
+"""MPEG audio, layer III (ISO 11172-3): its frames, and the index in the first one.
+
+No frame states its time. Frames that were read are counted, so a place among them is exact, and so is one
+in the bytes in hand, whose frames are counted then. Elsewhere a place is estimated: at a constant bit rate
+to one frame, by a VBRI table to one entry, by a Xing table to about a percent, and otherwise by the mean
+frame so far.
+
+The data of a frame may begin up to 511 bytes before it (the bit reservoir), and a frame overlaps the one
+before it. So decoding starts that many frames earlier. A decoder drops a frame whose reservoir is missing,
+which would shift the count: the prefix is one silent frame that is large enough to be it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+from playhead.playback.containers.tags import ID3_HEADER_BYTES, ID3V1_BYTES, after_id3, before_tags
+from playhead.playback.formats import SampleFormat
+from playhead.playback.seek_index import (
+    CodedFrame,
+    FrameIndex,
+    HeaderParser,
+    Landing,
+    SeekPoint,
+    find_frame,
+    finish_headers,
+    look_for,
+    not_ready,
+)
+
+if TYPE_CHECKING:
+    from playhead.playback.decoder_source import DecoderSource
+
+_KBITS: Final = {
+    3: (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),  # MPEG-1 layer III
+    2: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),  # MPEG-2
+    0: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),  # MPEG-2.5
+}
+_RATES_HZ: Final = {
+    3: (44_100, 48_000, 32_000),
+    2: (22_050, 24_000, 16_000),
+    0: (11_025, 12_000, 8_000),
+}
+_HEADER_BYTES: Final = 4
+RESERVOIR_BYTES = 511
+_OVERLAP_FRAMES = 2
+"""Frames that must be right before the wanted one: it overlaps the one before, whose filter state depends on
+the one before that in MPEG-2, with its single granule."""
+_MOST_DROPPED = 64
+_DECODER_DELAY = 529
+"""Samples by which a decoder is late; LAME's numbers do not include them."""
+_XING_FIELDS: Final = {1: 4, 2: 4, 4: 100, 8: 4}
+"""Sizes by flag: the number of frames, of bytes, the table of places in percents, the quality."""
+_VBRI_AT = 36
+_VBRI = struct.Struct(">4s6xIIHHHH")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MpegFrame(CodedFrame):
+    """The header of one MPEG audio frame of layer III."""
+
+    bytes_per_second: float
+    frames_per_second: float
+    side_bytes: int
+    """From the beginning of the frame to its main data, without a checksum: header and side information."""
+
+
+def mpeg_frame(data: bytes, at: int) -> MpegFrame | None:
+    """Read the frame header at `at`; None if it is not one of layer III with a known length."""
+    if at + _HEADER_BYTES > len(data):
+        return None
+    word = int.from_bytes(data[at : at + _HEADER_BYTES], "big")
+    version, layer = word >> 19 & 3, word >> 17 & 3
+    kbits_index, rate_index, padding = word >> 12 & 15, word >> 10 & 3, word >> 9 & 1
+    if word >> 21 != 0x7FF or version == 1 or layer != 1 or rate_index == 3 or kbits_index in (0, 15):
+        return None
+    bytes_per_second = _KBITS[version][kbits_index] * 125.0
+    samples = 1152 if version == 3 else 576
+    frames_per_second = _RATES_HZ[version][rate_index] / samples
+    is_mono = word >> 6 & 3 == 3
+    side = (17 if is_mono else 32) if version == 3 else (9 if is_mono else 17)
+    return MpegFrame(
+        size_bytes=int(bytes_per_second / frames_per_second) + padding,
+        bytes_per_second=bytes_per_second,
+        frames_per_second=frames_per_second,
+        samples=samples,
+        side_bytes=_HEADER_BYTES + side,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MpegIndex:
+    """Statements of the first frame about all of them."""
+
+    name: str = ""
+    """Xing, Info (of a constant bit rate), VBRI; empty if there is none."""
+    frames: int | None = None
+    stream_bytes: int | None = None
+    delay: int = 0
+    padding: int = 0
+    places: tuple[tuple[int, int], ...] = ()
+    """(number of a frame, its offset from the first frame), ascending."""
+
+
+def read_index(frame: bytes, header: MpegFrame) -> MpegIndex:
+    """Read the index of the first frame, if it has one, as miniaudio does."""
+    if frame[_VBRI_AT : _VBRI_AT + 4] == b"VBRI" and len(frame) >= _VBRI_AT + _VBRI.size:
+        return _read_vbri(frame)
+    at = header.side_bytes + (0 if frame[1] & 1 else 2)
+    name = frame[at : at + 4]
+    if name not in (b"Xing", b"Info") or len(frame) < at + 8:
+        return MpegIndex()
+    flags, at = frame[at + 7], at + 8
+    fields: dict[int, bytes] = {}
+    for flag, size in _XING_FIELDS.items():
+        if flags & flag:
+            fields[flag], at = frame[at : at + size], at + size
+    frames, stream_bytes = (
+        int.from_bytes(fields[flag], "big") if flag in fields else None for flag in (1, 2)
+    )
+    toc = fields.get(4, b"")
+    delay = padding = 0
+    if frame[at : at + 1] not in (b"", b"\0") and at + 21 + 14 < len(frame):
+        packed = int.from_bytes(frame[at + 21 : at + 24], "big")
+        delay = (packed >> 12) + _DECODER_DELAY
+        padding = max(0, (packed & 0xFFF) - _DECODER_DELAY)
+    places: tuple[tuple[int, int], ...] = ()
+    if frames and stream_bytes and len(toc) == 100 and sorted(toc) == list(toc):
+        marks = [(frames * percent // 100, mark * stream_bytes // 256) for percent, mark in enumerate(toc)]
+        places = (*marks, (frames, stream_bytes))
+    return MpegIndex(
+        name=name.decode(),
+        frames=frames,
+        stream_bytes=stream_bytes,
+        delay=delay,
+        padding=padding,
+        places=places,
+    )
+
+
+def _read_vbri(frame: bytes) -> MpegIndex:
+    name, stream_bytes, frames, entries, scale, width, step = _VBRI.unpack_from(frame, _VBRI_AT)
+    begin = _VBRI_AT + _VBRI.size
+    table = frame[begin : begin + entries * width]
+    places: tuple[tuple[int, int], ...] = ()
+    if width in (1, 2, 3, 4) and step and scale and len(table) == entries * width:
+        sizes = [int.from_bytes(table[at : at + width], "big") * scale for at in range(0, len(table), width)]
+        offsets = enumerate(accumulate(sizes, initial=0))
+        places = tuple((entry * step, offset) for entry, offset in offsets)
+    return MpegIndex(name=name.decode(), frames=frames or None, stream_bytes=stream_bytes, places=places)
+
+
+# --- the place of a time ---------------------------------------------------------------------------------
+
+
+class MpegLocator:
+    """A `Locator` of layer III with a bit rate in each header."""
+
+    sample = SampleFormat.S16
+    """The format has no depth of its own; miniaudio's decoder gives 16 bits."""
+    end_frame: int | None = None
+
+    def __init__(self) -> None:
+        self._stated = MpegIndex()
+        self._first: MpegFrame
+        self._first_bytes: bytes
+        self._first_offset: int
+        """Of the first frame, audio or not; like the others of these, set when it was read."""
+        self._dropped = 0
+        """Frames at the beginning whose reservoir is missing: the decoder drops them."""
+        self._newest: MpegFrame
+        """The last frame that was counted or found."""
+        self._counted: list[FrameIndex] = []
+        """All frames from the first one on, once it was read, and those after the newest estimated place, so
+        that another seek agrees with it."""
+        self._headers = HeaderParser(self._parse())
+
+    def _parse(self) -> Generator[int, bytes, None]:
+        window = yield ID3_HEADER_BYTES
+        if tag_bytes := after_id3(window):
+            yield ID3_HEADER_BYTES - tag_bytes
+            window = b""
+        while True:
+            window += yield max(0, _HEADER_BYTES - len(window))
+            header = mpeg_frame(window, 0)
+            if header is not None:
+                window += yield max(0, header.size_bytes + _HEADER_BYTES - len(window))
+                following = mpeg_frame(window, header.size_bytes)
+                if following is not None and _is_like(window, header.size_bytes, window):
+                    break
+            window = window[1:]
+        self._first = self._newest = header
+        self._first_bytes, self._first_offset = window[:4], self._headers.offset - len(window)
+        self._stated = read_index(window[: header.size_bytes], header)
+        if self._stated.frames is not None:
+            total = self._stated.frames * header.samples - self._stated.padding - self._stated.delay
+            self.end_frame = max(0, total)
+        if self._stated.name in ("Xing", "Info"):  # instead of audio
+            window = window[header.size_bytes :]
+        self._count_from(self._headers.offset - len(window)).feed(self._headers.offset - len(window), window)
+        have = 0
+        while self._dropped < _MOST_DROPPED:
+            window += yield max(0, 8 - len(window))
+            frame = mpeg_frame(window, 0)
+            if frame is None:
+                return
+            side = window[4 if window[1] & 1 else 6 :]
+            wanted = side[0] << 1 | side[1] >> 7 if frame.samples == 1152 else side[0]
+            if wanted <= have:
+                return
+            self._dropped += 1
+            have = min(RESERVOIR_BYTES, have + frame.size_bytes - frame.side_bytes)
+            window += yield max(0, frame.size_bytes - len(window))
+            window = window[frame.size_bytes :]
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """The mean rate by the index, else that of the first frame."""
+        if not self._counted:
+            return None
+        if self._stated.frames and self._stated.stream_bytes:
+            return self._stated.stream_bytes * self._first.frames_per_second / self._stated.frames
+        return self._first.bytes_per_second
+
+    def _header(self, data: bytes, at: int) -> MpegFrame | None:
+        frame = mpeg_frame(data, at) if _is_like(data, at, self._first_bytes) else None
+        if frame is not None:
+            self._newest = frame
+        return frame
+
+    def _count_from(self, offset: int, *, number: int = 0) -> FrameIndex:
+        """Count the frames from `offset` on, in place of those after another estimated place."""
+        is_exact = not self._counted
+        index = FrameIndex(
+            self._header, header_bytes=_HEADER_BYTES, offset=offset, number=number, is_exact=is_exact
+        )
+        self._counted[1:] = [index]
+        return index
+
+    def feed(self, offset: int, data: bytes) -> None:
+        self._headers.feed(offset, data)
+        for index in self._counted:
+            index.feed(offset, data)
+
+    def locate(self, frame: int, source: DecoderSource, *, bytes_per_frame: float) -> Landing:
+        finish_headers(self._headers, source, "MPEG layer III")
+        if not self._counted:
+            raise not_ready("MPEG layer III")
+        number = self._dropped + (frame + self._stated.delay) // self._first.samples
+        for index in self._counted:
+            # The frames in hand are counted up to the wanted one, if it may be among them.
+            if index.least_offset(number) <= source.free_range[1]:
+                index.count_to(number, source)
+        for index in self._counted:
+            if (point := self._before(index, number)) is not None:
+                return self._landing(point, is_exact=index.is_exact)
+        return self._landing(self._estimate(number, source), is_exact=False)
+
+    def _landing(self, point: SeekPoint, *, is_exact: bool) -> Landing:
+        if point.frame <= self._dropped:
+            return Landing(offset=self._counted[0].first_offset, frame=-self._stated.delay)
+        _sync, kind, rate, mode = self._first_bytes
+        primer = bytes([0xFF, kind | 1, 0xE0 | rate & 0x0C, mode])
+        silent = mpeg_frame(primer, 0)
+        assert silent is not None
+        frame = (point.frame - self._dropped - 1) * self._first.samples - self._stated.delay
+        return Landing(
+            offset=point.offset,
+            frame=frame,
+            prefix=primer + bytes(silent.size_bytes - _HEADER_BYTES),
+            is_exact=is_exact,
+        )
+
+    def _before(self, index: FrameIndex, number: int) -> SeekPoint | None:
+        """Return a counted frame far enough before frame `number` to decode that one rightly."""
+        if not index.first_number <= number <= index.frames:
+            return None
+        side_bytes = self._first.side_bytes + 2
+        near = index.before(max(index.first_number, number - _OVERLAP_FRAMES))
+        point = near
+        while near is not None and point is not None and point.frame > index.first_number:
+            main_bytes = near.offset - point.offset - (near.frame - point.frame) * side_bytes
+            if main_bytes >= RESERVOIR_BYTES:
+                return point
+            point = index.before(point.frame - 1)
+        return point if index.is_exact else None
+
+    def _estimate(self, number: int, source: DecoderSource) -> SeekPoint:
+        index, header = self._counted[0], self._first
+        least, most = index.sizes or (header.size_bytes, header.size_bytes)
+        is_constant = most - least <= 1 and (self._stated.name == "Info" or not self._stated.places)
+        mean_bytes = self._newest.bytes_per_second / self._newest.frames_per_second
+        if not is_constant and index.frames:
+            mean_bytes = index.mean_bytes
+        early = _OVERLAP_FRAMES + 2 + int(RESERVOIR_BYTES / max(8.0, mean_bytes - header.side_bytes - 2))
+        wanted = max(0, number - early)
+        if self._stated.places and not is_constant:
+            begin = self._stated_place(wanted)
+        else:
+            begin = SeekPoint(offset=index.first_offset + int(wanted * mean_bytes), frame=wanted)
+        if source.size_bytes is not None:
+            begin = SeekPoint(offset=min(begin.offset, source.size_bytes), frame=begin.frame)
+        at = look_for(source, begin.offset, lambda data: find_frame(data, self._header))
+        if at is None:
+            return begin  # the end: a decoder finds nothing there
+        offset, counted = begin.offset + at, begin.frame
+        if is_constant:
+            counted = round((offset - index.first_offset) / mean_bytes)
+        self._count_from(offset, number=counted)
+        return SeekPoint(offset=offset, frame=counted)
+
+    def _stated_place(self, number: int) -> SeekPoint:
+        places = self._stated.places
+        after = next((place for place in range(1, len(places)) if places[place][0] > number), len(places) - 1)
+        (low, low_offset), (high, high_offset) = places[after - 1], places[after]
+        if self._stated.name == "VBRI":  # the entry itself
+            return SeekPoint(offset=self._first_offset + low_offset, frame=low)
+        part = min(1.0, (number - low) / max(1, high - low))
+        offset = low_offset + int(part * (high_offset - low_offset))
+        return SeekPoint(offset=self._first_offset + offset, frame=number)
+
+
+def _is_like(data: bytes, at: int, first: bytes) -> bool:
+    """Same version, layer, and rate: what the decoder expects of the next frame."""
+    head = data[at : at + _HEADER_BYTES]
+    return len(head) == _HEADER_BYTES and not ((head[1] ^ first[1]) & 0xFE or (head[2] ^ first[2]) & 0x0C)
+
+
+# --- a whole file against itself -------------------------------------------------------------------------
+
+_MOST_SEARCHED: Final = 64 * 1024
+"""Bytes before the first frame: padding, or a tag that doesn't say its length."""
+_SLACK_BYTES: Final = ID3V1_BYTES + 8
+_MARKS: Final = (b"LYRICSBEGIN", b"APETAGEX", b"TAG")
+
+
+def mpeg_problem(data: bytes) -> str | None:
+    """Return the first contradiction between the frames up to the end, and with their index.
+
+    A file without an index that was cut exactly between two frames can't be told from a shorter one.
+    """
+    start, end = after_id3(data), before_tags(data)
+    if start >= end:
+        return f"expected audio after a tag of {start} bytes, got a file of {len(data)}: it is cut short"
+    first = _first_frame(data, start, end)
+    if first is None:
+        return None  # another layer, or a free bit rate: nothing states a length
+    at, frames, cut = first, 0, None
+    while at < end:
+        frame = mpeg_frame(data, at)
+        if frame is None:
+            if data.startswith(_MARKS, at) or not any(data[at:end]):
+                break
+            return f"expected an MPEG frame at byte {at}, got {data[at : at + 4].hex(' ')}"
+        if at + frame.size_bytes > end:
+            cut = f"expected {frame.size_bytes} bytes in the MPEG frame at byte {at}, got {end - at}"
+            break
+        frames += 1
+        at += frame.size_bytes
+    indexed = _index_problem(data, first, frames=frames, size=at - first)
+    found = indexed or cut
+    return f"{found}: the file is cut short" if cut else found
+
+
+def _first_frame(data: bytes, start: int, end: int) -> int | None:
+    """Return the place of the first header that another one follows, or the end."""
+    only = mpeg_frame(data, start)
+    if only is not None and start + only.size_bytes >= end:
+        return start
+    place = find_frame(data[start : start + _MOST_SEARCHED], mpeg_frame)
+    return None if place is None else start + place
+
+
+def _index_problem(data: bytes, first: int, *, frames: int, size: int) -> str | None:
+    """Compare the frames and their bytes with the index. Some encoders count its own frame, some don't."""
+    frame = mpeg_frame(data, first)
+    assert frame is not None
+    index = read_index(data[first : first + frame.size_bytes], frame)
+    if index.frames is not None and index.frames not in (frames - 1, frames):
+        return f"expected {index.frames} MPEG frames, as the {index.name} index says, got {frames - 1}"
+    # As many bytes as the frames, with or without the first one, and up to a frame of padding or tags.
+    total = index.stream_bytes
+    if total is not None and not size - 2 * frame.size_bytes <= total <= size + _SLACK_BYTES:
+        return f"expected {total} bytes of MPEG frames, as the {index.name} index says, got {size}"
+    return None

@@ -1,0 +1,76 @@
+"""The kinds of content: what becomes of a block depends on its kind, never on its type.
+
+Each type of block has one row here: its kind, and its fields under the names that all types share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from playhead.content.formats import Base64Text, decoded_bytes
+
+Kind = Literal["text", "audio", "image", "link", "data"]
+
+
+class BlockView(NamedTuple):
+    """The fields of a valid block, whatever its type. A tuple is made in a third of a dataclass's time."""
+
+    kind: Kind
+    text: str = ""
+    data: Base64Text | None = None
+    """Base64 of audio, an image or data, under `data_key` of the block."""
+    data_key: str = "data"
+    mime_type: str | None = None
+    uri: str | None = None
+    """Of a link, or of an embedded resource."""
+    name: str | None = None
+    """Of the file that a link leads to: its suffix may tell the type if the URI, a handle, doesn't."""
+    title: str = ""
+    announced_bytes: int | None = None
+    to_user: bool = False
+    """The audience includes the user."""
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Decoded; for a link what the server announces, if it does."""
+        return self.announced_bytes if self.data is None else decoded_bytes(self.data)
+
+
+def view_of(fields: Mapping[str, Any]) -> BlockView:
+    """View the valid fields of a block (`Block.fields`)."""
+    mime_type, size = fields.get("mimeType"), fields.get("size")
+    match fields["type"]:
+        case "text":
+            return BlockView("text", text=fields["text"], to_user=_is_for_user(fields))
+        case "audio" | "image" as kind:
+            return BlockView(kind, data=fields["data"], mime_type=mime_type)
+        case "resource_link":
+            uri, title = fields["uri"], fields.get("title") or fields["name"]
+            return BlockView("link", uri=uri, title=title, mime_type=mime_type, announced_bytes=size)
+        case "file":
+            file = fields["file"]
+            uri, name, mime_type, size = file["uri"], file.get("name"), file.get("mimeType"), file.get("size")
+            title = name or _last_segment(uri)
+            return BlockView(
+                "link", uri=uri, name=name, title=title, mime_type=mime_type, announced_bytes=size
+            )
+        case "resource":
+            contents = fields["resource"]
+            uri, mime_type = contents["uri"], contents.get("mimeType")
+            if "blob" not in contents:
+                to_user = _is_for_user(fields)
+                return BlockView("text", text=contents["text"], uri=uri, mime_type=mime_type, to_user=to_user)
+            data, key, title = contents["blob"], "resource.blob", _last_segment(uri)
+            return BlockView("data", data=data, data_key=key, uri=uri, title=title, mime_type=mime_type)
+        case other:
+            raise AssertionError(f"expected a type of block with a kind, got {other!r}")
+
+
+def _is_for_user(fields: Mapping[str, Any]) -> bool:
+    return "user" in ((fields.get("annotations") or {}).get("audience") or ())
+
+
+def _last_segment(uri: str) -> str:
+    """Name a resource after its URI. A `data:` URI contains no name."""
+    return "" if uri[:5].lower() == "data:" else uri.rsplit("/", 1)[-1]

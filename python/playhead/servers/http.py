@@ -51,6 +51,14 @@ BACKLOG: Final = 100
 DEFAULT_OPTIONS: Final = HttpServerOptions()
 
 _NO_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+_BIND_FAULTS: Final[dict[int | None, tuple[str, str]]] = {
+    errno.EADDRINUSE: (
+        "another program uses this port",
+        "stop it, or give another --port (0 takes a free one)",
+    ),
+    errno.EADDRNOTAVAIL: ("this machine has no such address", "give another --host"),
+}
+"""The reason and the remedy, where the system's own words are not enough."""
 _log = logging.getLogger(__name__)
 
 
@@ -66,13 +74,16 @@ def bind(host: str, port: int) -> socket.socket:
         )[0]
         sock = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise UsageError(f"cannot listen on {host!r}: {error}; give another --host") from error
+        reason = error.strerror or str(error)
+        raise UsageError(f"cannot listen on {host!r}: {reason}; give another --host") from error
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
     except (OSError, OverflowError) as error:
         sock.close()
-        raise UsageError(f"cannot listen on {host}, port {port}: {error}; give another --port") from error
+        plain = (getattr(error, "strerror", None) or str(error), "give another --port")
+        reason, remedy = _BIND_FAULTS.get(getattr(error, "errno", None), plain)
+        raise UsageError(f"cannot listen on {host}, port {port}: {reason}; {remedy}") from error
     return sock
 
 

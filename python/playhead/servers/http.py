@@ -28,6 +28,7 @@ import trio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 from wsproto.connection import ConnectionType
+from wsproto.frame_protocol import CloseReason
 
 from playhead.client.transports.http_errors import is_retryable, place_of
 from playhead.client.transports.websocket_opening import WebSocketOptions, open_stream, upgrade
@@ -35,6 +36,7 @@ from playhead.errors import AccessDeniedError, ConnectError, UpgradeRefusedError
 from playhead.escaping import escape_line
 from playhead.limits import DEFAULT_LIMITS
 from playhead.net_guard import is_loopback
+from playhead.protocol.frame_stream import End
 from playhead.servers.http_connection import (
     ASGI_VERSIONS,
     HttpConnection,
@@ -276,7 +278,6 @@ class DialOptions:
 
 
 DIAL_OPTIONS: Final = DialOptions()
-_POLICY_VIOLATION: Final = 1008
 
 
 def check_endpoint(url: str) -> None:
@@ -419,42 +420,34 @@ class _DialledLine:
         raise ConnectError(f"{self._place} did not open a WebSocket in {seconds:g} s")
 
     async def _serve(self, stream: trio.abc.Stream, received: bytes) -> bool:
+        async def accept(_message: Message) -> bytes:
+            return received
+
         websocket = FramedWebSocket(
             Wire(stream, self._http.send_seconds),
             self._serving.slots,
             role=ConnectionType.CLIENT,
             closing_seconds=self._http.closing_seconds,
-            received=received,
+            accept=accept,
         )
-        heard = refused = False
-        ending = "it ended"
-
-        async def receive() -> Message:
-            nonlocal heard, refused, ending
-            event = await websocket.receive()
-            if event["type"] == "websocket.receive":
-                heard = True
-            elif event["type"] == "websocket.disconnect":
-                said = escape_line(event["reason"])
-                ending = f"code {event['code']}" + (f", {said}" if said else "")
-                refused = not heard and websocket.closed_by_peer and event["code"] == _POLICY_VIOLATION
-            return event
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             await self._endpoint(WebSocket(scope, receive, send))
 
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(websocket.keep_alive)
-                await run_app(app, self._scope(), receive, websocket.send, websocket.gone)
-                await websocket.finish()
-                nursery.cancel_scope.cancel()
-        except* (OSError, trio.BrokenResourceError):
+            await run_app(
+                app, self._scope(), websocket.receive, websocket.send, lambda: websocket.closed is not None
+            )
+            await websocket.finish()
+        except (OSError, trio.BrokenResourceError):
             pass  # the endpoint has left
         finally:
             await trio.aclose_forcefully(stream)
-        if refused:
-            raise self._refused(ending)
+        ending, heard = "it ended", websocket.received_any
+        if (closed := websocket.closed) is not None:
+            ending = f"code {closed.code}" + (f", {escape_line(closed.reason)}" if closed.reason else "")
+            if not heard and closed.end is End.PEER and closed.code == CloseReason.POLICY_VIOLATION:
+                raise self._refused(ending)
         if not self.shutdown.requested.is_set():
             self._report(False, f"the connection to {self._place} ended ({ending})")
         return heard

@@ -9,10 +9,12 @@ message.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import logging
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -23,17 +25,19 @@ from urllib.parse import unquote
 import h11
 import trio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from wsproto.connection import ConnectionType
+from wsproto.utilities import generate_accept_token
 
 from playhead.limits import KIB, MIB
 from playhead.servers.serving import SERVING_EXTENSION, Serving
-from playhead.servers.websocket_frames import UpgradedWebSocket, header_tokens
+from playhead.servers.websocket_frames import FramedWebSocket
 
 HEAD_BYTES: Final = 16 * KIB
 """The head of a request, as in most servers; a longer one gets 431."""
 SEND_BYTES: Final = 64 * KIB
 """The piece of an answer that has `HttpServerOptions.send_seconds`."""
 RECEIVE_BYTES: Final = 16 * KIB
-"""Read at once. In empty fragments these are some 2,700 frames, 40 ms of work between two checkpoints."""
+"""Read at once."""
 WATCH_SECONDS: Final = 0.5
 """A request that takes longer is watched for the leaving of its client."""
 
@@ -194,7 +198,6 @@ class HttpConnection:
         self._stream = stream
         self._addresses = {"client": sock.getpeername()[:2], "server": sock.getsockname()[:2]}
         self.options = served.options
-        self.slots = served.serving.slots
         self.wire = Wire(stream, served.options.send_seconds)
         self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self.idle = trio.CancelScope()
@@ -282,8 +285,8 @@ class HttpConnection:
             return
         if (
             request.method == b"GET"
-            and "websocket" in header_tokens(request.headers, b"upgrade")
-            and "upgrade" in header_tokens(request.headers, b"connection")
+            and "websocket" in _header_tokens(request.headers, b"upgrade")
+            and "upgrade" in _header_tokens(request.headers, b"connection")
         ):
             await self._upgrade(request)
             return
@@ -308,7 +311,7 @@ class HttpConnection:
             if _may_never_end(request):
                 nursery.start_soon(self._end_events, nursery.cancel_scope)
             try:
-                await run_app(self._served.app, self._scope(request, "http"), receive, send, gone)
+                await run_app(self._served.app, self._scope(request, "http"), receive, send, gone.is_set)
             finally:
                 self._served.slow.discard(watch)
             nursery.cancel_scope.cancel()
@@ -320,16 +323,45 @@ class HttpConnection:
             await self.send_response({"type": "http.response.body"})
 
     async def _upgrade(self, request: h11.Request) -> None:
-        websocket = UpgradedWebSocket(self, request)
-        if (problem := websocket.handshake_problem()) is not None:
+        fields = dict(request.headers)
+        if (problem := _handshake_problem(fields)) is not None:
             await self.refuse(400, problem)
             return
-        scope = {**self._scope(request, "websocket"), "subprotocols": websocket.subprotocols}
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(websocket.keep_alive)
-            await run_app(self._served.app, scope, websocket.receive, websocket.send, websocket.gone)
-            await websocket.finish()
-            nursery.cancel_scope.cancel()
+
+        async def accept(message: Message) -> bytes:
+            headers = [
+                (b"upgrade", b"websocket"),
+                (b"connection", b"Upgrade"),
+                (b"sec-websocket-accept", generate_accept_token(fields[b"sec-websocket-key"])),
+                *message.get("headers", []),
+            ]
+            if message.get("subprotocol") is not None:
+                headers.append((b"sec-websocket-protocol", message["subprotocol"].encode()))
+            await self.send_event(h11.InformationalResponse(status_code=101, headers=headers))
+            return self.http.trailing_data[0]  # frames right behind the head
+
+        async def send(message: Message) -> None:
+            match message["type"]:
+                case "websocket.http.response.start" | "websocket.http.response.body":
+                    await self.send_response(message)
+                case "websocket.close" if not websocket.is_accepted:
+                    await self.refuse(403, "the WebSocket was not accepted")
+                case _:
+                    await websocket.send(message)
+
+        websocket = FramedWebSocket(
+            self.wire,
+            self._served.serving.slots,
+            role=ConnectionType.SERVER,
+            closing_seconds=self.options.closing_seconds,
+            accept=accept,
+        )
+        subprotocols = _header_tokens(request.headers, b"sec-websocket-protocol", lower=False)
+        scope = {**self._scope(request, "websocket"), "subprotocols": subprotocols}
+        await run_app(self._served.app, scope, websocket.receive, send, lambda: websocket.closed is not None)
+        if not websocket.is_accepted and self.http.our_state is h11.SEND_RESPONSE:
+            await self.refuse(500, "the server failed at this request")
+        await websocket.finish()
 
     async def _watch(self, gone: trio.Event, scope: trio.CancelScope) -> None:
         """Notice that the client leaves while its request is answered."""
@@ -412,17 +444,39 @@ class HttpConnection:
         }
 
 
-async def run_app(app: ASGIApp, scope: Scope, receive: Receive, send: Send, gone: trio.Event) -> None:
+async def run_app(
+    app: ASGIApp, scope: Scope, receive: Receive, send: Send, is_gone: Callable[[], bool]
+) -> None:
     """Call the application. Its errors are logged, unless the client has left."""
     try:
         await app(scope, receive, send)
     except* ClientGoneError:
         pass
     except* Exception:  # noqa: BLE001 - a bug costs its request
-        if not gone.is_set():
+        if not is_gone():
             _log.exception("the application failed at %s", scope["type"])
 
 
 def _may_never_end(request: h11.Request) -> bool:
     # Of the Streamable HTTP transport: the stream of a session, and in the newest revision a subscription.
     return request.method == b"GET" or (b"mcp-method", b"subscriptions/listen") in request.headers
+
+
+def _handshake_problem(fields: dict[bytes, bytes]) -> str | None:
+    """The reason why these are not of a valid WebSocket handshake (RFC 6455, section 4.2.1), or None."""
+    if not all(value.isascii() for value in fields.values()):
+        return "the header fields of a WebSocket handshake are ASCII"
+    if fields.get(b"sec-websocket-version") != b"13":
+        return "expected Sec-WebSocket-Version: 13"
+    try:
+        key = base64.b64decode(fields.get(b"sec-websocket-key", b""), validate=True)
+    except binascii.Error:
+        key = b""
+    return None if len(key) == 16 else "expected a Sec-WebSocket-Key of 16 bytes in base64"
+
+
+def _header_tokens(headers: Iterable[tuple[bytes, bytes]], name: bytes, *, lower: bool = True) -> list[str]:
+    """The comma-separated tokens of a header field, which may occur more than once."""
+    values = b",".join(value for key, value in headers if key == name).decode("latin-1")
+    tokens = [token.strip() for token in values.split(",")]
+    return [token.lower() if lower else token for token in tokens if token]

@@ -235,8 +235,8 @@ class _McpConnection:
             MESSAGE_LIMITS, json_depth=options.json_depth, json_values=options.json_values
         )
         self._requests = requests
-        self._changed = trio.Event()
-        """Set, and replaced, when a request was added or is done."""
+        self._changed = trio.lowlevel.ParkingLot()
+        """Unparked when a request is done."""
 
     async def run(self, shutdown: Shutdown | None) -> None:
         """Serve until the client has left, broke a rule or failed to read, or the server was shut down.
@@ -286,13 +286,13 @@ class _McpConnection:
             case types.JSONRPCNotification() if message.method == CANCELLED and (
                 self._requests.cancel_waiting(message)
             ):
-                self._something_changed()
+                self._changed.unpark_all()
             case _:
                 await from_client.send(SessionMessage(message))
 
     async def _pass_on_due(self, from_client: FromClient) -> None:
         while True:
-            await self._changed.wait()
+            await self._changed.park()
             try:
                 await self._pass_on_requests(from_client)
             except anyio.ClosedResourceError:
@@ -328,17 +328,13 @@ class _McpConnection:
 
     def _done(self, request_id: object) -> None:
         if self._requests.done(request_id):
-            self._something_changed()
-
-    def _something_changed(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
+            self._changed.unpark_all()
 
     async def _leave(self, shutdown: Shutdown, scope: trio.CancelScope) -> None:
         await shutdown.requested.wait()
         self._requests.refuses_new = True
         while not self._requests.finished:
-            await self._changed.wait()
+            await self._changed.park()
         await self._close(CloseReason.GOING_AWAY, "the server is shutting down")
         scope.cancel()
 

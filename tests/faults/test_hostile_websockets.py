@@ -535,6 +535,14 @@ async def test_a_handshake_that_is_none_is_refused(header: str) -> None:
         assert received.split()[1] == b"400"
 
 
+async def test_a_handshake_of_http_1_0_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as port, await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        head = upgrade("/mcp", port).replace(b"HTTP/1.1", b"HTTP/1.0")
+        await stream.send_all(head.replace(f"Host: 127.0.0.1:{port}\r\n".encode(), b""))
+        assert b"".join([data async for data in stream]).startswith(b"HTTP/1.1 400 ")
+    assert not caplog.records
+
+
 async def test_an_unknown_path_is_refused() -> None:
     async with serving() as port, raw_websocket(port, path="/elsewhere") as client:
         assert client.status in (403, 404)

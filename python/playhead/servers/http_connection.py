@@ -9,12 +9,10 @@ message.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import logging
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -26,7 +24,9 @@ import h11
 import trio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from wsproto.connection import ConnectionType
-from wsproto.utilities import generate_accept_token
+from wsproto.events import AcceptConnection, Request
+from wsproto.handshake import H11Handshake
+from wsproto.utilities import RemoteProtocolError
 
 from playhead.limits import KIB, MIB
 from playhead.servers.serving import SERVING_EXTENSION, Serving
@@ -285,8 +285,8 @@ class HttpConnection:
             return
         if (
             request.method == b"GET"
-            and "websocket" in _header_tokens(request.headers, b"upgrade")
-            and "upgrade" in _header_tokens(request.headers, b"connection")
+            and "websocket" in _header_tokens(request, b"upgrade")
+            and "upgrade" in _header_tokens(request, b"connection")
         ):
             await self._upgrade(request)
             return
@@ -323,22 +323,22 @@ class HttpConnection:
             await self.send_response({"type": "http.response.body"})
 
     async def _upgrade(self, request: h11.Request) -> None:
-        fields = dict(request.headers)
-        if (problem := _handshake_problem(fields)) is not None:
-            await self.refuse(400, problem)
+        handshake = H11Handshake(ConnectionType.SERVER)
+        try:
+            handshake.initiate_upgrade_connection(list(request.headers), request.target.decode("ascii"))
+        except (RemoteProtocolError, h11.ProtocolError, UnicodeError) as error:
+            await self.refuse(400, f"the WebSocket handshake is invalid: {error}")
             return
+        (offer,) = handshake.events()
+        assert isinstance(offer, Request)
 
         async def accept(message: Message) -> bytes:
-            headers = [
-                (b"upgrade", b"websocket"),
-                (b"connection", b"Upgrade"),
-                (b"sec-websocket-accept", generate_accept_token(fields[b"sec-websocket-key"])),
-                *message.get("headers", []),
-            ]
-            if message.get("subprotocol") is not None:
-                headers.append((b"sec-websocket-protocol", message["subprotocol"].encode()))
-            await self.send_event(h11.InformationalResponse(status_code=101, headers=headers))
-            return self.http.trailing_data[0]  # frames right behind the head
+            received = self.http.trailing_data[0]  # frames right behind the head
+            answer = AcceptConnection(
+                subprotocol=message.get("subprotocol"), extra_headers=list(message.get("headers", []))
+            )
+            await self.wire.send(handshake.send(answer))
+            return received
 
         async def send(message: Message) -> None:
             match message["type"]:
@@ -356,8 +356,7 @@ class HttpConnection:
             closing_seconds=self.options.closing_seconds,
             accept=accept,
         )
-        subprotocols = _header_tokens(request.headers, b"sec-websocket-protocol", lower=False)
-        scope = {**self._scope(request, "websocket"), "subprotocols": subprotocols}
+        scope = {**self._scope(request, "websocket"), "subprotocols": offer.subprotocols}
         await run_app(self._served.app, scope, websocket.receive, send, lambda: websocket.closed is not None)
         if not websocket.is_accepted and self.http.our_state is h11.SEND_RESPONSE:
             await self.refuse(500, "the server failed at this request")
@@ -462,21 +461,7 @@ def _may_never_end(request: h11.Request) -> bool:
     return request.method == b"GET" or (b"mcp-method", b"subscriptions/listen") in request.headers
 
 
-def _handshake_problem(fields: dict[bytes, bytes]) -> str | None:
-    """The reason why these are not of a valid WebSocket handshake (RFC 6455, section 4.2.1), or None."""
-    if not all(value.isascii() for value in fields.values()):
-        return "the header fields of a WebSocket handshake are ASCII"
-    if fields.get(b"sec-websocket-version") != b"13":
-        return "expected Sec-WebSocket-Version: 13"
-    try:
-        key = base64.b64decode(fields.get(b"sec-websocket-key", b""), validate=True)
-    except binascii.Error:
-        key = b""
-    return None if len(key) == 16 else "expected a Sec-WebSocket-Key of 16 bytes in base64"
-
-
-def _header_tokens(headers: Iterable[tuple[bytes, bytes]], name: bytes, *, lower: bool = True) -> list[str]:
+def _header_tokens(request: h11.Request, name: bytes) -> list[str]:
     """The comma-separated tokens of a header field, which may occur more than once."""
-    values = b",".join(value for key, value in headers if key == name).decode("latin-1")
-    tokens = [token.strip() for token in values.split(",")]
-    return [token.lower() if lower else token for token in tokens if token]
+    values = b",".join(value for key, value in request.headers if key == name).decode("latin-1")
+    return [token.strip().lower() for token in values.split(",")]

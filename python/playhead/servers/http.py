@@ -166,8 +166,13 @@ async def serve_app(
     Raises:
         RuntimeError: the application reported that it cannot start.
     """
-    serving = Serving(shutdown=shutdown or Shutdown(), slots=trio.CapacityLimiter(options.requests))
-    served = ServedApp(app=app, options=options, serving=serving, secure=tls is not None)
+    served = ServedApp(
+        app=app,
+        options=options,
+        secure=tls is not None,
+        shutdown=shutdown or Shutdown(),
+        slots=trio.CapacityLimiter(options.requests),
+    )
     ending = trio.Event()
     with trio.socket.from_stdlib_socket(sock) as listening:
         listening.listen(BACKLOG)
@@ -181,12 +186,12 @@ async def serve_app(
                             _accept, served, trio.SocketListener(listening), connections, tls
                         )
                         task_status.started()
-                        await serving.shutdown.requested.wait()
+                        await served.shutdown.requested.wait()
                         accepting.cancel_scope.cancel()
                     listening.close()
-                    grace.deadline = trio.current_time() + serving.shutdown.grace_seconds
+                    grace.deadline = trio.current_time() + served.shutdown.grace_seconds
                     for connection in served.connections:
-                        connection.idle.cancel()
+                        connection.shut_down()
                 ending.set()
                 served.slow.stop()
                 nursery.cancel_scope.deadline = grace.deadline

@@ -111,12 +111,11 @@ class SlowRequests:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServedApp:
+class ServedApp(Serving):
     """An application and the state that its connections share."""
 
     app: ASGIApp
     options: HttpServerOptions
-    serving: Serving
     secure: bool
     """TLS is spoken."""
     state: dict[str, Any] = field(default_factory=dict)
@@ -126,7 +125,7 @@ class ServedApp:
 
     @property
     def closing(self) -> bool:
-        return self.serving.shutdown.requested.is_set()
+        return self.shutdown.requested.is_set()
 
 
 class ClientGoneError(ConnectionError):
@@ -200,12 +199,14 @@ class HttpConnection:
         self.options = served.options
         self.wire = Wire(stream, served.options.send_seconds)
         self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
-        self.idle = trio.CancelScope()
+        self._idle = trio.CancelScope()
         """Around the wait for a request's first byte."""
+        self._answering = trio.CancelScope()
+        self._has_events = False
+        """The answer is an event stream that ends with its client."""
         self._unsent: list[bytes] = []
         """A head that is sent along with its body; joined once, as a page is long."""
         self._has_body = True
-        self._streams_events = trio.Event()
 
     async def run(self) -> None:
         """Serve the connection to its end. Raises `OSError` or `BrokenResourceError` if it breaks."""
@@ -214,6 +215,13 @@ class HttpConnection:
             await self._run()
         finally:
             self._served.connections.remove(self)
+
+    def shut_down(self) -> None:
+        """End the connection if it is idle, or its event stream: nothing was asked that would have to be
+        answered. Other requests are finished."""
+        self._idle.cancel()
+        if self._has_events:
+            self._answering.cancel()
 
     async def _run(self) -> None:
         deadline = trio.current_time() + self.options.head_seconds
@@ -241,7 +249,7 @@ class HttpConnection:
             if self._served.closing:
                 return None
             data = None
-            with trio.CancelScope() as self.idle:
+            with trio.CancelScope() as self._idle:
                 data = await self.wire.receive(deadline)
             if not data:
                 return None
@@ -279,7 +287,7 @@ class HttpConnection:
 
     async def _answer(self, request: h11.Request) -> None:
         self._has_body = request.method != b"HEAD"
-        self._streams_events = trio.Event()
+        self._has_events = False
         body = await self._body()
         if body is None:
             return
@@ -303,13 +311,16 @@ class HttpConnection:
         async def send(message: Message) -> None:
             if gone.is_set():
                 raise ClientGoneError("the client has left")
+            if message["type"] == "http.response.start" and _never_ends(request, message):
+                self._has_events = True
+                if self._served.closing:  # the request may have arrived just before
+                    self._answering.cancel()
             await self.send_response(message)
 
         async with trio.open_nursery() as nursery:
+            self._answering = nursery.cancel_scope
             watch = partial(nursery.start_soon, self._watch, gone, nursery.cancel_scope)
             self._served.slow.add(watch)
-            if _may_never_end(request):
-                nursery.start_soon(self._end_events, nursery.cancel_scope)
             try:
                 await run_app(self._served.app, self._scope(request, "http"), receive, send, gone.is_set)
             finally:
@@ -319,7 +330,7 @@ class HttpConnection:
             return
         if self.http.our_state is h11.SEND_RESPONSE:
             await self.refuse(500, "the server failed at this request")
-        elif self._served.closing and self._streams_events.is_set():
+        elif self._has_events and self.http.our_state is h11.SEND_BODY and self._served.closing:
             await self.send_response({"type": "http.response.body"})
 
     async def _upgrade(self, request: h11.Request) -> None:
@@ -351,7 +362,7 @@ class HttpConnection:
 
         websocket = FramedWebSocket(
             self.wire,
-            self._served.serving.slots,
+            self._served.slots,
             role=ConnectionType.SERVER,
             closing_seconds=self.options.closing_seconds,
             accept=accept,
@@ -372,20 +383,12 @@ class HttpConnection:
                 scope.deadline = trio.current_time() + self.options.closing_seconds
                 return
 
-    async def _end_events(self, scope: trio.CancelScope) -> None:
-        """End an event stream at the shutdown: nothing was asked that would have to be answered."""
-        await self._served.serving.shutdown.requested.wait()
-        await self._streams_events.wait()  # the request may have arrived just before
-        scope.cancel()
-
     async def send_response(self, message: Message) -> None:
         """Send a message of type `http.response.start` or `http.response.body`."""
         if message["type"].endswith("response.start"):
             headers = {name.lower(): value for name, value in message.get("headers", [])}
             status: int = message["status"]
             self._has_body &= status not in (204, 304)
-            if headers.get(b"content-type", b"").startswith(b"text/event-stream"):
-                self._streams_events.set()
             fields = [(name, value) for name, value in message.get("headers", [])]
             if b"date" not in headers:
                 fields.append((b"date", formatdate(usegmt=True).encode()))
@@ -439,7 +442,7 @@ class HttpConnection:
             "headers": list(request.headers),
             **self._addresses,
             "state": self._served.state.copy(),
-            "extensions": {"websocket.http.response": {}, SERVING_EXTENSION: self._served.serving},
+            "extensions": {"websocket.http.response": {}, SERVING_EXTENSION: self._served},
         }
 
 
@@ -456,9 +459,13 @@ async def run_app(
             _log.exception("the application failed at %s", scope["type"])
 
 
-def _may_never_end(request: h11.Request) -> bool:
+def _never_ends(request: h11.Request, response: Message) -> bool:
     # Of the Streamable HTTP transport: the stream of a session, and in the newest revision a subscription.
-    return request.method == b"GET" or (b"mcp-method", b"subscriptions/listen") in request.headers
+    is_listening = request.method == b"GET" or (b"mcp-method", b"subscriptions/listen") in request.headers
+    return is_listening and any(
+        name.lower() == b"content-type" and value.startswith(b"text/event-stream")
+        for name, value in response.get("headers", [])
+    )
 
 
 def _header_tokens(request: h11.Request, name: bytes) -> list[str]:

@@ -19,7 +19,7 @@ import ssl
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +31,7 @@ from wsproto.connection import ConnectionType
 from wsproto.frame_protocol import CloseReason
 
 from playhead.client.transports.http_errors import is_retryable, place_of
-from playhead.client.transports.websocket_opening import WebSocketOptions, open_stream, upgrade
+from playhead.client.transports.websocket_opening import WebSocketOptions, opened
 from playhead.errors import AccessDeniedError, ConnectError, UpgradeRefusedError, UsageError
 from playhead.escaping import escape_line
 from playhead.limits import DEFAULT_LIMITS
@@ -350,7 +350,7 @@ class _DialledLine:
         self, endpoint: Callable[[WebSocket], Awaitable[None]], url: str, name: str, options: DialOptions
     ) -> None:
         self._endpoint = endpoint
-        self._url = WebAddress.parse(url)
+        self._url = url
         self._place = place_of(url)
         self._name = name
         self._options = options
@@ -396,37 +396,43 @@ class _DialledLine:
 
         Raises `ConnectError` if another attempt would be refused too.
         """
-        opened: tuple[trio.abc.Stream, bytes] | None = None
+        websocket: FramedWebSocket | None = None
         try:
             with self._idling():
-                opened = await self._open()
+                async with opened(self._url, DEFAULT_LIMITS, WebSocketOptions(subprotocols=())) as (
+                    stream,
+                    _subprotocol,
+                    received,
+                ):
+                    self._idle = trio.CancelScope()  # a shutdown waits for what follows
+                    self._report(True, f"connected to {self._place}")
+                    websocket = await self._serve(stream, received)
         except AccessDeniedError as error:
             raise self._refused(f"HTTP {error.status}") from error
         except ConnectError as error:
             if isinstance(error, UpgradeRefusedError) and not is_retryable(error.status):
                 raise
             self._report(False, str(error))
-        if opened is None:
+        if websocket is None:
             return False
-        self._report(True, f"connected to {self._place}")
-        return await self._serve(*opened)
+        ending, closed = "it ended", websocket.closed
+        if closed is not None:
+            ending = f"code {closed.code}" + (f", {escape_line(closed.reason)}" if closed.reason else "")
+            is_refusal = closed.end is End.PEER and closed.code == CloseReason.POLICY_VIOLATION
+            if is_refusal and not websocket.received_any:
+                raise self._refused(ending)
+        if not self.shutdown.requested.is_set():
+            self._report(False, f"the connection to {self._place} ended ({ending})")
+        return websocket.received_any
 
-    async def _open(self) -> tuple[trio.abc.Stream, bytes]:
-        seconds = DEFAULT_LIMITS.connect_seconds
-        url = self._url
-        with trio.move_on_after(seconds):
-            stream = await open_stream(url, verify=None)
-            try:
-                _subprotocol, received = await upgrade(stream, url, WebSocketOptions(subprotocols=()))
-            except BaseException:
-                await trio.aclose_forcefully(stream)
-                raise
-            return stream, received
-        raise ConnectError(f"{self._place} did not open a WebSocket in {seconds:g} s")
+    async def _serve(self, stream: trio.abc.Stream, received: bytes) -> FramedWebSocket:
+        """Serve a connection to its end."""
 
-    async def _serve(self, stream: trio.abc.Stream, received: bytes) -> bool:
         async def accept(_message: Message) -> bytes:
             return received
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await self._endpoint(WebSocket(scope, receive, send))
 
         websocket = FramedWebSocket(
             Wire(stream, self._http.send_seconds),
@@ -436,34 +442,21 @@ class _DialledLine:
             accept=accept,
         )
 
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            await self._endpoint(WebSocket(scope, receive, send))
-
-        try:
+        with suppress(OSError, trio.BrokenResourceError):  # the endpoint has left
             await run_app(
                 app, self._scope(), websocket.receive, websocket.send, lambda: websocket.closed is not None
             )
             await websocket.finish()
-        except (OSError, trio.BrokenResourceError):
-            pass  # the endpoint has left
-        finally:
-            await trio.aclose_forcefully(stream)
-        ending, heard = "it ended", websocket.received_any
-        if (closed := websocket.closed) is not None:
-            ending = f"code {closed.code}" + (f", {escape_line(closed.reason)}" if closed.reason else "")
-            if not heard and closed.end is End.PEER and closed.code == CloseReason.POLICY_VIOLATION:
-                raise self._refused(ending)
-        if not self.shutdown.requested.is_set():
-            self._report(False, f"the connection to {self._place} ended ({ending})")
-        return heard
+        return websocket
 
     def _scope(self) -> Scope:
+        address = WebAddress.parse(self._url)
         return {
             "type": "websocket",
             "asgi": ASGI_VERSIONS,
             "http_version": "1.1",
-            "scheme": self._url.scheme,
-            "path": self._url.path,
+            "scheme": address.scheme,
+            "path": address.path,
             "root_path": "",
             "query_string": b"",  # it holds the token
             "headers": [],

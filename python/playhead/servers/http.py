@@ -17,7 +17,6 @@ import random
 import socket
 import ssl
 import sys
-import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -95,8 +94,8 @@ def base_url(sock: socket.socket, *, scheme: str = "http") -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def tls_context(certificate: Path, key: Path | None = None) -> ssl.SSLContext:
-    """The context with which `serve_app` speaks TLS 1.2 or newer.
+def tls_context(certificate: Path | None, key: Path | None = None) -> ssl.SSLContext | None:
+    """The context with which `serve_app` speaks TLS 1.2 or newer; None without a certificate.
 
     Args:
         certificate: PEM: the server's own, then the chain.
@@ -105,6 +104,12 @@ def tls_context(certificate: Path, key: Path | None = None) -> ssl.SSLContext:
     Raises:
         UsageError: a file cannot be read, or the two are not a certificate and its key.
     """
+    if certificate is None:
+        if key is not None:
+            raise UsageError(
+                "got --tls-key without --tls-certificate; give the certificate that it belongs to"
+            )
+        return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION
@@ -133,8 +138,7 @@ async def serve_until_sigterm(
     """
     shutdown = Shutdown()
     async with trio.open_nursery() as nursery:
-        if threading.current_thread() is threading.main_thread():
-            await nursery.start(shutdown.listen)
+        await nursery.start(shutdown.listen)
         await serve_app(app, sock, options=options, tls=tls, shutdown=shutdown, task_status=task_status)
         nursery.cancel_scope.cancel()
 
@@ -333,8 +337,7 @@ async def dial(
     check_endpoint(url)
     line = _DialledLine(endpoint, url, name, options)
     async with trio.open_nursery() as nursery:
-        if threading.current_thread() is threading.main_thread():
-            await nursery.start(line.shutdown.listen)
+        await nursery.start(line.shutdown.listen)
         nursery.start_soon(line.stop_at_shutdown)
         task_status.started()
         refusal = await line.run()

@@ -182,22 +182,22 @@ async def serve_app(
         listening.listen(BACKLOG)
         async with trio.open_nursery() as nursery:
             await nursery.start(_run_lifespan, app, served.state, ending)
-            nursery.start_soon(served.slow.run)
             with trio.CancelScope() as grace:
-                async with trio.open_nursery() as connections:
-                    async with trio.open_nursery() as accepting:
-                        accepting.start_soon(
-                            _accept, served, trio.SocketListener(listening), connections, tls
-                        )
-                        task_status.started()
-                        await served.shutdown.requested.wait()
-                        accepting.cancel_scope.cancel()
-                    listening.close()
-                    grace.deadline = trio.current_time() + served.shutdown.grace_seconds
-                    for connection in served.connections:
-                        connection.shut_down()
+                async with trio.open_nursery() as watching:
+                    watching.start_soon(served.slow.run)
+                    async with trio.open_nursery() as connections:
+                        async with trio.open_nursery() as accepting:
+                            listener = trio.SocketListener(listening)
+                            accepting.start_soon(_accept, served, listener, connections, tls)
+                            task_status.started()
+                            await served.shutdown.requested.wait()
+                            accepting.cancel_scope.cancel()
+                        listening.close()
+                        grace.deadline = trio.current_time() + served.shutdown.grace_seconds
+                        for connection in served.connections:
+                            connection.shut_down()
+                    watching.cancel_scope.cancel()
                 ending.set()
-                served.slow.stop()
                 nursery.cancel_scope.deadline = grace.deadline
             if grace.cancelled_caught:
                 nursery.cancel_scope.cancel()

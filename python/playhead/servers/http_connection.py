@@ -81,33 +81,26 @@ class SlowRequests:
 
     def __init__(self) -> None:
         self._deadlines: dict[Callable[[], None], float] = {}
-        self._added = trio.Event()
-        self._running = trio.CancelScope()
+        self._added = trio.lowlevel.ParkingLot()
 
     def add(self, watch: Callable[[], None]) -> None:
         """Call `watch` when it is time, unless it is discarded before."""
         self._deadlines[watch] = trio.current_time() + WATCH_SECONDS
-        self._added.set()
+        self._added.unpark_all()
 
     def discard(self, watch: Callable[[], None]) -> None:
         """Forget a request that has ended."""
         self._deadlines.pop(watch, None)
 
     async def run(self) -> None:
-        """Run until `stop`."""
-        with self._running:
-            while True:
-                await self._added.wait()
-                while self._deadlines:
-                    watch, deadline = next(iter(self._deadlines.items()))
-                    await trio.sleep_until(deadline)
-                    if self._deadlines.pop(watch, None) is not None:
-                        watch()
-                self._added = trio.Event()
-
-    def stop(self) -> None:
-        """End `run`."""
-        self._running.cancel()
+        """Run until cancelled."""
+        while True:
+            while self._deadlines:
+                watch, deadline = next(iter(self._deadlines.items()))
+                await trio.sleep_until(deadline)
+                if self._deadlines.pop(watch, None) is not None:
+                    watch()
+            await self._added.park()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +256,8 @@ class HttpConnection:
     async def _event(self, deadline: float) -> object:
         while (event := self.http.next_event()) is h11.NEED_DATA:
             if self.http.they_are_waiting_for_100_continue:
-                await self.send_event(h11.InformationalResponse(status_code=100, headers=[]))
+                proceed = h11.InformationalResponse(status_code=100, headers=[])
+                await self.wire.send(self.http.send(proceed) or b"")
             data = await self.wire.receive(deadline)
             if data is None:
                 raise trio.TooSlowError
@@ -409,10 +403,6 @@ class HttpConnection:
 
     def _put(self, event: h11.Event) -> None:
         self._unsent += self.http.send_with_data_passthrough(event) or []
-
-    async def send_event(self, event: h11.Event) -> None:
-        """Send an event that has no body."""
-        await self.wire.send(self.http.send(event) or b"")
 
     async def refuse(self, status: int, reason: str) -> None:
         """Answer in place of the application. The connection cannot be used after it, and is drained."""

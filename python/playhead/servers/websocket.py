@@ -26,7 +26,14 @@ from playhead.limits import KIB, Limits
 from playhead.servers.http_connection import HttpServerOptions
 from playhead.servers.messages import MESSAGE_LIMITS, ErrorAnswer, decode
 from playhead.servers.serving import Serving, Shutdown, Slot
-from playhead.servers.websocket_frames import NO_SLOT, OPTIONS_KEY, OWN_BYTES, SLOT_KEY, FrameOptions
+from playhead.servers.websocket_frames import (
+    NO_BINARY,
+    NO_SLOT,
+    OPTIONS_KEY,
+    OWN_BYTES,
+    SLOT_KEY,
+    FrameOptions,
+)
 
 SUBPROTOCOL: Final = "mcp"
 CANCELLED: Final = "notifications/cancelled"
@@ -85,10 +92,10 @@ def websocket_endpoint(
     long; 1008 a message that is not complete in time, or silence; 1001 shut down; 1011 the server failed;
     1013 no slot for a long message.
     """
-    elsewhere = trio.CapacityLimiter(HttpServerOptions().requests)
+    elsewhere = Serving(shutdown=Shutdown(), slots=trio.CapacityLimiter(HttpServerOptions().requests))
 
     async def endpoint(websocket: WebSocket) -> None:
-        serving = Serving.of(websocket.scope)
+        serving = Serving.of(websocket.scope) or elsewhere
         offered = websocket.scope.get("subprotocols") or ()
         await websocket.receive()  # "websocket.connect"
         await websocket.send(
@@ -99,10 +106,10 @@ def websocket_endpoint(
                 OPTIONS_KEY: options,
             }
         )
-        requests = RequestQueue(options, serving.slots if serving is not None else elsewhere)
+        requests = RequestQueue(options, serving.slots)
         connection = _McpConnection(server, websocket, options, requests)
         try:
-            await connection.run(serving.shutdown if serving is not None else None)
+            await connection.run(serving.shutdown)
         finally:
             requests.close()
 
@@ -238,7 +245,7 @@ class _McpConnection:
         self._changed = trio.lowlevel.ParkingLot()
         """Unparked when a request is done."""
 
-    async def run(self, shutdown: Shutdown | None) -> None:
+    async def run(self, shutdown: Shutdown) -> None:
         """Serve until the client has left, broke a rule or failed to read, or the server was shut down.
 
         Cancelled, it leaves the closing to the ASGI server.
@@ -250,8 +257,7 @@ class _McpConnection:
             nursery.start_soon(self._send, to_client)
             nursery.start_soon(self._pass_on_due, from_client)
             nursery.start_soon(self._read, from_client, from_server.clone())
-            if shutdown is not None:
-                nursery.start_soon(self._leave, shutdown, nursery.cancel_scope)
+            nursery.start_soon(self._leave, shutdown, nursery.cancel_scope)
             # When the client has left, this cancels its handlers and returns.
             async with to_server, from_server:
                 await self._server.run(to_server, from_server, self._server.create_initialization_options())
@@ -265,7 +271,7 @@ class _McpConnection:
                     break
                 text = event.get("text")
                 if text is None:
-                    await self._close(CloseReason.UNSUPPORTED_DATA, "expected text frames, got a binary one")
+                    await self._close(CloseReason.UNSUPPORTED_DATA, NO_BINARY)
                     break
                 data = text.encode()
                 message = decode(data, self._limits)

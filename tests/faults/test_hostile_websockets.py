@@ -175,14 +175,21 @@ async def test_a_frame_whose_head_announces_too_much_closes_with_1009_before_its
         assert await closed_with(client) == 1009
 
 
-async def test_a_long_frame_right_behind_the_upgrade_is_refused_at_its_head() -> None:
+@asynccontextmanager
+async def impatient_client(frames: bytes) -> AsyncIterator[RawWebSocket]:
+    """A client that sent `frames` right behind its upgrade."""
     async with serving() as port, await trio.open_tcp_stream("127.0.0.1", port) as stream:
         client = RawWebSocket(stream, b"HTTP/1.1 101", b"")
-        await stream.send_all(upgrade("/mcp", port) + b"\x81\xff" + struct.pack(">Q", 1 << 40))
+        await stream.send_all(upgrade("/mcp", port) + frames)
         received = b""
         while b"\r\n\r\n" not in received:
             received += await stream.receive_some()
         client.frames.receive_data(received.partition(b"\r\n\r\n")[2])
+        yield client
+
+
+async def test_a_long_frame_right_behind_the_upgrade_is_refused_at_its_head() -> None:
+    async with impatient_client(b"\x81\xff" + struct.pack(">Q", 1 << 40)) as client:
         assert await closed_with(client) == 1009
 
 
@@ -469,15 +476,9 @@ async def test_half_a_handshake_is_cut_in_time() -> None:
 
 
 async def test_a_client_that_speaks_before_it_was_answered_is_heard() -> None:
-    async with serving() as port, await trio.open_tcp_stream("127.0.0.1", port) as stream:
-        early = RawWebSocket(stream, b"HTTP/1.1 101", b"")
-        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-        await stream.send_all(upgrade("/mcp", port) + early.frames.send(_text(ping)))
-        received = b""
-        while b"\r\n\r\n" not in received:
-            received += await stream.receive_some()
-        early.frames.receive_data(received.partition(b"\r\n\r\n")[2])
-        assert (await early.receive())["id"] == 1
+    ping = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+    async with impatient_client(masked(0x81, ping.encode())) as client:
+        assert (await client.receive())["id"] == 1
 
 
 # --- the handshake ------------------------------------------------------------------------------------
@@ -564,7 +565,3 @@ async def test_compression_is_not_taken() -> None:
 
 def _piece(text: str) -> TextMessage:
     return TextMessage(data=text, message_finished=False)
-
-
-def _text(message: object) -> TextMessage:
-    return TextMessage(data=json.dumps(message))

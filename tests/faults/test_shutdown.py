@@ -87,6 +87,15 @@ class Slow:
         await self.go.wait()
         return StreamingResponse(silence(), media_type="text/event-stream")
 
+    async def answer_as_events(self, request: Request) -> Response:
+        async def events() -> AsyncIterator[bytes]:
+            yield b": hello\n\n"
+            self.asked.set()
+            await self.go.wait()
+            yield b"data: done\n\n"
+
+        return StreamingResponse(events(), media_type="text/event-stream")
+
     async def stream(self, request: Request) -> Response:
         async def events() -> AsyncIterator[bytes]:
             yield b": hello\n\n"
@@ -102,7 +111,12 @@ async def http_server(slow: Slow, shutdown: Shutdown) -> AsyncIterator[tuple[int
     sock, ended = bind("127.0.0.1", 0), trio.Event()
     port: int = sock.getsockname()[1]
     app = Starlette(
-        routes=[Route("/", slow.answer), Route("/events", slow.stream), Route("/later", slow.stream_later)]
+        routes=[
+            Route("/", slow.answer),
+            Route("/", slow.answer_as_events, methods=["POST"]),
+            Route("/events", slow.stream),
+            Route("/later", slow.stream_later),
+        ]
     )
 
     async def run(*, task_status: trio.TaskStatus[None]) -> None:
@@ -158,6 +172,25 @@ async def test_a_stream_of_events_that_begins_after_the_shutdown_does_not_hold_i
         slow.go.set()
         await ended.wait()
         await listening.aclose()
+
+
+async def test_a_request_that_is_answered_with_events_has_its_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    slow, shutdown = Slow(), Shutdown()
+    async with http_server(slow, shutdown) as (port, ended):
+        asking = await trio.open_tcp_stream("127.0.0.1", port)
+        await asking.send_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n")
+        await slow.asked.wait()
+        shutdown.request()
+        await trio.testing.wait_all_tasks_blocked(SHORT)
+        slow.go.set()
+        received = b"".join([data async for data in asking])
+        assert b"data: done\n\n" in received
+        assert received.endswith(b"\r\n0\r\n\r\n")
+        await ended.wait()
+        await asking.aclose()
+    assert not caplog.records
 
 
 async def endless(scope: Scope, receive: Receive, send: Send) -> None:

@@ -309,21 +309,6 @@ async def test_what_is_no_answer_to_anything_is_dropped_and_counted() -> None:
         assert "2 binary messages were ignored" in client.carrier.diagnosis()
 
 
-async def test_a_million_empty_fragments_are_one_message() -> None:
-    async def script(websocket: WebSocketConnection) -> None:
-        await websocket.get_message()
-        text = answer(1, {"ok": True}).encode()
-        await raw(websocket, text_frame(text[:10], final=False))
-        for _ in range(10):
-            await raw(websocket, text_frame(b"", final=False, first=False) * 10_000)
-        await raw(websocket, text_frame(text[10:], first=False))
-        await websocket.get_message()
-
-    async with client_of(script) as client:
-        await client.ask()
-        assert await client.result(1) == {"ok": True}
-
-
 async def test_pings_are_answered_while_a_request_waits_and_the_last_of_a_flood_counts() -> None:
     async def script(websocket: WebSocketConnection) -> None:
         await websocket.get_message()

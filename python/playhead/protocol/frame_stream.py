@@ -56,7 +56,7 @@ class End(Enum):
     TOO_LONG = auto()
     """A frame announced more than `allowed_bytes`."""
     REFUSED = auto()
-    """A message had too many fragments, or was not complete in time."""
+    """A message had too many fragments, was not complete in time, or was refused by its owner."""
     SILENT = auto()
     """Nothing was received for `silence_seconds`."""
 
@@ -194,6 +194,10 @@ class FrameStream:
     def end(self) -> None:
         """The connection has ended."""
         self._close(End.CUT, CloseReason.ABNORMAL_CLOSURE, "")
+
+    def refuse(self, code: int, reason: str) -> None:
+        """End the connection at what was received. `control` gives the closing frame."""
+        self._close(End.REFUSED, code, reason)
 
     def next_event(self) -> FrameEvent | None:
         """The next event; None if more bytes are needed, or after `FRAMES_PER_TURN` frames (`has_more`)."""
@@ -367,12 +371,12 @@ class FrameStream:
         """True while messages can be sent."""
         return self._frames.state is ConnectionState.OPEN
 
-    def text(self, message: bytes) -> bytes:
-        """The frame of a message in UTF-8.
+    def text(self, message: str) -> bytes:
+        """The frame of a message.
 
         Raises `wsproto.utilities.LocalProtocolError` if the connection is not open.
         """
-        return self._frames.send(TextMessage(data=message.decode()))
+        return self._frames.send(TextMessage(data=message))
 
     def ping(self, now: float) -> int:
         """Put a ping into `control`. Returns its number, which `ponged` reaches once it is answered."""

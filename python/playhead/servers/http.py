@@ -17,9 +17,8 @@ import random
 import socket
 import ssl
 import sys
-import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -28,13 +27,15 @@ import trio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 from wsproto.connection import ConnectionType
+from wsproto.frame_protocol import CloseReason
 
 from playhead.client.transports.http_errors import place_of
-from playhead.client.transports.websocket_opening import WebSocketOptions, open_stream, upgrade
+from playhead.client.transports.websocket_opening import WebSocketOptions, opened
 from playhead.errors import AccessDeniedError, ConnectError, UpgradeRefusedError, UsageError
 from playhead.escaping import escape_line
 from playhead.limits import DEFAULT_LIMITS
 from playhead.net_guard import is_loopback
+from playhead.protocol.frame_stream import End
 from playhead.retry import is_retryable
 from playhead.servers.http_connection import (
     ASGI_VERSIONS,
@@ -52,6 +53,14 @@ BACKLOG: Final = 100
 DEFAULT_OPTIONS: Final = HttpServerOptions()
 
 _NO_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+_BIND_FAULTS: Final[dict[int | None, tuple[str, str]]] = {
+    errno.EADDRINUSE: (
+        "another program uses this port",
+        "stop it, or give another --port (0 takes a free one)",
+    ),
+    errno.EADDRNOTAVAIL: ("this machine has no such address", "give another --host"),
+}
+"""The reason and the remedy, where the system's own words are not enough."""
 _log = logging.getLogger(__name__)
 
 
@@ -67,13 +76,16 @@ def bind(host: str, port: int) -> socket.socket:
         )[0]
         sock = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise UsageError(f"cannot listen on {host!r}: {error}; give another --host") from error
+        reason = error.strerror or str(error)
+        raise UsageError(f"cannot listen on {host!r}: {reason}; give another --host") from error
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
     except (OSError, OverflowError) as error:
         sock.close()
-        raise UsageError(f"cannot listen on {host}, port {port}: {error}; give another --port") from error
+        plain = (getattr(error, "strerror", None) or str(error), "give another --port")
+        reason, remedy = _BIND_FAULTS.get(getattr(error, "errno", None), plain)
+        raise UsageError(f"cannot listen on {host}, port {port}: {reason}; {remedy}") from error
     return sock
 
 
@@ -83,8 +95,8 @@ def base_url(sock: socket.socket, *, scheme: str = "http") -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def tls_context(certificate: Path, key: Path | None = None) -> ssl.SSLContext:
-    """The context with which `serve_app` speaks TLS 1.2 or newer.
+def tls_context(certificate: Path | None, key: Path | None = None) -> ssl.SSLContext | None:
+    """The context with which `serve_app` speaks TLS 1.2 or newer; None without a certificate.
 
     Args:
         certificate: PEM: the server's own, then the chain.
@@ -93,6 +105,12 @@ def tls_context(certificate: Path, key: Path | None = None) -> ssl.SSLContext:
     Raises:
         UsageError: a file cannot be read, or the two are not a certificate and its key.
     """
+    if certificate is None:
+        if key is not None:
+            raise UsageError(
+                "got --tls-key without --tls-certificate; give the certificate that it belongs to"
+            )
+        return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION
@@ -121,8 +139,7 @@ async def serve_until_sigterm(
     """
     shutdown = Shutdown()
     async with trio.open_nursery() as nursery:
-        if threading.current_thread() is threading.main_thread():
-            await nursery.start(shutdown.listen)
+        await nursery.start(shutdown.listen)
         await serve_app(app, sock, options=options, tls=tls, shutdown=shutdown, task_status=task_status)
         nursery.cancel_scope.cancel()
 
@@ -154,29 +171,34 @@ async def serve_app(
     Raises:
         RuntimeError: the application reported that it cannot start.
     """
-    serving = Serving(shutdown=shutdown or Shutdown(), slots=trio.CapacityLimiter(options.requests))
-    served = ServedApp(app=app, options=options, serving=serving, secure=tls is not None)
+    served = ServedApp(
+        app=app,
+        options=options,
+        secure=tls is not None,
+        shutdown=shutdown or Shutdown(),
+        slots=trio.CapacityLimiter(options.requests),
+    )
     ending = trio.Event()
     with trio.socket.from_stdlib_socket(sock) as listening:
         listening.listen(BACKLOG)
         async with trio.open_nursery() as nursery:
             await nursery.start(_run_lifespan, app, served.state, ending)
-            nursery.start_soon(served.slow.run)
             with trio.CancelScope() as grace:
-                async with trio.open_nursery() as connections:
-                    async with trio.open_nursery() as accepting:
-                        accepting.start_soon(
-                            _accept, served, trio.SocketListener(listening), connections, tls
-                        )
-                        task_status.started()
-                        await serving.shutdown.requested.wait()
-                        accepting.cancel_scope.cancel()
-                    listening.close()
-                    grace.deadline = trio.current_time() + serving.shutdown.grace_seconds
-                    for connection in served.connections:
-                        connection.idle.cancel()
+                async with trio.open_nursery() as watching:
+                    watching.start_soon(served.slow.run)
+                    async with trio.open_nursery() as connections:
+                        async with trio.open_nursery() as accepting:
+                            listener = trio.SocketListener(listening)
+                            accepting.start_soon(_accept, served, listener, connections, tls)
+                            task_status.started()
+                            await served.shutdown.requested.wait()
+                            accepting.cancel_scope.cancel()
+                        listening.close()
+                        grace.deadline = trio.current_time() + served.shutdown.grace_seconds
+                        for connection in served.connections:
+                            connection.shut_down()
+                    watching.cancel_scope.cancel()
                 ending.set()
-                served.slow.stop()
                 nursery.cancel_scope.deadline = grace.deadline
             if grace.cancelled_caught:
                 nursery.cancel_scope.cancel()
@@ -266,7 +288,6 @@ class DialOptions:
 
 
 DIAL_OPTIONS: Final = DialOptions()
-_POLICY_VIOLATION: Final = 1008
 
 
 def check_endpoint(url: str) -> None:
@@ -317,8 +338,7 @@ async def dial(
     check_endpoint(url)
     line = _DialledLine(endpoint, url, name, options)
     async with trio.open_nursery() as nursery:
-        if threading.current_thread() is threading.main_thread():
-            await nursery.start(line.shutdown.listen)
+        await nursery.start(line.shutdown.listen)
         nursery.start_soon(line.stop_at_shutdown)
         task_status.started()
         refusal = await line.run()
@@ -334,7 +354,7 @@ class _DialledLine:
         self, endpoint: Callable[[WebSocket], Awaitable[None]], url: str, name: str, options: DialOptions
     ) -> None:
         self._endpoint = endpoint
-        self._url = WebAddress.parse(url)
+        self._url = url
         self._place = place_of(url)
         self._name = name
         self._options = options
@@ -380,82 +400,67 @@ class _DialledLine:
 
         Raises `ConnectError` if another attempt would be refused too.
         """
-        opened: tuple[trio.abc.Stream, bytes] | None = None
+        websocket: FramedWebSocket | None = None
         try:
             with self._idling():
-                opened = await self._open()
+                async with opened(self._url, DEFAULT_LIMITS, WebSocketOptions(subprotocols=())) as (
+                    stream,
+                    _subprotocol,
+                    received,
+                ):
+                    self._idle = trio.CancelScope()  # a shutdown waits for what follows
+                    self._report(True, f"connected to {self._place}")
+                    websocket = await self._serve(stream, received)
         except AccessDeniedError as error:
             raise self._refused(f"HTTP {error.status}") from error
         except ConnectError as error:
             if isinstance(error, UpgradeRefusedError) and not is_retryable(error.status):
                 raise
             self._report(False, str(error))
-        if opened is None:
+        if websocket is None:
             return False
-        self._report(True, f"connected to {self._place}")
-        return await self._serve(*opened)
+        ending, closed = "it ended", websocket.closed
+        if closed is not None:
+            ending = f"code {closed.code}" + (f", {escape_line(closed.reason)}" if closed.reason else "")
+            is_refusal = closed.end is End.PEER and closed.code == CloseReason.POLICY_VIOLATION
+            if is_refusal and not websocket.received_any:
+                raise self._refused(ending)
+        if not self.shutdown.requested.is_set():
+            self._report(False, f"the connection to {self._place} ended ({ending})")
+        return websocket.received_any
 
-    async def _open(self) -> tuple[trio.abc.Stream, bytes]:
-        seconds = DEFAULT_LIMITS.connect_seconds
-        url = self._url
-        with trio.move_on_after(seconds):
-            stream = await open_stream(url, verify=None)
-            try:
-                _subprotocol, received = await upgrade(stream, url, WebSocketOptions(subprotocols=()))
-            except BaseException:
-                await trio.aclose_forcefully(stream)
-                raise
-            return stream, received
-        raise ConnectError(f"{self._place} did not open a WebSocket in {seconds:g} s")
+    async def _serve(self, stream: trio.abc.Stream, received: bytes) -> FramedWebSocket:
+        """Serve a connection to its end."""
 
-    async def _serve(self, stream: trio.abc.Stream, received: bytes) -> bool:
+        async def accept(_message: Message) -> bytes:
+            return received
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await self._endpoint(WebSocket(scope, receive, send))
+
         websocket = FramedWebSocket(
             Wire(stream, self._http.send_seconds),
             self._serving.slots,
             role=ConnectionType.CLIENT,
             closing_seconds=self._http.closing_seconds,
-            received=received,
+            accept=accept,
         )
-        heard = refused = False
-        ending = "it ended"
 
-        async def receive() -> Message:
-            nonlocal heard, refused, ending
-            event = await websocket.receive()
-            if event["type"] == "websocket.receive":
-                heard = True
-            elif event["type"] == "websocket.disconnect":
-                said = escape_line(event["reason"])
-                ending = f"code {event['code']}" + (f", {said}" if said else "")
-                refused = not heard and websocket.closed_by_peer and event["code"] == _POLICY_VIOLATION
-            return event
-
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            await self._endpoint(WebSocket(scope, receive, send))
-
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(websocket.keep_alive)
-                await run_app(app, self._scope(), receive, websocket.send, websocket.gone)
-                await websocket.finish()
-                nursery.cancel_scope.cancel()
-        except* (OSError, trio.BrokenResourceError):
-            pass  # the endpoint has left
-        finally:
-            await trio.aclose_forcefully(stream)
-        if refused:
-            raise self._refused(ending)
-        if not self.shutdown.requested.is_set():
-            self._report(False, f"the connection to {self._place} ended ({ending})")
-        return heard
+        with suppress(OSError, trio.BrokenResourceError):  # the endpoint has left
+            await run_app(
+                app, self._scope(), websocket.receive, websocket.send, lambda: websocket.closed is not None
+            )
+            await websocket.finish()
+        return websocket
 
     def _scope(self) -> Scope:
+        address = WebAddress.parse(self._url)
         return {
             "type": "websocket",
             "asgi": ASGI_VERSIONS,
             "http_version": "1.1",
-            "scheme": self._url.scheme,
-            "path": self._url.path,
+            "scheme": address.scheme,
+            "path": address.path,
             "root_path": "",
             "query_string": b"",  # it holds the token
             "headers": [],

@@ -23,17 +23,21 @@ from urllib.parse import unquote
 import h11
 import trio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from wsproto.connection import ConnectionType
+from wsproto.events import AcceptConnection, Request
+from wsproto.handshake import H11Handshake
+from wsproto.utilities import RemoteProtocolError
 
 from playhead.limits import KIB, MIB
 from playhead.servers.serving import SERVING_EXTENSION, Serving
-from playhead.servers.websocket_frames import UpgradedWebSocket, header_tokens
+from playhead.servers.websocket_frames import FramedWebSocket
 
 HEAD_BYTES: Final = 16 * KIB
 """The head of a request, as in most servers; a longer one gets 431."""
 SEND_BYTES: Final = 64 * KIB
 """The piece of an answer that has `HttpServerOptions.send_seconds`."""
 RECEIVE_BYTES: Final = 16 * KIB
-"""Read at once. In empty fragments these are some 2,700 frames, 40 ms of work between two checkpoints."""
+"""Read at once."""
 WATCH_SECONDS: Final = 0.5
 """A request that takes longer is watched for the leaving of its client."""
 
@@ -77,42 +81,34 @@ class SlowRequests:
 
     def __init__(self) -> None:
         self._deadlines: dict[Callable[[], None], float] = {}
-        self._added = trio.Event()
-        self._running = trio.CancelScope()
+        self._added = trio.lowlevel.ParkingLot()
 
     def add(self, watch: Callable[[], None]) -> None:
         """Call `watch` when it is time, unless it is discarded before."""
         self._deadlines[watch] = trio.current_time() + WATCH_SECONDS
-        self._added.set()
+        self._added.unpark_all()
 
     def discard(self, watch: Callable[[], None]) -> None:
         """Forget a request that has ended."""
         self._deadlines.pop(watch, None)
 
     async def run(self) -> None:
-        """Run until `stop`."""
-        with self._running:
-            while True:
-                await self._added.wait()
-                while self._deadlines:
-                    watch, deadline = next(iter(self._deadlines.items()))
-                    await trio.sleep_until(deadline)
-                    if self._deadlines.pop(watch, None) is not None:
-                        watch()
-                self._added = trio.Event()
-
-    def stop(self) -> None:
-        """End `run`."""
-        self._running.cancel()
+        """Run until cancelled."""
+        while True:
+            while self._deadlines:
+                watch, deadline = next(iter(self._deadlines.items()))
+                await trio.sleep_until(deadline)
+                if self._deadlines.pop(watch, None) is not None:
+                    watch()
+            await self._added.park()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServedApp:
+class ServedApp(Serving):
     """An application and the state that its connections share."""
 
     app: ASGIApp
     options: HttpServerOptions
-    serving: Serving
     secure: bool
     """TLS is spoken."""
     state: dict[str, Any] = field(default_factory=dict)
@@ -122,7 +118,7 @@ class ServedApp:
 
     @property
     def closing(self) -> bool:
-        return self.serving.shutdown.requested.is_set()
+        return self.shutdown.requested.is_set()
 
 
 class ClientGoneError(ConnectionError):
@@ -194,15 +190,16 @@ class HttpConnection:
         self._stream = stream
         self._addresses = {"client": sock.getpeername()[:2], "server": sock.getsockname()[:2]}
         self.options = served.options
-        self.slots = served.serving.slots
         self.wire = Wire(stream, served.options.send_seconds)
         self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
-        self.idle = trio.CancelScope()
+        self._idle = trio.CancelScope()
         """Around the wait for a request's first byte."""
+        self._answering = trio.CancelScope()
+        self._has_events = False
+        """The answer is an event stream that ends with its client."""
         self._unsent: list[bytes] = []
         """A head that is sent along with its body; joined once, as a page is long."""
         self._has_body = True
-        self._streams_events = trio.Event()
 
     async def run(self) -> None:
         """Serve the connection to its end. Raises `OSError` or `BrokenResourceError` if it breaks."""
@@ -211,6 +208,13 @@ class HttpConnection:
             await self._run()
         finally:
             self._served.connections.remove(self)
+
+    def shut_down(self) -> None:
+        """End the connection if it is idle, or its event stream: nothing was asked that would have to be
+        answered. Other requests are finished."""
+        self._idle.cancel()
+        if self._has_events:
+            self._answering.cancel()
 
     async def _run(self) -> None:
         deadline = trio.current_time() + self.options.head_seconds
@@ -238,7 +242,7 @@ class HttpConnection:
             if self._served.closing:
                 return None
             data = None
-            with trio.CancelScope() as self.idle:
+            with trio.CancelScope() as self._idle:
                 data = await self.wire.receive(deadline)
             if not data:
                 return None
@@ -252,7 +256,8 @@ class HttpConnection:
     async def _event(self, deadline: float) -> object:
         while (event := self.http.next_event()) is h11.NEED_DATA:
             if self.http.they_are_waiting_for_100_continue:
-                await self.send_event(h11.InformationalResponse(status_code=100, headers=[]))
+                proceed = h11.InformationalResponse(status_code=100, headers=[])
+                await self.wire.send(self.http.send(proceed) or b"")
             data = await self.wire.receive(deadline)
             if data is None:
                 raise trio.TooSlowError
@@ -276,14 +281,14 @@ class HttpConnection:
 
     async def _answer(self, request: h11.Request) -> None:
         self._has_body = request.method != b"HEAD"
-        self._streams_events = trio.Event()
+        self._has_events = False
         body = await self._body()
         if body is None:
             return
         if (
             request.method == b"GET"
-            and "websocket" in header_tokens(request.headers, b"upgrade")
-            and "upgrade" in header_tokens(request.headers, b"connection")
+            and "websocket" in _header_tokens(request, b"upgrade")
+            and "upgrade" in _header_tokens(request, b"connection")
         ):
             await self._upgrade(request)
             return
@@ -300,15 +305,18 @@ class HttpConnection:
         async def send(message: Message) -> None:
             if gone.is_set():
                 raise ClientGoneError("the client has left")
+            if message["type"] == "http.response.start" and _never_ends(request, message):
+                self._has_events = True
+                if self._served.closing:  # the request may have arrived just before
+                    self._answering.cancel()
             await self.send_response(message)
 
         async with trio.open_nursery() as nursery:
+            self._answering = nursery.cancel_scope
             watch = partial(nursery.start_soon, self._watch, gone, nursery.cancel_scope)
             self._served.slow.add(watch)
-            if _may_never_end(request):
-                nursery.start_soon(self._end_events, nursery.cancel_scope)
             try:
-                await run_app(self._served.app, self._scope(request, "http"), receive, send, gone)
+                await run_app(self._served.app, self._scope(request, "http"), receive, send, gone.is_set)
             finally:
                 self._served.slow.discard(watch)
             nursery.cancel_scope.cancel()
@@ -316,20 +324,48 @@ class HttpConnection:
             return
         if self.http.our_state is h11.SEND_RESPONSE:
             await self.refuse(500, "the server failed at this request")
-        elif self._served.closing and self._streams_events.is_set():
+        elif self._has_events and self.http.our_state is h11.SEND_BODY and self._served.closing:
             await self.send_response({"type": "http.response.body"})
 
     async def _upgrade(self, request: h11.Request) -> None:
-        websocket = UpgradedWebSocket(self, request)
-        if (problem := websocket.handshake_problem()) is not None:
-            await self.refuse(400, problem)
+        handshake = H11Handshake(ConnectionType.SERVER)
+        try:
+            handshake.initiate_upgrade_connection(list(request.headers), request.target.decode("ascii"))
+        except (RemoteProtocolError, h11.ProtocolError, UnicodeError) as error:
+            await self.refuse(400, f"the WebSocket handshake is invalid: {error}")
             return
-        scope = {**self._scope(request, "websocket"), "subprotocols": websocket.subprotocols}
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(websocket.keep_alive)
-            await run_app(self._served.app, scope, websocket.receive, websocket.send, websocket.gone)
-            await websocket.finish()
-            nursery.cancel_scope.cancel()
+        (offer,) = handshake.events()
+        assert isinstance(offer, Request)
+
+        async def accept(message: Message) -> bytes:
+            received = self.http.trailing_data[0]  # frames right behind the head
+            answer = AcceptConnection(
+                subprotocol=message.get("subprotocol"), extra_headers=list(message.get("headers", []))
+            )
+            await self.wire.send(handshake.send(answer))
+            return received
+
+        async def send(message: Message) -> None:
+            match message["type"]:
+                case "websocket.http.response.start" | "websocket.http.response.body":
+                    await self.send_response(message)
+                case "websocket.close" if not websocket.is_accepted:
+                    await self.refuse(403, "the WebSocket was not accepted")
+                case _:
+                    await websocket.send(message)
+
+        websocket = FramedWebSocket(
+            self.wire,
+            self._served.slots,
+            role=ConnectionType.SERVER,
+            closing_seconds=self.options.closing_seconds,
+            accept=accept,
+        )
+        scope = {**self._scope(request, "websocket"), "subprotocols": offer.subprotocols}
+        await run_app(self._served.app, scope, websocket.receive, send, lambda: websocket.closed is not None)
+        if not websocket.is_accepted and self.http.our_state is h11.SEND_RESPONSE:
+            await self.refuse(500, "the server failed at this request")
+        await websocket.finish()
 
     async def _watch(self, gone: trio.Event, scope: trio.CancelScope) -> None:
         """Notice that the client leaves while its request is answered."""
@@ -341,20 +377,12 @@ class HttpConnection:
                 scope.deadline = trio.current_time() + self.options.closing_seconds
                 return
 
-    async def _end_events(self, scope: trio.CancelScope) -> None:
-        """End an event stream at the shutdown: nothing was asked that would have to be answered."""
-        await self._served.serving.shutdown.requested.wait()
-        await self._streams_events.wait()  # the request may have arrived just before
-        scope.cancel()
-
     async def send_response(self, message: Message) -> None:
         """Send a message of type `http.response.start` or `http.response.body`."""
         if message["type"].endswith("response.start"):
             headers = {name.lower(): value for name, value in message.get("headers", [])}
             status: int = message["status"]
             self._has_body &= status not in (204, 304)
-            if headers.get(b"content-type", b"").startswith(b"text/event-stream"):
-                self._streams_events.set()
             fields = [(name, value) for name, value in message.get("headers", [])]
             if b"date" not in headers:
                 fields.append((b"date", formatdate(usegmt=True).encode()))
@@ -375,10 +403,6 @@ class HttpConnection:
 
     def _put(self, event: h11.Event) -> None:
         self._unsent += self.http.send_with_data_passthrough(event) or []
-
-    async def send_event(self, event: h11.Event) -> None:
-        """Send an event that has no body."""
-        await self.wire.send(self.http.send(event) or b"")
 
     async def refuse(self, status: int, reason: str) -> None:
         """Answer in place of the application. The connection cannot be used after it, and is drained."""
@@ -408,21 +432,33 @@ class HttpConnection:
             "headers": list(request.headers),
             **self._addresses,
             "state": self._served.state.copy(),
-            "extensions": {"websocket.http.response": {}, SERVING_EXTENSION: self._served.serving},
+            "extensions": {"websocket.http.response": {}, SERVING_EXTENSION: self._served},
         }
 
 
-async def run_app(app: ASGIApp, scope: Scope, receive: Receive, send: Send, gone: trio.Event) -> None:
+async def run_app(
+    app: ASGIApp, scope: Scope, receive: Receive, send: Send, is_gone: Callable[[], bool]
+) -> None:
     """Call the application. Its errors are logged, unless the client has left."""
     try:
         await app(scope, receive, send)
     except* ClientGoneError:
         pass
     except* Exception:  # noqa: BLE001 - a bug costs its request
-        if not gone.is_set():
+        if not is_gone():
             _log.exception("the application failed at %s", scope["type"])
 
 
-def _may_never_end(request: h11.Request) -> bool:
+def _never_ends(request: h11.Request, response: Message) -> bool:
     # Of the Streamable HTTP transport: the stream of a session, and in the newest revision a subscription.
-    return request.method == b"GET" or (b"mcp-method", b"subscriptions/listen") in request.headers
+    is_listening = request.method == b"GET" or (b"mcp-method", b"subscriptions/listen") in request.headers
+    return is_listening and any(
+        name.lower() == b"content-type" and value.startswith(b"text/event-stream")
+        for name, value in response.get("headers", [])
+    )
+
+
+def _header_tokens(request: h11.Request, name: bytes) -> list[str]:
+    """The comma-separated tokens of a header field, which may occur more than once."""
+    values = b",".join(value for key, value in request.headers if key == name).decode("latin-1")
+    return [token.strip().lower() for token in values.split(",")]

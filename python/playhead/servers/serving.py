@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,11 +37,15 @@ class Shutdown:
         self.requested.set()
 
     async def listen(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Wait for SIGTERM, request the shutdown and return; from the main thread only.
+        """Wait for SIGTERM, request the shutdown and return. Outside the main thread, where Python receives
+        no signals, return at once.
 
         Once it has returned (or was cancelled), SIGTERM has its previous effect again: a second one ends the
         command at once, as Ctrl-C always does.
         """
+        if threading.current_thread() is not threading.main_thread():
+            task_status.started()
+            return
         with trio.open_signal_receiver(signal.SIGTERM) as signals:
             task_status.started()
             async for _ in signals:

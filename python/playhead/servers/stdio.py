@@ -19,6 +19,7 @@ from mcp.shared.message import SessionMessage
 
 from playhead.errors import LimitError
 from playhead.limits import DEFAULT_LIMITS, Limits
+from playhead.protocol.framing import Line, LineFramer, OverlongLine
 from playhead.servers.messages import ErrorAnswer, decode
 
 _READ_BYTES = 64 * 1024
@@ -77,16 +78,14 @@ class _MessageLines:
 class StdinLines:
     """An asynchronous iterator over the lines of a file descriptor, as strings.
 
-    Linear in the size of a line. Bytes that are not UTF-8 become U+FFFD, so that they spoil one message only.
-    A last line without a newline counts.
+    Linear in the size of a line. Blanks before a line are dropped. Bytes that are not UTF-8 become U+FFFD, so
+    that they spoil one message only. A last line without a newline counts.
     """
 
     def __init__(self, fd: int = 0, *, limits: Limits = DEFAULT_LIMITS) -> None:
         self._fd = fd
         self._limits = limits
-        self._begun: list[bytes] = []  # the pieces of an unfinished line
-        self._begun_bytes = 0
-        self._lines: list[bytes] = []  # whole lines, newest first
+        self._framer = LineFramer(max_bytes=limits.message_bytes)
         self._ended = False
 
     def __aiter__(self) -> StdinLines:
@@ -102,31 +101,21 @@ class StdinLines:
         Cancelled, the only bytes lost to a later call are those that a read in progress still takes: a
         cancelled server reads no more.
         """
-        while not self._lines:
-            if self._ended:
-                raise StopAsyncIteration
-            data = await trio.to_thread.run_sync(os.read, self._fd, _READ_BYTES, abandon_on_cancel=True)
-            self._take(data)
-        await trio.lowlevel.checkpoint()
-        return self._lines.pop().decode("utf-8", "replace")
-
-    def _take(self, data: bytes) -> None:
-        if not data:
-            self._ended = True
-            self._lines = [b"".join(self._begun)] if self._begun else []
-            return
-        *whole, rest = data.split(b"\n")
-        if whole:
-            whole[0] = b"".join([*self._begun, whole[0]])
-            self._begun, self._begun_bytes = [], 0
-            self._lines = whole[::-1]
-        if rest:
-            self._begun.append(rest)
-            self._begun_bytes += len(rest)
-        if self._begun_bytes > self._limits.message_bytes:
-            raise LimitError(
-                f"a line on stdin is longer than {self._limits.message_bytes} bytes (message_bytes)",
-                limit="message_bytes",
-                allowed=self._limits.message_bytes,
-                got=self._begun_bytes,
-            )
+        while True:
+            event = self._framer.next_event()
+            if isinstance(event, Line):
+                await trio.lowlevel.checkpoint()
+                return event.data.decode("utf-8", "replace")
+            if isinstance(event, OverlongLine):
+                raise LimitError(
+                    f"a line on stdin is longer than {self._limits.message_bytes} bytes (message_bytes)",
+                    limit="message_bytes",
+                    allowed=self._limits.message_bytes,
+                    got=self._framer.length_bytes,
+                )
+            if event is None:
+                if self._ended:
+                    raise StopAsyncIteration
+                data = await trio.to_thread.run_sync(os.read, self._fd, _READ_BYTES, abandon_on_cancel=True)
+                self._ended = not data
+                self._framer.feed(data or (b"\n" if self._framer.length_bytes else b""))

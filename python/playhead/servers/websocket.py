@@ -26,7 +26,14 @@ from playhead.limits import KIB, Limits
 from playhead.servers.http_connection import HttpServerOptions
 from playhead.servers.messages import MESSAGE_LIMITS, ErrorAnswer, decode
 from playhead.servers.serving import Serving, Shutdown, Slot
-from playhead.servers.websocket_frames import NO_SLOT, OPTIONS_KEY, OWN_BYTES, SLOT_KEY, FrameOptions
+from playhead.servers.websocket_frames import (
+    NO_BINARY,
+    NO_SLOT,
+    OPTIONS_KEY,
+    OWN_BYTES,
+    SLOT_KEY,
+    FrameOptions,
+)
 
 SUBPROTOCOL: Final = "mcp"
 CANCELLED: Final = "notifications/cancelled"
@@ -85,10 +92,10 @@ def websocket_endpoint(
     long; 1008 a message that is not complete in time, or silence; 1001 shut down; 1011 the server failed;
     1013 no slot for a long message.
     """
-    elsewhere = trio.CapacityLimiter(HttpServerOptions().requests)
+    elsewhere = Serving(shutdown=Shutdown(), slots=trio.CapacityLimiter(HttpServerOptions().requests))
 
     async def endpoint(websocket: WebSocket) -> None:
-        serving = Serving.of(websocket.scope)
+        serving = Serving.of(websocket.scope) or elsewhere
         offered = websocket.scope.get("subprotocols") or ()
         await websocket.receive()  # "websocket.connect"
         await websocket.send(
@@ -99,10 +106,10 @@ def websocket_endpoint(
                 OPTIONS_KEY: options,
             }
         )
-        requests = RequestQueue(options, serving.slots if serving is not None else elsewhere)
+        requests = RequestQueue(options, serving.slots)
         connection = _McpConnection(server, websocket, options, requests)
         try:
-            await connection.run(serving.shutdown if serving is not None else None)
+            await connection.run(serving.shutdown)
         finally:
             requests.close()
 
@@ -235,10 +242,10 @@ class _McpConnection:
             MESSAGE_LIMITS, json_depth=options.json_depth, json_values=options.json_values
         )
         self._requests = requests
-        self._changed = trio.Event()
-        """Set, and replaced, when a request was added or is done."""
+        self._changed = trio.lowlevel.ParkingLot()
+        """Unparked when a request is done."""
 
-    async def run(self, shutdown: Shutdown | None) -> None:
+    async def run(self, shutdown: Shutdown) -> None:
         """Serve until the client has left, broke a rule or failed to read, or the server was shut down.
 
         Cancelled, it leaves the closing to the ASGI server.
@@ -250,8 +257,7 @@ class _McpConnection:
             nursery.start_soon(self._send, to_client)
             nursery.start_soon(self._pass_on_due, from_client)
             nursery.start_soon(self._read, from_client, from_server.clone())
-            if shutdown is not None:
-                nursery.start_soon(self._leave, shutdown, nursery.cancel_scope)
+            nursery.start_soon(self._leave, shutdown, nursery.cancel_scope)
             # When the client has left, this cancels its handlers and returns.
             async with to_server, from_server:
                 await self._server.run(to_server, from_server, self._server.create_initialization_options())
@@ -265,7 +271,7 @@ class _McpConnection:
                     break
                 text = event.get("text")
                 if text is None:
-                    await self._close(CloseReason.UNSUPPORTED_DATA, "expected text frames, got a binary one")
+                    await self._close(CloseReason.UNSUPPORTED_DATA, NO_BINARY)
                     break
                 data = text.encode()
                 message = decode(data, self._limits)
@@ -286,13 +292,13 @@ class _McpConnection:
             case types.JSONRPCNotification() if message.method == CANCELLED and (
                 self._requests.cancel_waiting(message)
             ):
-                self._something_changed()
+                self._changed.unpark_all()
             case _:
                 await from_client.send(SessionMessage(message))
 
     async def _pass_on_due(self, from_client: FromClient) -> None:
         while True:
-            await self._changed.wait()
+            await self._changed.park()
             try:
                 await self._pass_on_requests(from_client)
             except anyio.ClosedResourceError:
@@ -328,17 +334,13 @@ class _McpConnection:
 
     def _done(self, request_id: object) -> None:
         if self._requests.done(request_id):
-            self._something_changed()
-
-    def _something_changed(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
+            self._changed.unpark_all()
 
     async def _leave(self, shutdown: Shutdown, scope: trio.CancelScope) -> None:
         await shutdown.requested.wait()
         self._requests.refuses_new = True
         while not self._requests.finished:
-            await self._changed.wait()
+            await self._changed.park()
         await self._close(CloseReason.GOING_AWAY, "the server is shutting down")
         scope.cancel()
 

@@ -50,6 +50,7 @@ def files(tmp_path: Path) -> Files:
 @asynccontextmanager
 async def tls_server(files: Files, *, wants_client: bool = False) -> AsyncIterator[CountedServer]:
     tls = tls_context(files.server)
+    assert tls is not None
     if wants_client:
         tls.load_verify_locations(files.authority)
         tls.verify_mode = ssl.CERT_REQUIRED

@@ -11,10 +11,10 @@ from websockets.protocol import Event, Protocol, State
 from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 from wsproto.connection import Connection, ConnectionType
-from wsproto.events import Ping, Pong, TextMessage
+from wsproto.events import CloseConnection, Ping, Pong, TextMessage
 from wsproto.utilities import LocalProtocolError
 
-from playhead.protocol.frame_stream import FRAMES_PER_TURN, End, FrameStream
+from playhead.protocol.frame_stream import FRAMES_PER_TURN, Closed, End, FrameStream
 from playhead.protocol.framing import (
     EndlessLine,
     FrameEvent,
@@ -124,6 +124,19 @@ def test_too_many_fragments_end_the_connection_with_1008() -> None:
     assert (frames.closed.end, frames.closed.code) == (End.REFUSED, 1008)
 
 
+def test_the_owner_may_end_the_connection_at_a_message() -> None:
+    frames = client()
+    assert events(frames, frame(b"123456789", final=False)) == [LongLine(head=b"12345678")]
+    frames.refuse(1013, "later")
+    assert frames.closed == Closed(end=End.REFUSED, code=1013, reason="later")
+    assert (events(frames, frame(b"0", first=False)), frames.held_bytes) == ([], 0)
+    closing = Connection(SERVER)
+    closing.receive_data(frames.control())
+    assert [event.code for event in closing.events() if isinstance(event, CloseConnection)] == [1013]
+    frames.refuse(1003, "too late")
+    assert frames.closed.code == 1013
+
+
 def test_thousands_of_messages_in_one_read_are_all_read() -> None:
     assert events(client(), frame(b"{}") * 3000 + frame(b"")) == [Line(data=b"{}")] * 3000 + [Line(data=b"")]
 
@@ -174,7 +187,7 @@ def test_after_our_close_messages_are_dropped_until_the_peers() -> None:
     assert not frames.is_open
     assert frames.close(1000) == b""
     with pytest.raises(LocalProtocolError):
-        frames.text(b"{}")
+        frames.text("{}")
     assert events(frames, frame(b"x" * 70, first=False) + frame(b"{}")) == []
     assert frames.held_bytes == 0
     events(frames, peer.send(closing.response()))  # type: ignore[attr-defined]
@@ -290,7 +303,7 @@ def test_messages_pings_and_the_close_go_both_ways_with_another_library(role: Co
     frames, peer = FrameStream(role, max_bytes=1 << 20), opposite(role)
     texts = ["", "{}", "\u00fc" * 100, "x" * 70_000, "\u20ac" * 300_000]
     for text in texts:
-        (got,) = received(peer, frames.text(text.encode()))
+        (got,) = received(peer, frames.text(text))
         assert isinstance(got, Frame)
         assert (got.opcode, got.data) == (Opcode.TEXT, text.encode())
     for text in texts:
@@ -328,5 +341,5 @@ def test_the_other_library_is_refused_at_the_head_of_its_long_message(role: Conn
 def test_wsproto_reads_what_a_server_sends_and_is_read() -> None:
     server, peer = FrameStream(SERVER, max_bytes=100_000), Connection(CLIENT)
     assert events(server, peer.send(TextMessage(data="x" * 50_000))) == [Line(data=b"x" * 50_000)]
-    peer.receive_data(server.text(b"y" * 50_000))
+    peer.receive_data(server.text("y" * 50_000))
     assert "".join(event.data for event in peer.events() if isinstance(event, TextMessage)) == "y" * 50_000

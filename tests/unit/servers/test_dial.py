@@ -27,8 +27,8 @@ from trio_websocket import ConnectionClosed, WebSocketConnection, WebSocketReque
 from wsproto import WSConnection
 from wsproto.events import CloseConnection, TextMessage
 
+from playhead.client.transports import websocket_opening
 from playhead.errors import ConnectError, UsageError
-from playhead.servers import http
 from playhead.servers.http import DialOptions, check_endpoint, dial
 from playhead.servers.template import TemplateServerOptions
 from playhead.servers.template.serve import open_template_server, serve
@@ -285,7 +285,7 @@ async def test_the_time_between_attempts_doubles_up_to_a_minute(
     async def endpoint(_: object) -> NoReturn:
         pytest.fail("it connected")
 
-    monkeypatch.setattr(http, "open_stream", unreachable)
+    monkeypatch.setattr(websocket_opening, "open_stream", unreachable)
     monkeypatch.setattr(random, "uniform", lambda low, high: (low, high) == (0.5, 1.0) and high)
     with trio.CancelScope() as scope:
         await dial(endpoint, "wss://music.example.org/mcp", name="test")

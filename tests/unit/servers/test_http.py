@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
@@ -17,6 +18,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from playhead.errors import UsageError
 from playhead.servers.http import bind, serve_app
 from playhead.servers.http_connection import HttpServerOptions
 from playhead.servers.serving import Shutdown
@@ -299,6 +301,22 @@ async def test_the_lifespan_runs_from_before_the_first_connection_to_after_the_l
                 events.append("served")
             shutdown.request()
     assert events == ["starts", "served", "ends"]
+
+
+def test_a_port_in_use_is_an_error_with_its_place_and_a_remedy() -> None:
+    with bind("127.0.0.1", 0) as sock:
+        sock.listen()
+        port = sock.getsockname()[1]
+        said = f"cannot listen on 127.0.0.1, port {port}: another program uses this port; stop it, or give"
+        with pytest.raises(UsageError, match=f"^{re.escape(said)} another --port"):
+            bind("127.0.0.1", port)
+
+
+def test_an_address_of_another_machine_is_an_error_with_a_remedy() -> None:
+    with pytest.raises(
+        UsageError, match=r"192\.0\.2\.1, port 0: this machine has no such .* another --host$"
+    ):
+        bind("192.0.2.1", 0)
 
 
 async def test_an_application_that_cannot_start_is_an_error() -> None:

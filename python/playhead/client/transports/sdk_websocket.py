@@ -68,7 +68,7 @@ async def websocket_transport(
             with suppress(*_ENDINGS):
                 async for item in from_client:
                     text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-                    await write(frames.text(text.encode()))
+                    await write(frames.text(text))
 
         async with to_client, reading, writing, from_client, trio.open_nursery() as nursery:
             nursery.start_soon(receive, received)

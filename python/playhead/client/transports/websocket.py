@@ -181,7 +181,7 @@ class WebSocketCarrier:
             raise self._failure
         if not self._frames.is_open:
             raise ConnectionLostError(f"the WebSocket to {self._place} is closed")
-        frame = self._frames.text(message)
+        frame = self._frames.text(message.decode())
         unsent = self._send_at_once(frame)
         if unsent is None:
             return
@@ -282,7 +282,7 @@ class WebSocketCarrier:
         if not self._unsent or not self._unsent[0].is_begun:
             data = frames.control()
             if not data and frames.is_open and (message := self._compatibility.next_unsent()) is not None:
-                data = frames.text(message)
+                data = frames.text(message.decode())
             if data:
                 self._unsent.appendleft(_Unsent(data, is_begun=True))
         return self._unsent[0] if self._unsent else None

@@ -46,7 +46,6 @@ from playhead.errors import (
     PlayheadError,
     RangePastEndError,
     ResourceChangedError,
-    UsageError,
 )
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.net_guard import Origin, parse_origins
@@ -344,9 +343,7 @@ async def serve(
         check_endpoint(options.dial)
     origins = parse_origins(options.allow_origins)
     access = Access.for_host(options.host, web_origins=options.web_origins, token=options.token)
-    if options.tls_key is not None and options.tls_certificate is None:
-        raise UsageError("got --tls-key without --tls-certificate; give the certificate that it belongs to")
-    tls = tls_context(options.tls_certificate, options.tls_key) if options.tls_certificate else None
+    tls = tls_context(options.tls_certificate, options.tls_key)
     library = await trio.to_thread.run_sync(Library.scan, options.library)
     if options.dial is not None:
         async with open_audio_server(options, library=library, origins=origins) as server:

@@ -89,11 +89,7 @@ async def serve(
         async with open_template_server(options) as server:
             await serve_stdio(server, limits=options.limits, task_status=task_status)
         return
-    if options.tls_key is not None and options.tls_certificate is None:
-        raise UsageError("got a TLS key without its certificate; give both")
-    tls = None
-    if options.tls_certificate is not None:
-        tls = await trio.to_thread.run_sync(tls_context, options.tls_certificate, options.tls_key)
+    tls = await trio.to_thread.run_sync(tls_context, options.tls_certificate, options.tls_key)
     with bind(options.host, options.port) as sock:
         url = base_url(sock, scheme="http" if tls is None else "https") + ENDPOINTS["mcp"]
         if options.transport == "ws":

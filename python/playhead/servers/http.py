@@ -42,11 +42,11 @@ from playhead.servers.http_connection import (
     HttpConnection,
     HttpServerOptions,
     ServedApp,
-    Wire,
     run_app,
 )
 from playhead.servers.serving import SERVING_EXTENSION, Serving, Shutdown
 from playhead.servers.websocket_frames import FramedWebSocket
+from playhead.servers.wire import Wire
 from playhead.web_address import WebAddress
 
 BACKLOG: Final = 100

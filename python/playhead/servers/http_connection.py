@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from functools import partial
@@ -31,13 +29,10 @@ from wsproto.utilities import RemoteProtocolError
 from playhead.limits import KIB, MIB
 from playhead.servers.serving import SERVING_EXTENSION, Serving
 from playhead.servers.websocket_frames import FramedWebSocket
+from playhead.servers.wire import RECEIVE_BYTES, ClientGoneError, Wire
 
 HEAD_BYTES: Final = 16 * KIB
 """The head of a request, as in most servers; a longer one gets 431."""
-SEND_BYTES: Final = 64 * KIB
-"""The piece of an answer that has `HttpServerOptions.send_seconds`."""
-RECEIVE_BYTES: Final = 16 * KIB
-"""Read at once."""
 WATCH_SECONDS: Final = 0.5
 """A request that takes longer is watched for the leaving of its client."""
 
@@ -119,66 +114,6 @@ class ServedApp(Serving):
     @property
     def closing(self) -> bool:
         return self.shutdown.requested.is_set()
-
-
-class ClientGoneError(ConnectionError):
-    """The client closed the connection, or does not read."""
-
-
-class Wire:
-    """The bytes of one connection. Every wait has a deadline."""
-
-    def __init__(self, stream: trio.abc.Stream, send_seconds: float) -> None:
-        self._stream = stream
-        self.send_seconds = send_seconds
-
-    async def receive(self, deadline: float) -> bytes | None:
-        """Receive some bytes; b"" at the end of the connection, None at the deadline."""
-        with trio.CancelScope(deadline=deadline):
-            try:
-                return bytes(await self._stream.receive_some(RECEIVE_BYTES))
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                return b""
-        return None
-
-    async def send(self, data: bytes) -> None:
-        """Send what the system takes at once, then pieces, each with its deadline. One task may, at a time.
-
-        Anything but success closes the connection.
-
-        Raises:
-            ClientGoneError: the connection broke or was closed, or the client does not read.
-        """
-        sent = 0
-        try:
-            with memoryview(data) as view:
-                if isinstance(self._stream, trio.SocketStream):
-                    # Without a checkpoint: the pages of all clients would be in memory at once.
-                    with suppress(BlockingIOError):
-                        sent = os.write(self._stream.socket.fileno(), view)
-                while sent < len(view):
-                    with trio.fail_after(self.send_seconds):
-                        await self._stream.send_all(view[sent : sent + SEND_BYTES])
-                    sent += SEND_BYTES
-        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as error:
-            raise ClientGoneError("the client has left, or does not read its answer") from error
-        finally:
-            if sent < len(data):  # half an answer may be out, so nothing can follow it
-                await trio.aclose_forcefully(self._stream)
-
-    async def linger(self, seconds: float) -> None:
-        """Read and discard until the client closes, before this side does.
-
-        Closing with bytes unread resets the connection, and the client may never see the answer.
-        """
-        with trio.move_on_after(seconds):
-            try:
-                if isinstance(self._stream, trio.SocketStream):
-                    await self._stream.send_eof()
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                return
-            while await self.receive(math.inf):
-                pass
 
 
 class HttpConnection:

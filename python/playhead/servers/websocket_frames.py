@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
 from starlette.types import Message
@@ -22,9 +22,7 @@ from playhead.limits import KIB
 from playhead.protocol.frame_stream import Closed, End, FrameStream
 from playhead.protocol.framing import Line, LongLine
 from playhead.servers.serving import Slot
-
-if TYPE_CHECKING:
-    from playhead.servers.http_connection import Wire
+from playhead.servers.wire import Wire
 
 OPTIONS_KEY: Final = "playhead.frames"
 """The key of a `websocket.accept` for the application's `FrameOptions`. Other servers ignore it."""

@@ -88,7 +88,7 @@ def small() -> Report:
     )
     least.failed(
         SCHEMA,
-        "expected structuredContent.celsius to be a number, as the outputSchema says; came the string "
+        "expected structuredContent.celsius to be a number, as the outputSchema says; got the string "
         "'mild': answer with a number, or change the schema",
     )
     least.passed(CONTENT)

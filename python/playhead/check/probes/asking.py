@@ -98,7 +98,7 @@ def block_findings(path: str, block: object, revision: str, *, inner: str = "") 
     known = revision if revision in REVISIONS else LATEST
     place = f"$.content[0]{inner}"
     return [
-        Finding(path=path + item.path.removeprefix(place), expected=item.expected, came=item.came)
+        Finding(path=path + item.path.removeprefix(place), expected=item.expected, got=item.got)
         for item in validate_tool_response(result, known)
         if item.path.startswith(place)
     ]

@@ -148,7 +148,7 @@ def tool_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:
         if isinstance(icon, dict):
             check_fields(notes, f"{path}.icons[{index}]", icon, ICON)
         else:
-            notes.add(f"{path}.icons[{index}]", expected="an object", came=kind_of(icon))
+            notes.add(f"{path}.icons[{index}]", expected="an object", got=kind_of(icon))
     return notes.all()
 
 
@@ -254,7 +254,7 @@ def schema_problem(schema: object, *, name: str, of_object: bool) -> str | None:
     for finding in notes.all():
         if finding.expected == _NO_SCHEMA:
             where = finding.path.replace("outputSchema", name, 1)
-            got = finding.came.replace("outputSchema", name)
+            got = finding.got.replace("outputSchema", name)
             return f"expected {name} to be a valid JSON Schema; {where} is {got}"
     missing = _unresolved_reference(schema)
     if missing is not None:

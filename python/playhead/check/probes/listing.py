@@ -233,7 +233,7 @@ class _Reading:
         judged = len(self._findings) >= 100
         if not isinstance(item, dict):
             if not judged:
-                self._findings.append(Finding(path=path, expected="an object", came=kind_of(item)))
+                self._findings.append(Finding(path=path, expected="an object", got=kind_of(item)))
             return False
         if not judged:
             self._findings += self._judge(path, item)

@@ -199,7 +199,7 @@ def _prompt_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:
         if isinstance(argument, dict):
             check_fields(notes, place, argument, _ARGUMENT)
         else:
-            notes.add(place, expected="an object", came=kind_of(argument))
+            notes.add(place, expected="an object", got=kind_of(argument))
     return notes.all()
 
 
@@ -207,19 +207,19 @@ def _message_findings(result: Mapping[str, Any], revision: str) -> list[Finding]
     messages = result.get("messages")
     if not isinstance(messages, list):
         got = kind_of(messages) if "messages" in result else "nothing"
-        return [Finding(path="$.messages", expected="an array", came=got)]
+        return [Finding(path="$.messages", expected="an array", got=got)]
     findings: list[Finding] = []
     for index, message in enumerate(messages[:100]):
         path = f"$.messages[{index}]"
         if not isinstance(message, dict):
-            findings.append(Finding(path=path, expected="an object", came=kind_of(message)))
+            findings.append(Finding(path=path, expected="an object", got=kind_of(message)))
             continue
         role = message.get("role")
         if role not in ("user", "assistant"):
             got = f"{role!r:.60}" if "role" in message else "nothing"
-            findings.append(Finding(path=f"{path}.role", expected="user or assistant", came=got))
+            findings.append(Finding(path=f"{path}.role", expected="user or assistant", got=got))
         if "content" not in message:
-            findings.append(Finding(path=f"{path}.content", expected="a content block", came="nothing"))
+            findings.append(Finding(path=f"{path}.content", expected="a content block", got="nothing"))
         else:
             findings += block_findings(f"{path}.content", message["content"], revision)
     return findings

@@ -187,7 +187,7 @@ def _resource_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:
     check_fields(notes, path, raw, _RESOURCE)
     size = raw.get("size")
     if isinstance(size, int | float) and size < 0:
-        notes.add(f"{path}.size", expected="0 or more", came=number(size))
+        notes.add(f"{path}.size", expected="0 or more", got=number(size))
     _judge_annotations(notes, path, raw)
     return notes.all()
 
@@ -199,7 +199,7 @@ def _template_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:
     _judge_annotations(notes, path, raw)
     text = raw.get("uriTemplate")
     if isinstance(text, str) and not _URI_TEMPLATE.fullmatch(text):
-        notes.add(f"{path}.uriTemplate", expected="a URI template (RFC 6570)", came=quoted(text))
+        notes.add(f"{path}.uriTemplate", expected="a URI template (RFC 6570)", got=quoted(text))
     return notes.all()
 
 
@@ -278,7 +278,7 @@ def shape_findings(result: Mapping[str, Any], revision: str) -> list[Finding]:
     contents = result.get("contents")
     if not isinstance(contents, list):
         got = kind_of(contents) if "contents" in result else "nothing"
-        return [Finding(path="$.contents", expected="an array", came=got)]
+        return [Finding(path="$.contents", expected="an array", got=got)]
     findings: list[Finding] = []
     for index, part in enumerate(contents[:MOST_CONTENTS]):
         block = {"type": "resource", "resource": part}

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from playhead.check.catalogue import CATALOGUE, CheckKind
 from playhead.check.options import ExpectedCall, read_expectations
-from playhead.check.results import CheckKind
-from playhead.check.run import catalogue
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "check.md"
@@ -29,7 +28,7 @@ def link(source: str) -> str:
 
 def table() -> str:
     lines = ["| check | level | requirement | source |", "|---|---|---|---|"]
-    for kind in catalogue().values():
+    for kind in CATALOGUE.values():
         title = kind.title.replace("|", "\\|")
         lines.append(f"| `{kind.name}` | {kind.level} | {title} | {link(kind.source)} |")
     return "\n" + "\n".join(lines) + "\n\n"
@@ -50,7 +49,7 @@ def test_the_table_of_checks_is_the_catalogue(request: pytest.FixtureRequest) ->
     assert found[0] == table(), "run: pytest --update-golden tests/e2e/test_check_docs.py"
 
 
-@pytest.mark.parametrize("kind", catalogue().values(), ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", CATALOGUE.values(), ids=lambda kind: kind.name)
 def test_the_source_of_a_check_is_a_page_of_ours_or_an_address(kind: CheckKind) -> None:
     if kind.source.startswith("https://"):
         return

@@ -18,7 +18,6 @@ import trio
 from playhead.check.options import LoadPlan
 from playhead.check.probes.asking import TOO_OFTEN, said
 from playhead.check.results import (
-    CheckKind,
     LoadFigures,
     TestDraft,
     TestResult,
@@ -26,13 +25,6 @@ from playhead.check.results import (
 )
 from playhead.check.target import SessionTarget, is_too_often
 
-ANSWERED: Final = CheckKind(
-    name="load.answered",
-    title="Requests are answered under load as they are alone",
-    level="should",
-    source="docs/check.md#load",
-)
-KINDS: Final = (ANSWERED,)
 _MOST_READS: Final = 3
 """Resources read under load; they tend to share their figures."""
 
@@ -219,12 +211,12 @@ async def _measure(
     measured(figures)
     if figures.requests == 0:
         draft.failed(
-            ANSWERED,
+            "load.answered",
             f"expected results, as for a single client; no request was answered within {plan.seconds:g} s",
         )
     else:
         draft.require(
-            ANSWERED,
+            "load.answered",
             figures.failures == 0,
             f"expected {figures.requests} results, as for a single client, got"
             f" {figures.requests - figures.failures}; the first failure: {figures.first_failure}",

@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Final, Literal
 import regex
 
 from playhead.check.baseline import Baseline, IgnoredCheck
-from playhead.check.results import Json, Level, Report, TestResult, successful_requests
+from playhead.check.catalogue import Level
+from playhead.check.results import Json, Report, TestResult, successful_requests
 from playhead.errors import ConfigError, UsageError
 from playhead.escaping import is_hidden
 

@@ -8,11 +8,10 @@ import wave
 from typing import Final
 
 from playhead.check.baseline import Triage
+from playhead.check.catalogue import CheckKind, Level
 from playhead.check.results import (
     MOST_SAMPLE_BYTES,
-    CheckKind,
     Json,
-    Level,
     LoadFigures,
     Report,
     TestDraft,

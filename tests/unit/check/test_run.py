@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -21,7 +20,7 @@ from playhead.check import run
 from playhead.check.graph import run_graph, run_under_langgraph
 from playhead.check.options import CheckOptions, Expectations, ExpectedCall
 from playhead.check.results import Report, TestResult
-from playhead.check.run import all_kinds, catalogue, check_server
+from playhead.check.run import check_server
 from playhead.check.target import MOST_UNANSWERED, SessionTarget, open_target
 from playhead.config.servers import ServerConfig, from_command
 from playhead.errors import ConfigError, DeadlineError, ServerError
@@ -114,14 +113,6 @@ async def test_a_tool_that_is_expected_and_not_listed_is_a_finding() -> None:
     expectations = Expectations(calls=(ExpectedCall(tool="divide"), ExpectedCall(tool="add", is_error=True)))
     report = await check_server(small_server(), replace(FULL, expectations=expectations))
     assert "tools.expected-listed" in failed(list(report.tests))
-
-
-def test_every_check_has_a_unique_name_and_a_source() -> None:
-    assert len(catalogue()) == len(all_kinds())
-    for name, kind in catalogue().items():
-        assert re.fullmatch(r"[a-z]+\.[a-z0-9]+(-[a-z0-9]+)*", name), "subject.what"
-        assert kind.title
-        assert kind.source.startswith(("https://", "docs/"))
 
 
 # --- defects of the handshake and the listings -------------------------------------------------------

@@ -250,9 +250,9 @@ def _ignored(texts: list[str]) -> tuple[IgnoredCheck, ...]:
 
     if not texts:
         return ()
-    from playhead.check.run import catalogue
+    from playhead.check.catalogue import CATALOGUE
 
-    return tuple(IgnoredCheck.parse(text, catalogue()) for text in texts)
+    return tuple(IgnoredCheck.parse(text, CATALOGUE) for text in texts)
 
 
 def _baseline(path: Path | None, *, write: bool) -> Baseline | None:

@@ -12,7 +12,6 @@ import trio
 
 from playhead.check.arguments.cases import Case
 from playhead.check.arguments.generate import arguments_for, distinct_arguments
-from playhead.check.probes import tool_judging as kinds
 from playhead.check.probes.asking import TOO_OFTEN, sent, shown
 from playhead.check.probes.media import looks_like_audio, probe_audio
 from playhead.check.probes.resources import probe_link
@@ -181,16 +180,16 @@ async def probe_concurrency(calls: ToolCalls) -> None:
     if any(it.too_often for it in answers):
         draft.void = TOO_OFTEN
     if any(it.failure is not None for it in one_by_one):
-        draft.skipped(kinds.CONCURRENT, "one of the calls was not answered alone either")
+        draft.skipped("tools.concurrent", "one of the calls was not answered alone either")
     elif unanswered:
         draft.failed(
-            kinds.CONCURRENT,
+            "tools.concurrent",
             f"expected an answer to each of {count} concurrent calls, got none to {len(unanswered)} of them:"
             f" {unanswered[0].failure}",
         )
     else:
         mixed = await _mixed(calls, arguments, alone, [_key(it) for it in answers])
-        draft.require(kinds.CONCURRENT, mixed is None, mixed or "")
+        draft.require("tools.concurrent", mixed is None, mixed or "")
     calls.found(draft.done())
 
 
@@ -267,12 +266,12 @@ async def probe_cancellation(calls: ToolCalls) -> None:
     with trio.move_on_after(seconds / 4) as scope:
         await calls.ask(case.arguments)
     if not scope.cancelled_caught:
-        draft.skipped(kinds.CANCELLED, "the tool answered before the call could be cancelled")
+        draft.skipped("tools.cancelled", "the tool answered before the call could be cancelled")
     elif is_slow:
         await _judge_late(calls, draft, seconds)
     else:
         draft.skipped(
-            kinds.CANCELLED,
+            "tools.cancelled",
             f"the tool answers in {call.latency_ms:.0f} ms: its answer may cross the cancellation",
         )
     if scope.cancelled_caught:
@@ -287,7 +286,7 @@ async def _judge_late(calls: ToolCalls, draft: TestDraft, seconds: float) -> Non
     before = session.protocol_faults().late_results
     await trio.sleep(seconds)
     draft.require(
-        kinds.CANCELLED,
+        "tools.cancelled",
         session.protocol_faults().late_results == before,
         f"expected no answer to a call that was cancelled after {seconds / 4:.2f} s, got its result more than"
         f" {seconds / 4:.2f} s later; stop the work, and send nothing",
@@ -298,7 +297,7 @@ async def _judge_alive(calls: ToolCalls, draft: TestDraft, reconnects: int) -> N
     answer = await calls.target.request("tools/list")
     lost = calls.target.session.statistics().reconnects > reconnects
     draft.require(
-        kinds.CANCEL_SURVIVES,
+        "tools.cancel-survives",
         (answer.failure is None or answer.too_often) and not lost,
         "expected the server to answer tools/list after a cancellation,"
         f" got: {answer.failure or 'the end of its connection'}",

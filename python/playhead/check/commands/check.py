@@ -303,6 +303,8 @@ def _check_draft(path: Path | None, depth: Depth) -> None:
         return
     if depth is Depth.QUICK:
         raise UsageError(f"--draft-expectations {_NEEDS_FULL}")
+    if path.suffix.lower() != ".json":
+        require_extra("check", "drafts of expectations in TOML")
     check_writable(path, what="draft")
 
 

@@ -1,4 +1,4 @@
-"""docs/check.md is what the checker does: its table is the catalogue, and what checks refer to is there."""
+"""docs/check.md and its reference are what the checker does: the table of checks is the catalogue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from playhead.check.catalogue import CATALOGUE, CheckKind
 from playhead.check.options import ExpectedCall, read_expectations
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = DOCS / "check.md"
+PAGE = DOCS / "check-reference.md"
 BETWEEN = re.compile(r"(?<=-->\n)[^<]*(?=<!-- end of checks -->)")
 
 
@@ -23,7 +23,7 @@ def link(source: str) -> str:
     """A source as the page has it: the last part of the address in words."""
     words = re.sub(r"[-_/]+", " ", source.split("/")[-1].replace(".md", "").replace("#", ": ")).strip()
     target = source.removeprefix("docs/")
-    return f"[{words}]({target.removeprefix('check.md') or '#checking-a-server'})"
+    return f"[{words}]({target.removeprefix('check-reference.md') or '#checks-in-detail'})"
 
 
 def table() -> str:
@@ -64,7 +64,7 @@ def test_the_keys_of_an_expected_call_are_on_the_page() -> None:
 
 
 def test_the_expectations_file_of_the_page_is_one() -> None:
-    (example,) = re.findall(r"^```toml\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
+    (example,) = re.findall(r"^```toml\n(.*?)^```", (DOCS / "check.md").read_text("utf-8"), re.M | re.S)
     calls = read_expectations(tomllib.loads(example), where="docs/check.md").calls
     assert [call.is_error for call in calls] == [False, True]
     assert re.search(calls[0].patterns[0], "= 14.")

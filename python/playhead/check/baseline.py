@@ -54,7 +54,7 @@ class IgnoredCheck:
         check, separator, tool = text.partition("=")
         names = tuple(known)
         if check not in names:
-            hint = did_you_mean(check, names, what="docs/check.md lists them: ")
+            hint = did_you_mean(check, names, what="docs/check-reference.md lists them: ")
             raise UsageError(f"--ignore {text}: expected the name of a check, got {check!r}; {hint}")
         if separator and not tool:
             raise UsageError(f"--ignore {text}: expected the name of a tool after '=', got nothing")

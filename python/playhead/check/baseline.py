@@ -12,13 +12,13 @@ Nothing here does I/O, except for `load_baseline`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from playhead.check.catalogue import Level
-from playhead.check.results import Check, Json, Report, TestDraft, TestResult, judged
+from playhead.check.results import Check, Found, Json, Report, TestDraft, TestResult, judged
 from playhead.errors import ConfigError, UsageError
 from playhead.redaction import redacted
 
@@ -226,7 +226,7 @@ def recorded(report: Report, baseline: Baseline) -> Report:
 def judge_drift(
     baseline: Baseline,
     definitions: Mapping[str, Mapping[str, Json]],
-    found: Callable[[TestResult], None],
+    found: Found,
 ) -> None:
     """Compare each tool with its definition in `baseline`: one test per tool. A new tool has none."""
     for name, before in baseline.tools.items():

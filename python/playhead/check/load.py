@@ -18,12 +18,13 @@ import trio
 from playhead.check.options import LoadPlan
 from playhead.check.probes.asking import TOO_OFTEN, said
 from playhead.check.results import (
+    Found,
     LoadFigures,
     TestDraft,
     TestResult,
     successful_requests,
 )
-from playhead.check.target import SessionTarget, is_too_often
+from playhead.check.target import Target, is_too_often
 
 _MOST_READS: Final = 3
 """Resources read under load; they tend to share their figures."""
@@ -153,10 +154,10 @@ def fleet_figures(plays: Sequence[PlayRecord]) -> dict[str, object]:
 
 
 async def probe_load(
-    target: SessionTarget,
+    target: Target,
     plan: LoadPlan,
     tests: Sequence[TestResult],
-    found: Callable[[TestResult], None],
+    found: Found,
     measured: Callable[[LoadFigures], None],
 ) -> None:
     """Repeat one successful call of each tool in `tests`, and one read of some resources.
@@ -184,10 +185,10 @@ def _repeatable(tests: Sequence[TestResult]) -> Iterator[TestResult]:
 
 
 async def _measure(
-    target: SessionTarget,
+    target: Target,
     plan: LoadPlan,
     test: TestResult,
-    found: Callable[[TestResult], None],
+    found: Found,
     measured: Callable[[LoadFigures], None],
 ) -> None:
     method, params = test.method, test.input

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -87,6 +87,10 @@ class TestResult:
     latency_ms: float | None = None
     checks: tuple[Check, ...] = ()
     samples: tuple[Sample, ...] = ()
+
+
+Found = Callable[[TestResult], None]
+"""Takes a finished test. Must not block."""
 
 
 def judged(checks: Sequence[Check], *, undecided: str | None = None) -> tuple[Status, str | None]:

@@ -51,7 +51,7 @@ from playhead.check.results import (
 )
 from playhead.check.target import (
     Checkable,
-    SessionTarget,
+    Target,
     open_target,
     resolve,
     words_for,
@@ -136,7 +136,7 @@ class _Check:
             secrets=secrets,
         )
         self._on_test = on_test
-        self._target: SessionTarget | None = None
+        self._target: Target | None = None
         self._left = trio.Event()
         self._tests: list[TestResult] = []
         self._load: list[LoadFigures] = []
@@ -275,7 +275,7 @@ class _Check:
     def _skipped(self, subject: str, why: str, *, tool: str | None = None) -> None:
         self._found(TestResult(subject=subject, title="all", tool=tool, status="skipped", error=why))
 
-    async def _look_for_changes(self, target: SessionTarget) -> None:
+    async def _look_for_changes(self, target: Target) -> None:
         after = await trio.to_thread.run_sync(footprint, self._server)
         if target.gone is None:
             after = replace(after, resources=await listed_resources(target))
@@ -318,12 +318,12 @@ class _Check:
         )
         return replace(report, remarks=(*report.remarks, *self._triage.remarks(report)))
 
-    async def _hold(self, *, task_status: trio.TaskStatus[SessionTarget]) -> None:
+    async def _hold(self, *, task_status: trio.TaskStatus[Target]) -> None:
         async with open_target(self._server, self._options) as target:
             task_status.started(target)
             await self._left.wait()
 
-    def _there(self) -> SessionTarget:
+    def _there(self) -> Target:
         assert self._target is not None, "only reached after check_mcp_status"
         return self._target
 

@@ -11,7 +11,7 @@ from mcp.server.mcpserver import MCPServer
 
 from playhead.check.options import CheckOptions
 from playhead.check.results import Check, TestResult
-from playhead.check.target import SessionTarget, open_target
+from playhead.check.target import Target, open_target
 from playhead.config.servers import ServerConfig
 
 FULL = CheckOptions(depth="full", timeout_seconds=2.0)
@@ -25,7 +25,7 @@ async def target_for(
     *,
     mode: str | None = None,
     discover: bool = True,
-) -> AsyncIterator[SessionTarget]:
+) -> AsyncIterator[Target]:
     """A target with `server`, its tools discovered. `mode` is the protocol era, as for `playhead.connect`."""
     async with open_target(server, options, mode=mode) as target:
         capabilities = target.session.capabilities

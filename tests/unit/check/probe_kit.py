@@ -10,10 +10,10 @@ from mcp.server.mcpserver import MCPServer
 
 from playhead.check.options import CheckOptions
 from playhead.check.results import TestResult
-from playhead.check.target import SessionTarget, open_target
+from playhead.check.target import Target, open_target
 
 Found = Callable[[TestResult], None]
-Probe = Callable[[SessionTarget, Found], Awaitable[None]]
+Probe = Callable[[Target, Found], Awaitable[None]]
 
 
 async def probed(

@@ -21,7 +21,7 @@ from playhead.check.graph import run_graph, run_under_langgraph
 from playhead.check.options import CheckOptions, Expectations, ExpectedCall
 from playhead.check.results import Report, TestResult
 from playhead.check.run import check_server
-from playhead.check.target import MOST_UNANSWERED, SessionTarget, open_target
+from playhead.check.target import MOST_UNANSWERED, Target, open_target
 from playhead.config.servers import ServerConfig, from_command
 from playhead.errors import ConfigError, DeadlineError, ServerError
 from tests.servers.launch import REPOSITORY
@@ -168,7 +168,7 @@ async def test_the_remaining_tests_run_after_a_server_dies() -> None:
 
 
 @asynccontextmanager
-async def hanging(after: int) -> AsyncIterator[SessionTarget]:
+async def hanging(after: int) -> AsyncIterator[Target]:
     """A server that answers `after` listings, and then nothing any more."""
     from mcp.server import Server
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import httpx2
@@ -25,8 +25,8 @@ from playhead.check.probes.asking import (
     sent,
     shown,
 )
-from playhead.check.results import TestDraft, TestResult
-from playhead.check.target import SessionTarget, open_target, words_for
+from playhead.check.results import Found, TestDraft, TestResult
+from playhead.check.target import Target, open_target, words_for
 from playhead.client.connector import carrier_factory
 from playhead.client.session.connection import Connection
 from playhead.client.transports.stdio import StdioCarrier
@@ -56,7 +56,7 @@ def unreachable(error: ConnectError, latency_ms: float) -> TestResult:
     return draft.done()
 
 
-def judge_stay(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
+def judge_stay(target: Target, found: Found) -> None:
     """Judge whether the server is still available. Call it after all other probes."""
     draft = TestDraft(subject="connection", title="until the end")
     draft.require(
@@ -67,9 +67,7 @@ def judge_stay(target: SessionTarget, found: Callable[[TestResult], None]) -> No
     found(draft.done())
 
 
-async def probe_connection(
-    target: SessionTarget, found: Callable[[TestResult], None], *, latency_ms: float
-) -> None:
+async def probe_connection(target: Target, found: Found, *, latency_ms: float) -> None:
     """Judge the open connection (established in `latency_ms`), and other properties of connecting."""
     found(_connected(target, latency_ms))
     url = target.server.url if isinstance(target.server, ServerConfig) else None
@@ -85,7 +83,7 @@ async def probe_connection(
         await _probe_negotiation(target, found)
 
 
-def _connected(target: SessionTarget, latency_ms: float) -> TestResult:
+def _connected(target: Target, latency_ms: float) -> TestResult:
     handshake = target.session.handshake
     modern = target.protocol_version in MODERN_PROTOCOL_VERSIONS
     draft = TestDraft(subject="connection", title="connect", latency_ms=latency_ms)
@@ -125,7 +123,7 @@ def _shape_problems(
     return ""
 
 
-async def _probe_health(target: SessionTarget, url: str, found: Callable[[TestResult], None]) -> None:
+async def _probe_health(target: Target, url: str, found: Found) -> None:
     """Ask the origin for `/health`. The specification doesn't define it, so it may be missing."""
     place = httpx2.URL(url)
     scheme = {"ws": "http", "wss": "https"}.get(place.scheme, place.scheme)
@@ -172,7 +170,7 @@ def _judge_health(draft: TestDraft, status: int, body: bytes) -> None:
     )
 
 
-async def _probe_ping(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
+async def _probe_ping(target: Target, found: Found) -> None:
     draft = TestDraft(subject="connection", title="ping", method="ping")
     answer = await ask(target, draft)
     if answer.error is not None:
@@ -182,7 +180,7 @@ async def _probe_ping(target: SessionTarget, found: Callable[[TestResult], None]
     found(draft.done())
 
 
-async def _probe_second(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
+async def _probe_second(target: Target, found: Found) -> None:
     draft = TestDraft(subject="connection", title="a second client")
     started = trio.current_time()
     try:
@@ -197,10 +195,10 @@ async def _probe_second(target: SessionTarget, found: Callable[[TestResult], Non
 
 
 async def _probe_stop(
-    target: SessionTarget,
+    target: Target,
     config: ServerConfig,
     command: tuple[str, ...],
-    found: Callable[[TestResult], None],
+    found: Found,
 ) -> None:
     """Start a second process, ask it for an unknown revision, close its stdin, and watch it end."""
     draft = TestDraft(subject="connection", title="the process ends")
@@ -247,7 +245,7 @@ async def _offered(connection: Connection) -> Mapping[str, Any] | RpcError | Non
     return None
 
 
-async def _probe_negotiation(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
+async def _probe_negotiation(target: Target, found: Found) -> None:
     """Ask for an unknown revision over a second connection."""
     factory = carrier_factory(target.server, limits=target.limits, auth=None)
     connection = Connection(factory(), server=factory.server, limits=target.limits)
@@ -262,7 +260,7 @@ async def _probe_negotiation(target: SessionTarget, found: Callable[[TestResult]
 
 
 def _negotiated(
-    target: SessionTarget,
+    target: Target,
     answer: Mapping[str, Any] | RpcError | None,
     *,
     failure: PlayheadError | None = None,
@@ -306,7 +304,7 @@ def _negotiated(
     return draft.done()
 
 
-def judge_wire(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
+def judge_wire(target: Target, found: Found) -> None:
     """Judge the messages observed during the whole check. Call it last."""
     faults = target.session.protocol_faults()
     is_modern = target.protocol_version in MODERN_PROTOCOL_VERSIONS

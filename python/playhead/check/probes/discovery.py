@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from playhead.check.options import Expectations
 from playhead.check.probes.asking import ask, said, shown, summarize
 from playhead.check.probes.listing import may_have, probe_listing
-from playhead.check.results import TestDraft, TestResult
+from playhead.check.results import Found, TestDraft, TestResult
 from playhead.check.target import Target
 from playhead.content.block_types import ICON, Field
 from playhead.content.findings import Finding, Notes, kind_of
@@ -52,7 +52,7 @@ _LISTS: Final = (
 )
 
 
-async def probe_discovery(target: Target, found: Callable[[TestResult], None]) -> tuple[types.Tool, ...]:
+async def probe_discovery(target: Target, found: Found) -> tuple[types.Tool, ...]:
     """Judge the listing of tools and the capabilities. Return the testable tools, one per name."""
     await _probe_capabilities(target, found)
     if not may_have(target, "tools"):
@@ -133,7 +133,7 @@ def _understood(raw: Mapping[str, Any]) -> types.Tool | None:
         return None
 
 
-async def _probe_capabilities(target: Target, found: Callable[[TestResult], None]) -> None:
+async def _probe_capabilities(target: Target, found: Found) -> None:
     """Request one page of each listing, whether declared or not."""
     capabilities = target.session.capabilities
     if not capabilities.model_fields_set and target.session.handshake is None:
@@ -168,9 +168,7 @@ async def _probe_capabilities(target: Target, found: Callable[[TestResult], None
         found(draft.done())
 
 
-def _judge_expected(
-    expectations: Expectations, listed: set[str], found: Callable[[TestResult], None]
-) -> None:
+def _judge_expected(expectations: Expectations, listed: set[str], found: Found) -> None:
     for name in dict.fromkeys(call.tool for call in expectations.calls):
         draft = TestDraft(subject=f"tool {name}", title="expected to be listed", tool=name)
         have = ", ".join(sorted(listed)[:20]) or "none"

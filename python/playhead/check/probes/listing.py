@@ -17,7 +17,7 @@ from playhead.check.probes.asking import (
     said,
     summarize,
 )
-from playhead.check.results import Json, TestDraft, TestResult
+from playhead.check.results import Found, Json, TestDraft
 from playhead.check.target import Target
 from playhead.content import Finding
 from playhead.content.findings import kind_of
@@ -43,7 +43,7 @@ JudgeItem = Callable[[str, Mapping[str, object]], list[Finding]]
 
 async def probe_listing(
     target: Target,
-    found: Callable[[TestResult], None],
+    found: Found,
     *,
     method: str,
     key: str,
@@ -220,9 +220,7 @@ class _Reading:
         self.draft.require(kind, not self._twice, f"expected each {self._identity} once, got twice: {names}")
 
 
-async def _probe_cursor(
-    target: Target, found: Callable[[TestResult], None], *, method: str, key: str, checks: str
-) -> None:
+async def _probe_cursor(target: Target, found: Found, *, method: str, key: str, checks: str) -> None:
     draft = TestDraft(subject=f"listing {key}", title="an unknown cursor", method=method)
     answer = await ask(target, draft, {"cursor": "playhead-check-no-such-cursor"})
     if answer.failure is not None:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import hashlib
 import sys
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from playhead._core import decode_base64
-from playhead.check.results import TestDraft, TestResult
-from playhead.check.target import Target
+from playhead.check.results import Found, TestDraft
 from playhead.content.audio import (
     SNIFF_BYTES,
     AudioFormat,
@@ -52,8 +51,7 @@ _DECODED: Final = frozenset({AudioFormat.MP3, AudioFormat.FLAC, AudioFormat.WAV,
 
 
 async def probe_audio(
-    target: Target,
-    found: Callable[[TestResult], None],
+    found: Found,
     *,
     base64: str,
     mime_type: str | None,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
 from playhead.check.probes.asking import ask, block_findings, require_answered, said, summarize
 from playhead.check.probes.listing import may_have, probe_listing
-from playhead.check.results import TestDraft, TestResult
+from playhead.check.results import Found, TestDraft
 from playhead.check.target import RequestOutcome, Target
 from playhead.content.block_types import Field
 from playhead.content.findings import Finding, Notes, kind_of
@@ -40,7 +40,7 @@ _ARGUMENT: Final = (
 )
 
 
-async def probe_prompts(target: Target, found: Callable[[TestResult], None]) -> None:
+async def probe_prompts(target: Target, found: Found) -> None:
     """List the prompts, get each, and send requests that must be refused. Changes nothing on the server."""
     if not may_have(target, "prompts"):
         draft = TestDraft(subject="prompts", title="all")
@@ -67,9 +67,7 @@ async def probe_prompts(target: Target, found: Callable[[TestResult], None]) -> 
         await _probe_unknown(target, found)
 
 
-async def _probe_prompt(
-    target: Target, prompt: Mapping[str, Any], found: Callable[[TestResult], None]
-) -> None:
+async def _probe_prompt(target: Target, prompt: Mapping[str, Any], found: Found) -> None:
     name: str = prompt["name"]
     declared = prompt.get("arguments")
     named = [
@@ -92,7 +90,7 @@ async def _probe_got(
     target: Target,
     name: str,
     arguments: Mapping[str, str],
-    found: Callable[[TestResult], None],
+    found: Found,
     *,
     title: str,
 ) -> None:
@@ -116,7 +114,7 @@ async def _probe_missing(
     name: str,
     given: Mapping[str, str],
     left_out: str,
-    found: Callable[[TestResult], None],
+    found: Found,
 ) -> None:
     draft = TestDraft(
         subject=f"prompt {name}", title=f"without the required {left_out}", method="prompts/get"
@@ -129,7 +127,7 @@ async def _probe_missing(
     found(draft.done())
 
 
-async def _probe_unknown(target: Target, found: Callable[[TestResult], None]) -> None:
+async def _probe_unknown(target: Target, found: Found) -> None:
     draft = TestDraft(subject="prompts", title="an unknown prompt", method="prompts/get")
     answer = await ask(target, draft, {"name": UNKNOWN_NAME})
     if require_answered(draft, "prompts.get-answered", answer, target):

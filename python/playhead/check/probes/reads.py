@@ -8,7 +8,7 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from playhead.check.probes.asking import (
     place_of,
 )
 from playhead.check.probes.media import judge_audio, looks_like_audio
-from playhead.check.results import TestDraft, TestResult
+from playhead.check.results import Found, TestDraft
 from playhead.check.target import Target
 from playhead.client.call_results.media import ResourceMedia
 from playhead.errors import PlayheadError
@@ -55,7 +55,7 @@ class Reference:
 async def probe_ranges(
     target: Target,
     item: Mapping[str, Any],
-    found: Callable[[TestResult], None],
+    found: Found,
     *,
     subject: str,
     tool: str | None = None,
@@ -87,7 +87,7 @@ class _Reads:
     target: Target
     pages: Pages
     item: Mapping[str, Any]
-    found: Callable[[TestResult], None]
+    found: Found
     subject: str
     tool: str | None
     broken: bool = False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -20,7 +20,7 @@ from playhead.check.probes.asking import ask, block_findings, require_answered, 
 from playhead.check.probes.listing import may_have, probe_listing
 from playhead.check.probes.media import judge_audio, judge_image, looks_like_audio
 from playhead.check.probes.reads import probe_ranges
-from playhead.check.results import TestDraft, TestResult
+from playhead.check.results import Found, TestDraft
 from playhead.check.target import Target
 from playhead.content.audio import split_mime
 from playhead.content.block_types import BLOCK_TYPES, COMMON, Field
@@ -42,7 +42,7 @@ FILLING: Final = "1"
 NEWEST: Final = "2026-07-28"
 
 
-async def probe_resources(target: Target, found: Callable[[TestResult], None]) -> None:
+async def probe_resources(target: Target, found: Found) -> None:
     """List the resources and templates, read the listed ones, and request an unknown one."""
     if not may_have(target, "resources"):
         draft = TestDraft(subject="resources", title="all")
@@ -76,9 +76,7 @@ async def probe_resources(target: Target, found: Callable[[TestResult], None]) -
         await _probe_unknown(target, found)
 
 
-async def _probe_listed(
-    target: Target, resources: Sequence[Mapping[str, Any]], found: Callable[[TestResult], None]
-) -> None:
+async def _probe_listed(target: Target, resources: Sequence[Mapping[str, Any]], found: Found) -> None:
     for count, resource in enumerate(resources):
         subject = f"resource {resource['uri']}"
         if count == MOST_READS:
@@ -90,7 +88,7 @@ async def _probe_listed(
             await probe_ranges(target, resource, found, subject=subject)
 
 
-async def _probe_template(target: Target, text: str, found: Callable[[TestResult], None]) -> None:
+async def _probe_template(target: Target, text: str, found: Found) -> None:
     """Read a template with generated values. An error is a valid answer: the resource may not exist."""
     try:
         template = UriTemplate.parse(text)
@@ -107,7 +105,7 @@ async def _probe_template(target: Target, text: str, found: Callable[[TestResult
     found(draft.done())
 
 
-async def _probe_unknown(target: Target, found: Callable[[TestResult], None]) -> None:
+async def _probe_unknown(target: Target, found: Found) -> None:
     draft = TestDraft(subject="resources", title="an unknown resource", method="resources/read")
     answer = await ask(target, draft, {"uri": UNKNOWN_URI})
     newest = target.protocol_version >= NEWEST
@@ -167,7 +165,7 @@ def _judge_annotations(notes: Notes, path: str, item: Mapping[str, object]) -> N
 async def probe_link(
     target: Target,
     link: Mapping[str, Any],
-    found: Callable[[TestResult], None],
+    found: Found,
     *,
     tool: str | None = None,
 ) -> None:
@@ -193,7 +191,7 @@ async def probe_link(
 async def probe_read(
     target: Target,
     item: Mapping[str, Any],
-    found: Callable[[TestResult], None],
+    found: Found,
     *,
     listed: bool,
     subject: str,

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -27,8 +27,8 @@ from playhead.check.probes.asking import (
     said,
     sent,
 )
-from playhead.check.results import TestDraft, TestResult
-from playhead.check.target import RequestOutcome, SessionTarget
+from playhead.check.results import Found, TestDraft, TestResult
+from playhead.check.target import RequestOutcome, Target
 from playhead.client.transports.server_process import ServerProcess, open_server
 from playhead.config.servers import ServerConfig
 from playhead.errors import ConnectError, DeadlineError, PlayheadError, TransportError
@@ -47,10 +47,8 @@ _ABOUT_SOMETHING_ELSE: Final = (-32700, -32600)
 """Parse error and invalid request: neither is true. A server may lack the method, and -32603 and its own
 codes are acceptable."""
 
-Found = Callable[[TestResult], None]
 
-
-async def probe_server(target: SessionTarget, found: Found) -> None:
+async def probe_server(target: Target, found: Found) -> None:
     """Test the server apart from its tools; `found` is called with each finished test."""
     await _probe_unknown_method(target, found)
     if target.tools:
@@ -61,7 +59,7 @@ async def probe_server(target: SessionTarget, found: Found) -> None:
 
 
 async def _asked(
-    target: SessionTarget, title: str, method: str, params: Mapping[str, Any]
+    target: Target, title: str, method: str, params: Mapping[str, Any]
 ) -> tuple[TestDraft, RequestOutcome]:
     draft = TestDraft(subject="server", title=title, method=method, input=sent(params))
     answer = await target.request(method, params)
@@ -69,7 +67,7 @@ async def _asked(
     return draft, answer
 
 
-async def _probe_unknown_method(target: SessionTarget, found: Found) -> None:
+async def _probe_unknown_method(target: Target, found: Found) -> None:
     draft, answer = await _asked(target, "an unknown method", _NO_METHOD, {})
     if _is_answered(draft, answer):
         draft.require(
@@ -80,7 +78,7 @@ async def _probe_unknown_method(target: SessionTarget, found: Found) -> None:
     found(draft.done())
 
 
-async def _probe_unknown_tool(target: SessionTarget, found: Found) -> None:
+async def _probe_unknown_tool(target: Target, found: Found) -> None:
     params = {"name": _NO_TOOL, "arguments": {}}
     draft, answer = await _asked(target, "an unknown tool", "tools/call", params)
     if _is_answered(draft, answer):
@@ -92,7 +90,7 @@ async def _probe_unknown_tool(target: SessionTarget, found: Found) -> None:
     found(draft.done())
 
 
-async def _probe_malformed(target: SessionTarget, found: Found) -> None:
+async def _probe_malformed(target: Target, found: Found) -> None:
     for title, params in (
         ("a call without a name", {"arguments": {}}),
         ("a call whose name is a number", {"name": 7, "arguments": {}}),
@@ -109,7 +107,7 @@ async def _probe_malformed(target: SessionTarget, found: Found) -> None:
         found(draft.done())
 
 
-async def _probe_big_request(target: SessionTarget, found: Found) -> None:
+async def _probe_big_request(target: Target, found: Found) -> None:
     title = f"a request of {BIG_BYTES // MIB} MiB"
     draft = TestDraft(subject="server", title=title, method="tools/call")
     draft.input = {"name": _NO_TOOL, "arguments": {"text": f"a string of {BIG_BYTES:,} characters"}}
@@ -133,7 +131,7 @@ async def _probe_big_request(target: SessionTarget, found: Found) -> None:
     found(draft.done())
 
 
-async def _judge_alive(target: SessionTarget, draft: TestDraft) -> None:
+async def _judge_alive(target: Target, draft: TestDraft) -> None:
     answer = await target.request("tools/list")
     why = f"expected the server to survive, got {answer.failure}"
     lives = answer.failure is None or answer.too_often
@@ -172,7 +170,7 @@ _INITIALIZED: Final = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 _ASK: Final = {"jsonrpc": "2.0", "id": 3, "method": "tools/list"}
 
 
-async def probe_garbage(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
+async def probe_garbage(target: Target, found: Found) -> None:
     """Send a line that is not JSON to a second process of a stdio server.
 
     Over HTTP, every body is a request of its own, so nothing is tested.
@@ -439,7 +437,7 @@ def _names(paths: Sequence[str]) -> str:
     return ", ".join(path[:60] for path in paths[:_SHOWN_NAMES]) + more
 
 
-async def listed_resources(target: SessionTarget) -> frozenset[str]:
+async def listed_resources(target: Target) -> frozenset[str]:
     """Return the URIs of all listed resources; none if the server doesn't list any."""
     if target.session.capabilities.resources is None:
         return frozenset()

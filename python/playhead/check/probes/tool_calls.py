@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -25,7 +25,7 @@ from playhead.check.probes.tool_judging import (
     kind_of_content,
     texts_of,
 )
-from playhead.check.results import TestDraft, TestResult
+from playhead.check.results import Found, TestDraft
 from playhead.check.target import RequestOutcome, Target
 from playhead.errors import DeadlineError, TransportError
 
@@ -57,7 +57,7 @@ class ToolCalls:
 
     target: Target
     tool: types.Tool
-    found: Callable[[TestResult], None]
+    found: Found
     succeeded: list[AnsweredCall] = field(default_factory=list)
     """Successful calls, in order."""
     answered: int = 0

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from playhead.check.probes.asking import fault_of, said
+from playhead.check.probes.asking import fault_of, said, summarize
 from playhead.check.probes.media import judge_image
 from playhead.check.results import TestDraft
 from playhead.check.target import RequestOutcome
@@ -23,7 +23,6 @@ MISTAKEN_CODES: Final = {
     -32601: "method not found",
 }
 """JSON-RPC codes for errors that are not about the arguments or the tool."""
-_SHOWN_FINDINGS: Final = 5
 _SIGNATURES: Final[Mapping[str, tuple[bytes, ...]]] = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
     "image/jpeg": (b"\xff\xd8\xff",),
@@ -71,10 +70,10 @@ def judge_result(
     shape = [it for it in found if _part(it) == "shape"]
     content = [it for it in found if _part(it) == "content"]
     output = [it for it in found if _part(it) == "output"]
-    _require(draft, "tools.result", shape)
+    draft.require("tools.result", not shape, summarize(shape))
     blocks = result.get("content")
     if isinstance(blocks, list):
-        _require(draft, "tools.content", content)
+        draft.require("tools.content", not content, summarize(content))
         _judge_images(draft, blocks)
     if output_schema is not None or output:
         _judge_output(draft, output)
@@ -90,7 +89,7 @@ def judge_result(
 def _judge_output(draft: TestDraft, output: Sequence[Finding]) -> None:
     certain = [it for it in output if not it.path.startswith("outputSchema") and not _is_format(it)]
     if certain or not output:
-        _require(draft, "tools.structured-content", certain)
+        draft.require("tools.structured-content", not certain, summarize(certain))
     elif _is_format(output[0]):
         draft.undecided = (
             f"{output[0]}: in JSON Schema a format may be an annotation only, but many clients enforce it"
@@ -261,12 +260,6 @@ def _part(finding: Finding) -> str:
     if finding.path.startswith("$.content["):
         return "content"
     return "output" if finding.path.startswith(("$.structuredContent", "outputSchema")) else "shape"
-
-
-def _require(draft: TestDraft, kind: str, found: Sequence[Finding]) -> None:
-    shown = "; ".join(str(it) for it in found[:_SHOWN_FINDINGS])
-    more = f"; and {len(found) - _SHOWN_FINDINGS} more" if len(found) > _SHOWN_FINDINGS else ""
-    draft.require(kind, not found, shown + more)
 
 
 def _judge_images(draft: TestDraft, blocks: Sequence[Any]) -> None:

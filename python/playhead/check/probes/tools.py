@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -16,12 +16,12 @@ from playhead.check.probes.asking import TOO_OFTEN, sent, shown
 from playhead.check.probes.media import looks_like_audio, probe_audio
 from playhead.check.probes.resources import probe_link
 from playhead.check.probes.tool_calls import METHOD, ToolCalls
-from playhead.check.results import TestDraft, TestResult
+from playhead.check.results import Found, TestDraft, TestResult
 from playhead.check.target import RequestOutcome, Target
 from playhead.client.session.tool_calls import has_default_hints, needs_task
 
 
-async def probe_tool(target: Target, tool: types.Tool, found: Callable[[TestResult], None]) -> None:
+async def probe_tool(target: Target, tool: types.Tool, found: Found) -> None:
     """Test `tool`, and call `found` with each finished test.
 
     Calls of the expectations file come first. A tool with an explicit `destructiveHint: true` is called only
@@ -91,7 +91,7 @@ MOST_LINKS: Final = 3
 async def probe_media(
     target: Target,
     results: Sequence[Mapping[str, Any]],
-    found: Callable[[TestResult], None],
+    found: Found,
     *,
     tool: str,
 ) -> None:
@@ -120,7 +120,6 @@ async def probe_media(
                 links.setdefault((block["uri"], block.get("description")), block)
     for base64, (mime_type, uri) in list(audio.items())[:MOST_AUDIO]:
         await probe_audio(
-            target,
             found,
             base64=base64,
             mime_type=mime_type,

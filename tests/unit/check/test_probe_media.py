@@ -13,10 +13,10 @@ import soundfile
 from playhead.check.probes.resources import probe_read
 from playhead.check.probes.tool_judging import judge_result
 from playhead.check.probes.tools import probe_media
-from playhead.check.results import TestDraft
+from playhead.check.results import Found, TestDraft
 from playhead.check.target import Target
 from tests.servers.planted.faultless import PICTURE
-from tests.unit.check.probe_kit import Found, defects, probed
+from tests.unit.check.check_kit import defects, probed
 from tests.unit.raw_server import RawServer
 
 DATA = Path(__file__).parents[2] / "data"

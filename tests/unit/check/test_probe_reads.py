@@ -16,9 +16,10 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
 
 from playhead.check.probes.resources import probe_link
+from playhead.check.results import Found
 from playhead.check.target import Target
 from tests.servers.pages import PagesServer, parser
-from tests.unit.check.probe_kit import Found, defects, probed, undecided
+from tests.unit.check.check_kit import defects, probed, undecided
 
 
 async def behaving(behaviour: str, *options: str) -> tuple[set[str], list[str]]:

@@ -20,7 +20,7 @@ from playhead.check.results import Json, TestDraft, TestResult
 from playhead.check.run import check_server
 from playhead.config.servers import ServerConfig
 from tests.servers.launch import REPOSITORY
-from tests.unit.check.probe_kit import defects, probed
+from tests.unit.check.check_kit import defects, probed
 
 # Copied from what the servers send: mcp 1.30 and 2.3, FastMCP 4.1.2, the TypeScript SDK 1.32.2, mcp-go 1.2.1.
 FASTMCP: Json = {"name": "add", "_meta": {"fastmcp": {"tags": []}}, "inputSchema": {"type": "object"}}

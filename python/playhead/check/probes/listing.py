@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mcp_types import INVALID_PARAMS
@@ -74,35 +75,27 @@ async def probe_listing(
     return tuple(reading.items.values())
 
 
+@dataclass(slots=True, kw_only=True)
 class _Reading:
     """One reading of a listing."""
 
-    def __init__(
-        self,
-        *,
-        draft: TestDraft,
-        key: str,
-        identity: str,
-        judge: JudgeItem,
-        checks: str,
-    ) -> None:
-        self.draft = draft
-        self.items: dict[str, dict[str, Any]] = {}
-        self._page_of: dict[str, int] = {}
-        self.paged = False
-        self._key = key
-        self._identity = identity
-        self._judge = judge
-        self._checks = checks
-        self._findings: list[Finding] = []
-        self._twice: set[str] = set()
-        self._twice_on_a_page = False
-        self._ended = False
-        self._cursors: set[str] = set()
-        self._pages = 0
-        self._stale_pages = 0
-        self._listed = 0
-        self._chars = 0
+    draft: TestDraft
+    key: str
+    identity: str
+    judge: JudgeItem
+    checks: str
+    items: dict[str, dict[str, Any]] = field(default_factory=dict)
+    paged: bool = False
+    _page_of: dict[str, int] = field(default_factory=dict)
+    _findings: list[Finding] = field(default_factory=list)
+    _twice: set[str] = field(default_factory=set)
+    _twice_on_a_page: bool = False
+    _ended: bool = False
+    _cursors: set[str] = field(default_factory=set)
+    _pages: int = 0
+    _stale_pages: int = 0
+    _listed: int = 0
+    _chars: int = 0
 
     async def read(self, target: Target, *, optional: bool) -> None:
         cursor: str | None = None
@@ -112,7 +105,7 @@ class _Reading:
             answer = await ask(target, self.draft, {"cursor": cursor} if cursor is not None else {})
             latency_ms = latency_ms if latency_ms is not None else answer.latency_ms
             if answer.failure is not None:
-                require_answered(self.draft, f"{self._checks}-answered", answer, target)
+                require_answered(self.draft, f"{self.checks}-answered", answer, target)
                 return
             if answer.error is not None:
                 self._refused(answer.error.code, said(answer.error), optional=optional)
@@ -120,7 +113,7 @@ class _Reading:
             assert answer.result is not None
             self._pages += 1
             if self._pages == 1:
-                self.draft.passed(f"{self._checks}-answered")
+                self.draft.passed(f"{self.checks}-answered")
                 shown_first = self.draft.output
             proceed, cursor = self._page(answer.result)
             if not proceed:
@@ -132,7 +125,7 @@ class _Reading:
         self._judged()
 
     def _refused(self, code: int, words: str, *, optional: bool) -> None:
-        draft, kind = self.draft, f"{self._checks}-answered"
+        draft, kind = self.draft, f"{self.checks}-answered"
         if code == -32601 and optional:
             draft.skipped(kind, f"the server has no {draft.method}")
         else:
@@ -140,14 +133,14 @@ class _Reading:
 
     def _page(self, result: Any) -> tuple[bool, str | None]:
         """Judge one page. Return whether to continue, and with which cursor."""
-        items = result.get(self._key)
+        items = result.get(self.key)
         if not isinstance(items, list):
             got = ", ".join(list(result)[:10]) or "an empty object"
             self.draft.failed(
-                f"{self._checks}-shape", f"expected a result with an array {self._key}, got {got}"
+                f"{self.checks}-shape", f"expected a result with an array {self.key}, got {got}"
             )
             return False, None
-        new = sum(self._item(f"$.{self._key}[{index}]", item) for index, item in enumerate(items))
+        new = sum(self._item(f"$.{self.key}[{index}]", item) for index, item in enumerate(items))
         self._stale_pages = 0 if new else self._stale_pages + 1
         following = result.get("nextCursor")
         if following is None:
@@ -179,8 +172,8 @@ class _Reading:
                 self._findings.append(Finding(path=path, expected="an object", got=kind_of(item)))
             return False
         if not judged:
-            self._findings += self._judge(path, item)
-        name = item.get(self._identity)
+            self._findings += self.judge(path, item)
+        name = item.get(self.identity)
         if not isinstance(name, str):
             return False
         if name in self.items:
@@ -192,10 +185,10 @@ class _Reading:
         return True
 
     def _endless(self, why: str) -> None:
-        self.draft.failed(f"{self._checks}-ends", why)
+        self.draft.failed(f"{self.checks}-ends", why)
 
     def _judged(self) -> None:
-        draft, checks = self.draft, self._checks
+        draft, checks = self.draft, self.checks
         if not any(check.kind.name == f"{checks}-shape" for check in draft.checks):
             draft.require(f"{checks}-shape", not self._findings, summarize(self._findings))
         ended = any(check.kind.name == f"{checks}-ends" for check in draft.checks)
@@ -210,14 +203,14 @@ class _Reading:
 
     def judge_unique(self, again: _Reading | None) -> None:
         """Judge the uniqueness of items; `again` is a second reading that confirms this one, if needed."""
-        kind = f"{self._checks}-unique"
+        kind = f"{self.checks}-unique"
         if kind not in CATALOGUE or not self._ended:
             return
         if again is not None and not self._twice & again._twice:
             self.draft.skipped(kind, "the list changed while it was read: repeated items prove nothing")
             return
         names = ", ".join(repr(name)[:100] for name in sorted(self._twice)[:5])
-        self.draft.require(kind, not self._twice, f"expected each {self._identity} once, got twice: {names}")
+        self.draft.require(kind, not self._twice, f"expected each {self.identity} once, got twice: {names}")
 
 
 async def _probe_cursor(target: Target, found: Found, *, method: str, key: str, checks: str) -> None:

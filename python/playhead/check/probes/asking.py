@@ -251,15 +251,20 @@ def offered_strategy(item: Mapping[str, Any], templates: list[str]) -> ReadStrat
 
     `query` is only a guess, so a server is not judged by it.
     """
-    description = item.get("description")
     facts = ResourceFacts(
         uri=item["uri"],
-        description=description if isinstance(description, str) else None,
+        description=text_in(item, "description"),
         templates=templates,
         meta_key=meta_key_of(item),
     )
     candidates = candidate_strategies(facts)
     return next(it for it in candidates if isinstance(it, ReadStrategy) and it.name != "query")
+
+
+def text_in(item: Mapping[str, Any], key: str) -> str | None:
+    """Return a field of unvalidated JSON if it is a string."""
+    value = item.get(key)
+    return value if isinstance(value, str) else None
 
 
 def meta_key_of(item: Mapping[str, Any]) -> str | None:

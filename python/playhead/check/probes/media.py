@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from playhead._core import decode_base64
+from playhead.check.probes.asking import text_in
 from playhead.check.results import Found, TestDraft
 from playhead.content.audio import (
     SNIFF_BYTES,
@@ -99,8 +100,7 @@ def judge_image(draft: TestDraft, data: bytes, *, place: str = "") -> None:
 
 def looks_like_audio(item: Mapping[str, Any], uri: str | None = None) -> bool:
     """True if the labels of a block, link or contents say audio."""
-    mime_type = item.get("mimeType")
-    return is_audio(mime_type if isinstance(mime_type, str) else None, uri) is True
+    return is_audio(text_in(item, "mimeType"), uri) is True
 
 
 def _judge_type(draft: TestDraft, head: bytes, mime_type: str | None) -> None:

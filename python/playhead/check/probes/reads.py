@@ -23,6 +23,7 @@ from playhead.check.probes.asking import (
     meta_key_of,
     offered_strategy,
     place_of,
+    text_in,
 )
 from playhead.check.probes.media import judge_audio, looks_like_audio
 from playhead.check.results import Found, TestDraft
@@ -371,11 +372,10 @@ class _Reads:
     async def _audio(self, data: bytes, *, whole: bool) -> None:
         draft = self._draft("its audio")
         draft.method = None
-        mime_type = self.item.get("mimeType")
         await judge_audio(
             draft,
             data,
-            mime_type=mime_type if isinstance(mime_type, str) else None,
+            mime_type=text_in(self.item, "mimeType"),
             uri=self.item["uri"],
             whole=whole,
         )
@@ -400,11 +400,10 @@ async def judge_stream(
         patience_seconds=target.options.timeout_seconds,
         meta_key=meta_key_of(item),
     )
-    description = item.get("description")
     media = ResourceMedia(
         uri=item["uri"],
         title=item["uri"],
-        description=description if isinstance(description, str) else None,
+        description=text_in(item, "description"),
         size_bytes=size if size is not None and size >= 0 else None,
         streams=target.session,
     )

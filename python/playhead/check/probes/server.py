@@ -21,11 +21,10 @@ from mcp_types import METHOD_NOT_FOUND
 
 from playhead._core import Frame, __version__
 from playhead.check.probes.asking import (
+    ask,
     error_shown,
     fault_of,
-    note,
     said,
-    sent,
 )
 from playhead.check.results import Found, TestDraft, TestResult
 from playhead.check.target import RequestOutcome, Target
@@ -61,10 +60,8 @@ async def probe_server(target: Target, found: Found) -> None:
 async def _asked(
     target: Target, title: str, method: str, params: Mapping[str, Any]
 ) -> tuple[TestDraft, RequestOutcome]:
-    draft = TestDraft(subject="server", title=title, method=method, input=sent(params))
-    answer = await target.request(method, params)
-    note(draft, answer)
-    return draft, answer
+    draft = TestDraft(subject="server", title=title, method=method)
+    return draft, await ask(target, draft, params)
 
 
 async def _probe_unknown_method(target: Target, found: Found) -> None:

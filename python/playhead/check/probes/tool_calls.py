@@ -124,6 +124,10 @@ class ToolCalls:
         self.found(draft.done())
         if case.kind == "invalid":
             return
+        self._count(case, answer)
+
+    def _count(self, case: Case, answer: RequestOutcome) -> None:
+        """Add the call to those that succeeded, if it did."""
         if self._is_success(answer, case.arguments):
             assert answer.result is not None
             self.succeeded.append(AnsweredCall(case=case, result=answer.result, latency_ms=answer.latency_ms))
@@ -262,10 +266,7 @@ class ToolCalls:
             await self._judge_shape(draft, answer)
             await self._judge_expected(draft, answer, call)
         self.found(draft.done())
-        if self._is_success(answer, arguments):
-            assert answer.result is not None
-            case = Case(title=title, arguments=arguments, kind="valid")
-            self.succeeded.append(AnsweredCall(case=case, result=answer.result, latency_ms=answer.latency_ms))
+        self._count(Case(title=title, arguments=arguments, kind="valid"), answer)
 
     async def _judge_expected(self, draft: TestDraft, answer: RequestOutcome, call: ExpectedCall) -> None:
         draft.require("tools.expected-outcome", _as_expected(answer, call), _outcome(answer, call))

@@ -12,7 +12,7 @@ import trio
 
 from playhead.check.arguments.cases import Case
 from playhead.check.arguments.generate import arguments_for, distinct_arguments
-from playhead.check.probes.asking import TOO_OFTEN, sent, shown
+from playhead.check.probes.asking import TOO_OFTEN, sent, shown, text_in
 from playhead.check.probes.media import looks_like_audio, probe_audio
 from playhead.check.probes.resources import probe_link
 from playhead.check.probes.tool_calls import METHOD, ToolCalls
@@ -112,10 +112,10 @@ async def probe_media(
         inner = block.get("resource")
         match block.get("type"):
             case "audio" if isinstance(block.get("data"), str):
-                audio.setdefault(block["data"], (_text(block.get("mimeType")), None))
+                audio.setdefault(block["data"], (text_in(block, "mimeType"), None))
             case "resource" if isinstance(inner, dict) and isinstance(inner.get("blob"), str):
-                if looks_like_audio(inner, _text(inner.get("uri"))):
-                    audio.setdefault(inner["blob"], (_text(inner.get("mimeType")), _text(inner.get("uri"))))
+                if looks_like_audio(inner, text_in(inner, "uri")):
+                    audio.setdefault(inner["blob"], (text_in(inner, "mimeType"), text_in(inner, "uri")))
             case "resource_link" if isinstance(block.get("uri"), str):
                 links.setdefault((block["uri"], block.get("description")), block)
     for base64, (mime_type, uri) in list(audio.items())[:MOST_AUDIO]:
@@ -130,10 +130,6 @@ async def probe_media(
         )
     for link in list(links.values())[:MOST_LINKS]:
         await probe_link(target, link, found, tool=tool)
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 _SERIAL_SECONDS: Final = 10.0

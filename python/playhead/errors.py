@@ -148,15 +148,15 @@ class ResponseError(ProtocolError):
     """A structured response that cannot be read.
 
     Attributes: `code` (`"INVALID_JSON"`, `"INVALID_TYPE"` or `"INVALID_FIELD"`), `path` (in JSON:
-    `$.message`), `expected`, `came`.
+    `$.message`), `expected`, `got`.
     """
 
-    def __init__(self, message: str, *, code: str, path: str, expected: str, came: str) -> None:
+    def __init__(self, message: str, *, code: str, path: str, expected: str, got: str) -> None:
         super().__init__(message)
         self.code = code
         self.path = path
         self.expected = expected
-        self.came = came
+        self.got = got
 
 
 class ResponseTypeError(ResponseError):

@@ -11,7 +11,7 @@ EXTRAS: Final = {
     "cli": ("typer", "rich", "markdown_it"),
     "serve": ("prometheus_client",),
     "formats": ("av",),
-    "check": ("rich", "jinja2", "markupsafe"),
+    "check": ("rich", "jinja2", "markupsafe", "tomlkit"),
     "langgraph": ("langgraph",),
     "valkey": ("valkey",),
 }

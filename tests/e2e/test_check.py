@@ -98,17 +98,6 @@ def test_what_cannot_be_done_is_said_before_the_server_is_started(
     assert not marker.exists()
 
 
-def test_expectations_are_held_against_the_tools(tmp_path: Path) -> None:
-    file = tmp_path / "expect.toml"
-    file.write_text('[[calls]]\ntool = "echo"\narguments = { text = "hi" }\npatterns = ["^ho$"]\n')
-    done = playhead("check", PLANTED, "full", "--expect", file, "--timeout", "2")
-    assert done.code == 1
-    text = done.stdout.decode()
-    assert "FAILED  tool echo" in text
-    assert "^ho$" in text
-    assert ", 1 failed" in text
-
-
 def test_ctrl_c_ends_a_check_at_once_and_the_server_with_it(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
@@ -225,11 +214,16 @@ def test_a_changed_definition_is_drift(tmp_path: Path) -> None:
     assert 'expected description "Something else.", got' in text
 
 
-def test_a_failing_call_is_one_line_that_a_shell_runs(tmp_path: Path) -> None:
+def test_a_call_that_is_not_as_expected_fails_and_is_one_line_that_a_shell_runs(tmp_path: Path) -> None:
     file = tmp_path / "expect.toml"
     file.write_text('[[calls]]\ntool = "echo"\narguments = { text = "it\'s" }\npatterns = ["^ho$"]\n')
     done = playhead("check", PLANTED, "full", "--expect", file, "--timeout", "2")
-    (line,) = [it.strip() for it in done.stdout.decode().splitlines() if "playhead call" in it]
+    text = done.stdout.decode()
+    assert done.code == 1
+    assert "FAILED  tool echo" in text
+    assert "^ho$" in text
+    assert ", 1 failed" in text
+    (line,) = [it.strip() for it in text.splitlines() if "playhead call" in it]
     command, *words = shlex.split(line)
     assert (command, words[0]) == ("playhead", "call")
     again = playhead(*words, "--json")

@@ -161,7 +161,7 @@ def test_a_row_opens_by_keyboard_and_shows_what_was_expected_and_came(reader: Re
     page.keyboard.press("Enter")
     row = page.locator(".row").first
     expect(row.locator(".judgement")).to_have_count(3)
-    expect(row.locator(".judgement.failed .found")).to_contain_text("came the string 'mild'")
+    expect(row.locator(".judgement.failed .found")).to_contain_text("got the string 'mild'")
     expect(row.locator(".judgement.failed .found")).to_be_visible()
     expect(row.get_by_role("link")).to_have_attribute(
         "href", "https://modelcontextprotocol.io/specification/2025-11-25/server/tools"

@@ -46,7 +46,7 @@ def test_findings_are_one_json_object_with_json(tmp_path: Path) -> None:
         "label": r"tools/call request, id '\x1b[31m'",
         "path": "$.params.name",
         "expected": "a string",
-        "came": "nothing",
+        "got": "nothing",
     }
 
 

@@ -180,14 +180,20 @@ def test_the_template_server_without_the_extra_serve_says_what_to_install() -> N
     )
 
 
-@pytest.mark.parametrize("suffix", ["html", "md"])
-def test_a_report_without_the_extra_check_says_so_before_anything_is_tested(
-    suffix: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("options", "module", "user"),
+    [
+        (("--report", "report.html"), "jinja2", "HTML and Markdown reports"),
+        (("--report", "report.md"), "jinja2", "HTML and Markdown reports"),
+        (("full", "--draft-expectations", "expect.toml"), "tomlkit", "drafts of expectations in TOML"),
+    ],
+)
+def test_a_file_of_the_extra_check_is_refused_without_it_before_anything_is_tested(
+    options: tuple[str, ...], module: str, user: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    report = tmp_path / f"report.{suffix}"
-    done = without(("jinja2",), COMMAND, "check", "nothing-is-started", "--report", str(report))
+    monkeypatch.chdir(tmp_path)
+    done = without((module,), COMMAND, "check", "nothing-is-started", *options)
     assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
     assert done.stderr == (
-        "error: HTML and Markdown reports need jinja2, which is not installed:"
-        " pip install 'playhead[check]'\n"
+        f"error: {user} need {module}, which is not installed: pip install 'playhead[check]'\n"
     )

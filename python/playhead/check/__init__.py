@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from playhead.check.baseline import Baseline, IgnoredCheck, baseline_of, load_baseline
+    from playhead.check.catalogue import CheckKind
     from playhead.check.options import (
         CheckOptions,
         Expectations,
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
         load_expectations,
     )
     from playhead.check.report import to_html, to_json, to_junit, to_markdown, write_report
-    from playhead.check.results import Check, CheckKind, LoadFigures, Report, Sample, TestResult
+    from playhead.check.results import Check, LoadFigures, Report, Sample, TestResult
     from playhead.check.run import check_server
 
 __all__ = [
@@ -56,7 +57,7 @@ _HOMES: Final = {
     "draft_expectations": "options",
     "load_expectations": "options",
     "Check": "results",
-    "CheckKind": "results",
+    "CheckKind": "catalogue",
     "LoadFigures": "results",
     "Report": "results",
     "Sample": "results",

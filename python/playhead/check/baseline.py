@@ -12,52 +12,21 @@ Nothing here does I/O, except for `load_baseline`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
-from playhead.check.results import Check, CheckKind, Json, Level, Report, TestDraft, TestResult, judged
+from playhead.check.catalogue import Level
+from playhead.check.results import Check, Found, Json, Report, TestDraft, TestResult, judged
 from playhead.errors import ConfigError, UsageError
 from playhead.redaction import redacted
 
-DESCRIPTION: Final = CheckKind(
-    name="drift.description",
-    title="A tool's title and description are those of the baseline",
-    level="should",
-    source="docs/check.md#drift",
-)
-INPUT_SCHEMA: Final = CheckKind(
-    name="drift.input-schema",
-    title="A tool's inputSchema is that of the baseline",
-    level="must",
-    source="docs/check.md#drift",
-)
-OUTPUT_SCHEMA: Final = CheckKind(
-    name="drift.output-schema",
-    title="A tool's outputSchema is that of the baseline",
-    level="must",
-    source="docs/check.md#drift",
-)
-ANNOTATIONS: Final = CheckKind(
-    name="drift.annotations",
-    title="A tool's annotations are those of the baseline",
-    level="should",
-    source="docs/check.md#drift",
-)
-LISTED: Final = CheckKind(
-    name="drift.listed",
-    title="Each tool of the baseline is listed",
-    level="must",
-    source="docs/check.md#drift",
-)
-KINDS: Final = (LISTED, DESCRIPTION, INPUT_SCHEMA, OUTPUT_SCHEMA, ANNOTATIONS)
-
-_COMPARED: Final[tuple[tuple[CheckKind, tuple[str, ...]], ...]] = (
-    (DESCRIPTION, ("title", "description")),
-    (INPUT_SCHEMA, ("inputSchema",)),
-    (OUTPUT_SCHEMA, ("outputSchema",)),
-    (ANNOTATIONS, ("annotations",)),
+_COMPARED: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+    ("drift.description", ("title", "description")),
+    ("drift.input-schema", ("inputSchema",)),
+    ("drift.output-schema", ("outputSchema",)),
+    ("drift.annotations", ("annotations",)),
 )
 FIELDS: Final = tuple(name for _, names in _COMPARED for name in names)
 """The fields of a definition that a baseline records."""
@@ -85,7 +54,7 @@ class IgnoredCheck:
         check, separator, tool = text.partition("=")
         names = tuple(known)
         if check not in names:
-            hint = did_you_mean(check, names, what="docs/check.md lists them: ")
+            hint = did_you_mean(check, names, what="docs/check-reference.md lists them: ")
             raise UsageError(f"--ignore {text}: expected the name of a check, got {check!r}; {hint}")
         if separator and not tool:
             raise UsageError(f"--ignore {text}: expected the name of a tool after '=', got nothing")
@@ -171,7 +140,7 @@ def baseline_of(report: Report) -> Baseline:
     for test in report.tests:
         for check in test.checks:
             is_finding = check.verdict == "failed" or check.accepted in ("known", "level")
-            if is_finding and check.kind not in KINDS:  # drift ends with the new definitions
+            if is_finding and not check.kind.name.startswith("drift."):  # drift ends with the new definitions
                 key = (test.subject, check.kind.name)
                 message = check.message[:_MESSAGE_CHARS]
                 findings.setdefault(
@@ -257,16 +226,16 @@ def recorded(report: Report, baseline: Baseline) -> Report:
 def judge_drift(
     baseline: Baseline,
     definitions: Mapping[str, Mapping[str, Json]],
-    found: Callable[[TestResult], None],
+    found: Found,
 ) -> None:
     """Compare each tool with its definition in `baseline`: one test per tool. A new tool has none."""
     for name, before in baseline.tools.items():
         draft = TestDraft(subject=f"tool {name}", title="compared with the baseline", tool=name)
         now = definitions.get(name)
         if now is None:
-            draft.failed(LISTED, f"expected the tool {name!r} of the baseline to be listed, got none")
+            draft.failed("drift.listed", f"expected the tool {name!r} of the baseline to be listed, got none")
         else:
-            draft.passed(LISTED)
+            draft.passed("drift.listed")
             for kind, fields in _COMPARED:
                 changes = [it for name in fields for it in _changes(name, before, now)]
                 draft.require(kind, not changes, "; ".join(changes))

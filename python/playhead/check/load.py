@@ -18,21 +18,14 @@ import trio
 from playhead.check.options import LoadPlan
 from playhead.check.probes.asking import TOO_OFTEN, said
 from playhead.check.results import (
-    CheckKind,
+    Found,
     LoadFigures,
     TestDraft,
     TestResult,
     successful_requests,
 )
-from playhead.check.target import SessionTarget, is_too_often
+from playhead.check.target import Target, is_too_often
 
-ANSWERED: Final = CheckKind(
-    name="load.answered",
-    title="Requests are answered under load as they are alone",
-    level="should",
-    source="docs/check.md#load",
-)
-KINDS: Final = (ANSWERED,)
 _MOST_READS: Final = 3
 """Resources read under load; they tend to share their figures."""
 
@@ -161,10 +154,10 @@ def fleet_figures(plays: Sequence[PlayRecord]) -> dict[str, object]:
 
 
 async def probe_load(
-    target: SessionTarget,
+    target: Target,
     plan: LoadPlan,
     tests: Sequence[TestResult],
-    found: Callable[[TestResult], None],
+    found: Found,
     measured: Callable[[LoadFigures], None],
 ) -> None:
     """Repeat one successful call of each tool in `tests`, and one read of some resources.
@@ -192,10 +185,10 @@ def _repeatable(tests: Sequence[TestResult]) -> Iterator[TestResult]:
 
 
 async def _measure(
-    target: SessionTarget,
+    target: Target,
     plan: LoadPlan,
     test: TestResult,
-    found: Callable[[TestResult], None],
+    found: Found,
     measured: Callable[[LoadFigures], None],
 ) -> None:
     method, params = test.method, test.input
@@ -219,12 +212,12 @@ async def _measure(
     measured(figures)
     if figures.requests == 0:
         draft.failed(
-            ANSWERED,
+            "load.answered",
             f"expected results, as for a single client; no request was answered within {plan.seconds:g} s",
         )
     else:
         draft.require(
-            ANSWERED,
+            "load.answered",
             figures.failures == 0,
             f"expected {figures.requests} results, as for a single client, got"
             f" {figures.requests - figures.failures}; the first failure: {figures.first_failure}",

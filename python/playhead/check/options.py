@@ -12,9 +12,11 @@ from typing import Any, ClassVar, Final, Literal
 import regex
 
 from playhead.check.baseline import Baseline, IgnoredCheck
-from playhead.check.results import Json, Level, Report, TestResult, successful_requests
+from playhead.check.catalogue import Level
+from playhead.check.results import Json, Report, TestResult, successful_requests
 from playhead.errors import ConfigError, UsageError
 from playhead.escaping import is_hidden
+from playhead.extras import require_extra
 
 Depth = Literal["quick", "full"]
 _STRICT: Final = {"extra": "forbid", "strict": True}
@@ -165,7 +167,6 @@ _DRAFTED_CALLS: Final = 2
 """Per tool: the least arguments and all of them, as a rule."""
 _PATTERN_CHARS: Final = 60
 _LATENCY_FACTOR: Final = 10
-_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _HEAD: Final = """\
 # Drafted from the answers to a check. Edit it: keep the calls that matter, replace generated arguments by
 # typical ones, remove the "#" of what must stay true, and add calls that must fail (is_error = true).
@@ -177,8 +178,11 @@ def draft_expectations(report: Report, *, as_json: bool = False) -> str:
 
     It has the first successful calls of each tool, with the types of their content. TOML also has remarks: a
     pattern and a latency for each of them, and for a tool without a successful call the arguments to replace.
-    A check with the unedited file passes, unless the answers of a tool vary from call to call.
+    A check with the unedited file passes, unless the answers of a tool vary from call to call. Raises
+    `UsageError` for TOML without the extra `check`.
     """
+    if not as_json:
+        require_extra("check", "drafts of expectations in TOML")
     calls: dict[str, list[tuple[ExpectedCall, TestResult]]] = {name: [] for name in report.tools}
     for test in successful_requests(report.tests, "tools/call"):
         drafted = calls.setdefault(test.tool or "", [])
@@ -200,36 +204,29 @@ def _drafted(test: TestResult, *, as_json: bool) -> ExpectedCall | None:
     """Return the call of a successful test; None if a file can't represent its arguments."""
     assert isinstance(test.input, Mapping), "a successful request has complete parameters"
     arguments = test.input.get("arguments", {})
-    if not isinstance(arguments, Mapping) or not _is_representable(arguments, nulls=as_json):
+    if not isinstance(arguments, Mapping) or not _is_writable(arguments, toml=not as_json):
         return None
     blocks = test.output.get("content") if isinstance(test.output, Mapping) else None
     types: list[str] = []
     for block in blocks if isinstance(blocks, list | tuple) else (None,):
         kind = block.get("type") if isinstance(block, Mapping) else None
-        if not isinstance(kind, str) or not _is_representable(kind, nulls=False):
+        if not isinstance(kind, str) or not _is_writable(kind):
             return ExpectedCall(tool=test.tool or "", arguments=arguments)  # a truncated answer
         types.append(kind)
     return ExpectedCall(tool=test.tool or "", arguments=arguments, content_types=tuple(types))
 
 
-def _is_representable(value: Json, *, nulls: bool) -> bool:
-    """True if `load_expectations` can read `value`, which TOML without null can hold."""
-    match value:
-        case None:
-            return nulls
-        case str():
-            return not any("\ud800" <= char <= "\udfff" for char in value)
-        case bool() | float():
-            return True
-        case int():
-            return value.bit_length() <= 64
-        case Mapping():
-            return all(
-                _is_representable(key, nulls=nulls) and _is_representable(item, nulls=nulls)
-                for key, item in value.items()
-            )
-        case _:
-            return all(_is_representable(item, nulls=nulls) for item in value)
+def _is_writable(value: Json, *, toml: bool = False) -> bool:
+    """True if the file can hold `value`, and `load_expectations` accepts it."""
+    from playhead.config.document import check_values
+
+    try:
+        check_values(value, "draft")
+        if toml:
+            _toml(value)
+    except (ConfigError, ValueError):  # TOML has no null
+        return False
+    return True
 
 
 def _fields(call: ExpectedCall) -> dict[str, Json]:
@@ -253,7 +250,7 @@ def _toml_remark(report: Report, tool: str) -> list[str]:
     for test in report.tests:
         if test.tool == tool and test.method == "tools/call" and isinstance(test.input, Mapping):
             arguments = test.input.get("arguments", {})
-            if isinstance(arguments, Mapping) and _is_representable(arguments, nulls=False):
+            if isinstance(arguments, Mapping) and _is_writable(arguments, toml=True):
                 return [
                     f"# {_toml(tool)} answered no generated arguments with a result. Give it some that work:",
                     "# [[calls]]",
@@ -268,30 +265,16 @@ def _first_text(output: Json) -> str | None:
     blocks = output.get("content") if isinstance(output, Mapping) else None
     for block in blocks if isinstance(blocks, list | tuple) else ():
         text = block.get("text") if isinstance(block, Mapping) else None
-        if isinstance(text, str) and _is_representable(text, nulls=False) and text.strip():
+        if isinstance(text, str) and _is_writable(text) and text.strip():
             return text.strip().splitlines()[0][:_PATTERN_CHARS]
     return None
 
 
 def _toml(value: Json) -> str:
     """Format a value of a single line. Hidden characters are escaped, since people review the file."""
-    match value:
-        case str():
-            text = json.dumps(value, ensure_ascii=False)
-            return "".join(
-                (f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}")
-                if is_hidden(char)
-                else char
-                for char in text
-            )
-        case Mapping():
-            items = (
-                f"{key if _BARE_KEY.fullmatch(key) else _toml(key)} = {_toml(item)}"
-                for key, item in value.items()
-            )
-            inner = ", ".join(items)
-            return f"{{ {inner} }}" if inner else "{}"
-        case None | bool() | int() | float():
-            return json.dumps(value)
-        case _:
-            return f"[{', '.join(_toml(item) for item in value)}]"
+    import tomlkit
+
+    line = tomlkit.array()
+    line.append(value)
+    text = line.as_string()[1:-1]  # without the brackets of the array, whose items are all on its line
+    return "".join(f"\\U{ord(char):08x}" if is_hidden(char) else char for char in text)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
+
+from playhead.check.catalogue import CATALOGUE, CheckKind
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 
@@ -22,7 +24,6 @@ Status = Literal["success", "failed", "accepted", "error", "skipped"]
 """`failed`: a check found a defect. `accepted`: only defects that do not count. `error`: undecided, for
 example because a tool refused arguments that only its schema allows. `skipped`: not done, with the reason."""
 
-Level = Literal["must", "should"]
 Acceptance = Literal["ignored", "known", "level"]
 """The reason why a failure does not count: the check is ignored, the baseline has the finding, or it violates
 a SHOULD and only MUSTs count."""
@@ -34,21 +35,6 @@ _SAMPLE_TYPE: Final = re.compile(r"image/(?:png|jpeg|gif|webp|bmp)|audio/[a-z0-9
 """The types that browsers show; SVG is none of them, since it may have scripts."""
 _MESSAGE_CHARS: Final = 4_000
 """Of one message, which may quote a server at any length."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckKind:
-    """A kind of check in the catalogue: one requirement on every server."""
-
-    name: str
-    """Stable, `subject.what` in lower case: `tools.structured-content`."""
-    title: str
-    """The requirement, as a sentence."""
-    level: Level
-    """The keyword of the specification (RFC 2119). A violation of either fails the check, unless
-    `CheckOptions.level` is `must`."""
-    source: str
-    """The page of the MCP specification, or of this project, that states the requirement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +87,10 @@ class TestResult:
     latency_ms: float | None = None
     checks: tuple[Check, ...] = ()
     samples: tuple[Sample, ...] = ()
+
+
+Found = Callable[[TestResult], None]
+"""Takes a finished test. Must not block."""
 
 
 def judged(checks: Sequence[Check], *, undecided: str | None = None) -> tuple[Status, str | None]:
@@ -210,7 +200,10 @@ def successful_requests(tests: Iterable[TestResult], method: str) -> Iterator[Te
 
 @dataclass(slots=True)
 class TestDraft:
-    """Collect the checks of one test while it runs. `passed`, `failed` and `skipped` add one each."""
+    """Collect the checks of one test while it runs. `passed`, `failed` and `skipped` add one each.
+
+    A kind is a row of the catalogue, or its name.
+    """
 
     __test__ = False
 
@@ -228,14 +221,18 @@ class TestDraft:
     """The reason why no judgement counts, such as a server that was too busy."""
     checks: list[Check] = field(default_factory=list)
 
-    def passed(self, kind: CheckKind) -> None:
-        self.checks.append(Check(kind=kind, verdict="passed"))
+    def passed(self, kind: CheckKind | str) -> None:
+        self._add(kind, "passed")
 
-    def failed(self, kind: CheckKind, message: str) -> None:
-        self.checks.append(Check(kind=kind, verdict="failed", message=message[:_MESSAGE_CHARS]))
+    def failed(self, kind: CheckKind | str, message: str) -> None:
+        self._add(kind, "failed", message)
 
-    def skipped(self, kind: CheckKind, message: str) -> None:
-        self.checks.append(Check(kind=kind, verdict="skipped", message=message[:_MESSAGE_CHARS]))
+    def skipped(self, kind: CheckKind | str, message: str) -> None:
+        self._add(kind, "skipped", message)
+
+    def _add(self, kind: CheckKind | str, verdict: Verdict, message: str = "") -> None:
+        row = CATALOGUE[kind] if isinstance(kind, str) else kind
+        self.checks.append(Check(kind=row, verdict=verdict, message=message[:_MESSAGE_CHARS]))
 
     def sample(self, mime_type: str | None, data: bytes) -> None:
         """Keep an image or audio of the answer for the report; other types are ignored."""
@@ -251,7 +248,7 @@ class TestDraft:
             for check in self.checks
         ]
 
-    def require(self, kind: CheckKind, condition: bool, message: str) -> bool:
+    def require(self, kind: CheckKind | str, condition: bool, message: str) -> bool:
         """Add a passed check if `condition` is true, else a failed one with `message`. Return `condition`."""
         if condition:
             self.passed(kind)

@@ -13,7 +13,6 @@ import trio
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
-from playhead.check import baseline, load
 from playhead.check.baseline import Triage, definition_of, judge_drift
 from playhead.check.graph import (
     Graph,
@@ -30,16 +29,6 @@ from playhead.check.graph import (
 )
 from playhead.check.load import probe_load
 from playhead.check.options import CheckOptions
-from playhead.check.probes import (
-    connection,
-    discovery,
-    media,
-    prompts,
-    reads,
-    resources,
-    server,
-    tool_judging,
-)
 from playhead.check.probes.connection import judge_stay, judge_wire, probe_connection, unreachable
 from playhead.check.probes.discovery import probe_discovery
 from playhead.check.probes.prompts import probe_prompts
@@ -54,7 +43,6 @@ from playhead.check.probes.server import (
 )
 from playhead.check.probes.tools import probe_tool
 from playhead.check.results import (
-    CheckKind,
     Json,
     LoadFigures,
     Report,
@@ -63,7 +51,7 @@ from playhead.check.results import (
 )
 from playhead.check.target import (
     Checkable,
-    SessionTarget,
+    Target,
     open_target,
     resolve,
     words_for,
@@ -148,7 +136,7 @@ class _Check:
             secrets=secrets,
         )
         self._on_test = on_test
-        self._target: SessionTarget | None = None
+        self._target: Target | None = None
         self._left = trio.Event()
         self._tests: list[TestResult] = []
         self._load: list[LoadFigures] = []
@@ -287,7 +275,7 @@ class _Check:
     def _skipped(self, subject: str, why: str, *, tool: str | None = None) -> None:
         self._found(TestResult(subject=subject, title="all", tool=tool, status="skipped", error=why))
 
-    async def _look_for_changes(self, target: SessionTarget) -> None:
+    async def _look_for_changes(self, target: Target) -> None:
         after = await trio.to_thread.run_sync(footprint, self._server)
         if target.gone is None:
             after = replace(after, resources=await listed_resources(target))
@@ -330,12 +318,12 @@ class _Check:
         )
         return replace(report, remarks=(*report.remarks, *self._triage.remarks(report)))
 
-    async def _hold(self, *, task_status: trio.TaskStatus[SessionTarget]) -> None:
+    async def _hold(self, *, task_status: trio.TaskStatus[Target]) -> None:
         async with open_target(self._server, self._options) as target:
             task_status.started(target)
             await self._left.wait()
 
-    def _there(self) -> SessionTarget:
+    def _there(self) -> Target:
         assert self._target is not None, "only reached after check_mcp_status"
         return self._target
 
@@ -397,28 +385,3 @@ class _Check:
 
 def _given_up(subject: str, why: str) -> TestResult:
     return TestResult(subject=subject, title="given up", status="error", error=why)
-
-
-_KINDS: Final[tuple[tuple[CheckKind, ...], ...]] = (
-    connection.KINDS,
-    discovery.KINDS,
-    tool_judging.KINDS,
-    resources.KINDS,
-    reads.KINDS,
-    media.KINDS,
-    prompts.KINDS,
-    load.KINDS,
-    server.KINDS,
-    connection.WIRE_KINDS,
-    baseline.KINDS,
-)
-
-
-def all_kinds() -> tuple[CheckKind, ...]:
-    """Return every kind of check as declared. Names are unique; a test enforces it."""
-    return tuple(kind for kinds in _KINDS for kind in kinds)
-
-
-def catalogue() -> Mapping[str, CheckKind]:
-    """Return every kind of check by name, in the order of execution."""
-    return {kind.name: kind for kind in all_kinds()}

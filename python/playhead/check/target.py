@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import mcp_types as types
 import trio
@@ -39,40 +39,6 @@ class RequestOutcome:
     pauses: the test proves nothing."""
 
 
-class Target(Protocol):
-    """A connected server. Many tasks may use it at once."""
-
-    @property
-    def options(self) -> CheckOptions: ...
-
-    @property
-    def session(self) -> Session:
-        """For features built on requests: streams of resources, classified results."""
-        ...
-
-    @property
-    def protocol_version(self) -> str: ...
-
-    @property
-    def tools(self) -> tuple[types.Tool, ...]:
-        """The discovered tools; empty before discovery."""
-        ...
-
-    async def request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        timeout_seconds: float | None = None,
-    ) -> RequestOutcome:
-        """Send a request and return its outcome.
-
-        Never raises because of the server; a lost connection is replaced before the next request.
-        `timeout_seconds` defaults to `options.timeout_seconds`. Cancelling sends `notifications/cancelled`.
-        """
-        ...
-
-
 Checkable = ServerConfig | Server[Any] | MCPServer
 """A resolved name, URL or command, or a server object."""
 
@@ -92,14 +58,16 @@ _MILLISECONDS = 1000.0
 
 
 @dataclass(slots=True)
-class SessionTarget:
-    """A `Target` over one session, which replaces a lost connection."""
+class Target:
+    """A connected server: one session, which replaces a lost connection. Many tasks may use it at once."""
 
     options: CheckOptions
     session: Session
+    """For features built on requests: streams of resources, classified results."""
     server: Checkable
     """The server of the session, for probes that open their own connection."""
     tools: tuple[types.Tool, ...] = ()
+    """The discovered tools; empty before discovery."""
     limits: Limits = field(default=DEFAULT_LIMITS)
     gone: PlayheadError | None = None
     """Set once the server has not answered for so long that nothing more is sent."""
@@ -122,7 +90,12 @@ class SessionTarget:
         *,
         timeout_seconds: float | None = None,
     ) -> RequestOutcome:
-        """See `Target.request`. Once the server is `gone`, every answer is that failure, immediately."""
+        """Send a request and return its outcome.
+
+        Never raises because of the server; a lost connection is replaced before the next request.
+        `timeout_seconds` defaults to `options.timeout_seconds`. Cancelling sends `notifications/cancelled`.
+        Once the server is `gone`, every answer is that failure, immediately.
+        """
         if self.gone is not None:
             return RequestOutcome(failure=self.gone, latency_ms=0.0)
         seconds = self.options.timeout_seconds if timeout_seconds is None else timeout_seconds
@@ -204,7 +177,7 @@ def limits_of(options: CheckOptions) -> Limits:
 @asynccontextmanager
 async def open_target(
     server: Checkable, options: CheckOptions, *, mode: str | None = None
-) -> AsyncIterator[SessionTarget]:
+) -> AsyncIterator[Target]:
     """Connect for the duration of the context. `mode` and errors are as for `playhead.client.connect`.
 
     A server process that ends is always restarted: one that dies of a request still gets all the others.
@@ -213,7 +186,7 @@ async def open_target(
     if isinstance(server, ServerConfig):
         server = replace(server, restart="always")
     async with connect(server, limits=limits, mode=mode) as session:
-        yield SessionTarget(options=options, session=session, server=server, limits=limits)
+        yield Target(options=options, session=session, server=server, limits=limits)
 
 
 def words_for(server: Checkable) -> str:

@@ -379,7 +379,7 @@ def result_report(tool: str, result: CallResult) -> dict[str, object]:
         "images": [],
         "saved": [],
         "findings": [
-            {"path": finding.path, "expected": finding.expected, "came": finding.came}
+            {"path": finding.path, "expected": finding.expected, "got": finding.got}
             for finding in result.findings
         ],
         "player": None,

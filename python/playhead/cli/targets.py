@@ -253,9 +253,9 @@ async def find_media(
     found = ((*result.media, *result.resources) if playable else result.resources)[:1]
     if not found:
         wanted = "audio" if playable else "a resource link or a blob"
-        came = ", ".join(sorted({_kind(block) for block in result.blocks})) or "nothing"
+        got = ", ".join(sorted({_kind(block) for block in result.blocks})) or "nothing"
         raise ProtocolError(
-            f"expected {wanted} in the answer of tool {what!r}, got {came}; `playhead call` shows the answer"
+            f"expected {wanted} in the answer of tool {what!r}, got {got}; `playhead call` shows the answer"
         )
     return found[0]
 

@@ -225,8 +225,8 @@ def dump(value: CallToolResult | TypedContent | Block) -> dict[str, Any]:
     return wire
 
 
-def _wrong(where: str, expected: str, came: str) -> UsageError:
-    return UsageError(f"{where}: expected {expected}, got {came}")
+def _wrong(where: str, expected: str, got: str) -> UsageError:
+    return UsageError(f"{where}: expected {expected}, got {got}")
 
 
 def _is_a(kind: type[_Typed], where: str, value: object) -> _Typed:

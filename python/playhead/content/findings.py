@@ -17,11 +17,11 @@ class Finding:
     path: str
     """A JSON path: `$.content[2].name`."""
     expected: str
-    came: str
+    got: str
     """Description of the actual value; long or binary values are not quoted."""
 
     def __str__(self) -> str:
-        return f"{self.path}: expected {self.expected}, got {self.came}"
+        return f"{self.path}: expected {self.expected}, got {self.got}"
 
 
 def kind_of(value: object) -> str:
@@ -58,13 +58,13 @@ class Notes:
         """True if further findings are discarded, so that a check can stop early."""
         return len(self._found) > MAX_FINDINGS
 
-    def add(self, path: str, *, expected: str, came: str) -> None:
+    def add(self, path: str, *, expected: str, got: str) -> None:
         if len(self._found) < MAX_FINDINGS:
-            self._found.append(Finding(path=path, expected=expected, came=came))
+            self._found.append(Finding(path=path, expected=expected, got=got))
         elif not self.full:
             self._found.append(
                 Finding(
-                    path="$", expected=f"at most {MAX_FINDINGS} findings", came="more, which are not listed"
+                    path="$", expected=f"at most {MAX_FINDINGS} findings", got="more, which are not listed"
                 )
             )
 

@@ -44,7 +44,7 @@ def _without_errors(kind: str, raw: dict[str, Any], error: ValidationError) -> B
         # Only lists have this many errors, and listing them all takes seconds for a large message.
         fewer = {key: value for key, value in raw.items() if key not in _LISTS}
         expected = f"at most {MAX_FINDINGS} invalid values in one block"
-        many = Finding(path="$", expected=expected, came=f"{count}; {' and '.join(_LISTS)} are ignored")
+        many = Finding(path="$", expected=expected, got=f"{count}; {' and '.join(_LISTS)} are ignored")
         rest = mended(kind, fewer)
         return Block(raw=raw, content=rest.content, findings=(many, *rest.findings))
     if kind == "resource" and isinstance(contents := raw.get("resource"), dict):
@@ -73,7 +73,7 @@ def _without_errors(kind: str, raw: dict[str, Any], error: ValidationError) -> B
         except ValidationError:
             pass
     first = findings[0]
-    reason = f"{first.path}: expected {first.expected}, got {first.came}"
+    reason = f"{first.path}: expected {first.expected}, got {first.got}"
     return Block(raw=raw, content=UnknownBlock(kind=kind, reason=reason), findings=findings)
 
 
@@ -83,9 +83,9 @@ def _with_possible_size(block: Block) -> Block:
     link = content.file if isinstance(content, FileContent) else content
     if not isinstance(link, ResourceLink | FileValue) or link.size is None or 0 <= link.size <= MOST_BYTES:
         return block
-    came = "a negative number" if link.size < 0 else "a greater number"
+    got = "a negative number" if link.size < 0 else "a greater number"
     path = "$.size" if link is content else "$.file.size"
-    finding = Finding(path=path, expected=f"a number of bytes from 0 to {MOST_BYTES}", came=came)
+    finding = Finding(path=path, expected=f"a number of bytes from 0 to {MOST_BYTES}", got=got)
     better: TypedContent
     if isinstance(content, FileContent):
         better = content.model_copy(update={"file": content.file.model_copy(update={"size": None})})
@@ -125,10 +125,10 @@ def _finding(path: str, raw: Mapping[str, Any], item: ErrorDetails) -> Finding:
     for key in item["loc"]:
         where = step(where, key)
     if item["type"] == "missing":
-        return Finding(path=where, expected="this required field", came="nothing")
+        return Finding(path=where, expected="this required field", got="nothing")
     is_object = item["type"] in ("dict_type", "model_type")
     expected = "an object" if is_object else item["msg"].removeprefix("Input should be ")
-    return Finding(path=where, expected=expected, came=kind_of(_at(raw, item["loc"])))
+    return Finding(path=where, expected=expected, got=kind_of(_at(raw, item["loc"])))
 
 
 def _at(raw: object, path: tuple[int | str, ...]) -> object:

@@ -56,14 +56,14 @@ def check_fields(notes: Notes, path: str, raw: Mapping[str, object], fields: tup
         if field.name in raw:
             check_value(notes, step(path, field.name), raw[field.name], field)
         elif field.required:
-            notes.add(step(path, field.name), expected=_expected(field), came="nothing")
+            notes.add(step(path, field.name), expected=_expected(field), got="nothing")
 
 
 def check_value(notes: Notes, path: str, value: object, field: Field) -> None:
     if not _is(field.kind, value):
-        notes.add(path, expected=_expected(field), came=kind_of(value))
+        notes.add(path, expected=_expected(field), got=kind_of(value))
     elif isinstance(value, str) and field.problem is not None and (problem := field.problem(value)):
-        notes.add(path, expected=field.expected, came=problem)
+        notes.add(path, expected=field.expected, got=problem)
 
 
 def _expected(field: Field) -> str:
@@ -109,7 +109,7 @@ def validate_tool_response(
     features = features_of(revision)
     notes = Notes()
     if not isinstance(raw, dict):
-        notes.add("$", expected="an object", came=kind_of(raw))
+        notes.add("$", expected="an object", got=kind_of(raw))
         return notes.all()
     fields = (*_RESULT, _RESULT_TYPE) if features.result_type else _RESULT
     check_fields(notes, "$", raw, fields)
@@ -117,8 +117,8 @@ def validate_tool_response(
     _check_server_info(notes, raw, features)
     content = raw.get("content")
     if not isinstance(content, list):
-        came = kind_of(content) if "content" in raw else "nothing"
-        notes.add("$.content", expected="an array of blocks", came=came)
+        got = kind_of(content) if "content" in raw else "nothing"
+        notes.add("$.content", expected="an array of blocks", got=got)
         content = []
     for index, block in enumerate(content):
         if notes.full:
@@ -130,13 +130,13 @@ def validate_tool_response(
 
 def _check_block(notes: Notes, path: str, block: object, features: Features) -> None:
     if not isinstance(block, dict):
-        notes.add(path, expected="an object", came=kind_of(block))
+        notes.add(path, expected="an object", got=kind_of(block))
         return
     kind = block.get("type")
     types = features.block_types
     if not isinstance(kind, str) or kind not in types:
-        came = quoted(kind) if isinstance(kind, str) else kind_of(kind) if "type" in block else "nothing"
-        notes.add(f"{path}.type", expected=f"one of {', '.join(types)} in {features.revision}", came=came)
+        got = quoted(kind) if isinstance(kind, str) else kind_of(kind) if "type" in block else "nothing"
+        notes.add(f"{path}.type", expected=f"one of {', '.join(types)} in {features.revision}", got=got)
         return
     check_fields(notes, path, block, (*BLOCK_TYPES[kind].fields, *COMMON))
     _check_block_meta(notes, path, block, features)
@@ -151,7 +151,7 @@ def _check_block(notes: Notes, path: str, block: object, features: Features) -> 
 def _check_contents(notes: Notes, path: str, contents: dict[str, object], features: Features) -> None:
     has_text, has_blob = "text" in contents, "blob" in contents
     if has_text == has_blob:
-        notes.add(path, expected="either text or blob", came="both" if has_text else "neither")
+        notes.add(path, expected="either text or blob", got="both" if has_text else "neither")
     fields: tuple[Field, ...] = BLOB_CONTENTS if has_blob else TEXT_CONTENTS
     if has_text == has_blob:
         fields = tuple(field for field in fields if field.name in contents or field.name == "uri")
@@ -162,9 +162,9 @@ def _check_contents(notes: Notes, path: str, contents: dict[str, object], featur
 def _check_link(notes: Notes, path: str, link: dict[str, object], features: Features) -> None:
     size = link.get("size")
     if isinstance(size, int | float) and size < 0:
-        notes.add(f"{path}.size", expected="0 or more", came=number(size))
+        notes.add(f"{path}.size", expected="0 or more", got=number(size))
     if "icons" in link and not features.icons:
-        notes.add(f"{path}.icons", expected=f"no icons in {features.revision}", came="icons")
+        notes.add(f"{path}.icons", expected=f"no icons in {features.revision}", got="icons")
     _check_icons(notes, path, link)
 
 
@@ -175,11 +175,11 @@ def _check_icons(notes: Notes, path: str, holder: Mapping[str, object]) -> None:
             return
         place = f"{path}.icons[{index}]"
         if not isinstance(icon, dict):
-            notes.add(place, expected="an object", came=kind_of(icon))
+            notes.add(place, expected="an object", got=kind_of(icon))
             continue
         check_fields(notes, place, icon, ICON)
         if "_meta" in icon:
-            notes.add(f"{place}._meta", expected=_NO_META, came="_meta")
+            notes.add(f"{place}._meta", expected=_NO_META, got="_meta")
         sizes = icon.get("sizes")
         for at, size in enumerate(sizes if isinstance(sizes, list) else ()):
             if notes.full:
@@ -192,28 +192,28 @@ def check_annotations(notes: Notes, path: str, annotations: Mapping[str, object]
     check_fields(notes, path, annotations, ANNOTATIONS)
     priority = annotations.get("priority")
     if isinstance(priority, int | float) and not isinstance(priority, bool) and not 0 <= priority <= 1:
-        notes.add(f"{path}.priority", expected="a number from 0 to 1", came=number(priority))
+        notes.add(f"{path}.priority", expected="a number from 0 to 1", got=number(priority))
     audience = annotations.get("audience")
     for index, role in enumerate(audience if isinstance(audience, list) else ()):
         if notes.full:
             return
         if role not in ("user", "assistant"):
-            came = quoted(role) if isinstance(role, str) else kind_of(role)
-            notes.add(f"{path}.audience[{index}]", expected="user or assistant", came=came)
+            got = quoted(role) if isinstance(role, str) else kind_of(role)
+            notes.add(f"{path}.audience[{index}]", expected="user or assistant", got=got)
 
 
 def _check_annotations(notes: Notes, path: str, raw: dict[str, object], features: Features) -> None:
     check_annotations(notes, path, raw)
     if "lastModified" in raw and not features.last_modified:
-        notes.add(f"{path}.lastModified", expected=f"no lastModified in {features.revision}", came="one")
+        notes.add(f"{path}.lastModified", expected=f"no lastModified in {features.revision}", got="one")
     if "_meta" in raw:
-        notes.add(f"{path}._meta", expected=_NO_META, came="_meta")
+        notes.add(f"{path}._meta", expected=_NO_META, got="_meta")
 
 
 def _check_block_meta(notes: Notes, path: str, raw: dict[str, object], features: Features) -> None:
     if "_meta" in raw and not features.block_meta:
         expected = f"_meta on the result only in {features.revision}"
-        notes.add(f"{path}._meta", expected=expected, came="_meta")
+        notes.add(f"{path}._meta", expected=expected, got="_meta")
         return
     _check_meta(notes, path, raw, features)
 
@@ -226,7 +226,7 @@ def _check_meta(notes: Notes, path: str, raw: dict[str, object], features: Featu
         if notes.full:
             return
         if problem := meta_key_problem(key):
-            notes.add(step(f"{path}._meta", key), expected="a key such as com.example/name", came=problem)
+            notes.add(step(f"{path}._meta", key), expected="a key such as com.example/name", got=problem)
 
 
 def _check_server_info(notes: Notes, raw: dict[str, object], features: Features) -> None:
@@ -235,7 +235,7 @@ def _check_server_info(notes: Notes, raw: dict[str, object], features: Features)
         return
     path, info = step("$._meta", _SERVER_INFO_KEY), meta[_SERVER_INFO_KEY]
     if not isinstance(info, dict):
-        notes.add(path, expected="an object", came=kind_of(info))
+        notes.add(path, expected="an object", got=kind_of(info))
         return
     check_fields(notes, path, info, SERVER_INFO)
     _check_icons(notes, path, info)
@@ -248,10 +248,10 @@ def _check_structured(
     if "structuredContent" in raw:
         value = raw["structuredContent"]
         if not features.structured:
-            notes.add(path, expected=f"no structuredContent in {features.revision}", came=kind_of(value))
+            notes.add(path, expected=f"no structuredContent in {features.revision}", got=kind_of(value))
             return
         if not features.structured_any and not isinstance(value, dict):
-            notes.add(path, expected=f"an object in {features.revision}", came=kind_of(value))
+            notes.add(path, expected=f"an object in {features.revision}", got=kind_of(value))
     if output_schema is not None and features.structured:
         _check_output(notes, raw, output_schema)
 
@@ -263,7 +263,7 @@ def _check_output(notes: Notes, raw: Mapping[str, object], output_schema: object
     if "structuredContent" in raw:
         check_output(notes, path, raw["structuredContent"], output_schema)
     else:
-        notes.add(path, expected="content that matches the tool's outputSchema", came="nothing")
+        notes.add(path, expected="content that matches the tool's outputSchema", got="nothing")
 
 
 def check_structured_content(raw: Mapping[str, object], output_schema: object) -> list[Finding]:

@@ -200,10 +200,10 @@ _WHERE: Final = "outputSchema"
 class _SchemaError(Exception):
     """The schema is invalid: the path, and the value found there."""
 
-    def __init__(self, path: str, came: str) -> None:
+    def __init__(self, path: str, got: str) -> None:
         super().__init__(path)
         self.path = path
-        self.came = came
+        self.got = got
 
 
 def check_output(
@@ -214,27 +214,27 @@ def check_output(
     Paths that begin with `outputSchema` refer to the schema. `clock` bounds only the regular expressions.
     """
     if not isinstance(schema, dict | bool):
-        notes.add(_WHERE, expected="a JSON Schema: an object or a boolean", came=kind_of(schema))
+        notes.add(_WHERE, expected="a JSON Schema: an object or a boolean", got=kind_of(schema))
         return
     try:
         _check_size(schema)
         for error in _errors(value, schema, Budget(clock)):
             if notes.full:
                 return
-            notes.add(_joined(path, error.absolute_path), expected=_expected(error), came=_came(error))
+            notes.add(_joined(path, error.absolute_path), expected=_expected(error), got=_got(error))
     except _SchemaError as error:
-        notes.add(error.path, expected="a valid JSON Schema", came=error.came)
+        notes.add(error.path, expected="a valid JSON Schema", got=error.got)
     except BoundError as error:
-        notes.add(_WHERE, expected="a schema that can be checked within bounds", came=str(error))
+        notes.add(_WHERE, expected="a schema that can be checked within bounds", got=str(error))
     except Unresolvable as error:
-        came = f"a reference to {quoted(str(error.ref))}; nothing is fetched"
-        notes.add(_WHERE, expected="references within the schema", came=came)
+        got = f"a reference to {quoted(str(error.ref))}; nothing is fetched"
+        notes.add(_WHERE, expected="references within the schema", got=got)
     except RecursionError:
-        notes.add(_WHERE, expected="a finite schema", came="one nested too deeply, or recursive")
+        notes.add(_WHERE, expected="a finite schema", got="one nested too deeply, or recursive")
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # jsonschema and referencing assume more about identifiers and numbers than the metaschema requires.
-        came = f"one that jsonschema cannot use ({type(error).__name__})"
-        notes.add(_WHERE, expected="a JSON Schema that can be used", came=came)
+        got = f"one that jsonschema cannot use ({type(error).__name__})"
+        notes.add(_WHERE, expected="a JSON Schema that can be used", got=got)
 
 
 def _check_size(schema: object) -> None:
@@ -266,7 +266,7 @@ def _dialect(schema: dict[str, Any] | bool) -> Any:
 
 def _check_schema(schema: dict[str, Any] | bool, checker: Any) -> None:
     for error in checker(checker.META_SCHEMA, registry=REGISTRY).iter_errors(schema):
-        raise _SchemaError(_joined(_WHERE, error.absolute_path), f"{_came(error)} ({_expected(error)})")
+        raise _SchemaError(_joined(_WHERE, error.absolute_path), f"{_got(error)} ({_expected(error)})")
 
 
 class SchemaReader:
@@ -344,7 +344,7 @@ def _expected(error: ValidationError) -> str:
     return f"{_WHERE} {keyword}"
 
 
-def _came(error: ValidationError) -> str:
+def _got(error: ValidationError) -> str:
     instance = error.instance
     if isinstance(instance, str):
         return f"a string of {len(instance)} character{'' if len(instance) == 1 else 's'}"

@@ -189,8 +189,8 @@ class PartMaker:
             return f"invalid base64 at character {error.index}"
         return None
 
-    def _find(self, at: _Place, key: str, came: str, *, expected: str = "base64") -> None:
-        self.findings.append(Finding(path=at.path(key), expected=expected, came=came))
+    def _find(self, at: _Place, key: str, got: str, *, expected: str = "base64") -> None:
+        self.findings.append(Finding(path=at.path(key), expected=expected, got=got))
 
 
 def _kept(at: _Place, view: BlockView, reason: str) -> KeepReference:
@@ -266,13 +266,13 @@ def _names_a_response(text: str) -> bool:
 
 
 def _wrong(key: str, expected: str, value: object, *, there: bool) -> ResponseError:
-    came = kind_of(value) if there else "nothing"
+    got = kind_of(value) if there else "nothing"
     return ResponseError(
-        f"expected {expected} at $.{key} of a structured response, got {came}",
+        f"expected {expected} at $.{key} of a structured response, got {got}",
         code="INVALID_FIELD",
         path=f"$.{key}",
         expected=expected,
-        came=came,
+        got=got,
     )
 
 
@@ -377,17 +377,17 @@ def _respond(index: int, block: Block, response: StructuredResponse, maker: Part
 
 def _finding(index: int, error: ResponseError) -> Finding:
     path = f"$.content[{index}].text{error.path.removeprefix('$')}"
-    return Finding(path=path, expected=f"{error.expected}, as in a structured response", came=error.came)
+    return Finding(path=path, expected=f"{error.expected}, as in a structured response", got=error.got)
 
 
 def _structured(structured: object, maker: PartMaker) -> SendText:
     try:
         text = json.dumps(structured, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError):
-        came = kind_of(structured)
+        got = kind_of(structured)
         maker.findings.append(
             Finding(
-                path="$.structuredContent", expected="a JSON value", came=f"{came} that JSON cannot represent"
+                path="$.structuredContent", expected="a JSON value", got=f"{got} that JSON cannot represent"
             )
         )
         text = "[structuredContent that cannot be encoded as JSON]"

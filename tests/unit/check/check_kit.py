@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,8 +10,8 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
 from playhead.check.options import CheckOptions
-from playhead.check.results import Check, TestResult
-from playhead.check.target import SessionTarget, open_target
+from playhead.check.results import Check, Found, TestResult
+from playhead.check.target import Target, open_target
 from playhead.config.servers import ServerConfig
 
 FULL = CheckOptions(depth="full", timeout_seconds=2.0)
@@ -25,7 +25,7 @@ async def target_for(
     *,
     mode: str | None = None,
     discover: bool = True,
-) -> AsyncIterator[SessionTarget]:
+) -> AsyncIterator[Target]:
     """A target with `server`, its tools discovered. `mode` is the protocol era, as for `playhead.connect`."""
     async with open_target(server, options, mode=mode) as target:
         capabilities = target.session.capabilities
@@ -34,18 +34,41 @@ async def target_for(
         yield target
 
 
-async def tests_of(probe: Callable[[Callable[[TestResult], None]], Awaitable[object]]) -> list[TestResult]:
+async def tests_of(probe: Callable[[Found], Awaitable[object]]) -> list[TestResult]:
     """Collect the findings of a probe: `await tests_of(lambda found: probe_tool(target, tool, found))`."""
     tests: list[TestResult] = []
     await probe(tests.append)
     return tests
 
 
-def failed(tests: list[TestResult]) -> list[str]:
+async def probed(
+    server: Server[Any] | MCPServer,
+    probe: Callable[[Target, Found], Awaitable[object]],
+    *,
+    mode: str | None = None,
+    timeout_seconds: float = 10.0,
+) -> list[TestResult]:
+    """The tests that `probe` makes of `server`, whose tools are not discovered."""
+    options = CheckOptions(depth="full", timeout_seconds=timeout_seconds)
+    async with open_target(server, options, mode=mode) as target:
+        return await tests_of(lambda found: probe(target, found))
+
+
+def defects(tests: Iterable[TestResult]) -> set[str]:
+    """The names of the failed checks."""
+    return {check.kind.name for check in failures(tests)}
+
+
+def failed(tests: Iterable[TestResult]) -> list[str]:
     """The names of the failed checks, each once, in alphabetical order."""
-    return sorted({check.kind.name for check in failures(tests)})
+    return sorted(defects(tests))
 
 
-def failures(tests: list[TestResult]) -> list[Check]:
+def failures(tests: Iterable[TestResult]) -> list[Check]:
     """The failed checks."""
     return [check for test in tests for check in test.checks if check.verdict == "failed"]
+
+
+def undecided(tests: Iterable[TestResult]) -> list[str]:
+    """Why tests decided nothing."""
+    return [test.error or "" for test in tests if test.status == "error"]

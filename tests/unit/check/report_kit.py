@@ -8,11 +8,10 @@ import wave
 from typing import Final
 
 from playhead.check.baseline import Triage
+from playhead.check.catalogue import CheckKind, Level
 from playhead.check.results import (
     MOST_SAMPLE_BYTES,
-    CheckKind,
     Json,
-    Level,
     LoadFigures,
     Report,
     TestDraft,
@@ -88,7 +87,7 @@ def small() -> Report:
     )
     least.failed(
         SCHEMA,
-        "expected structuredContent.celsius to be a number, as the outputSchema says; came the string "
+        "expected structuredContent.celsius to be a number, as the outputSchema says; got the string "
         "'mild': answer with a number, or change the schema",
     )
     least.passed(CONTENT)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from playhead.check import run
 from playhead.check.baseline import (
     Baseline,
     IgnoredCheck,
@@ -20,7 +19,8 @@ from playhead.check.baseline import (
     load_baseline,
     recorded,
 )
-from playhead.check.results import Check, CheckKind, Report, TestDraft, TestResult
+from playhead.check.catalogue import CATALOGUE, CheckKind
+from playhead.check.results import Check, Report, TestDraft, TestResult
 from playhead.errors import ConfigError, UsageError
 from tests.unit.check.report_kit import CONTENT, LATENCY, SCHEMA, call, report, small
 
@@ -93,7 +93,7 @@ def test_an_ignored_check_does_not_count_on_its_tool(text: str, status: str) -> 
 )
 def test_an_unknown_check_is_refused_with_the_nearest_name(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        IgnoredCheck.parse(text, run.catalogue())
+        IgnoredCheck.parse(text, CATALOGUE)
 
 
 def test_a_finding_of_the_baseline_is_known_by_check_and_subject_in_every_call() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from playhead.check.catalogue import CheckKind
 from playhead.check.commands.check import WIDTH, report_lines
-from playhead.check.results import Check, CheckKind, TestResult
+from playhead.check.results import Check, TestResult
 from tests.unit.check.report_kit import CONTENT, SCHEMA, report
 
 

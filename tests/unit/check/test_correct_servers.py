@@ -65,7 +65,7 @@ async def of(server: Any, options: CheckOptions = FULL) -> Report:
 
 async def nothing_wrong(server: Any, options: CheckOptions = FULL) -> Report:
     report = await of(server, options)
-    assert failures(list(report.tests)) == []
+    assert failures(report.tests) == []
     assert report.passed
     assert not [test for test in report.tests if "the checker itself" in (test.error or "")]
     return report

@@ -146,10 +146,10 @@ def test_a_draft_has_the_successful_calls_and_remarks_to_edit() -> None:
     made = report(*answered({"city": "Oslo"}, "text", text="4 °C (mild)\nwind").tests, again.done())
     made = report(*made.tests, refused.done(), tools=("forecast", "lookup"))
     assert draft_expectations(made).split("\n\n", 1)[1] == (
-        '[[calls]]\ntool = "forecast"\narguments = { city = "Oslo" }\ncontent_types = ["text"]\n'
+        '[[calls]]\ntool = "forecast"\narguments = {city = "Oslo"}\ncontent_types = ["text"]\n'
         '# patterns = ["4 °C \\\\(mild\\\\)"]\n# max_latency_ms = 100\n\n'
         '# "lookup" answered no generated arguments with a result. Give it some that work:\n'
-        '# [[calls]]\n# tool = "lookup"\n# arguments = { word = "a" }\n'
+        '# [[calls]]\n# tool = "lookup"\n# arguments = {word = "a"}\n'
     )
 
 

@@ -125,7 +125,7 @@ async def test_each_tool_and_resource_has_figures_and_a_destructive_tool_only_if
         ("resource file:///a.txt", 10, 0),
     ]
     assert all(it.p50_ms is not None and it.bytes_per_second > 0 for it in report.load)
-    assert failed(list(report.tests)) == []
+    assert failed(report.tests) == []
     allowed = await loaded(server_with(), allow=True)
     assert "tool destroy" in [it.subject for it in allowed.load]
 

@@ -8,7 +8,7 @@ import pytest
 
 from playhead.check.probes.connection import NO_REVISION, probe_connection
 from playhead.check.results import Check
-from playhead.check.target import SessionTarget, open_target
+from playhead.check.target import Target, open_target
 from playhead.config.servers import ServerConfig
 from tests.servers.raw_http import Exchange, raw_http
 from tests.unit.check.check_kit import FULL
@@ -16,7 +16,7 @@ from tests.unit.check.check_kit import tests_of as found_by
 from tests.unit.raw_server import RawServer, Refusal
 
 
-async def negotiation(target: SessionTarget) -> tuple[str, str]:
+async def negotiation(target: Target) -> tuple[str, str]:
     """The verdict on the negotiation, or the status of its test if there is none; and the message."""
     tests = await found_by(lambda found: probe_connection(target, found, latency_ms=0.0))
     (test,) = [test for test in tests if test.title == "an unknown revision"]

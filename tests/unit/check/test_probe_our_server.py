@@ -7,13 +7,14 @@ import pytest
 from playhead.check.probes.prompts import probe_prompts
 from playhead.check.probes.resources import probe_resources
 from playhead.check.probes.tools import probe_media
-from playhead.check.target import SessionTarget
+from playhead.check.results import Found
+from playhead.check.target import Target
 from playhead.servers.audio import AudioServerOptions
 from playhead.servers.audio.audio_server import open_audio_server
-from tests.unit.check.probe_kit import Found, defects, probed, undecided
+from tests.unit.check.check_kit import defects, probed, undecided
 
 
-async def everything(target: SessionTarget, found: Found) -> None:
+async def everything(target: Target, found: Found) -> None:
     await probe_resources(target, found)
     await probe_prompts(target, found)
     answer = await target.request(

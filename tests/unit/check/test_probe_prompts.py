@@ -9,7 +9,7 @@ import pytest
 from mcp.server.mcpserver import MCPServer
 
 from playhead.check.probes.prompts import probe_prompts
-from tests.unit.check.probe_kit import defects, probed, undecided
+from tests.unit.check.check_kit import defects, probed, undecided
 from tests.unit.raw_server import RawServer, Refusal
 
 GREET = {"name": "greet", "arguments": [{"name": "who", "required": True}, {"name": "how"}]}

@@ -16,16 +16,17 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
 
 from playhead.check.probes.resources import probe_link
-from playhead.check.target import SessionTarget
+from playhead.check.results import Found
+from playhead.check.target import Target
 from tests.servers.pages import PagesServer, parser
-from tests.unit.check.probe_kit import Found, defects, probed, undecided
+from tests.unit.check.check_kit import defects, probed, undecided
 
 
 async def behaving(behaviour: str, *options: str) -> tuple[set[str], list[str]]:
     """Return the findings about the paged server with that behaviour, and the undecided tests."""
     server = PagesServer(parser().parse_args(["--behaviour", behaviour, "--size", "300001", *options]))
 
-    async def probe(target: SessionTarget, found: Found) -> None:
+    async def probe(target: Target, found: Found) -> None:
         answer = await target.request("tools/call", {"name": "link", "arguments": {}})
         assert answer.result is not None
         await probe_link(target, answer.result["content"][0], found, tool="link")
@@ -109,7 +110,7 @@ def song(
 
 
 async def of(server: Server[Any], **link: Any) -> tuple[set[str], list[str]]:
-    async def probe(target: SessionTarget, found: Found) -> None:
+    async def probe(target: Target, found: Found) -> None:
         await probe_link(target, {"uri": URI, "name": "song", **link}, found)
 
     tests = await probed(server, probe)

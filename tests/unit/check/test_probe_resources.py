@@ -11,7 +11,7 @@ import trio.testing
 from mcp.server.mcpserver import MCPServer
 
 from playhead.check.probes.resources import probe_resources
-from tests.unit.check.probe_kit import defects, probed, undecided
+from tests.unit.check.check_kit import defects, probed, undecided
 from tests.unit.raw_server import NEVER, RawServer, Refusal
 
 WAVE = "UklGRiQIAABXQVZFZm10IA=="

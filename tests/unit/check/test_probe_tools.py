@@ -19,7 +19,7 @@ from playhead.check.options import CheckOptions, Expectations, ExpectedCall
 from playhead.check.probes.server import probe_garbage, probe_server
 from playhead.check.probes.tools import probe_tool
 from playhead.check.results import TestResult
-from playhead.check.target import SessionTarget
+from playhead.check.target import Target
 from playhead.config.servers import ServerConfig
 from tests.servers.launch import REPOSITORY
 from tests.servers.raw_http import Exchange, raw_http
@@ -59,7 +59,7 @@ Tool = Callable[[Any], Awaitable[Json]]
 @asynccontextmanager
 async def a_target(
     tool: Tool, options: CheckOptions = QUICKLY, **definition: Any
-) -> AsyncIterator[tuple[SessionTarget, types.Tool]]:
+) -> AsyncIterator[tuple[Target, types.Tool]]:
     """A target whose server has one tool, `it`, and answers whatever `tool` says."""
     listed = {"name": "it", "inputSchema": WORD, **definition}
 

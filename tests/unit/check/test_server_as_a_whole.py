@@ -17,10 +17,10 @@ from mcp.shared.exceptions import MCPError
 from playhead.check.options import CheckOptions
 from playhead.check.probes.server import attributed, changes, footprint, framework_of, probe_server
 from playhead.check.results import Json, TestDraft, TestResult
-from playhead.check.run import catalogue, check_server
+from playhead.check.run import check_server
 from playhead.config.servers import ServerConfig
 from tests.servers.launch import REPOSITORY
-from tests.unit.check.probe_kit import defects, probed
+from tests.unit.check.check_kit import defects, probed
 
 # Copied from what the servers send: mcp 1.30 and 2.3, FastMCP 4.1.2, the TypeScript SDK 1.32.2, mcp-go 1.2.1.
 FASTMCP: Json = {"name": "add", "_meta": {"fastmcp": {"tags": []}}, "inputSchema": {"type": "object"}}
@@ -86,7 +86,7 @@ async def test_a_large_request_may_take_several_times_as_long_as_others(
 
 def failing(name: str) -> TestResult:
     draft = TestDraft(subject="tool t", title="a call")
-    draft.failed(catalogue()[name], "expected this, got that")
+    draft.failed(name, "expected this, got that")
     return draft.done()
 
 

@@ -25,7 +25,7 @@ def test_a_block_with_a_flood_of_wrong_values_is_that_block_with_one_finding(
     block = parse_block(raw)
     assert block.raw is raw
     assert block.content == parse_block({"type": "resource_link", "uri": "x://y", "name": "n"}).content
-    assert [(each.path, each.came) for each in block.findings] == [
+    assert [(each.path, each.got) for each in block.findings] == [
         ("$", "200; annotations and icons are ignored")
     ]
 

@@ -155,7 +155,7 @@ def test_patterns_share_one_bound() -> None:
     clock = itertools.count(step=0.4)
     notes = Notes()
     check_output(notes, "$", ["a"] * 10, {"items": {"pattern": "a"}}, clock=lambda: next(clock))
-    assert [finding.came for finding in notes.all()] == ["regular expressions that take too long"]
+    assert [finding.got for finding in notes.all()] == ["regular expressions that take too long"]
 
 
 def test_structured_content_is_due_where_the_tool_promises_it() -> None:

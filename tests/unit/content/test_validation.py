@@ -185,13 +185,13 @@ def test_a_number_that_cannot_be_written_is_only_called_huge() -> None:
     found = validate_tool_response(
         result(LINK | {"size": -huge}, TEXT | {"annotations": {"priority": huge}}), output_schema={}
     )
-    assert [finding.came for finding in found[:2]] == ["a huge number"] * 2
+    assert [finding.got for finding in found[:2]] == ["a huge number"] * 2
 
 
 def test_the_findings_are_bounded_and_say_so() -> None:
     found = validate_tool_response(result(*[{}] * 10_000))
     assert len(found) == MAX_FINDINGS + 1
-    assert found[-1].came == "more, which are not listed"
+    assert found[-1].got == "more, which are not listed"
 
 
 def test_an_unknown_revision_is_the_callers_mistake() -> None:

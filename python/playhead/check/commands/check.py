@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from playhead.check.baseline import Baseline, IgnoredCheck
     from playhead.check.graph import Runner
     from playhead.check.options import CheckOptions, LoadPlan
-    from playhead.check.results import Check, Report, Status, TestResult
+    from playhead.check.results import Report, Status, TestResult
 
 
 class Depth(StrEnum):
@@ -250,9 +250,9 @@ def _ignored(texts: list[str]) -> tuple[IgnoredCheck, ...]:
 
     if not texts:
         return ()
-    from playhead.check.run import catalogue
+    from playhead.check.catalogue import CATALOGUE
 
-    return tuple(IgnoredCheck.parse(text, catalogue()) for text in texts)
+    return tuple(IgnoredCheck.parse(text, CATALOGUE) for text in texts)
 
 
 def _baseline(path: Path | None, *, write: bool) -> Baseline | None:
@@ -303,6 +303,8 @@ def _check_draft(path: Path | None, depth: Depth) -> None:
         return
     if depth is Depth.QUICK:
         raise UsageError(f"--draft-expectations {_NEEDS_FULL}")
+    if path.suffix.lower() != ".json":
+        require_extra("check", "drafts of expectations in TOML")
     check_writable(path, what="draft")
 
 
@@ -408,7 +410,7 @@ def report_lines(report: Report) -> Iterator[str]:
         for tests in groups[:_MOST_UNDECIDED]:
             yield from _short(word, tests[0])
             if len(tests) > 1:
-                yield f"{' ' * len(word)}and {_tests(len(tests) - 1)} more of {_subject(tests[0])}"
+                yield f"{' ' * len(word)}and {_tests(len(tests) - 1)} more of {_subject(tests[0].subject)}"
         if len(groups) > _MOST_UNDECIDED:
             left = sum(len(tests) for tests in groups[_MOST_UNDECIDED:])
             yield f"… and {left} more {word.strip()} tests"
@@ -457,16 +459,13 @@ def _repeat(report: Report, test: TestResult) -> str:
 
 def _accepted(report: Report) -> Iterator[str]:
     """One line per accepted finding, however many tests show it."""
-    from playhead.check.report.evidence import ACCEPTED_BECAUSE
+    from playhead.check.report.rows import ACCEPTED_BECAUSE, accepted_findings
 
-    found: dict[tuple[str, str], Check] = {}
-    for test in report.tests:
-        for check in test.checks:
-            if check.accepted is not None:
-                found.setdefault((_subject(test), check.kind.name), check)
-    for (subject, name), check in list(found.items())[:_MOST_ACCEPTED]:
+    found = list(accepted_findings(report.tests))
+    for subject, (check, *_) in found[:_MOST_ACCEPTED]:
         why = ACCEPTED_BECAUSE[check.accepted or "known"]
-        yield from textwrap.wrap(f"accepted   {subject} · {name} ({why})", WIDTH, subsequent_indent=" " * 11)
+        line = f"accepted   {_subject(subject)} · {check.kind.name} ({why})"
+        yield from textwrap.wrap(line, WIDTH, subsequent_indent=" " * 11)
     if len(found) > _MOST_ACCEPTED:
         yield f"… and {len(found) - _MOST_ACCEPTED} more accepted findings"
     if found:
@@ -476,7 +475,7 @@ def _accepted(report: Report) -> Iterator[str]:
 def _load_lines(report: Report) -> Iterator[str]:
     if not report.load:
         return
-    from playhead.check.report.evidence import LOAD_COLUMNS, load_words
+    from playhead.check.report.rows import LOAD_COLUMNS, load_words
 
     columns = (*LOAD_COLUMNS, "Failed")
     yield f"{f'Load, {report.load[0].clients} clients':<24}" + "".join(f"{it:>11}" for it in columns)
@@ -507,8 +506,8 @@ def _name(test: TestResult) -> str:
     return escape_line(f"{test.subject} · {test.title}")
 
 
-def _subject(test: TestResult) -> str:
-    return textwrap.shorten(escape_line(test.subject), _SUBJECT_CHARS, placeholder=" …")
+def _subject(subject: str) -> str:
+    return textwrap.shorten(escape_line(subject), _SUBJECT_CHARS, placeholder=" …")
 
 
 def _wrapped(text: str, *, indent: int, most: int) -> list[str]:

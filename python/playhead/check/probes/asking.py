@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from playhead._core import decode_base64
 from playhead.cache import ETAG_META, OFFSET_META, SIZE_META
-from playhead.check.results import CheckKind, Json, TestDraft
+from playhead.check.results import Json, TestDraft
 from playhead.check.target import RequestOutcome, Target
 from playhead.client.transports.rpc_errors import PAST_END, text_of
 from playhead.content import Finding, validate_tool_response
@@ -22,13 +22,6 @@ from playhead.limits import MIB
 from playhead.protocol.messages import RpcError
 from playhead.stream.strategies import ReadStrategy, ResourceFacts, candidate_strategies
 
-SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/2025-11-25"
-MESSAGES: Final = CheckKind(
-    name="wire.messages",
-    title="The server sends only valid JSON-RPC messages",
-    level="must",
-    source=f"{SPECIFICATION}/basic/transports#stdio",
-)
 _SHOWN_CHARS: Final = 300
 _SHOWN_FINDINGS: Final = 5
 _SHOWN_ITEMS: Final = 20
@@ -61,7 +54,7 @@ def note(draft: TestDraft, answer: RequestOutcome) -> None:
         draft.output = error_shown(answer.error)
 
 
-def require_answered(draft: TestDraft, kind: CheckKind, answer: RequestOutcome, target: Target) -> bool:
+def require_answered(draft: TestDraft, kind: str, answer: RequestOutcome, target: Target) -> bool:
     """Require an answer: a result or a JSON-RPC error."""
     if answer.failure is None:
         draft.passed(kind)
@@ -75,12 +68,12 @@ def require_answered(draft: TestDraft, kind: CheckKind, answer: RequestOutcome, 
     return False
 
 
-def fault_of(failure: PlayheadError | None, kind: CheckKind) -> CheckKind:
+def fault_of(failure: PlayheadError | None, kind: str) -> str:
     """Return the check that a missing answer fails: `kind`, unless the server sent an invalid message.
 
     An invalid message is the same defect for every request.
     """
-    return MESSAGES if isinstance(failure, ProtocolError) else kind
+    return "wire.messages" if isinstance(failure, ProtocolError) else kind
 
 
 def said(error: RpcError) -> str:
@@ -98,7 +91,7 @@ def block_findings(path: str, block: object, revision: str, *, inner: str = "") 
     known = revision if revision in REVISIONS else LATEST
     place = f"$.content[0]{inner}"
     return [
-        Finding(path=path + item.path.removeprefix(place), expected=item.expected, came=item.came)
+        Finding(path=path + item.path.removeprefix(place), expected=item.expected, got=item.got)
         for item in validate_tool_response(result, known)
         if item.path.startswith(place)
     ]
@@ -258,15 +251,20 @@ def offered_strategy(item: Mapping[str, Any], templates: list[str]) -> ReadStrat
 
     `query` is only a guess, so a server is not judged by it.
     """
-    description = item.get("description")
     facts = ResourceFacts(
         uri=item["uri"],
-        description=description if isinstance(description, str) else None,
+        description=text_in(item, "description"),
         templates=templates,
         meta_key=meta_key_of(item),
     )
     candidates = candidate_strategies(facts)
     return next(it for it in candidates if isinstance(it, ReadStrategy) and it.name != "query")
+
+
+def text_in(item: Mapping[str, Any], key: str) -> str | None:
+    """Return a field of unvalidated JSON if it is a string."""
+    value = item.get(key)
+    return value if isinstance(value, str) else None
 
 
 def meta_key_of(item: Mapping[str, Any]) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import httpx2
@@ -18,8 +18,6 @@ from pydantic import ValidationError
 
 from playhead._core import __version__
 from playhead.check.probes.asking import (
-    MESSAGES,
-    SPECIFICATION,
     ask,
     error_shown,
     require_answered,
@@ -27,8 +25,8 @@ from playhead.check.probes.asking import (
     sent,
     shown,
 )
-from playhead.check.results import CheckKind, TestDraft, TestResult
-from playhead.check.target import SessionTarget, open_target, words_for
+from playhead.check.results import Found, TestDraft, TestResult
+from playhead.check.target import Target, open_target, words_for
 from playhead.client.connector import carrier_factory
 from playhead.client.session.connection import Connection
 from playhead.client.transports.stdio import StdioCarrier
@@ -44,113 +42,6 @@ from playhead.errors import (
 from playhead.protocol.messages import RpcError
 from playhead.protocol.revisions import NEWEST_INITIALIZED
 
-LIFECYCLE: Final = f"{SPECIFICATION}/basic/lifecycle"
-
-CONNECT: Final = CheckKind(
-    name="connection.connect",
-    title="The server can be reached and completes the handshake",
-    level="must",
-    source=LIFECYCLE,
-)
-HEALTH: Final = CheckKind(
-    name="connection.health",
-    title="The health endpoint, if any, reports a healthy server",
-    level="should",
-    source="docs/check.md",
-)
-REVISION: Final = CheckKind(
-    name="handshake.revision",
-    title="The handshake negotiates a published revision",
-    level="must",
-    source=f"{LIFECYCLE}#version-negotiation",
-)
-SHAPE: Final = CheckKind(
-    name="handshake.shape",
-    title="The handshake's result has the fields of the schema: serverInfo, capabilities, instructions",
-    level="must",
-    source=f"{LIFECYCLE}#initialization",
-)
-NEGOTIATES: Final = CheckKind(
-    name="handshake.negotiates",
-    title="A client that asks for an unknown revision is offered another one",
-    level="must",
-    source=f"{LIFECYCLE}#version-negotiation",
-)
-INITIALIZED: Final = CheckKind(
-    name="handshake.initialized",
-    title="The notification `notifications/initialized` completes the handshake",
-    level="must",
-    source=f"{LIFECYCLE}#initialization",
-)
-UNKNOWN_FIRST: Final = CheckKind(
-    name="handshake.unknown-method",
-    title="An unknown method before the handshake is answered with an error, and the connection stays open",
-    level="should",
-    source="https://www.jsonrpc.org/specification#error_object",
-)
-PING: Final = CheckKind(
-    name="connection.ping",
-    title="A ping is answered with an empty result",
-    level="must",
-    source=f"{SPECIFICATION}/basic/utilities/ping",
-)
-SECOND: Final = CheckKind(
-    name="connection.second",
-    title="A second client can connect while the first is connected",
-    level="should",
-    source=f"{SPECIFICATION}/basic/transports#streamable-http",
-)
-STOPS: Final = CheckKind(
-    name="connection.stops",
-    title="The server's process ends when its stdin is closed, or at SIGTERM",
-    level="should",
-    source=f"{LIFECYCLE}#shutdown",
-)
-STAYS: Final = CheckKind(
-    name="connection.stays",
-    title="The server stays available until the end of the check",
-    level="must",
-    source="docs/check.md#server",
-)
-REPEATED: Final = CheckKind(
-    name="wire.answered-once",
-    title="No request is answered twice",
-    level="must",
-    source="https://www.jsonrpc.org/specification#response_object",
-)
-UNASKED: Final = CheckKind(
-    name="wire.known-ids",
-    title="Every answer has the id of a request",
-    level="must",
-    source=f"{SPECIFICATION}/basic#responses",
-)
-RETYPED: Final = CheckKind(
-    name="wire.same-ids",
-    title="An answer's id is the request's, of the same type: 7 is not \"7\"",
-    level="must",
-    source="https://www.jsonrpc.org/specification#response_object",
-)
-NAMELESS: Final = CheckKind(
-    name="wire.error-ids",
-    title="An error that answers a readable request has its id",
-    level="must",
-    source="https://www.jsonrpc.org/specification#response_object",
-)
-KINDS: Final = (
-    CONNECT,
-    HEALTH,
-    REVISION,
-    SHAPE,
-    NEGOTIATES,
-    UNKNOWN_FIRST,
-    INITIALIZED,
-    PING,
-    SECOND,
-    STOPS,
-    STAYS,
-)
-WIRE_KINDS: Final = (MESSAGES, REPEATED, UNASKED, RETYPED, NAMELESS)
-
 _UNWELL: Final = frozenset({"unhealthy", "error", "down", "fail", "failed", "failing", "degraded"})
 _BODY_BYTES: Final = 64 * 1024
 _KILLED: Final = -9
@@ -161,24 +52,22 @@ NO_REVISION: Final = "1999-12-31"
 def unreachable(error: ConnectError, latency_ms: float) -> TestResult:
     """Return the test of a server that could not be connected to."""
     draft = TestDraft(subject="connection", title="connect", latency_ms=latency_ms)
-    draft.failed(CONNECT, str(error))
+    draft.failed("connection.connect", str(error))
     return draft.done()
 
 
-def judge_stay(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
+def judge_stay(target: Target, found: Found) -> None:
     """Judge whether the server is still available. Call it after all other probes."""
     draft = TestDraft(subject="connection", title="until the end")
     draft.require(
-        STAYS,
+        "connection.stays",
         target.gone is None,
         f"expected the server to stay available until the end; it is gone: {target.gone}",
     )
     found(draft.done())
 
 
-async def probe_connection(
-    target: SessionTarget, found: Callable[[TestResult], None], *, latency_ms: float
-) -> None:
+async def probe_connection(target: Target, found: Found, *, latency_ms: float) -> None:
     """Judge the open connection (established in `latency_ms`), and other properties of connecting."""
     found(_connected(target, latency_ms))
     url = target.server.url if isinstance(target.server, ServerConfig) else None
@@ -194,25 +83,25 @@ async def probe_connection(
         await _probe_negotiation(target, found)
 
 
-def _connected(target: SessionTarget, latency_ms: float) -> TestResult:
+def _connected(target: Target, latency_ms: float) -> TestResult:
     handshake = target.session.handshake
     modern = target.protocol_version in MODERN_PROTOCOL_VERSIONS
     draft = TestDraft(subject="connection", title="connect", latency_ms=latency_ms)
-    draft.passed(CONNECT)
+    draft.passed("connection.connect")
     if handshake is None:
-        draft.skipped(REVISION, "the revision was preset, not negotiated")
+        draft.skipped("handshake.revision", "the revision was preset, not negotiated")
         return draft.done()
     draft.method = "server/discover" if modern else "initialize"
     draft.output = shown(handshake)
     draft.require(
-        REVISION,
+        "handshake.revision",
         target.protocol_version in (*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS),
         f"expected one of {', '.join(HANDSHAKE_PROTOCOL_VERSIONS)}, got {quoted(target.protocol_version)}",
     )
     wrong = _shape_problems(types.DiscoverResult if modern else types.InitializeResult, handshake)
-    draft.require(SHAPE, not wrong, f"expected the result of {draft.method}; {wrong}")
+    draft.require("handshake.shape", not wrong, f"expected the result of {draft.method}; {wrong}")
     draft.require(
-        UNKNOWN_FIRST,
+        "handshake.unknown-method",
         target.session.protocol_faults().ended_by_discovery == 0,
         "expected error -32601 for server/discover, which asks for revision 2026-07-28; got the end of the"
         " connection, and connected again without it",
@@ -234,7 +123,7 @@ def _shape_problems(
     return ""
 
 
-async def _probe_health(target: SessionTarget, url: str, found: Callable[[TestResult], None]) -> None:
+async def _probe_health(target: Target, url: str, found: Found) -> None:
     """Ask the origin for `/health`. The specification doesn't define it, so it may be missing."""
     place = httpx2.URL(url)
     scheme = {"ws": "http", "wss": "https"}.get(place.scheme, place.scheme)
@@ -257,9 +146,11 @@ async def _probe_health(target: SessionTarget, url: str, found: Callable[[TestRe
                         break
                 _judge_health(draft, response.status_code, bytes(body))
         except (httpx2.HTTPError, OSError) as error:
-            draft.skipped(HEALTH, f"the health endpoint can't be reached ({type(error).__name__})")
+            draft.skipped(
+                "connection.health", f"the health endpoint can't be reached ({type(error).__name__})"
+            )
     if not draft.checks:
-        draft.skipped(HEALTH, "the health endpoint did not answer in time")
+        draft.skipped("connection.health", "the health endpoint did not answer in time")
     found(draft.done())
 
 
@@ -271,39 +162,43 @@ def _judge_health(draft: TestDraft, status: int, body: bytes) -> None:
     state = answer.get("status") if isinstance(answer, dict) else None
     draft.output = {"status": status, "body": shown(answer)}
     if not isinstance(state, str) or status not in (200, 503):
-        draft.skipped(HEALTH, f"no health endpoint (HTTP {status})")
+        draft.skipped("connection.health", f"no health endpoint (HTTP {status})")
         return
     well = status == 200 and state.lower() not in _UNWELL
-    draft.require(HEALTH, well, f"expected a healthy server, got HTTP {status}, status {quoted(state)}")
+    draft.require(
+        "connection.health", well, f"expected a healthy server, got HTTP {status}, status {quoted(state)}"
+    )
 
 
-async def _probe_ping(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
+async def _probe_ping(target: Target, found: Found) -> None:
     draft = TestDraft(subject="connection", title="ping", method="ping")
     answer = await ask(target, draft)
     if answer.error is not None:
-        draft.failed(PING, f"expected an empty result, got {said(answer.error)}")
+        draft.failed("connection.ping", f"expected an empty result, got {said(answer.error)}")
     else:
-        require_answered(draft, PING, answer, target)
+        require_answered(draft, "connection.ping", answer, target)
     found(draft.done())
 
 
-async def _probe_second(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
+async def _probe_second(target: Target, found: Found) -> None:
     draft = TestDraft(subject="connection", title="a second client")
     started = trio.current_time()
     try:
         async with open_target(target.server, target.options):
-            draft.passed(SECOND)
+            draft.passed("connection.second")
     except PlayheadError as error:
-        draft.failed(SECOND, f"expected a second session while the first is open, got none: {error}")
+        draft.failed(
+            "connection.second", f"expected a second session while the first is open, got none: {error}"
+        )
     draft.latency_ms = (trio.current_time() - started) * 1000
     found(draft.done())
 
 
 async def _probe_stop(
-    target: SessionTarget,
+    target: Target,
     config: ServerConfig,
     command: tuple[str, ...],
-    found: Callable[[TestResult], None],
+    found: Found,
 ) -> None:
     """Start a second process, ask it for an unknown revision, close its stdin, and watch it end."""
     draft = TestDraft(subject="connection", title="the process ends")
@@ -312,17 +207,17 @@ async def _probe_stop(
     try:
         answer = await _offered(Connection(carrier, server=words_for(config), limits=target.limits))
     except ConnectError as error:
-        draft.skipped(STOPS, f"a second process could not be started: {error}")
+        draft.skipped("connection.stops", f"a second process could not be started: {error}")
         found(draft.done())
         return
     except PlayheadError:
         answer = None
     found(_negotiated(target, answer))
     if answer is None:
-        draft.skipped(STOPS, "a second process did not answer")
+        draft.skipped("connection.stops", "a second process did not answer")
     else:
         draft.require(
-            STOPS,
+            "connection.stops",
             carrier.returncode not in (None, _KILLED),
             "expected the process to end within 2 s of closing its stdin, or of SIGTERM; it had to be killed",
         )
@@ -350,7 +245,7 @@ async def _offered(connection: Connection) -> Mapping[str, Any] | RpcError | Non
     return None
 
 
-async def _probe_negotiation(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
+async def _probe_negotiation(target: Target, found: Found) -> None:
     """Ask for an unknown revision over a second connection."""
     factory = carrier_factory(target.server, limits=target.limits, auth=None)
     connection = Connection(factory(), server=factory.server, limits=target.limits)
@@ -365,7 +260,7 @@ async def _probe_negotiation(target: SessionTarget, found: Callable[[TestResult]
 
 
 def _negotiated(
-    target: SessionTarget,
+    target: Target,
     answer: Mapping[str, Any] | RpcError | None,
     *,
     failure: PlayheadError | None = None,
@@ -377,12 +272,12 @@ def _negotiated(
     is_modern = target.protocol_version in MODERN_PROTOCOL_VERSIONS
     is_refusal = isinstance(failure, HttpRefusedError) and not isinstance(failure, AccessDeniedError)
     if is_refusal and not is_modern:
-        draft.failed(NEGOTIATES, f"expected another revision, got no JSON-RPC answer: {failure}")
+        draft.failed("handshake.negotiates", f"expected another revision, got no JSON-RPC answer: {failure}")
         return draft.done()
     match answer:
         case _ if refused:
             draft.failed(
-                NEGOTIATES,
+                "handshake.negotiates",
                 "expected another revision, got an error; playhead then asked for 2024-11-05, which most"
                 " clients don't",
             )
@@ -392,29 +287,31 @@ def _negotiated(
             draft.undecided = f"a second connection got no answer{why}"
         case RpcError() if is_modern:
             draft.output = error_shown(answer)
-            draft.skipped(NEGOTIATES, "the server has no handshake, in which revisions are negotiated")
+            draft.skipped(
+                "handshake.negotiates", "the server has no handshake, in which revisions are negotiated"
+            )
         case RpcError():
             draft.output = error_shown(answer)
-            draft.failed(NEGOTIATES, f"expected another revision, got {said(answer)}")
+            draft.failed("handshake.negotiates", f"expected another revision, got {said(answer)}")
         case _:
             draft.output = shown(answer)
             revision = answer.get("protocolVersion")
             draft.require(
-                NEGOTIATES,
+                "handshake.negotiates",
                 isinstance(revision, str) and revision != NO_REVISION,
                 f"expected a supported revision, got {shown(revision)!r:.100}",
             )
     return draft.done()
 
 
-def judge_wire(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
+def judge_wire(target: Target, found: Found) -> None:
     """Judge the messages observed during the whole check. Call it last."""
     faults = target.session.protocol_faults()
     is_modern = target.protocol_version in MODERN_PROTOCOL_VERSIONS
     if not is_modern and target.options.depth == "full":  # tool calls show it
         draft = TestDraft(subject="connection", title="the end of the handshake")
         draft.require(
-            INITIALIZED,
+            "handshake.initialized",
             faults.bare_initialized == 0,
             "expected answers after notifications/initialized, got an error that the server is not"
             " initialized; playhead then sent the notification `initialized`, which no specification has",
@@ -424,29 +321,29 @@ def judge_wire(target: SessionTarget, found: Callable[[TestResult], None]) -> No
     where = "lines on stdout" if target.is_process else "messages"
     hint = "; logs belong to stderr" if target.is_process else ""
     draft.require(
-        MESSAGES,
+        "wire.messages",
         faults.not_messages == 0,
         f"expected only JSON-RPC messages, got {faults.not_messages} invalid {where}, first:"
         f" {faults.first}{hint}",
     )
     draft.require(
-        REPEATED,
+        "wire.answered-once",
         faults.repeated == 0,
         f"expected one answer per request, got {faults.repeated} answers to requests already answered",
     )
     draft.require(
-        UNASKED,
+        "wire.known-ids",
         faults.unasked == 0,
         f"expected answers to requests, got {faults.unasked} with an unknown id",
     )
     draft.require(
-        RETYPED,
+        "wire.same-ids",
         faults.retyped == 0,
         f"expected the ids of requests unchanged, got {faults.retyped} answers with an id of another type:"
         " a client that compares ids waits for them forever",
     )
     draft.require(
-        NAMELESS,
+        "wire.error-ids",
         faults.nameless_errors == 0,
         f"expected the id of the request in each error, got {faults.nameless_errors} without one, for valid"
         " requests: a client waits for their answers forever",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -13,9 +13,9 @@ from mcp_types import METHOD_NOT_FOUND
 from pydantic import ValidationError
 
 from playhead.check.options import Expectations
-from playhead.check.probes.asking import SPECIFICATION, ask, said, shown, summarize
-from playhead.check.probes.listing import listing_kinds, may_have, probe_listing
-from playhead.check.results import CheckKind, TestDraft, TestResult
+from playhead.check.probes.asking import ask, said, shown, summarize
+from playhead.check.probes.listing import may_have, probe_listing
+from playhead.check.results import Found, TestDraft, TestResult
 from playhead.check.target import Target
 from playhead.content.block_types import ICON, Field
 from playhead.content.findings import Finding, Notes, kind_of
@@ -23,64 +23,6 @@ from playhead.content.formats import quoted
 from playhead.content.validation import check_fields
 from playhead.content.validation_schema import check_output
 from playhead.errors import DeadlineError
-
-PAGE: Final = f"{SPECIFICATION}/server/tools"
-
-LISTING: Final = listing_kinds(
-    "tools.list", what="tools", identity="name", source=PAGE, unique_level="should"
-)
-NAME: Final = CheckKind(
-    name="tools.name",
-    title="A tool's name has 1 to 128 letters, digits, underscores, hyphens and dots",
-    level="should",
-    source=f"{PAGE}#tool-names",
-)
-INPUT_SCHEMA: Final = CheckKind(
-    name="tools.input-schema",
-    title='A tool\'s inputSchema is a valid JSON Schema with type "object" at its root',
-    level="must",
-    source=f"{PAGE}#tool",
-)
-OUTPUT_SCHEMA: Final = CheckKind(
-    name="tools.output-schema",
-    title="A tool's outputSchema, if any, is a valid JSON Schema",
-    level="must",
-    source=f"{PAGE}#output-schema",
-)
-ANNOTATIONS: Final = CheckKind(
-    name="tools.annotations",
-    title="A tool's hints are booleans, its title a string",
-    level="must",
-    source=f"{SPECIFICATION}/schema#toolannotations",
-)
-DECLARED: Final = CheckKind(
-    name="capabilities.declared",
-    title="The server declares the capability of everything it lists",
-    level="must",
-    source=f"{SPECIFICATION}/basic/lifecycle#capability-negotiation",
-)
-ANSWERED: Final = CheckKind(
-    name="capabilities.answered",
-    title="The server knows the methods of its declared capabilities",
-    level="must",
-    source=f"{SPECIFICATION}/basic/lifecycle#capability-negotiation",
-)
-EXPECTED: Final = CheckKind(
-    name="tools.expected-listed",
-    title="Each tool of the expectations file is listed",
-    level="must",
-    source="docs/check.md",
-)
-KINDS: Final = (
-    *LISTING.all(),
-    NAME,
-    INPUT_SCHEMA,
-    OUTPUT_SCHEMA,
-    ANNOTATIONS,
-    DECLARED,
-    ANSWERED,
-    EXPECTED,
-)
 
 MOST_DEFINITIONS: Final = 1000
 """Tools with a test of their own; the listing covers the shape of all others."""
@@ -110,7 +52,7 @@ _LISTS: Final = (
 )
 
 
-async def probe_discovery(target: Target, found: Callable[[TestResult], None]) -> tuple[types.Tool, ...]:
+async def probe_discovery(target: Target, found: Found) -> tuple[types.Tool, ...]:
     """Judge the listing of tools and the capabilities. Return the testable tools, one per name."""
     await _probe_capabilities(target, found)
     if not may_have(target, "tools"):
@@ -122,7 +64,7 @@ async def probe_discovery(target: Target, found: Callable[[TestResult], None]) -
         key="tools",
         identity="name",
         judge=tool_findings,
-        kinds=LISTING,
+        checks="tools.list",
         optional=not target.session.capabilities.model_fields_set,
     )
     for tool in raw[:MOST_DEFINITIONS]:
@@ -131,7 +73,9 @@ async def probe_discovery(target: Target, found: Callable[[TestResult], None]) -
         draft = TestDraft(
             subject="listing tools", title=f"the other {len(raw) - MOST_DEFINITIONS} definitions"
         )
-        draft.skipped(INPUT_SCHEMA, f"at most {MOST_DEFINITIONS} definitions of one server are judged")
+        draft.skipped(
+            "tools.input-schema", f"at most {MOST_DEFINITIONS} definitions of one server are judged"
+        )
         found(draft.done())
     tools = [tool for tool in map(_understood, raw) if tool is not None]
     if target.options.expectations is not None:
@@ -148,7 +92,7 @@ def tool_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:
         if isinstance(icon, dict):
             check_fields(notes, f"{path}.icons[{index}]", icon, ICON)
         else:
-            notes.add(f"{path}.icons[{index}]", expected="an object", came=kind_of(icon))
+            notes.add(f"{path}.icons[{index}]", expected="an object", got=kind_of(icon))
     return notes.all()
 
 
@@ -159,21 +103,21 @@ def judge_definition(raw: Mapping[str, Any], revision: str) -> TestResult:
     draft.output = shown(raw)
     if revision >= NAMES_SINCE:
         draft.require(
-            NAME,
+            "tools.name",
             _NAME.fullmatch(name) is not None,
             f"expected a name of 1 to 128 characters from A-Z a-z 0-9 _ - . , got {quoted(name)}",
         )
     problem = schema_problem(raw.get("inputSchema"), name="inputSchema", of_object=True)
-    draft.require(INPUT_SCHEMA, problem is None, problem or "")
+    draft.require("tools.input-schema", problem is None, problem or "")
     if "outputSchema" in raw:
         of_object = revision < ANY_OUTPUT_SINCE
         problem = schema_problem(raw["outputSchema"], name="outputSchema", of_object=of_object)
-        draft.require(OUTPUT_SCHEMA, problem is None, problem or "")
+        draft.require("tools.output-schema", problem is None, problem or "")
     hints = raw.get("annotations")
     if isinstance(hints, dict):
         notes = Notes()
         check_fields(notes, "$.annotations", hints, _HINTS)
-        draft.require(ANNOTATIONS, not notes.all(), summarize(notes.all()))
+        draft.require("tools.annotations", not notes.all(), summarize(notes.all()))
     return draft.done()
 
 
@@ -189,7 +133,7 @@ def _understood(raw: Mapping[str, Any]) -> types.Tool | None:
         return None
 
 
-async def _probe_capabilities(target: Target, found: Callable[[TestResult], None]) -> None:
+async def _probe_capabilities(target: Target, found: Found) -> None:
     """Request one page of each listing, whether declared or not."""
     capabilities = target.session.capabilities
     if not capabilities.model_fields_set and target.session.handshake is None:
@@ -204,13 +148,15 @@ async def _probe_capabilities(target: Target, found: Callable[[TestResult], None
         if declared:
             if isinstance(answer.failure, DeadlineError):
                 why = f"expected an answer to {method} within {target.options.timeout_seconds:g} s, got none"
-                draft.failed(ANSWERED, why)
+                draft.failed("capabilities.answered", why)
             elif answer.failure is not None:
                 draft.undecided = str(answer.failure)
             else:
                 known = answer.error is None or answer.error.code != METHOD_NOT_FOUND
                 why = f"expected {method} to be known, since the server declares {capability}; got "
-                draft.require(ANSWERED, known, why + said(answer.error) if answer.error else "")
+                draft.require(
+                    "capabilities.answered", known, why + said(answer.error) if answer.error else ""
+                )
         else:
             items = answer.result.get(key) if answer.result is not None else None
             count = len(items) if isinstance(items, list) else 0
@@ -218,17 +164,15 @@ async def _probe_capabilities(target: Target, found: Callable[[TestResult], None
                 f"expected the handshake to declare the capability {capability}, since {method} returns"
                 f" {count}; clients that rely on the handshake don't ask"
             )
-            draft.require(DECLARED, count == 0, why)
+            draft.require("capabilities.declared", count == 0, why)
         found(draft.done())
 
 
-def _judge_expected(
-    expectations: Expectations, listed: set[str], found: Callable[[TestResult], None]
-) -> None:
+def _judge_expected(expectations: Expectations, listed: set[str], found: Found) -> None:
     for name in dict.fromkeys(call.tool for call in expectations.calls):
         draft = TestDraft(subject=f"tool {name}", title="expected to be listed", tool=name)
         have = ", ".join(sorted(listed)[:20]) or "none"
-        draft.require(EXPECTED, name in listed, f"expected a tool {quoted(name)}, got {have}")
+        draft.require("tools.expected-listed", name in listed, f"expected a tool {quoted(name)}, got {have}")
         found(draft.done())
 
 
@@ -254,7 +198,7 @@ def schema_problem(schema: object, *, name: str, of_object: bool) -> str | None:
     for finding in notes.all():
         if finding.expected == _NO_SCHEMA:
             where = finding.path.replace("outputSchema", name, 1)
-            got = finding.came.replace("outputSchema", name)
+            got = finding.got.replace("outputSchema", name)
             return f"expected {name} to be a valid JSON Schema; {where} is {got}"
     missing = _unresolved_reference(schema)
     if missing is not None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mcp_types import INVALID_PARAMS
 
+from playhead.check.catalogue import CATALOGUE
 from playhead.check.probes.asking import (
-    SPECIFICATION,
     ask,
     error_shown,
     fault_of,
@@ -18,7 +18,7 @@ from playhead.check.probes.asking import (
     said,
     summarize,
 )
-from playhead.check.results import CheckKind, Json, Level, TestDraft, TestResult
+from playhead.check.results import Found, Json, TestDraft
 from playhead.check.target import Target
 from playhead.content import Finding
 from playhead.content.findings import kind_of
@@ -30,65 +30,6 @@ MOST_CHARS: Final = 64 * MIB
 """Of all pages together: each message of a server may be this large."""
 EMPTY_PAGES: Final = 20
 """After this many consecutive pages without new items, each with a new cursor, the listing is endless."""
-PAGINATION: Final = f"{SPECIFICATION}/server/utilities/pagination"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListingKinds:
-    """The checks made on one listing."""
-
-    answered: CheckKind
-    shape: CheckKind
-    unique: CheckKind | None
-    ends: CheckKind
-    cursor: CheckKind
-
-    def all(self) -> tuple[CheckKind, ...]:
-        kinds = (self.answered, self.shape, self.unique, self.ends, self.cursor)
-        return tuple(kind for kind in kinds if kind is not None)
-
-
-def listing_kinds(
-    subject: str, *, what: str, identity: str | None, source: str, unique_level: Level = "must"
-) -> ListingKinds:
-    """Return the checks of a listing, named `subject-…`.
-
-    `what` names its items, which differ in the field `identity`; None if the specification requires none.
-    """
-    return ListingKinds(
-        answered=CheckKind(
-            name=f"{subject}-answered",
-            title=f"A listing of {what}, if declared, is answered with a result in time",
-            level="must",
-            source=source,
-        ),
-        shape=CheckKind(
-            name=f"{subject}-shape",
-            title=f"The listing has an array of {what}, each with the fields of the schema",
-            level="must",
-            source=source,
-        ),
-        unique=CheckKind(
-            name=f"{subject}-unique",
-            title=f"No two {what} have the same {identity}",
-            level=unique_level,
-            source=source,
-        )
-        if identity is not None
-        else None,
-        ends=CheckKind(
-            name=f"{subject}-ends",
-            title="Each page has a new cursor (a string), and the last page has none",
-            level="must",
-            source=PAGINATION,
-        ),
-        cursor=CheckKind(
-            name=f"{subject}-unknown-cursor",
-            title=f"An unknown cursor is refused with {INVALID_PARAMS}",
-            level="should",
-            source=PAGINATION,
-        ),
-    )
 
 
 def may_have(target: Target, capability: str) -> bool:
@@ -103,23 +44,24 @@ JudgeItem = Callable[[str, Mapping[str, object]], list[Finding]]
 
 async def probe_listing(
     target: Target,
-    found: Callable[[TestResult], None],
+    found: Found,
     *,
     method: str,
     key: str,
     identity: str,
     judge: JudgeItem,
-    kinds: ListingKinds,
+    checks: str,
     optional: bool = False,
 ) -> tuple[dict[str, Any], ...]:
     """Read and judge the whole listing. Return its items that are objects, one per identity.
 
-    With `optional`, the server need not know the method (-32601).
+    `checks` is what the names of its checks begin with: `tools.list`. With `optional`, the server need not
+    know the method (-32601).
     """
 
     async def read() -> _Reading:
         draft = TestDraft(subject=f"listing {key}", title="all pages", method=method)
-        reading = _Reading(draft=draft, key=key, identity=identity, judge=judge, kinds=kinds)
+        reading = _Reading(draft=draft, key=key, identity=identity, judge=judge, checks=checks)
         await reading.read(target, optional=optional)
         return reading
 
@@ -129,39 +71,31 @@ async def probe_listing(
     reading.judge_unique(again)
     found(reading.draft.done())
     if reading.paged:
-        await _probe_cursor(target, found, method=method, key=key, kinds=kinds)
+        await _probe_cursor(target, found, method=method, key=key, checks=checks)
     return tuple(reading.items.values())
 
 
+@dataclass(slots=True, kw_only=True)
 class _Reading:
     """One reading of a listing."""
 
-    def __init__(
-        self,
-        *,
-        draft: TestDraft,
-        key: str,
-        identity: str,
-        judge: JudgeItem,
-        kinds: ListingKinds,
-    ) -> None:
-        self.draft = draft
-        self.items: dict[str, dict[str, Any]] = {}
-        self._page_of: dict[str, int] = {}
-        self.paged = False
-        self._key = key
-        self._identity = identity
-        self._judge = judge
-        self._kinds = kinds
-        self._findings: list[Finding] = []
-        self._twice: set[str] = set()
-        self._twice_on_a_page = False
-        self._ended = False
-        self._cursors: set[str] = set()
-        self._pages = 0
-        self._stale_pages = 0
-        self._listed = 0
-        self._chars = 0
+    draft: TestDraft
+    key: str
+    identity: str
+    judge: JudgeItem
+    checks: str
+    items: dict[str, dict[str, Any]] = field(default_factory=dict)
+    paged: bool = False
+    _page_of: dict[str, int] = field(default_factory=dict)
+    _findings: list[Finding] = field(default_factory=list)
+    _twice: set[str] = field(default_factory=set)
+    _twice_on_a_page: bool = False
+    _ended: bool = False
+    _cursors: set[str] = field(default_factory=set)
+    _pages: int = 0
+    _stale_pages: int = 0
+    _listed: int = 0
+    _chars: int = 0
 
     async def read(self, target: Target, *, optional: bool) -> None:
         cursor: str | None = None
@@ -171,7 +105,7 @@ class _Reading:
             answer = await ask(target, self.draft, {"cursor": cursor} if cursor is not None else {})
             latency_ms = latency_ms if latency_ms is not None else answer.latency_ms
             if answer.failure is not None:
-                require_answered(self.draft, self._kinds.answered, answer, target)
+                require_answered(self.draft, f"{self.checks}-answered", answer, target)
                 return
             if answer.error is not None:
                 self._refused(answer.error.code, said(answer.error), optional=optional)
@@ -179,7 +113,7 @@ class _Reading:
             assert answer.result is not None
             self._pages += 1
             if self._pages == 1:
-                self.draft.passed(self._kinds.answered)
+                self.draft.passed(f"{self.checks}-answered")
                 shown_first = self.draft.output
             proceed, cursor = self._page(answer.result)
             if not proceed:
@@ -191,7 +125,7 @@ class _Reading:
         self._judged()
 
     def _refused(self, code: int, words: str, *, optional: bool) -> None:
-        draft, kind = self.draft, self._kinds.answered
+        draft, kind = self.draft, f"{self.checks}-answered"
         if code == -32601 and optional:
             draft.skipped(kind, f"the server has no {draft.method}")
         else:
@@ -199,12 +133,14 @@ class _Reading:
 
     def _page(self, result: Any) -> tuple[bool, str | None]:
         """Judge one page. Return whether to continue, and with which cursor."""
-        items = result.get(self._key)
+        items = result.get(self.key)
         if not isinstance(items, list):
             got = ", ".join(list(result)[:10]) or "an empty object"
-            self.draft.failed(self._kinds.shape, f"expected a result with an array {self._key}, got {got}")
+            self.draft.failed(
+                f"{self.checks}-shape", f"expected a result with an array {self.key}, got {got}"
+            )
             return False, None
-        new = sum(self._item(f"$.{self._key}[{index}]", item) for index, item in enumerate(items))
+        new = sum(self._item(f"$.{self.key}[{index}]", item) for index, item in enumerate(items))
         self._stale_pages = 0 if new else self._stale_pages + 1
         following = result.get("nextCursor")
         if following is None:
@@ -233,11 +169,11 @@ class _Reading:
         judged = len(self._findings) >= 100
         if not isinstance(item, dict):
             if not judged:
-                self._findings.append(Finding(path=path, expected="an object", came=kind_of(item)))
+                self._findings.append(Finding(path=path, expected="an object", got=kind_of(item)))
             return False
         if not judged:
-            self._findings += self._judge(path, item)
-        name = item.get(self._identity)
+            self._findings += self.judge(path, item)
+        name = item.get(self.identity)
         if not isinstance(name, str):
             return False
         if name in self.items:
@@ -249,15 +185,15 @@ class _Reading:
         return True
 
     def _endless(self, why: str) -> None:
-        self.draft.failed(self._kinds.ends, why)
+        self.draft.failed(f"{self.checks}-ends", why)
 
     def _judged(self) -> None:
-        draft, kinds = self.draft, self._kinds
-        if not any(check.kind is kinds.shape for check in draft.checks):
-            draft.require(kinds.shape, not self._findings, summarize(self._findings))
-        ended = any(check.kind is kinds.ends for check in draft.checks)
+        draft, checks = self.draft, self.checks
+        if not any(check.kind.name == f"{checks}-shape" for check in draft.checks):
+            draft.require(f"{checks}-shape", not self._findings, summarize(self._findings))
+        ended = any(check.kind.name == f"{checks}-ends" for check in draft.checks)
         if not ended:
-            draft.passed(kinds.ends)
+            draft.passed(f"{checks}-ends")
             self._ended = True
 
     @property
@@ -267,30 +203,28 @@ class _Reading:
 
     def judge_unique(self, again: _Reading | None) -> None:
         """Judge the uniqueness of items; `again` is a second reading that confirms this one, if needed."""
-        kind = self._kinds.unique
-        if kind is None or not self._ended:
+        kind = f"{self.checks}-unique"
+        if kind not in CATALOGUE or not self._ended:
             return
         if again is not None and not self._twice & again._twice:
             self.draft.skipped(kind, "the list changed while it was read: repeated items prove nothing")
             return
         names = ", ".join(repr(name)[:100] for name in sorted(self._twice)[:5])
-        self.draft.require(kind, not self._twice, f"expected each {self._identity} once, got twice: {names}")
+        self.draft.require(kind, not self._twice, f"expected each {self.identity} once, got twice: {names}")
 
 
-async def _probe_cursor(
-    target: Target, found: Callable[[TestResult], None], *, method: str, key: str, kinds: ListingKinds
-) -> None:
+async def _probe_cursor(target: Target, found: Found, *, method: str, key: str, checks: str) -> None:
     draft = TestDraft(subject=f"listing {key}", title="an unknown cursor", method=method)
     answer = await ask(target, draft, {"cursor": "playhead-check-no-such-cursor"})
     if answer.failure is not None:
         why = f"expected error {INVALID_PARAMS}, got no answer: {answer.failure}"
-        draft.failed(fault_of(answer.failure, kinds.cursor), why)
+        draft.failed(fault_of(answer.failure, f"{checks}-unknown-cursor"), why)
     elif answer.error is None:
-        draft.failed(kinds.cursor, f"expected error {INVALID_PARAMS}, got a page")
+        draft.failed(f"{checks}-unknown-cursor", f"expected error {INVALID_PARAMS}, got a page")
     else:
         draft.output = error_shown(answer.error)
         draft.require(
-            kinds.cursor,
+            f"{checks}-unknown-cursor",
             answer.error.code == INVALID_PARAMS,
             f"expected error {INVALID_PARAMS}, got {said(answer.error)}",
         )

@@ -10,14 +10,14 @@ from __future__ import annotations
 import hashlib
 import sys
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from playhead._core import decode_base64
-from playhead.check.results import CheckKind, TestDraft, TestResult
-from playhead.check.target import Target
+from playhead.check.probes.asking import text_in
+from playhead.check.results import Found, TestDraft
 from playhead.content.audio import (
     SNIFF_BYTES,
     AudioFormat,
@@ -40,38 +40,6 @@ MOST_PCM_BYTES: Final = 256 * MIB
 MOST_AUDIO_BYTES: Final = 16 * MIB
 """Of a longer item, only the beginning is decoded."""
 
-DECODES: Final = CheckKind(
-    name="audio.decodes",
-    title="Audio can be decoded, from its first byte to its last",
-    level="must",
-    source="docs/check.md#audio",
-)
-TYPE: Final = CheckKind(
-    name="audio.mime-type",
-    title="The bytes of audio have the format that its MIME type names",
-    level="must",
-    source="https://modelcontextprotocol.io/specification/2025-11-25/server/tools#audio-content",
-)
-BASE64: Final = CheckKind(
-    name="audio.base64",
-    title="The data of audio is base64 (RFC 4648, section 4)",
-    level="must",
-    source="https://modelcontextprotocol.io/specification/2025-11-25/server/tools#audio-content",
-)
-WHOLE: Final = CheckKind(
-    name="audio.whole",
-    title="Audio is as long as its headers and index say, and its checksums match",
-    level="must",
-    source="docs/check.md#audio",
-)
-IMAGE_WHOLE: Final = CheckKind(
-    name="image.whole",
-    title="An image is complete, and its checksums match",
-    level="must",
-    source="docs/check.md#images",
-)
-KINDS: Final = (DECODES, WHOLE, TYPE, BASE64, IMAGE_WHOLE)
-
 _OGG: Final = frozenset({AudioFormat.VORBIS, AudioFormat.OPUS, AudioFormat.OGG_FLAC, AudioFormat.OGG})
 _FAMILIES: Final[tuple[frozenset[AudioFormat], ...]] = (
     _OGG,
@@ -84,8 +52,7 @@ _DECODED: Final = frozenset({AudioFormat.MP3, AudioFormat.FLAC, AudioFormat.WAV,
 
 
 async def probe_audio(
-    target: Target,
-    found: Callable[[TestResult], None],
+    found: Found,
     *,
     base64: str,
     mime_type: str | None,
@@ -97,7 +64,7 @@ async def probe_audio(
     """Judge audio in base64 inside a result. Sends nothing."""
     draft = TestDraft(subject=subject, title=title, tool=tool)
     problem = await trio.to_thread.run_sync(base64_problem, base64)
-    if draft.require(BASE64, problem is None, f"expected base64, got {problem}"):
+    if draft.require("audio.base64", problem is None, f"expected base64, got {problem}"):
         data = await trio.to_thread.run_sync(decode_base64, base64)
         await judge_audio(draft, data, mime_type=mime_type, uri=uri, whole=True)
     found(draft.done())
@@ -115,26 +82,25 @@ async def judge_audio(
     )
     match verdict:
         case True:
-            draft.passed(DECODES)
+            draft.passed("audio.decodes")
         case False:
-            draft.failed(DECODES, why)
+            draft.failed("audio.decodes", why)
         case None:
-            draft.skipped(DECODES, why)
+            draft.skipped("audio.decodes", why)
     if whole and verdict is not False:
         problem = await trio.to_thread.run_sync(_audio_problem, data)
-        draft.require(WHOLE, problem is None, problem or "")
+        draft.require("audio.whole", problem is None, problem or "")
 
 
 def judge_image(draft: TestDraft, data: bytes, *, place: str = "") -> None:
     """Judge whether `data`, the bytes of an image, are all of it. Blocks: hostile ones take a second."""
     problem = image_problem(data)
-    draft.require(IMAGE_WHOLE, problem is None, f"{place}{problem}")
+    draft.require("image.whole", problem is None, f"{place}{problem}")
 
 
 def looks_like_audio(item: Mapping[str, Any], uri: str | None = None) -> bool:
     """True if the labels of a block, link or contents say audio."""
-    mime_type = item.get("mimeType")
-    return is_audio(mime_type if isinstance(mime_type, str) else None, uri) is True
+    return is_audio(text_in(item, "mimeType"), uri) is True
 
 
 def _judge_type(draft: TestDraft, head: bytes, mime_type: str | None) -> None:
@@ -148,7 +114,9 @@ def _judge_type(draft: TestDraft, head: bytes, mime_type: str | None) -> None:
         return  # an unknown label, or bytes without a signature: decoding decides
     same = label is got or any(label in family and got in family for family in _FAMILIES)
     draft.require(
-        TYPE, same, f"expected {label.value}, because of the MIME type {mime_type}; got {got.value}"
+        "audio.mime-type",
+        same,
+        f"expected {label.value}, because of the MIME type {mime_type}; got {got.value}",
     )
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
-from playhead.check.probes.asking import SPECIFICATION, ask, block_findings, require_answered, said, summarize
-from playhead.check.probes.listing import listing_kinds, may_have, probe_listing
-from playhead.check.results import CheckKind, TestDraft, TestResult
+from playhead.check.probes.asking import ask, block_findings, require_answered, said, summarize
+from playhead.check.probes.listing import may_have, probe_listing
+from playhead.check.results import Found, TestDraft
 from playhead.check.target import RequestOutcome, Target
 from playhead.content.block_types import Field
 from playhead.content.findings import Finding, Notes, kind_of
 from playhead.content.validation import check_fields
 
-PAGE: Final = f"{SPECIFICATION}/server/prompts"
 MOST_PROMPTS: Final = 20
 """Prompts requested from one server; the rest is reported as skipped."""
 UNKNOWN_NAME: Final = "playhead-check-no-such-prompt"
@@ -24,38 +23,6 @@ FILLING: Final = "playhead"
 OLD_NOT_FOUND: Final = -32004
 """The code of some 2024-11-05 servers (JSON-RPC, 5.1: -32000 to -32099 are for servers)."""
 
-LISTING: Final = listing_kinds("prompts.list", what="prompts", identity="name", source=PAGE)
-ANSWERED: Final = CheckKind(
-    name="prompts.get-answered",
-    title="A requested prompt is answered in time, with messages or an error",
-    level="must",
-    source=f"{SPECIFICATION}/basic",
-)
-MESSAGES: Final = CheckKind(
-    name="prompts.messages",
-    title="A prompt is a list of messages, each with a role (user or assistant) and one valid content block",
-    level="must",
-    source=f"{PAGE}#promptmessage",
-)
-MISSING: Final = CheckKind(
-    name="prompts.missing-argument",
-    title="A prompt without one of its required arguments is refused",
-    level="should",
-    source=f"{PAGE}#error-handling",
-)
-UNKNOWN: Final = CheckKind(
-    name="prompts.unknown",
-    title="An unknown prompt is refused",
-    level="should",
-    source=f"{PAGE}#error-handling",
-)
-CODE: Final = CheckKind(
-    name="prompts.error-code",
-    title=f"An invalid request for a prompt is refused with {INVALID_PARAMS}",
-    level="should",
-    source=f"{PAGE}#error-handling",
-)
-KINDS: Final = (*LISTING.all(), ANSWERED, MESSAGES, MISSING, UNKNOWN, CODE)
 
 _PROMPT: Final = (
     Field(name="name", required=True),
@@ -73,11 +40,11 @@ _ARGUMENT: Final = (
 )
 
 
-async def probe_prompts(target: Target, found: Callable[[TestResult], None]) -> None:
+async def probe_prompts(target: Target, found: Found) -> None:
     """List the prompts, get each, and send requests that must be refused. Changes nothing on the server."""
     if not may_have(target, "prompts"):
         draft = TestDraft(subject="prompts", title="all")
-        draft.skipped(LISTING.answered, "the server declares no prompts")
+        draft.skipped("prompts.list-answered", "the server declares no prompts")
         found(draft.done())
         return
     prompts = await probe_listing(
@@ -87,22 +54,20 @@ async def probe_prompts(target: Target, found: Callable[[TestResult], None]) -> 
         key="prompts",
         identity="name",
         judge=_prompt_findings,
-        kinds=LISTING,
+        checks="prompts.list",
         optional=target.session.capabilities.prompts is None,
     )
     for prompt in prompts[:MOST_PROMPTS]:
         await _probe_prompt(target, prompt, found)
     if len(prompts) > MOST_PROMPTS:
         draft = TestDraft(subject="prompts", title=f"the other {len(prompts) - MOST_PROMPTS}")
-        draft.skipped(ANSWERED, f"at most {MOST_PROMPTS} prompts of one server are requested")
+        draft.skipped("prompts.get-answered", f"at most {MOST_PROMPTS} prompts of one server are requested")
         found(draft.done())
     if prompts:
         await _probe_unknown(target, found)
 
 
-async def _probe_prompt(
-    target: Target, prompt: Mapping[str, Any], found: Callable[[TestResult], None]
-) -> None:
+async def _probe_prompt(target: Target, prompt: Mapping[str, Any], found: Found) -> None:
     name: str = prompt["name"]
     declared = prompt.get("arguments")
     named = [
@@ -125,7 +90,7 @@ async def _probe_got(
     target: Target,
     name: str,
     arguments: Mapping[str, str],
-    found: Callable[[TestResult], None],
+    found: Found,
     *,
     title: str,
 ) -> None:
@@ -133,14 +98,14 @@ async def _probe_got(
         subject=f"prompt {name}", title=title if arguments else "no arguments", method="prompts/get"
     )
     answer = await ask(target, draft, _params(name, arguments))
-    if require_answered(draft, ANSWERED, answer, target):
+    if require_answered(draft, "prompts.get-answered", answer, target):
         if answer.error is not None and answer.error.code == METHOD_NOT_FOUND:
-            draft.failed(ANSWERED, f"expected the listed prompt, got {said(answer.error)}")
+            draft.failed("prompts.get-answered", f"expected the listed prompt, got {said(answer.error)}")
         elif answer.error is not None:
             draft.undecided = f"refused the generated arguments, which may be invalid: {said(answer.error)}"
         elif answer.result is not None:
             findings = _message_findings(answer.result, target.protocol_version)
-            draft.require(MESSAGES, not findings, summarize(findings))
+            draft.require("prompts.messages", not findings, summarize(findings))
     found(draft.done())
 
 
@@ -149,37 +114,39 @@ async def _probe_missing(
     name: str,
     given: Mapping[str, str],
     left_out: str,
-    found: Callable[[TestResult], None],
+    found: Found,
 ) -> None:
     draft = TestDraft(
         subject=f"prompt {name}", title=f"without the required {left_out}", method="prompts/get"
     )
     answer = await ask(target, draft, _params(name, given))
-    if require_answered(draft, ANSWERED, answer, target):
-        _judge_refusal(draft, MISSING, answer, why=f"the required argument {left_out!r} is missing")
+    if require_answered(draft, "prompts.get-answered", answer, target):
+        _judge_refusal(
+            draft, "prompts.missing-argument", answer, why=f"the required argument {left_out!r} is missing"
+        )
     found(draft.done())
 
 
-async def _probe_unknown(target: Target, found: Callable[[TestResult], None]) -> None:
+async def _probe_unknown(target: Target, found: Found) -> None:
     draft = TestDraft(subject="prompts", title="an unknown prompt", method="prompts/get")
     answer = await ask(target, draft, {"name": UNKNOWN_NAME})
-    if require_answered(draft, ANSWERED, answer, target):
+    if require_answered(draft, "prompts.get-answered", answer, target):
         own = target.protocol_version == "2024-11-05" and (
             answer.error is not None and answer.error.code == OLD_NOT_FOUND
         )
-        _judge_refusal(draft, UNKNOWN, answer, why="the prompt does not exist", own_code=own)
+        _judge_refusal(draft, "prompts.unknown", answer, why="the prompt does not exist", own_code=own)
     found(draft.done())
 
 
 def _judge_refusal(
-    draft: TestDraft, kind: CheckKind, answer: RequestOutcome, *, why: str, own_code: bool = False
+    draft: TestDraft, kind: str, answer: RequestOutcome, *, why: str, own_code: bool = False
 ) -> None:
     refused = answer.error is not None
     if not draft.require(kind, refused, f"expected error {INVALID_PARAMS}, since {why}; got a result"):
         return
     assert answer.error is not None
     draft.require(
-        CODE,
+        "prompts.error-code",
         own_code or answer.error.code == INVALID_PARAMS,
         f"expected error {INVALID_PARAMS}, since {why}; got {said(answer.error)}",
     )
@@ -199,7 +166,7 @@ def _prompt_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:
         if isinstance(argument, dict):
             check_fields(notes, place, argument, _ARGUMENT)
         else:
-            notes.add(place, expected="an object", came=kind_of(argument))
+            notes.add(place, expected="an object", got=kind_of(argument))
     return notes.all()
 
 
@@ -207,19 +174,19 @@ def _message_findings(result: Mapping[str, Any], revision: str) -> list[Finding]
     messages = result.get("messages")
     if not isinstance(messages, list):
         got = kind_of(messages) if "messages" in result else "nothing"
-        return [Finding(path="$.messages", expected="an array", came=got)]
+        return [Finding(path="$.messages", expected="an array", got=got)]
     findings: list[Finding] = []
     for index, message in enumerate(messages[:100]):
         path = f"$.messages[{index}]"
         if not isinstance(message, dict):
-            findings.append(Finding(path=path, expected="an object", came=kind_of(message)))
+            findings.append(Finding(path=path, expected="an object", got=kind_of(message)))
             continue
         role = message.get("role")
         if role not in ("user", "assistant"):
             got = f"{role!r:.60}" if "role" in message else "nothing"
-            findings.append(Finding(path=f"{path}.role", expected="user or assistant", came=got))
+            findings.append(Finding(path=f"{path}.role", expected="user or assistant", got=got))
         if "content" not in message:
-            findings.append(Finding(path=f"{path}.content", expected="a content block", came="nothing"))
+            findings.append(Finding(path=f"{path}.content", expected="a content block", got="nothing"))
         else:
             findings += block_findings(f"{path}.content", message["content"], revision)
     return findings

@@ -8,7 +8,7 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,71 +23,15 @@ from playhead.check.probes.asking import (
     meta_key_of,
     offered_strategy,
     place_of,
+    text_in,
 )
 from playhead.check.probes.media import judge_audio, looks_like_audio
-from playhead.check.results import CheckKind, TestDraft, TestResult
+from playhead.check.results import Found, TestDraft
 from playhead.check.target import Target
 from playhead.client.call_results.media import ResourceMedia
 from playhead.errors import PlayheadError
 from playhead.limits import KIB, MIB
 from playhead.stream.options import DEFAULT_OPTIONS, StreamOptions
-
-DOCS: Final = "docs/streaming.md#what-ends-a-stream"
-
-
-def _kind(name: str, title: str, source: str = DOCS, *, should: bool = False) -> CheckKind:
-    return CheckKind(name=f"reads.{name}", title=title, level="should" if should else "must", source=source)
-
-
-ANSWERED: Final = _kind("answered", "Each read of a range is answered in time")
-HONOURED: Final = _kind(
-    "range-honoured", "An offered range is honoured: a part is not answered with the whole"
-)
-LENGTH: Final = _kind("page-length", "A page has no more bytes than requested")
-SAME: Final = _kind("page-bytes", "A page has the same bytes as a whole read")
-DECLARED: Final = _kind(
-    "page-declared",
-    "A page has the bytes of the offset, size and version that it declares",
-    "docs/ranged-resources.md",
-)
-REPEATED: Final = _kind("page-repeated", "A page does not have the bytes of another place")
-TAIL: Final = _kind("tail", "Pages reach the last byte of a whole read")
-STREAM: Final = _kind(
-    "stream",
-    "A stream with several reads in flight has the bytes of a whole read",
-    "docs/streaming.md#which-ranges-and-how-many",
-)
-CAP: Final = _kind(
-    "page-cap",
-    "A page has the requested length, up to playhead's own 100 KiB, if the resource has the bytes",
-    should=True,
-)
-SIZE: Final = _kind("size", "The bytes end at the announced size")
-PAST_END: Final = _kind(
-    "past-end", "A read past the end is answered with nothing, [DONE], or an error that says 416"
-)
-EMPTY: Final = _kind("empty-range", "An empty range has no bytes")
-CONCURRENT: Final = _kind(
-    "concurrent",
-    "Concurrent reads are answered concurrently",
-    "docs/streaming.md#which-ranges-and-how-many",
-    should=True,
-)
-KINDS: Final = (
-    ANSWERED,
-    HONOURED,
-    LENGTH,
-    SAME,
-    DECLARED,
-    REPEATED,
-    TAIL,
-    STREAM,
-    CAP,
-    SIZE,
-    PAST_END,
-    EMPTY,
-    CONCURRENT,
-)
 
 PAGE_BYTES: Final = 16_381
 """Bytes per page: a prime, so that no page starts at a base64 group or at a block of the file."""
@@ -112,7 +56,7 @@ class Reference:
 async def probe_ranges(
     target: Target,
     item: Mapping[str, Any],
-    found: Callable[[TestResult], None],
+    found: Found,
     *,
     subject: str,
     tool: str | None = None,
@@ -144,7 +88,7 @@ class _Reads:
     target: Target
     pages: Pages
     item: Mapping[str, Any]
-    found: Callable[[TestResult], None]
+    found: Found
     subject: str
     tool: str | None
     broken: bool = False
@@ -195,7 +139,7 @@ class _Reads:
             await self._too_long(draft, page, plain)
             go_on = False
         elif go_on:
-            draft.passed(LENGTH)
+            draft.passed("reads.page-length")
         self._add(draft)
         return go_on and bool(page.data)
 
@@ -204,15 +148,19 @@ class _Reads:
         assert page.data is not None
         later = await self.pages.page(page.end, page.end + page.end - page.start)
         if page.data not in (plain, later.data):
-            draft.failed(LENGTH, f"expected at most {page.end - page.start} bytes, got {len(page.data)}")
+            draft.failed(
+                "reads.page-length", f"expected at most {page.end - page.start} bytes, got {len(page.data)}"
+            )
         elif self.pages.strategy == "uri-template":
             draft.failed(
-                HONOURED,
+                "reads.range-honoured",
                 f"expected bytes [{page.start}, {page.end}) of the resource, since the server lists a"
                 f" template with start and end; got all {len(page.data)} bytes",
             )
         else:
-            draft.skipped(HONOURED, "no ranges: each read returns the whole resource, as in plain MCP")
+            draft.skipped(
+                "reads.range-honoured", "no ranges: each read returns the whole resource, as in plain MCP"
+            )
 
     async def _reference(self, plain: bytes | None) -> Reference:
         data, complete = (plain, True) if plain is not None else await self.pages.in_series()
@@ -249,18 +197,19 @@ class _Reads:
         data = page.data
         self._judge_declared(draft, page)
         if data is not None and expected.startswith(data) and (data or not expected):
-            draft.passed(LENGTH)
-            draft.passed(SAME)
+            draft.passed("reads.page-length")
+            draft.passed("reads.page-bytes")
             return
         if data is not None and not reference.complete and data.startswith(expected):
-            draft.passed(SAME)  # past the known part
+            draft.passed("reads.page-bytes")  # past the known part
             return
         again = await self.pages.page(page.start, page.end)
         if again.data != data or (again.data is None and data is None and again.why != page.why):
             etag = page.declared.get(ETAG_META)
             if data and again.data and isinstance(etag, str) and again.declared.get(ETAG_META) == etag:
                 draft.failed(
-                    DECLARED, f"expected {asked} of version {etag} again, got other bytes of the same version"
+                    "reads.page-declared",
+                    f"expected {asked} of version {etag} again, got other bytes of the same version",
                 )
             else:
                 draft.undecided = (
@@ -268,21 +217,23 @@ class _Reads:
                 )
             return
         if data is None:
-            draft.failed(SAME, f"expected {asked}, which a whole read has; got {page.why}")
+            draft.failed("reads.page-bytes", f"expected {asked}, which a whole read has; got {page.why}")
         elif not data:
-            kind = TAIL if whole_wanted else SAME
+            kind = "reads.tail" if whole_wanted else "reads.page-bytes"
             draft.failed(kind, f"expected {asked} of {len(whole)}, got the end")
         elif len(data) > page.end - page.start:
-            kind = HONOURED if data == whole else LENGTH
+            kind = "reads.range-honoured" if data == whole else "reads.page-length"
             draft.failed(kind, f"expected at most {page.end - page.start} bytes, got {len(data)}")
         elif (elsewhere := place_of(data, whole)) is not None and elsewhere != page.start:
-            draft.failed(REPEATED, f"expected {asked}, got those from {elsewhere} on")
+            draft.failed("reads.page-repeated", f"expected {asked}, got those from {elsewhere} on")
         else:
             at = next(
                 (index for index, (a, b) in enumerate(zip(expected, data, strict=False)) if a != b),
                 len(expected),
             )
-            draft.failed(SAME, f"expected {asked} as in a whole read; byte {page.start + at} differs")
+            draft.failed(
+                "reads.page-bytes", f"expected {asked} as in a whole read; byte {page.start + at} differs"
+            )
 
     def _judge_declared(self, draft: TestDraft, page: ReadPage) -> None:
         """Judge the place that a page declares. A page that declares none is not judged."""
@@ -290,10 +241,12 @@ class _Reads:
         end = page.start + len(page.data or b"")
         if offset is not None:
             why = f"expected {OFFSET_META} {page.start}, where the read begins, got {offset!r}"
-            draft.require(DECLARED, offset == page.start, why)
+            draft.require("reads.page-declared", offset == page.start, why)
         if size is not None and page.data:
             is_size = isinstance(size, int) and size >= end
-            draft.require(DECLARED, is_size, f"expected {SIZE_META} of {end} or more, got {size!r}")
+            draft.require(
+                "reads.page-declared", is_size, f"expected {SIZE_META} of {end} or more, got {size!r}"
+            )
 
     async def _follow_tail(self, reference: Reference, start: int, page_bytes: int) -> None:
         """Read on from the last page, as a stream does: a short page is not the end."""
@@ -306,9 +259,9 @@ class _Reads:
                 break
             at += len(page.data)
         if at > start + page_bytes * FOLLOW_UPS or at < size:
-            draft.failed(TAIL, f"expected bytes up to {size}, as in a whole read; pages end at {at}")
+            draft.failed("reads.tail", f"expected bytes up to {size}, as in a whole read; pages end at {at}")
         else:
-            draft.passed(TAIL)
+            draft.passed("reads.tail")
         self._add(draft)
 
     async def _stream(self, reference: Reference, size: int | None) -> bytes:
@@ -317,7 +270,7 @@ class _Reads:
         draft.method = None
         got = b""
         if self.broken:
-            draft.skipped(STREAM, WRONG_ALREADY)
+            draft.skipped("reads.stream", WRONG_ALREADY)
         else:
             got = await judge_stream(draft, self.target, self.item, reference, size=size)
         self._add(draft)
@@ -328,13 +281,13 @@ class _Reads:
         wanted = min(DEFAULT_PAGE_BYTES, len(reference.data))
         draft = self._draft(f"bytes [0, {wanted}) in one page")
         if self.broken:
-            draft.skipped(CAP, WRONG_ALREADY)
+            draft.skipped("reads.page-cap", WRONG_ALREADY)
             self._add(draft)
             return
         page = await self.pages.page(0, wanted, draft)
         if self._answered(draft, page) and page.data:
             draft.require(
-                CAP,
+                "reads.page-cap",
                 len(page.data) >= wanted,
                 f"expected the {wanted} requested bytes, which the resource has; got the first"
                 f" {len(page.data)}: a client that takes a short page for the end loses the rest",
@@ -353,14 +306,16 @@ class _Reads:
             page = await self.pages.page(start, start + page_bytes, draft)
             if self._answered(draft, page):
                 if page.data is None:
-                    draft.failed(PAST_END, f"expected nothing, [DONE] or 416 at byte {start}; got {page.why}")
+                    draft.failed(
+                        "reads.past-end", f"expected nothing, [DONE] or 416 at byte {start}; got {page.why}"
+                    )
                 elif page.data and not reference.complete:
-                    draft.failed(SIZE, f"expected the end at byte {end} as announced; got more bytes")
+                    draft.failed("reads.size", f"expected the end at byte {end} as announced; got more bytes")
                 else:
                     why = f"expected nothing at byte {start} of {end}; got {len(page.data)} bytes"
-                    draft.require(PAST_END, not page.data, why)
+                    draft.require("reads.past-end", not page.data, why)
                 if size is not None and start == end and reference.complete:
-                    draft.require(SIZE, size == end, f"expected {size} bytes as announced, got {end}")
+                    draft.require("reads.size", size == end, f"expected {size} bytes as announced, got {end}")
             self._add(draft)
 
     async def _last_page(self, start: int, end: int) -> None:
@@ -368,9 +323,11 @@ class _Reads:
         draft = self._draft(f"bytes [{start}, {end}), the last announced")
         page = await self.pages.page(start, end, draft)
         if self._answered(draft, page) and page.data is not None:
-            draft.require(SIZE, not page.past_end, f"expected {end} bytes as announced; got none at {start}")
             draft.require(
-                LENGTH,
+                "reads.size", not page.past_end, f"expected {end} bytes as announced; got none at {start}"
+            )
+            draft.require(
+                "reads.page-length",
                 len(page.data) <= end - start,
                 f"expected at most {end - start} bytes, got {len(page.data)}",
             )
@@ -383,7 +340,9 @@ class _Reads:
         page = await self.pages.page(0, 0, draft)
         if self._answered(draft, page):
             count = len(page.data or b"")
-            draft.require(EMPTY, count == 0, f"expected no bytes, or an error; got {count} bytes")
+            draft.require(
+                "reads.empty-range", count == 0, f"expected no bytes, or an error; got {count} bytes"
+            )
         self._add(draft)
 
     async def _at_once(self, size: int) -> None:
@@ -392,11 +351,11 @@ class _Reads:
         offsets = [index * 64 % max(1, size - 64) for index in range(AT_ONCE)]
         alone = min([await self._timed([offsets[0]]) for _ in range(2)])
         if alone < SLOW_SECONDS:
-            draft.skipped(CONCURRENT, f"a read takes {alone * 1000:.0f} ms: too fast to tell")
+            draft.skipped("reads.concurrent", f"a read takes {alone * 1000:.0f} ms: too fast to tell")
         else:
             together = min([await self._timed(offsets) for _ in range(2)])
             draft.require(
-                CONCURRENT,
+                "reads.concurrent",
                 together < alone * (AT_ONCE - 0.5),
                 f"expected {AT_ONCE} reads to take about as long as one ({alone:.2f} s); they took"
                 f" {together:.2f} s, one after another",
@@ -413,11 +372,10 @@ class _Reads:
     async def _audio(self, data: bytes, *, whole: bool) -> None:
         draft = self._draft("its audio")
         draft.method = None
-        mime_type = self.item.get("mimeType")
         await judge_audio(
             draft,
             data,
-            mime_type=mime_type if isinstance(mime_type, str) else None,
+            mime_type=text_in(self.item, "mimeType"),
             uri=self.item["uri"],
             whole=whole,
         )
@@ -425,7 +383,7 @@ class _Reads:
 
     def _answered(self, draft: TestDraft, page: ReadPage) -> bool:
         why = f"expected an answer to a read of [{page.start}, {page.end}); {page.failure}"
-        return draft.require(fault_of(page.failure, ANSWERED), page.failure is None, why)
+        return draft.require(fault_of(page.failure, "reads.answered"), page.failure is None, why)
 
 
 async def judge_stream(
@@ -442,11 +400,10 @@ async def judge_stream(
         patience_seconds=target.options.timeout_seconds,
         meta_key=meta_key_of(item),
     )
-    description = item.get("description")
     media = ResourceMedia(
         uri=item["uri"],
         title=item["uri"],
-        description=description if isinstance(description, str) else None,
+        description=text_in(item, "description"),
         size_bytes=size if size is not None and size >= 0 else None,
         streams=target.session,
     )
@@ -460,7 +417,7 @@ async def judge_stream(
     except trio.TooSlowError:
         draft.undecided = f"took too long; {len(got)} bytes were read"
     except PlayheadError as error:
-        draft.failed(STREAM, f"expected the bytes of a whole read, got an error: {error}")
+        draft.failed("reads.stream", f"expected the bytes of a whole read, got an error: {error}")
     else:
         _compare(draft, bytes(got), reference)
     return bytes(got)
@@ -471,12 +428,12 @@ def _compare(draft: TestDraft, got: bytes, reference: Reference) -> None:
     common = min(len(got), len(expected))
     if got[:common] != expected[:common]:
         at = next(index for index in range(common) if got[index] != expected[index])
-        draft.failed(STREAM, f"expected the bytes of a whole read; byte {at} differs")
+        draft.failed("reads.stream", f"expected the bytes of a whole read; byte {at} differs")
     elif len(got) < len(expected):
         why = f"expected {len(expected)} bytes, as in a whole read; the stream has {common}"
-        draft.failed(TAIL, why)
+        draft.failed("reads.tail", why)
     elif reference.complete and len(got) > len(expected):
         why = f"expected {len(expected)} bytes, as in a whole read; got {len(got)}"
-        draft.failed(STREAM, why)
+        draft.failed("reads.stream", why)
     else:
-        draft.passed(STREAM)
+        draft.passed("reads.stream")

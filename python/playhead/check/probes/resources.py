@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -16,12 +16,11 @@ from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
 from playhead._core import decode_base64
-from playhead.check.probes.asking import SPECIFICATION, ask, block_findings, require_answered, said, summarize
-from playhead.check.probes.listing import listing_kinds, may_have, probe_listing
+from playhead.check.probes.asking import ask, block_findings, require_answered, said, summarize
+from playhead.check.probes.listing import may_have, probe_listing
 from playhead.check.probes.media import judge_audio, judge_image, looks_like_audio
-from playhead.check.probes.reads import ANSWERED as RANGE_ANSWERED
 from playhead.check.probes.reads import probe_ranges
-from playhead.check.results import CheckKind, TestDraft, TestResult
+from playhead.check.results import Found, TestDraft
 from playhead.check.target import Target
 from playhead.content.audio import split_mime
 from playhead.content.block_types import BLOCK_TYPES, COMMON, Field
@@ -31,7 +30,6 @@ from playhead.content.validation import check_annotations, check_fields
 from playhead.stream.strategies import is_url
 from playhead.stream.templates import RANGE_PAIRS
 
-PAGE: Final = f"{SPECIFICATION}/server/resources"
 RESOURCE_NOT_FOUND: Final = -32002
 MOST_CONTENTS: Final = 100
 MOST_READS: Final = 16
@@ -43,59 +41,12 @@ FILLING: Final = "1"
 """The value of template variables: valid as a number, a name or an index."""
 NEWEST: Final = "2026-07-28"
 
-ANSWERED: Final = CheckKind(
-    name="resources.read-answered",
-    title="A read is answered, with contents or an error, in time; a listed resource is not unknown",
-    level="must",
-    source=PAGE,
-)
-SHAPE: Final = CheckKind(
-    name="resources.contents",
-    title="Contents are an array of objects with a URI, and either text or a valid base64 blob",
-    level="must",
-    source=f"{PAGE}#resource-contents",
-)
-URI: Final = CheckKind(
-    name="resources.contents-uri",
-    title="Contents name the resource that was read, or resources below it",
-    level="should",
-    source=f"{PAGE}#resource-contents",
-)
-TYPE: Final = CheckKind(
-    name="resources.mime-type",
-    title="Contents have the announced MIME type",
-    level="should",
-    source=f"{SPECIFICATION}/schema#resource",
-)
-SIZE: Final = CheckKind(
-    name="resources.size",
-    title="The announced size is the number of bytes of the content, before base64",
-    level="must",
-    source=f"{SPECIFICATION}/schema#resource",
-)
-LISTING: Final = listing_kinds("resources.list", what="resources", identity="uri", source=PAGE)
-TEMPLATES: Final = listing_kinds("resources.templates", what="resource templates", identity=None, source=PAGE)
-UNKNOWN: Final = CheckKind(
-    name="resources.unknown",
-    title="An unknown resource is refused with an error, not with (empty) contents",
-    level="should",
-    source=f"{PAGE}#error-handling",
-)
-CODE: Final = CheckKind(
-    name="resources.error-code",
-    title=f"The error code of an unknown resource is {INVALID_PARAMS} since {NEWEST}; {RESOURCE_NOT_FOUND} or"
-    f" {INVALID_PARAMS} before",
-    level="should",
-    source="https://modelcontextprotocol.io/seps/2164-resource-not-found-error",
-)
-KINDS: Final = (*LISTING.all(), *TEMPLATES.all(), ANSWERED, SHAPE, URI, TYPE, SIZE, UNKNOWN, CODE)
 
-
-async def probe_resources(target: Target, found: Callable[[TestResult], None]) -> None:
+async def probe_resources(target: Target, found: Found) -> None:
     """List the resources and templates, read the listed ones, and request an unknown one."""
     if not may_have(target, "resources"):
         draft = TestDraft(subject="resources", title="all")
-        draft.skipped(LISTING.answered, "the server declares no resources")
+        draft.skipped("resources.list-answered", "the server declares no resources")
         found(draft.done())
         return
     resources = await probe_listing(
@@ -105,7 +56,7 @@ async def probe_resources(target: Target, found: Callable[[TestResult], None]) -
         key="resources",
         identity="uri",
         judge=_resource_findings,
-        kinds=LISTING,
+        checks="resources.list",
         optional=target.session.capabilities.resources is None,
     )
     templates = await probe_listing(
@@ -115,7 +66,7 @@ async def probe_resources(target: Target, found: Callable[[TestResult], None]) -
         key="resourceTemplates",
         identity="uriTemplate",
         judge=_template_findings,
-        kinds=TEMPLATES,
+        checks="resources.templates",
         optional=True,
     )
     await _probe_listed(target, resources, found)
@@ -125,21 +76,19 @@ async def probe_resources(target: Target, found: Callable[[TestResult], None]) -
         await _probe_unknown(target, found)
 
 
-async def _probe_listed(
-    target: Target, resources: Sequence[Mapping[str, Any]], found: Callable[[TestResult], None]
-) -> None:
+async def _probe_listed(target: Target, resources: Sequence[Mapping[str, Any]], found: Found) -> None:
     for count, resource in enumerate(resources):
         subject = f"resource {resource['uri']}"
         if count == MOST_READS:
             draft = TestDraft(subject="resources", title=f"the other {len(resources) - count}")
-            draft.skipped(ANSWERED, f"at most {MOST_READS} resources of one server are read")
+            draft.skipped("resources.read-answered", f"at most {MOST_READS} resources of one server are read")
             found(draft.done())
             return
         if await probe_read(target, resource, found, listed=True, subject=subject):
             await probe_ranges(target, resource, found, subject=subject)
 
 
-async def _probe_template(target: Target, text: str, found: Callable[[TestResult], None]) -> None:
+async def _probe_template(target: Target, text: str, found: Found) -> None:
     """Read a template with generated values. An error is a valid answer: the resource may not exist."""
     try:
         template = UriTemplate.parse(text)
@@ -150,22 +99,24 @@ async def _probe_template(target: Target, text: str, found: Callable[[TestResult
     uri = template.expand(dict.fromkeys(template.variable_names, FILLING))
     draft = TestDraft(subject=f"template {text}", title="generated values", method="resources/read")
     answer = await ask(target, draft, {"uri": uri})
-    if require_answered(draft, ANSWERED, answer, target) and answer.result is not None:
+    if require_answered(draft, "resources.read-answered", answer, target) and answer.result is not None:
         findings = shape_findings(answer.result, target.protocol_version)
-        draft.require(SHAPE, not findings, summarize(findings))
+        draft.require("resources.contents", not findings, summarize(findings))
     found(draft.done())
 
 
-async def _probe_unknown(target: Target, found: Callable[[TestResult], None]) -> None:
+async def _probe_unknown(target: Target, found: Found) -> None:
     draft = TestDraft(subject="resources", title="an unknown resource", method="resources/read")
     answer = await ask(target, draft, {"uri": UNKNOWN_URI})
     newest = target.protocol_version >= NEWEST
     codes = (INVALID_PARAMS,) if newest else (RESOURCE_NOT_FOUND, INVALID_PARAMS)
     expected = f"expected error {' or '.join(map(str, codes))} ({target.protocol_version or 'no revision'})"
-    if require_answered(draft, ANSWERED, answer, target):
-        draft.require(UNKNOWN, answer.error is not None, f"{expected}, got a result")
+    if require_answered(draft, "resources.read-answered", answer, target):
+        draft.require("resources.unknown", answer.error is not None, f"{expected}, got a result")
         if answer.error is not None:
-            draft.require(CODE, answer.error.code in codes, f"{expected}, got {said(answer.error)}")
+            draft.require(
+                "resources.error-code", answer.error.code in codes, f"{expected}, got {said(answer.error)}"
+            )
     found(draft.done())
 
 
@@ -187,7 +138,7 @@ def _resource_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:
     check_fields(notes, path, raw, _RESOURCE)
     size = raw.get("size")
     if isinstance(size, int | float) and size < 0:
-        notes.add(f"{path}.size", expected="0 or more", came=number(size))
+        notes.add(f"{path}.size", expected="0 or more", got=number(size))
     _judge_annotations(notes, path, raw)
     return notes.all()
 
@@ -199,7 +150,7 @@ def _template_findings(path: str, raw: Mapping[str, object]) -> list[Finding]:
     _judge_annotations(notes, path, raw)
     text = raw.get("uriTemplate")
     if isinstance(text, str) and not _URI_TEMPLATE.fullmatch(text):
-        notes.add(f"{path}.uriTemplate", expected="a URI template (RFC 6570)", came=quoted(text))
+        notes.add(f"{path}.uriTemplate", expected="a URI template (RFC 6570)", got=quoted(text))
     return notes.all()
 
 
@@ -214,7 +165,7 @@ def _judge_annotations(notes: Notes, path: str, item: Mapping[str, object]) -> N
 async def probe_link(
     target: Target,
     link: Mapping[str, Any],
-    found: Callable[[TestResult], None],
+    found: Found,
     *,
     tool: str | None = None,
 ) -> None:
@@ -231,7 +182,7 @@ async def probe_link(
         return
     if is_url(uri):
         draft = TestDraft(subject=subject, title=f"its link {uri}", tool=tool)
-        draft.skipped(RANGE_ANSWERED, "the link points to the web, not to this server")
+        draft.skipped("reads.answered", "the link points to the web, not to this server")
         found(draft.done())
         return
     await probe_read(target, link, found, listed=False, subject=subject, tool=tool)
@@ -240,7 +191,7 @@ async def probe_link(
 async def probe_read(
     target: Target,
     item: Mapping[str, Any],
-    found: Callable[[TestResult], None],
+    found: Found,
     *,
     listed: bool,
     subject: str,
@@ -253,14 +204,17 @@ async def probe_read(
     uri: str = item["uri"]
     draft = TestDraft(subject=subject, title="a plain read", tool=tool, method="resources/read")
     answer = await ask(target, draft, {"uri": uri})
-    if not require_answered(draft, ANSWERED, answer, target):
+    if not require_answered(draft, "resources.read-answered", answer, target):
         found(draft.done())
         return False
     if answer.error is not None:
         # -32602 means "not found" since 2026-07-28, but also that reading this one takes more than a URI.
         if listed and answer.error.code in (METHOD_NOT_FOUND, RESOURCE_NOT_FOUND):
             draft.checks.clear()
-            draft.failed(ANSWERED, f"expected the contents of a listed resource, got {said(answer.error)}")
+            draft.failed(
+                "resources.read-answered",
+                f"expected the contents of a listed resource, got {said(answer.error)}",
+            )
         else:
             draft.undecided = f"could not be read: {said(answer.error)}"
     elif answer.result is not None and _judge_shape(draft, answer.result, target.protocol_version):
@@ -278,7 +232,7 @@ def shape_findings(result: Mapping[str, Any], revision: str) -> list[Finding]:
     contents = result.get("contents")
     if not isinstance(contents, list):
         got = kind_of(contents) if "contents" in result else "nothing"
-        return [Finding(path="$.contents", expected="an array", came=got)]
+        return [Finding(path="$.contents", expected="an array", got=got)]
     findings: list[Finding] = []
     for index, part in enumerate(contents[:MOST_CONTENTS]):
         block = {"type": "resource", "resource": part}
@@ -288,7 +242,7 @@ def shape_findings(result: Mapping[str, Any], revision: str) -> list[Finding]:
 
 def _judge_shape(draft: TestDraft, result: Mapping[str, Any], revision: str) -> bool:
     findings = shape_findings(result, revision)
-    return draft.require(SHAPE, not findings, summarize(findings))
+    return draft.require("resources.contents", not findings, summarize(findings))
 
 
 def _judge_uri(draft: TestDraft, contents: list[Mapping[str, Any]], uri: str) -> None:
@@ -297,7 +251,7 @@ def _judge_uri(draft: TestDraft, contents: list[Mapping[str, Any]], uri: str) ->
     asked = _plain(uri)
     got = [_plain(part["uri"]) for part in contents]
     draft.require(
-        URI,
+        "resources.contents-uri",
         asked in got or all(name.startswith(asked) for name in got),
         f"expected contents of {uri!r}, got those of {contents[0]['uri']!r:.200}",
     )
@@ -316,7 +270,7 @@ def _judge_types(draft: TestDraft, contents: list[Mapping[str, Any]], item: Mapp
     if isinstance(announced, str) and named:
         expected = split_mime(announced)[0]
         draft.require(
-            TYPE,
+            "resources.mime-type",
             all(split_mime(name)[0] == expected for name in named),
             f"expected {announced!r:.100} as announced, got {named[0]!r:.100}",
         )
@@ -330,14 +284,14 @@ async def _judge_size(
         return
     got = _sizes(contents)
     if size in got:
-        draft.passed(SIZE)
+        draft.passed("resources.size")
         return
     # A changing resource may have another size by now: only an unchanged one is wrong.
     again = await target.request("resources/read", {"uri": item["uri"]})
     if again.result is None or again.result.get("contents") != contents:
-        draft.skipped(SIZE, "the resource changed during the check: its size can't be judged")
+        draft.skipped("resources.size", "the resource changed during the check: its size can't be judged")
         return
-    draft.failed(SIZE, f"expected {size} bytes as announced, got {min(got)}")
+    draft.failed("resources.size", f"expected {size} bytes as announced, got {min(got)}")
 
 
 def _sizes(contents: list[Mapping[str, Any]]) -> set[int]:

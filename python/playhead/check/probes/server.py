@@ -10,7 +10,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -21,65 +21,19 @@ from mcp_types import METHOD_NOT_FOUND
 
 from playhead._core import Frame, __version__
 from playhead.check.probes.asking import (
-    SPECIFICATION,
+    ask,
     error_shown,
     fault_of,
-    note,
     said,
-    sent,
 )
-from playhead.check.results import CheckKind, TestDraft, TestResult
-from playhead.check.target import RequestOutcome, SessionTarget
+from playhead.check.results import Found, TestDraft, TestResult
+from playhead.check.target import RequestOutcome, Target
 from playhead.client.transports.server_process import ServerProcess, open_server
 from playhead.config.servers import ServerConfig
 from playhead.errors import ConnectError, DeadlineError, PlayheadError, TransportError
 from playhead.limits import DEFAULT_LIMITS, MIB
 from playhead.protocol.framing import EndlessLine, Line, LineFramer
 from playhead.protocol.messages import answered_plainly
-
-ANSWERED: Final = CheckKind(
-    name="server.answered",
-    title="A request that can't be fulfilled is answered with a JSON-RPC error or a result",
-    level="must",
-    source="https://www.jsonrpc.org/specification#response_object",
-)
-UNKNOWN_METHOD: Final = CheckKind(
-    name="server.unknown-method",
-    title="An unknown method is answered with error -32601",
-    level="must",
-    source="https://www.jsonrpc.org/specification#error_object",
-)
-UNKNOWN_TOOL: Final = CheckKind(
-    name="server.unknown-tool",
-    title="A call of an unknown tool is answered with an error about it",
-    level="must",
-    source=f"{SPECIFICATION}/server/tools#error-handling",
-)
-MALFORMED: Final = CheckKind(
-    name="server.malformed-params",
-    title="A call with invalid parameters is answered with an error",
-    level="must",
-    source="https://www.jsonrpc.org/specification#error_object",
-)
-BIG_REQUEST: Final = CheckKind(
-    name="server.big-request",
-    title="A request that is too large is answered or refused, and the server survives",
-    level="must",
-    source="docs/check.md#server",
-)
-ALIVE: Final = CheckKind(
-    name="server.alive",
-    title="The server survives invalid requests",
-    level="must",
-    source="docs/check.md#server",
-)
-GARBAGE: Final = CheckKind(
-    name="server.garbage",
-    title="A line that is not JSON is answered with error -32700 or ignored, and the server survives",
-    level="should",
-    source="https://www.jsonrpc.org/specification#error_object",
-)
-KINDS: Final = (ANSWERED, UNKNOWN_METHOD, UNKNOWN_TOOL, MALFORMED, BIG_REQUEST, ALIVE, GARBAGE)
 
 BIG_BYTES: Final = 8 * MIB
 """More than the arguments of any tool, and less than the memory of ordinary servers."""
@@ -92,10 +46,8 @@ _ABOUT_SOMETHING_ELSE: Final = (-32700, -32600)
 """Parse error and invalid request: neither is true. A server may lack the method, and -32603 and its own
 codes are acceptable."""
 
-Found = Callable[[TestResult], None]
 
-
-async def probe_server(target: SessionTarget, found: Found) -> None:
+async def probe_server(target: Target, found: Found) -> None:
     """Test the server apart from its tools; `found` is called with each finished test."""
     await _probe_unknown_method(target, found)
     if target.tools:
@@ -106,38 +58,36 @@ async def probe_server(target: SessionTarget, found: Found) -> None:
 
 
 async def _asked(
-    target: SessionTarget, title: str, method: str, params: Mapping[str, Any]
+    target: Target, title: str, method: str, params: Mapping[str, Any]
 ) -> tuple[TestDraft, RequestOutcome]:
-    draft = TestDraft(subject="server", title=title, method=method, input=sent(params))
-    answer = await target.request(method, params)
-    note(draft, answer)
-    return draft, answer
+    draft = TestDraft(subject="server", title=title, method=method)
+    return draft, await ask(target, draft, params)
 
 
-async def _probe_unknown_method(target: SessionTarget, found: Found) -> None:
+async def _probe_unknown_method(target: Target, found: Found) -> None:
     draft, answer = await _asked(target, "an unknown method", _NO_METHOD, {})
     if _is_answered(draft, answer):
         draft.require(
-            UNKNOWN_METHOD,
+            "server.unknown-method",
             answer.error is not None and answer.error.code == METHOD_NOT_FOUND,
             f"expected error -32601 (method not found), got {_outcome(answer)}",
         )
     found(draft.done())
 
 
-async def _probe_unknown_tool(target: SessionTarget, found: Found) -> None:
+async def _probe_unknown_tool(target: Target, found: Found) -> None:
     params = {"name": _NO_TOOL, "arguments": {}}
     draft, answer = await _asked(target, "an unknown tool", "tools/call", params)
     if _is_answered(draft, answer):
         draft.require(
-            UNKNOWN_TOOL,
+            "server.unknown-tool",
             _is_error(answer),
             f"expected error -32602, or a result with isError, got {_outcome(answer)}",
         )
     found(draft.done())
 
 
-async def _probe_malformed(target: SessionTarget, found: Found) -> None:
+async def _probe_malformed(target: Target, found: Found) -> None:
     for title, params in (
         ("a call without a name", {"arguments": {}}),
         ("a call whose name is a number", {"name": 7, "arguments": {}}),
@@ -145,7 +95,7 @@ async def _probe_malformed(target: SessionTarget, found: Found) -> None:
         draft, answer = await _asked(target, title, "tools/call", params)
         if _is_answered(draft, answer):
             draft.require(
-                MALFORMED,
+                "server.malformed-params",
                 answer.error is not None or (answer.result or {}).get("isError") is True,
                 f"expected error -32602 (invalid params), got {_outcome(answer)}",
             )
@@ -154,7 +104,7 @@ async def _probe_malformed(target: SessionTarget, found: Found) -> None:
         found(draft.done())
 
 
-async def _probe_big_request(target: SessionTarget, found: Found) -> None:
+async def _probe_big_request(target: Target, found: Found) -> None:
     title = f"a request of {BIG_BYTES // MIB} MiB"
     draft = TestDraft(subject="server", title=title, method="tools/call")
     draft.input = {"name": _NO_TOOL, "arguments": {"text": f"a string of {BIG_BYTES:,} characters"}}
@@ -165,25 +115,29 @@ async def _probe_big_request(target: SessionTarget, found: Found) -> None:
     if answer.error is not None:
         draft.output = error_shown(answer.error)
     if isinstance(answer.failure, DeadlineError):
-        draft.failed(BIG_REQUEST, f"expected an answer, or a closed connection, got {_outcome(answer)}")
+        draft.failed(
+            "server.big-request", f"expected an answer, or a closed connection, got {_outcome(answer)}"
+        )
     elif isinstance(answer.failure, TransportError) and target.is_process:
-        draft.failed(BIG_REQUEST, f"expected an answer, got {_outcome(answer)}: the server's process ended")
+        draft.failed(
+            "server.big-request", f"expected an answer, got {_outcome(answer)}: the server's process ended"
+        )
     else:
-        draft.passed(BIG_REQUEST)  # over a network, refusing to read on is an answer, too
+        draft.passed("server.big-request")  # over a network, refusing to read on is an answer, too
     await _judge_alive(target, draft)
     found(draft.done())
 
 
-async def _judge_alive(target: SessionTarget, draft: TestDraft) -> None:
+async def _judge_alive(target: Target, draft: TestDraft) -> None:
     answer = await target.request("tools/list")
     why = f"expected the server to survive, got {answer.failure}"
     lives = answer.failure is None or answer.too_often
-    draft.require(fault_of(answer.failure, ALIVE), lives, why)
+    draft.require(fault_of(answer.failure, "server.alive"), lives, why)
 
 
 def _is_answered(draft: TestDraft, answer: RequestOutcome) -> bool:
     why = f"expected a readable answer, got {_outcome(answer)}"
-    return draft.require(fault_of(answer.failure, ANSWERED), answer.failure is None, why)
+    return draft.require(fault_of(answer.failure, "server.answered"), answer.failure is None, why)
 
 
 def _is_error(answer: RequestOutcome) -> bool:
@@ -213,7 +167,7 @@ _INITIALIZED: Final = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 _ASK: Final = {"jsonrpc": "2.0", "id": 3, "method": "tools/list"}
 
 
-async def probe_garbage(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
+async def probe_garbage(target: Target, found: Found) -> None:
     """Send a line that is not JSON to a second process of a stdio server.
 
     Over HTTP, every body is a request of its own, so nothing is tested.
@@ -231,7 +185,9 @@ async def probe_garbage(target: SessionTarget, found: Callable[[TestResult], Non
                 # The server may allow only one process per machine.
                 draft.undecided = "a second process did not answer initialize"
             elif scope.cancelled_caught:
-                draft.failed(GARBAGE, f"expected an answer to tools/list within {2 * seconds:g} s, got none")
+                draft.failed(
+                    "server.garbage", f"expected an answer to tools/list within {2 * seconds:g} s, got none"
+                )
     except ConnectError as error:
         draft.undecided = f"a second process could not be started: {error}"
     found(draft.done())
@@ -249,10 +205,10 @@ async def _converse(process: ServerProcess, draft: TestDraft) -> None:
                 draft.output = "initialize was answered"
                 await process.stdin.send_all(_line(_INITIALIZED) + _LINE + _line(_ASK))
                 why = "expected the server to answer tools/list afterwards, but its process ended"
-                draft.require(GARBAGE, await answers.to(3), why)
+                draft.require("server.garbage", await answers.to(3), why)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             if draft.output:
-                draft.failed(GARBAGE, "expected the server to read on, but its process ended")
+                draft.failed("server.garbage", "expected the server to read on, but its process ended")
             else:
                 draft.undecided = "the server ended before the first request"
         nursery.cancel_scope.cancel()
@@ -478,7 +434,7 @@ def _names(paths: Sequence[str]) -> str:
     return ", ".join(path[:60] for path in paths[:_SHOWN_NAMES]) + more
 
 
-async def listed_resources(target: SessionTarget) -> frozenset[str]:
+async def listed_resources(target: Target) -> frozenset[str]:
     """Return the URIs of all listed resources; none if the server doesn't list any."""
     if target.session.capabilities.resources is None:
         return frozenset()

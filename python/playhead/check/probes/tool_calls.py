@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -14,7 +14,6 @@ import trio
 from playhead.check.arguments.cases import Case, simplifications
 from playhead.check.arguments.generate import Validity
 from playhead.check.options import ExpectedCall
-from playhead.check.probes import tool_judging as kinds
 from playhead.check.probes.asking import note, said, sent
 from playhead.check.probes.tool_judging import (
     asks_for_input,
@@ -26,7 +25,7 @@ from playhead.check.probes.tool_judging import (
     kind_of_content,
     texts_of,
 )
-from playhead.check.results import TestDraft, TestResult
+from playhead.check.results import Found, TestDraft
 from playhead.check.target import RequestOutcome, Target
 from playhead.errors import DeadlineError, TransportError
 
@@ -58,7 +57,7 @@ class ToolCalls:
 
     target: Target
     tool: types.Tool
-    found: Callable[[TestResult], None]
+    found: Found
     succeeded: list[AnsweredCall] = field(default_factory=list)
     """Successful calls, in order."""
     answered: int = 0
@@ -125,6 +124,10 @@ class ToolCalls:
         self.found(draft.done())
         if case.kind == "invalid":
             return
+        self._count(case, answer)
+
+    def _count(self, case: Case, answer: RequestOutcome) -> None:
+        """Add the call to those that succeeded, if it did."""
         if self._is_success(answer, case.arguments):
             assert answer.result is not None
             self.succeeded.append(AnsweredCall(case=case, result=answer.result, latency_ms=answer.latency_ms))
@@ -201,12 +204,12 @@ class ToolCalls:
         note(draft, answer)
         if judge_answered(draft, answer, seconds=self.target.options.timeout_seconds):
             if answer.error is None:
-                draft.passed(kinds.NO_ARGUMENTS)
+                draft.passed("tools.without-arguments")
             elif not self._is_success(await self.ask({}), {}):
                 draft.undecided = "the tool now refuses arguments that it accepted before"
             else:
                 why = f"expected the same result as for empty arguments, got {said(answer.error)}"
-                draft.failed(kinds.NO_ARGUMENTS, why)
+                draft.failed("tools.without-arguments", why)
         self.found(draft.done())
 
     def _is_success(self, answer: RequestOutcome, arguments: object) -> bool:
@@ -224,7 +227,7 @@ class ToolCalls:
             return
         draft = TestDraft(subject=self.subject, title="all calls", tool=self.tool.name, method=METHOD)
         draft.failed(
-            kinds.MARKED,
+            "tools.errors-marked",
             "expected a result, or one with isError; every call with arguments that the schema allows got a"
             f" result without isError that reads like an error: {self.unmarked[:300]}",
         )
@@ -263,16 +266,13 @@ class ToolCalls:
             await self._judge_shape(draft, answer)
             await self._judge_expected(draft, answer, call)
         self.found(draft.done())
-        if self._is_success(answer, arguments):
-            assert answer.result is not None
-            case = Case(title=title, arguments=arguments, kind="valid")
-            self.succeeded.append(AnsweredCall(case=case, result=answer.result, latency_ms=answer.latency_ms))
+        self._count(Case(title=title, arguments=arguments, kind="valid"), answer)
 
     async def _judge_expected(self, draft: TestDraft, answer: RequestOutcome, call: ExpectedCall) -> None:
-        draft.require(kinds.EXPECTED_OUTCOME, _as_expected(answer, call), _outcome(answer, call))
+        draft.require("tools.expected-outcome", _as_expected(answer, call), _outcome(answer, call))
         if call.max_latency_ms is not None:
             draft.require(
-                kinds.EXPECTED_LATENCY,
+                "tools.expected-latency",
                 answer.latency_ms <= call.max_latency_ms,
                 f"expected an answer within {call.max_latency_ms:g} ms, got one after"
                 f" {answer.latency_ms:.0f} ms",
@@ -286,7 +286,7 @@ class ToolCalls:
         if call.content_types is not None:
             got = kind_of_content(answer.result)
             draft.require(
-                kinds.EXPECTED_CONTENT,
+                "tools.expected-content",
                 got == list(call.content_types),
                 f"expected content of the types {', '.join(call.content_types) or 'none'}; got"
                 f" {', '.join(got) or 'none'}",
@@ -295,7 +295,7 @@ class ToolCalls:
         for pattern in call.patterns:
             is_found = await trio.to_thread.run_sync(_matches, pattern, text)
             draft.require(
-                kinds.EXPECTED_TEXT,
+                "tools.expected-text",
                 is_found,
                 f"expected text that matches {pattern!r}, got {text[:200]!r}",
             )

@@ -8,162 +8,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from playhead.check.probes.asking import SPECIFICATION, fault_of, said
+from playhead.check.probes.asking import fault_of, said, summarize
 from playhead.check.probes.media import judge_image
-from playhead.check.results import CheckKind, TestDraft
+from playhead.check.results import TestDraft
 from playhead.check.target import RequestOutcome
 from playhead.content.findings import Finding, kind_of
 from playhead.content.revisions import REVISIONS
 from playhead.content.validation import validate_tool_response
 from playhead.errors import DeadlineError, HttpStatusError, LimitError, TransportError, UsageError
-
-TOOLS: Final = f"{SPECIFICATION}/server/tools"
-SCHEMA: Final = f"{SPECIFICATION}/schema#calltoolresult"
-
-ANSWERED: Final = CheckKind(
-    name="tools.call-answered",
-    title="A call is answered with a result or a JSON-RPC error",
-    level="must",
-    source=f"{SPECIFICATION}/basic#responses",
-)
-DEADLINE: Final = CheckKind(
-    name="tools.deadline",
-    title="A call is answered, or shows progress, within the time allowed",
-    level="should",
-    source="docs/check.md#tools",
-)
-SURVIVES: Final = CheckKind(
-    name="tools.survives",
-    title="No call terminates the server or its connection",
-    level="must",
-    source="docs/check.md#tools",
-)
-SIZE: Final = CheckKind(
-    name="tools.size",
-    title="A result is within the limits of a client",
-    level="should",
-    source="docs/safety.md",
-)
-RESULT: Final = CheckKind(
-    name="tools.result",
-    title="A result has a list of content, and isError is a boolean",
-    level="must",
-    source=SCHEMA,
-)
-CONTENT: Final = CheckKind(
-    name="tools.content",
-    title="Each content block is valid in the negotiated revision",
-    level="must",
-    source=f"{TOOLS}#tool-result",
-)
-IMAGE: Final = CheckKind(
-    name="tools.image",
-    title="The bytes of an image have the format that its MIME type names",
-    level="must",
-    source=f"{TOOLS}#image-content",
-)
-OUTPUT: Final = CheckKind(
-    name="tools.structured-content",
-    title="A tool with an outputSchema returns structured content that conforms to it",
-    level="must",
-    source=f"{TOOLS}#output-schema",
-)
-STRUCTURED_TEXT: Final = CheckKind(
-    name="tools.structured-text",
-    title="Structured content is also sent in a text block, for clients that read only text",
-    level="should",
-    source=f"{TOOLS}#structured-content",
-)
-NO_ARGUMENTS: Final = CheckKind(
-    name="tools.without-arguments",
-    title="A call that needs no arguments may omit `arguments`",
-    level="should",
-    source=f"{SPECIFICATION}/schema#calltoolrequestparams",
-)
-REFUSED: Final = CheckKind(
-    name="tools.invalid-refused",
-    title="Arguments that violate the inputSchema are answered with an error",
-    level="must",
-    source=f"{TOOLS}#security-considerations",
-)
-MARKED: Final = CheckKind(
-    name="tools.errors-marked",
-    title="A tool that answers every call with an error marks its results as errors (isError)",
-    level="should",
-    source=f"{TOOLS}#error-handling",
-)
-ERROR_CODE: Final = CheckKind(
-    name="tools.error-code",
-    title="A JSON-RPC error has the right code",
-    level="must",
-    source=f"{TOOLS}#error-handling",
-)
-EXPECTED_OUTCOME: Final = CheckKind(
-    name="tools.expected-outcome",
-    title="A call succeeds or fails as the expectations file says",
-    level="must",
-    source="docs/check.md#expectations",
-)
-EXPECTED_CONTENT: Final = CheckKind(
-    name="tools.expected-content",
-    title="A result has the types of content that the expectations file names",
-    level="must",
-    source="docs/check.md#expectations",
-)
-EXPECTED_TEXT: Final = CheckKind(
-    name="tools.expected-text",
-    title="The text of a result matches the patterns of the expectations file",
-    level="must",
-    source="docs/check.md#expectations",
-)
-EXPECTED_LATENCY: Final = CheckKind(
-    name="tools.expected-latency",
-    title="A call is answered within the time of the expectations file",
-    level="must",
-    source="docs/check.md#expectations",
-)
-CONCURRENT: Final = CheckKind(
-    name="tools.concurrent",
-    title="Each of several concurrent calls gets its own result",
-    level="must",
-    source=f"{SPECIFICATION}/basic#responses",
-)
-CANCELLED: Final = CheckKind(
-    name="tools.cancelled",
-    title="A cancelled call is not answered with its result",
-    level="should",
-    source=f"{SPECIFICATION}/basic/utilities/cancellation#behavior-requirements",
-)
-CANCEL_SURVIVES: Final = CheckKind(
-    name="tools.cancel-survives",
-    title="The server survives a cancellation",
-    level="must",
-    source="docs/check.md#tools",
-)
-
-KINDS: Final = (
-    ANSWERED,
-    DEADLINE,
-    SURVIVES,
-    SIZE,
-    RESULT,
-    CONTENT,
-    IMAGE,
-    OUTPUT,
-    STRUCTURED_TEXT,
-    NO_ARGUMENTS,
-    REFUSED,
-    MARKED,
-    ERROR_CODE,
-    EXPECTED_OUTCOME,
-    EXPECTED_CONTENT,
-    EXPECTED_TEXT,
-    EXPECTED_LATENCY,
-    CONCURRENT,
-    CANCELLED,
-    CANCEL_SURVIVES,
-)
-
 
 MISTAKEN_CODES: Final = {
     -32700: "parse error",
@@ -171,7 +23,6 @@ MISTAKEN_CODES: Final = {
     -32601: "method not found",
 }
 """JSON-RPC codes for errors that are not about the arguments or the tool."""
-_SHOWN_FINDINGS: Final = 5
 _SIGNATURES: Final[Mapping[str, tuple[bytes, ...]]] = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
     "image/jpeg": (b"\xff\xd8\xff",),
@@ -187,7 +38,7 @@ def judge_answered(
     """Require a result or an error. `excused` is the reason why a silent server proves nothing."""
     match answer.failure:
         case None:
-            draft.passed(ANSWERED)
+            draft.passed("tools.call-answered")
             return True
         case DeadlineError():
             why = (
@@ -195,19 +46,19 @@ def judge_answered(
                 " (--timeout allows a slow tool more time)"
             )
             if excused is None:
-                draft.failed(DEADLINE, why)
+                draft.failed("tools.deadline", why)
             else:
                 draft.undecided = f"{why} ({excused})"
         case LimitError() as error:
-            draft.failed(SIZE, str(error))
+            draft.failed("tools.size", str(error))
         case HttpStatusError() as error:
-            draft.failed(ANSWERED, f"expected a result or a JSON-RPC error, got: {error}")
+            draft.failed("tools.call-answered", f"expected a result or a JSON-RPC error, got: {error}")
         case TransportError() as error:
-            draft.failed(SURVIVES, f"expected an answer, but the connection ended: {error}")
+            draft.failed("tools.survives", f"expected an answer, but the connection ended: {error}")
         case UsageError() as error:
             draft.undecided = f"the call could not be sent: {error}"
         case error:
-            draft.failed(fault_of(error, ANSWERED), f"expected a usable answer: {error}")
+            draft.failed(fault_of(error, "tools.call-answered"), f"expected a usable answer: {error}")
     return False
 
 
@@ -219,17 +70,17 @@ def judge_result(
     shape = [it for it in found if _part(it) == "shape"]
     content = [it for it in found if _part(it) == "content"]
     output = [it for it in found if _part(it) == "output"]
-    _require(draft, RESULT, shape)
+    draft.require("tools.result", not shape, summarize(shape))
     blocks = result.get("content")
     if isinstance(blocks, list):
-        _require(draft, CONTENT, content)
+        draft.require("tools.content", not content, summarize(content))
         _judge_images(draft, blocks)
     if output_schema is not None or output:
         _judge_output(draft, output)
     if _says_something(result) and isinstance(blocks, list):
         has_text = any(isinstance(it, dict) and it.get("type") == "text" for it in blocks)
         draft.require(
-            STRUCTURED_TEXT,
+            "tools.structured-text",
             has_text,
             "expected a text block with the structured content as JSON in `content`, got none",
         )
@@ -238,14 +89,14 @@ def judge_result(
 def _judge_output(draft: TestDraft, output: Sequence[Finding]) -> None:
     certain = [it for it in output if not it.path.startswith("outputSchema") and not _is_format(it)]
     if certain or not output:
-        _require(draft, OUTPUT, certain)
+        draft.require("tools.structured-content", not certain, summarize(certain))
     elif _is_format(output[0]):
         draft.undecided = (
             f"{output[0]}: in JSON Schema a format may be an annotation only, but many clients enforce it"
         )
     else:
         # An invalid schema was judged in the listing; one that is too large to check proves nothing.
-        draft.skipped(OUTPUT, str(output[0]))
+        draft.skipped("tools.structured-content", str(output[0]))
 
 
 def _is_format(finding: Finding) -> bool:
@@ -354,7 +205,7 @@ def judge_valid(draft: TestDraft, answer: RequestOutcome, arguments: object) -> 
     if answer.error is not None:
         mistaken = MISTAKEN_CODES.get(answer.error.code)
         draft.require(
-            ERROR_CODE,
+            "tools.error-code",
             mistaken is None,
             f"expected a result, or an error about the tool or its arguments; got {said(answer.error)},"
             f" which means {mistaken}",
@@ -374,10 +225,10 @@ def judge_invalid(
 ) -> None:
     """Judge the answer to invalid arguments: an error of either kind is expected."""
     if answer.error is not None:
-        draft.passed(REFUSED)
+        draft.passed("tools.invalid-refused")
         mistaken = MISTAKEN_CODES.get(answer.error.code)
         draft.require(
-            ERROR_CODE,
+            "tools.error-code",
             mistaken is None,
             f"expected -32602 (invalid params) or a result with isError; got {said(answer.error)}, which"
             f" means {mistaken}",
@@ -385,18 +236,18 @@ def judge_invalid(
         return
     result = answer.result or {}
     if result.get("isError") is True:
-        draft.passed(REFUSED)
+        draft.passed("tools.invalid-refused")
     elif not isinstance(result.get("isError", False), bool):
-        draft.skipped(REFUSED, "isError is not a boolean")
+        draft.skipped("tools.invalid-refused", "isError is not a boolean")
     elif (text := error_text(result, arguments)) is not None:
         draft.failed(
-            REFUSED,
+            "tools.invalid-refused",
             f"expected error -32602 or a result with isError for arguments that violate the inputSchema"
             f" ({title}), got an error that is not marked as one; set isError: {text[:300]}",
         )
     elif certain:
         draft.failed(
-            REFUSED,
+            "tools.invalid-refused",
             f"expected error -32602 or a result with isError for arguments that violate the inputSchema"
             f" ({title}), got a result without isError; validate the arguments, and set isError if the"
             " result reports an error",
@@ -409,12 +260,6 @@ def _part(finding: Finding) -> str:
     if finding.path.startswith("$.content["):
         return "content"
     return "output" if finding.path.startswith(("$.structuredContent", "outputSchema")) else "shape"
-
-
-def _require(draft: TestDraft, kind: CheckKind, found: Sequence[Finding]) -> None:
-    shown = "; ".join(str(it) for it in found[:_SHOWN_FINDINGS])
-    more = f"; and {len(found) - _SHOWN_FINDINGS} more" if len(found) > _SHOWN_FINDINGS else ""
-    draft.require(kind, not found, shown + more)
 
 
 def _judge_images(draft: TestDraft, blocks: Sequence[Any]) -> None:
@@ -434,7 +279,7 @@ def _judge_images(draft: TestDraft, blocks: Sequence[Any]) -> None:
         draft.sample(mime_type, data)
         signatures = _SIGNATURES.get(mime_type.lower())
         if signatures is None or draft.require(
-            IMAGE,
+            "tools.image",
             data.startswith(signatures),
             f"{place}: expected {mime_type} by its MIME type, got bytes that start with {data[:12].hex(' ')}",
         ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -12,17 +12,16 @@ import trio
 
 from playhead.check.arguments.cases import Case
 from playhead.check.arguments.generate import arguments_for, distinct_arguments
-from playhead.check.probes import tool_judging as kinds
-from playhead.check.probes.asking import TOO_OFTEN, sent, shown
+from playhead.check.probes.asking import TOO_OFTEN, sent, shown, text_in
 from playhead.check.probes.media import looks_like_audio, probe_audio
 from playhead.check.probes.resources import probe_link
 from playhead.check.probes.tool_calls import METHOD, ToolCalls
-from playhead.check.results import TestDraft, TestResult
+from playhead.check.results import Found, TestDraft, TestResult
 from playhead.check.target import RequestOutcome, Target
 from playhead.client.session.tool_calls import has_default_hints, needs_task
 
 
-async def probe_tool(target: Target, tool: types.Tool, found: Callable[[TestResult], None]) -> None:
+async def probe_tool(target: Target, tool: types.Tool, found: Found) -> None:
     """Test `tool`, and call `found` with each finished test.
 
     Calls of the expectations file come first. A tool with an explicit `destructiveHint: true` is called only
@@ -92,7 +91,7 @@ MOST_LINKS: Final = 3
 async def probe_media(
     target: Target,
     results: Sequence[Mapping[str, Any]],
-    found: Callable[[TestResult], None],
+    found: Found,
     *,
     tool: str,
 ) -> None:
@@ -113,15 +112,14 @@ async def probe_media(
         inner = block.get("resource")
         match block.get("type"):
             case "audio" if isinstance(block.get("data"), str):
-                audio.setdefault(block["data"], (_text(block.get("mimeType")), None))
+                audio.setdefault(block["data"], (text_in(block, "mimeType"), None))
             case "resource" if isinstance(inner, dict) and isinstance(inner.get("blob"), str):
-                if looks_like_audio(inner, _text(inner.get("uri"))):
-                    audio.setdefault(inner["blob"], (_text(inner.get("mimeType")), _text(inner.get("uri"))))
+                if looks_like_audio(inner, text_in(inner, "uri")):
+                    audio.setdefault(inner["blob"], (text_in(inner, "mimeType"), text_in(inner, "uri")))
             case "resource_link" if isinstance(block.get("uri"), str):
                 links.setdefault((block["uri"], block.get("description")), block)
     for base64, (mime_type, uri) in list(audio.items())[:MOST_AUDIO]:
         await probe_audio(
-            target,
             found,
             base64=base64,
             mime_type=mime_type,
@@ -132,10 +130,6 @@ async def probe_media(
         )
     for link in list(links.values())[:MOST_LINKS]:
         await probe_link(target, link, found, tool=tool)
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 _SERIAL_SECONDS: Final = 10.0
@@ -181,16 +175,16 @@ async def probe_concurrency(calls: ToolCalls) -> None:
     if any(it.too_often for it in answers):
         draft.void = TOO_OFTEN
     if any(it.failure is not None for it in one_by_one):
-        draft.skipped(kinds.CONCURRENT, "one of the calls was not answered alone either")
+        draft.skipped("tools.concurrent", "one of the calls was not answered alone either")
     elif unanswered:
         draft.failed(
-            kinds.CONCURRENT,
+            "tools.concurrent",
             f"expected an answer to each of {count} concurrent calls, got none to {len(unanswered)} of them:"
             f" {unanswered[0].failure}",
         )
     else:
         mixed = await _mixed(calls, arguments, alone, [_key(it) for it in answers])
-        draft.require(kinds.CONCURRENT, mixed is None, mixed or "")
+        draft.require("tools.concurrent", mixed is None, mixed or "")
     calls.found(draft.done())
 
 
@@ -267,12 +261,12 @@ async def probe_cancellation(calls: ToolCalls) -> None:
     with trio.move_on_after(seconds / 4) as scope:
         await calls.ask(case.arguments)
     if not scope.cancelled_caught:
-        draft.skipped(kinds.CANCELLED, "the tool answered before the call could be cancelled")
+        draft.skipped("tools.cancelled", "the tool answered before the call could be cancelled")
     elif is_slow:
         await _judge_late(calls, draft, seconds)
     else:
         draft.skipped(
-            kinds.CANCELLED,
+            "tools.cancelled",
             f"the tool answers in {call.latency_ms:.0f} ms: its answer may cross the cancellation",
         )
     if scope.cancelled_caught:
@@ -287,7 +281,7 @@ async def _judge_late(calls: ToolCalls, draft: TestDraft, seconds: float) -> Non
     before = session.protocol_faults().late_results
     await trio.sleep(seconds)
     draft.require(
-        kinds.CANCELLED,
+        "tools.cancelled",
         session.protocol_faults().late_results == before,
         f"expected no answer to a call that was cancelled after {seconds / 4:.2f} s, got its result more than"
         f" {seconds / 4:.2f} s later; stop the work, and send nothing",
@@ -298,7 +292,7 @@ async def _judge_alive(calls: ToolCalls, draft: TestDraft, reconnects: int) -> N
     answer = await calls.target.request("tools/list")
     lost = calls.target.session.statistics().reconnects > reconnects
     draft.require(
-        kinds.CANCEL_SURVIVES,
+        "tools.cancel-survives",
         (answer.failure is None or answer.too_often) and not lost,
         "expected the server to answer tools/list after a cancellation,"
         f" got: {answer.failure or 'the end of its connection'}",

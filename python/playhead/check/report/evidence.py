@@ -1,4 +1,4 @@
-"""The contents of a report in every format: verdicts, requests and answers, and how to repeat a test.
+"""The evidence in a report: requests and answers, and how to repeat a test.
 
 A server may answer with megabytes, a million keys, control characters, or the token that it got. Each format
 limits the characters per value and per report, and marks what it truncates. Credentials are left out.
@@ -10,11 +10,11 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
-from playhead.check.results import Acceptance, Json, LoadFigures, Report, Status, TestResult
+from playhead.check.results import Json, Report, TestResult
 from playhead.escaping import escape, escape_line, is_hidden
 
 DEPTH: Final = 64
@@ -47,13 +47,6 @@ class Allowance:
 
     left: int
 
-    def take(self, chars: int) -> int:
-        """Return at most `chars`, and at most the rest."""
-        return max(0, min(chars, self.left))
-
-    def spend(self, chars: int) -> None:
-        self.left -= chars
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
@@ -84,12 +77,12 @@ def plain(text: str, chars: int = 4_000) -> str:
 
 def bounded(value: Json, allowance: Allowance, *, chars: int) -> Shown:
     """Bound `value` to about `chars` characters, fewer if the report is nearly full."""
-    most = allowance.take(chars)
+    most = max(0, min(chars, allowance.left))
     if most == 0 and value is not None:
         return Shown(value="(omitted: the report is full)", is_whole=False)
     walk = _Walk(left=most)
     found = walk.value(value, 0)
-    allowance.spend(most - max(0, walk.left))
+    allowance.left -= most - max(0, walk.left)
     return Shown(value=found, is_whole=walk.is_whole)
 
 
@@ -125,38 +118,35 @@ class _Walk:
             case str():
                 return self.text(value)
             case _ if depth >= DEPTH:
-                self.is_whole = False
-                return "… (nested deeper)"
+                return self.marked("… (nested deeper)")
             case Mapping():
                 return self.mapping(value, depth)
             case _:
                 return self.items(value, depth)
 
+    def marked(self, mark: str) -> str:
+        """Return `mark`, which stands for something that is left out."""
+        self.is_whole = False
+        return mark
+
     def integer(self, value: int) -> Json:
         if value.bit_length() <= 1_024:  # the range of a double; Python refuses to print very long ones
             return value
-        self.is_whole = False
-        return f"(an integer of {value.bit_length():,} bits)"
+        return self.marked(f"(an integer of {value.bit_length():,} bits)")
 
     def number(self, value: float) -> Json:
-        if math.isfinite(value):
-            return value
-        self.is_whole = False
-        return f"({value}, not representable in JSON)"
+        return value if math.isfinite(value) else self.marked(f"({value}, not representable in JSON)")
 
     def text(self, value: str) -> str:
         shown = cut(value, max(0, self.left))
         self.left -= len(shown)
-        if shown != value:
-            self.is_whole = False
-        return shown
+        return shown if shown == value else self.marked(shown)
 
     def mapping(self, value: Mapping[str, Json], depth: int) -> Json:
         found: dict[str, Json] = {}
         for number, (key, item) in enumerate(value.items()):
             if self.left <= 0:
-                self.is_whole = False
-                found["…"] = f"({len(value) - number:,} more keys)"
+                found["…"] = self.marked(f"({len(value) - number:,} more keys)")
                 break
             found[self.text(str(key))] = self.value(item, depth + 1)
         return found
@@ -165,8 +155,7 @@ class _Walk:
         found: list[Json] = []
         for number, item in enumerate(value):
             if self.left <= 0:
-                self.is_whole = False
-                found.append(f"… ({len(value) - number:,} more items)")
+                found.append(self.marked(f"… ({len(value) - number:,} more items)"))
                 break
             found.append(self.value(item, depth + 1))
         return found
@@ -267,89 +256,3 @@ def _words(*words: str) -> str:
 
 def _is_plain(text: str) -> bool:
     return escape_line(text) == text
-
-
-Outcome = Literal["failed", "accepted", "undecided", "skipped", "passed"]
-"""Of a test or a check. The status `error` is shown as undecided: `error` would read like a defect."""
-
-OUTCOMES: Final[tuple[Outcome, ...]] = ("failed", "accepted", "undecided", "skipped", "passed")
-"""In the order of interest."""
-STATUS_OUTCOME: Final[dict[Status, Outcome]] = {
-    "failed": "failed",
-    "accepted": "accepted",
-    "error": "undecided",
-    "skipped": "skipped",
-    "success": "passed",
-}
-ACCEPTED_BECAUSE: Final[dict[Acceptance, str]] = {
-    "ignored": "ignored",
-    "known": "in the baseline",
-    "level": "a SHOULD",
-}
-
-
-def by_outcome(tests: Iterable[TestResult]) -> list[TestResult]:
-    """Sort tests: failed, undecided, skipped, passed; otherwise in the order of execution."""
-    return sorted(tests, key=lambda test: OUTCOMES.index(STATUS_OUTCOME[test.status]))
-
-
-def verdict_of(tests: Iterable[TestResult]) -> Outcome:
-    """Return the verdict on everything that `tests` tested: skipped only if nothing else was done."""
-    found = {STATUS_OUTCOME[test.status] for test in tests}
-    order: tuple[Outcome, ...] = ("failed", "accepted", "undecided", "passed")
-    return next((outcome for outcome in order if outcome in found), "skipped")
-
-
-def acceptance(test: TestResult) -> str:
-    """Say why the failures of an accepted test don't count."""
-    reasons = (check.accepted for check in test.checks if check.accepted is not None)
-    return ", ".join(dict.fromkeys(ACCEPTED_BECAUSE[reason] for reason in reasons))
-
-
-def counts(tests: Iterable[TestResult]) -> dict[Outcome, int]:
-    """Count tests by outcome. Accepted ones are left out if there are none: few people accept any."""
-    found: dict[Outcome, int] = dict.fromkeys(OUTCOMES, 0)
-    for test in tests:
-        found[STATUS_OUTCOME[test.status]] += 1
-    if not found["accepted"]:
-        del found["accepted"]
-    return found
-
-
-def verdict_sentence(report: Report) -> str:
-    """Summarize the report in one sentence."""
-    tests = len(report.tests)
-    if report.mcp_service_status != "available":
-        return "The server could not be used."
-    accepted, undecided = report.count("accepted"), report.count("error")
-    if failed := report.count("failed"):
-        also = f"; {accepted:,} more {'is' if accepted == 1 else 'are'} accepted" if accepted else ""
-        return f"{failed:,} of {counted(tests, 'test')} failed{also}."
-    if tests == 0:
-        return "Nothing was tested."
-    also = f"; {undecided:,} could not be decided" if undecided else ""
-    if accepted:
-        verb = "is" if accepted == 1 else "are"
-        return (
-            f"No failure counts: {accepted:,} of {counted(tests, 'test')} failed and {verb} accepted{also}."
-        )
-    return f"No test of {tests:,} failed{also}."
-
-
-LOAD_COLUMNS: Final = ("p50", "p95", "Requests/s", "Bytes/s")
-
-
-def load_words(figures: LoadFigures) -> tuple[str, str, str, str]:
-    """Format the figures of a load, in the order of `LOAD_COLUMNS`."""
-    latencies = ("-" if value is None else f"{value:,.1f} ms" for value in (figures.p50_ms, figures.p95_ms))
-    p50, p95 = latencies
-    return p50, p95, f"{figures.requests_per_second:,.1f}", f"{figures.bytes_per_second:,.0f}"
-
-
-def started(report: Report) -> str:
-    """Format the start time for people."""
-    return re.sub(r"(?:Z|\+00:00)$", " UTC", report.started_at).replace("T", " ", 1)
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -15,18 +15,8 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from playhead.check.report.evidence import (
-    Allowance,
-    acceptance,
-    bounded,
-    command,
-    cut,
-    json_text,
-    message,
-    plain,
-    server_words,
-    verdict_sentence,
-)
+from playhead.check.report.evidence import Allowance, bounded, cut, json_text, plain, server_words
+from playhead.check.report.rows import ACCEPTED_BECAUSE, Row, by_subject, rows, verdict_sentence
 from playhead.check.results import Check, Json, LoadFigures, Report, TestResult
 
 _JSON_VALUE_CHARS: Final = 65_536
@@ -69,31 +59,30 @@ def to_json(report: Report) -> str:
         "tools": bounded(report.tools, allowance, chars=_JSON_REPORT_CHARS // 4).value,
         "load": [_load(figures) for figures in report.load],
         "remarks": [_text(remark) for remark in report.remarks],
-        "detailed_results": [_test(report, test, allowance) for test in report.tests],
+        "detailed_results": [_test(row) for row in rows(report, allowance, value_chars=_JSON_VALUE_CHARS)],
     }
     return json_text(found) + "\n"
 
 
-def _test(report: Report, test: TestResult, allowance: Allowance) -> Json:
-    sent = bounded(test.input, allowance, chars=_JSON_VALUE_CHARS)
-    got = bounded(test.output, allowance, chars=_JSON_VALUE_CHARS)
+def _test(row: Row) -> Json:
+    test, evidence = row.test, row.evidence()
     found: dict[str, Json] = {
         "type": "test_result",
         "subject": _text(test.subject),
         "title": _text(test.title),
         "tool": _optional(test.tool),
         "method": _optional(test.method),
-        "input": sent.value,
-        "output": got.value,
+        "input": evidence.sent,
+        "output": evidence.got,
         "status": test.status,
     }
     if test.shortest is not None:
-        found["shortest_input"] = bounded(test.shortest, allowance, chars=_JSON_VALUE_CHARS).value
+        found["shortest_input"] = bounded(test.shortest, row.allowance, chars=row.value_chars).value
     if test.error is not None:
         found["error"] = _text(test.error)
-    if test.status in ("failed", "accepted", "error") and (line := command(report, test, sent)) is not None:
-        found["command"] = line
-    found["latency_ms"] = None if test.latency_ms is None else round(test.latency_ms, 3)
+    if row.outcome in ("failed", "accepted", "undecided") and evidence.command is not None:
+        found["command"] = evidence.command
+    found["latency_ms"] = _rounded(test.latency_ms)
     if test.samples:
         found["samples"] = [
             {"mime_type": sample.mime_type, "size_bytes": sample.size_bytes} for sample in test.samples
@@ -111,8 +100,8 @@ def _load(figures: LoadFigures) -> Json:
         "failures": figures.failures,
         "first_failure": _optional(figures.first_failure),
         "seconds": round(figures.seconds, 3),
-        "p50_ms": None if figures.p50_ms is None else round(figures.p50_ms, 3),
-        "p95_ms": None if figures.p95_ms is None else round(figures.p95_ms, 3),
+        "p50_ms": _rounded(figures.p50_ms),
+        "p95_ms": _rounded(figures.p95_ms),
         "requests_per_second": round(figures.requests_per_second, 1),
         "bytes_per_second": round(figures.bytes_per_second),
     }
@@ -145,9 +134,13 @@ def _optional(text: str | None) -> str | None:
     return None if text is None else _text(text)
 
 
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 3)
+
+
 def to_junit(report: Report) -> str:
     """Format the report as JUnit XML."""
-    allowance = Allowance(left=_JUNIT_REPORT_CHARS)
+    every = rows(report, Allowance(left=_JUNIT_REPORT_CHARS), value_chars=_JUNIT_VALUE_CHARS)
     root = ET.Element(
         "testsuites", name=_line(f"playhead check {server_words(report)}"), time=_seconds(report.seconds)
     )
@@ -163,10 +156,10 @@ def to_junit(report: Report) -> str:
             )
             reason = " ".join(report.remarks) or verdict_sentence(report)
             ET.SubElement(case, "error", type=report.mcp_service_status, message=_line(reason))
-    for subject, tests in _by_subject(report.tests).items():
-        suite = _suite(root, report, subject, tests)
-        for test in tests:
-            _case(suite, report, test, allowance)
+    for subject, those in by_subject(every).items():
+        suite = _suite(root, report, subject, [row.test for row in those])
+        for row in those:
+            _case(suite, row)
     ET.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
@@ -194,57 +187,41 @@ def _suite(
     return suite
 
 
-def _case(suite: ET.Element, report: Report, test: TestResult, allowance: Allowance) -> None:
-    case = ET.SubElement(
-        suite,
-        "testcase",
-        name=_line(test.title),
-        classname=_line(test.subject),
-        time=_seconds((test.latency_ms or 0) / 1000),
-    )
+def _case(suite: ET.Element, row: Row) -> None:
+    test = row.test
+    case = ET.SubElement(suite, "testcase", name=_line(test.title), classname=_line(test.subject))
+    case.set("time", _seconds((test.latency_ms or 0) / 1000))
     reason = test.error or ""
-    match test.status:
-        case "success":
-            return
+    match row.outcome:
         case "failed":
-            failed = [check for check in test.checks if check.verdict == "failed"]
-            kind = failed[0].kind.name if failed else "failed"
-            more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+            kind = row.findings[0].kind.name if row.findings else "failed"
+            more = f" (and {len(row.findings) - 1} more)" if len(row.findings) > 1 else ""
             failure = ET.SubElement(case, "failure", type=kind, message=_line(reason + more))
-            failure.text = _explanation(report, test, failed, allowance)
+            failure.text = _explanation(row)
         case "accepted":
-            why = acceptance(test)
+            accepted = (check.accepted for check in test.checks if check.accepted is not None)
+            why = ", ".join(dict.fromkeys(ACCEPTED_BECAUSE[it] for it in accepted))
             ET.SubElement(case, "skipped", type="accepted", message=_line(f"accepted, {why}: {reason}"))
-        case "error":
+        case "undecided":
             ET.SubElement(case, "skipped", type="undecided", message=_line(f"undecided: {reason}"))
         case "skipped":
             ET.SubElement(case, "skipped", type="skipped", message=_line(reason))
 
 
-def _explanation(report: Report, test: TestResult, failed: Sequence[Check], allowance: Allowance) -> str:
-    sent = bounded(test.input, allowance, chars=_JUNIT_VALUE_CHARS)
-    got = bounded(test.output, allowance, chars=_JUNIT_VALUE_CHARS)
+def _explanation(row: Row) -> str:
+    evidence = row.evidence()
     parts = [
         f"{check.kind.name} ({check.kind.level})\nexpected: {check.kind.title}\n"
         f"found: {plain(check.message)}\nsource: {check.kind.source}"
-        for check in failed
+        for check in row.findings
     ]
-    request = message(test, sent)
-    if request is not None:
-        parts.append(f"sent: {json_text(request, indent=None)}")
-    if test.output is not None:
-        parts.append(f"received: {json_text(got.value, indent=None)}")
-    line = command(report, test, sent)
-    if line is not None:
-        parts.append(f"repeat: {line}")
+    if evidence.request is not None:
+        parts.append(f"sent: {json_text(evidence.request, indent=None)}")
+    if row.test.output is not None:
+        parts.append(f"received: {json_text(evidence.got, indent=None)}")
+    if evidence.command is not None:
+        parts.append(f"repeat: {evidence.command}")
     return "\n\n".join(parts)
-
-
-def _by_subject(tests: Sequence[TestResult]) -> dict[str, list[TestResult]]:
-    found: dict[str, list[TestResult]] = {}
-    for test in tests:
-        found.setdefault(test.subject, []).append(test)
-    return found
 
 
 def _seconds(seconds: float) -> str:

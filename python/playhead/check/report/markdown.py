@@ -12,26 +12,22 @@ from typing import Final
 
 from rich.cells import cell_len
 
-from playhead.check.report.evidence import (
+from playhead.check.report.evidence import Allowance, json_text, plain, server_words
+from playhead.check.report.rows import (
     ACCEPTED_BECAUSE,
     LOAD_COLUMNS,
-    STATUS_OUTCOME,
-    Allowance,
     Outcome,
-    bounded,
+    Row,
+    accepted_findings,
     by_outcome,
-    command,
     counted,
     counts,
-    json_text,
     load_words,
-    message,
-    plain,
-    server_words,
+    rows,
     started,
     verdict_sentence,
 )
-from playhead.check.results import Check, Report, TestResult
+from playhead.check.results import Check, Report
 from playhead.escaping import escape_line
 
 _VALUE_CHARS: Final = 4_000
@@ -56,82 +52,69 @@ _PLAIN: Final = re.compile(
 
 def render(report: Report) -> str:
     """Render the summary, the failed tests with all details, and the table of tests."""
-    allowance = Allowance(left=_REPORT_CHARS)
-    tests = by_outcome(report.tests)
-    failed = [test for test in tests if test.status == "failed"]
+    every = by_outcome(rows(report, Allowance(left=_REPORT_CHARS), value_chars=_VALUE_CHARS))
+    of = {outcome: [row for row in every if row.outcome == outcome] for outcome in _SIGNS}
     parts = [
         f"# playhead check: {'passed' if report.passed else 'failed'}",
         f"**{verdict_sentence(report)}**",
-        "\n".join(_facts(report)),
+        "\n".join(_facts(report, every)),
+        *(f"> {_inline(remark, 1_000)}" for remark in report.remarks),
     ]
-    parts.extend(f"> {_inline(remark, 1_000)}" for remark in report.remarks)
-    if failed:
-        parts.append("## Failed")
-        parts.extend(_failed(report, test, allowance) for test in failed[:_FAILED_TESTS])
-        if len(failed) > _FAILED_TESTS:
-            parts.append(
-                f"{counted(len(failed) - _FAILED_TESTS, 'failed test')} more; the JSON report has all."
-            )
-    accepted = [test for test in tests if test.status == "accepted"]
-    if accepted:
+    if failed := of["failed"]:
+        parts += ["## Failed", *(_failed(row) for row in failed[:_FAILED_TESTS])]
+        parts += _left_out(len(failed) - _FAILED_TESTS, "failed test")
+    if of["accepted"]:
         parts.append("## Accepted")
         parts.append("These failed, and don't count: ignored, in the baseline, or only a SHOULD.")
-        parts.append(_accepted(accepted))
-    undecided = [test for test in tests if test.status == "error"]
-    if undecided:
+        parts.append(_accepted(of["accepted"]))
+    if of["undecided"]:
         parts.append("## Undecided")
         parts.append(
             "An error in answer to generated arguments proves nothing, even if the schema allows them."
         )
-        parts.append(_reasons(undecided))
-    skipped = [test for test in tests if test.status == "skipped"]
-    if skipped:
-        parts.append("## Skipped")
-        parts.append(_reasons(skipped))
+        parts.append(_reasons(of["undecided"]))
+    if of["skipped"]:
+        parts += ["## Skipped", _reasons(of["skipped"])]
     if report.load:
-        parts.append("## Load")
-        parts.append(_load(report))
-    if tests:
-        parts.append("## Tests")
-        parts.append(_table(tests[:_TABLE_ROWS]))
-        if len(tests) > _TABLE_ROWS:
-            parts.append(f"{counted(len(tests) - _TABLE_ROWS, 'test')} more; the JSON report has all.")
+        parts += ["## Load", _load(report)]
+    if every:
+        parts += ["## Tests", _table(every[:_TABLE_ROWS])]
+        parts += _left_out(len(every) - _TABLE_ROWS, "test")
     return "\n\n".join(parts) + "\n"
 
 
-def _facts(report: Report) -> list[str]:
+def _left_out(count: int, noun: str) -> list[str]:
+    return [f"{counted(count, noun)} more; the JSON report has all."] if count > 0 else []
+
+
+def _facts(report: Report, every: Sequence[Row]) -> list[str]:
     name = " ".join(text for text in (report.server_name, report.server_version) if text)
     facts = [
-        ("Tests", ", ".join(f"{count:,} {outcome}" for outcome, count in counts(report.tests).items())),
+        ("Tests", ", ".join(f"{count:,} {outcome}" for outcome, count in counts(every).items())),
         ("Server", _code(server_words(report), 2_000)),
-        ("Calls itself", _code(name) if name else ""),
+        ("Calls itself", _code(name)),
         ("Status", report.mcp_service_status),
-        ("Protocol", _code(report.protocol_version) if report.protocol_version else ""),
+        ("Protocol", _code(report.protocol_version or "")),
         ("Tools", f"{len(report.tools):,}"),
         ("Run", f"{report.depth}, seed {report.seed}, {started(report)}, {report.seconds:.1f} s"),
     ]
     return [f"- {label}: {value}" for label, value in facts if value]
 
 
-def _failed(report: Report, test: TestResult, allowance: Allowance) -> str:
-    latency = "" if test.latency_ms is None else f", {_latency(test)}"
-    parts = [f"### {_inline(test.subject)}: {_inline(test.title)}{latency}"]
-    checks = [check for check in test.checks if check.verdict == "failed"]
-    parts.extend(_check(check) for check in checks)
-    if not checks and test.error:
+def _failed(row: Row) -> str:
+    test, evidence = row.test, row.evidence()
+    latency = f", {row.latency}" if row.latency else ""
+    parts = [f"### {_inline(test.subject)}: {_inline(test.title)}{latency}", *map(_check, row.findings)]
+    if not row.findings and test.error:
         parts.append(_fence(plain(test.error)))
-    sent = bounded(test.input, allowance, chars=_VALUE_CHARS)
-    got = bounded(test.output, allowance, chars=_VALUE_CHARS)
-    request = message(test, sent)
-    if request is not None:
-        whole = "" if sent.is_whole else " (truncated)"
-        parts.append(f"Sent{whole}:\n\n{_fence(json_text(request), 'json')}")
+    if evidence.request is not None:
+        whole = "" if evidence.is_whole else " (truncated)"
+        parts.append(f"Sent{whole}:\n\n{_fence(json_text(evidence.request), 'json')}")
     if test.output is not None:
-        parts.append(f"Received:\n\n{_fence(json_text(got.value), 'json')}")
-    line = command(report, test, sent)
-    if line is not None:
+        parts.append(f"Received:\n\n{_fence(json_text(evidence.got), 'json')}")
+    if evidence.command is not None:
         least = "" if test.shortest is None else ", with the shortest arguments that fail"
-        parts.append(f"Repeat{least}:\n\n{_fence(line, 'sh')}")
+        parts.append(f"Repeat{least}:\n\n{_fence(evidence.command, 'sh')}")
     return "\n\n".join(parts)
 
 
@@ -146,59 +129,46 @@ def _check(check: Check) -> str:
     )
 
 
-def _reasons(tests: Sequence[TestResult]) -> str:
-    lines = [
-        f"- {_inline(test.subject)}: {_inline(test.title)}"
-        + (f"\n  - {_inline(test.error, 300)}" if test.error else "")
-        for test in tests[:_FAILED_TESTS]
-    ]
-    if len(tests) > _FAILED_TESTS:
-        lines.append(f"- and {len(tests) - _FAILED_TESTS:,} more")
-    return "\n".join(lines)
+def _reasons(those: Sequence[Row]) -> str:
+    return _bullets(
+        [
+            f"- {_inline(row.test.subject)}: {_inline(row.test.title)}"
+            + (f"\n  - {_inline(row.test.error, 300)}" if row.test.error else "")
+            for row in those
+        ]
+    )
 
 
-def _accepted(tests: Sequence[TestResult]) -> str:
+def _accepted(those: Sequence[Row]) -> str:
     """List each finding once, however many tests show it."""
-    found: dict[tuple[str, str], list[Check]] = {}
-    for test in tests:
-        for check in test.checks:
-            if check.verdict == "accepted":
-                found.setdefault((test.subject, check.kind.name), []).append(check)
-    lines = [
-        f"- {_inline(subject)}: `{name}`, {ACCEPTED_BECAUSE[checks[0].accepted or 'known']}"
-        f"{f', in {len(checks):,} tests' if len(checks) > 1 else ''}\n  - {_inline(checks[0].message, 300)}"
-        for (subject, name), checks in list(found.items())[:_FAILED_TESTS]
-    ]
-    if len(found) > _FAILED_TESTS:
-        lines.append(f"- and {len(found) - _FAILED_TESTS:,} more")
-    return "\n".join(lines)
+    return _bullets(
+        [
+            f"- {_inline(subject)}: `{first.kind.name}`, {ACCEPTED_BECAUSE[first.accepted or 'known']}"
+            f"{f', in {1 + len(more):,} tests' if more else ''}\n  - {_inline(first.message, 300)}"
+            for subject, (first, *more) in accepted_findings(row.test for row in those)
+        ]
+    )
+
+
+def _bullets(items: Sequence[str]) -> str:
+    more = [f"- and {len(items) - _FAILED_TESTS:,} more"] if len(items) > _FAILED_TESTS else []
+    return "\n".join([*items[:_FAILED_TESTS], *more])
 
 
 def _load(report: Report) -> str:
-    head = ("Subject", "Clients", "Requests", "Failed", *LOAD_COLUMNS)
-    lines: list[tuple[str, ...]] = [head]
+    lines: list[tuple[str, ...]] = [("Subject", "Clients", "Requests", "Failed", *LOAD_COLUMNS)]
     for figures in report.load:
-        counts = (f"{number:,}" for number in (figures.clients, figures.requests, figures.failures))
-        lines.append((_inline(figures.subject), *counts, *load_words(figures)))
+        numbers = (f"{number:,}" for number in (figures.clients, figures.requests, figures.failures))
+        lines.append((_inline(figures.subject), *numbers, *load_words(figures)))
     return _padded(lines, numbers_from=1)
 
 
-def _table(tests: Sequence[TestResult]) -> str:
+def _table(those: Sequence[Row]) -> str:
     """Format a padded table, readable in a terminal."""
-    head = ("", "Result", "Subject", "Test", "Checks", "Latency")
-    lines = [head]
-    for test in tests:
-        outcome = STATUS_OUTCOME[test.status]
-        lines.append(
-            (
-                _SIGNS[outcome],
-                outcome,
-                _inline(test.subject),
-                _inline(test.title),
-                _checks(test),
-                _latency(test),
-            )
-        )
+    lines = [("", "Result", "Subject", "Test", "Checks", "Latency")]
+    for row in those:
+        subject, title = _inline(row.test.subject), _inline(row.test.title)
+        lines.append((_SIGNS[row.outcome], row.outcome, subject, title, _checks(row), row.latency))
     return _padded(lines, numbers_from=5)
 
 
@@ -216,15 +186,10 @@ def _padded(lines: Sequence[Sequence[str]], *, numbers_from: int) -> str:
     )
 
 
-def _checks(test: TestResult) -> str:
-    if not test.checks:
-        return ""
-    failed = sum(check.verdict == "failed" for check in test.checks)
-    return f"{failed} of {len(test.checks)} failed" if failed else f"{len(test.checks)}"
-
-
-def _latency(test: TestResult) -> str:
-    return "" if test.latency_ms is None else f"{test.latency_ms:,.1f} ms"
+def _checks(row: Row) -> str:
+    count = len(row.test.checks)
+    failed = sum(check.verdict == "failed" for check in row.test.checks)
+    return f"{failed} of {count} failed" if failed else str(count or "")
 
 
 def _inline(text: str, chars: int = _NAME_CHARS) -> str:

@@ -300,8 +300,8 @@ class OutputStore:
         if folder_name(output.tool_id) != folder.path.name:
             return Problem(path=path, reason="it is another tool's record, moved here")
         if size != output.size_bytes:
-            came = "gone" if size is None else f"{size} bytes long"
-            return Problem(path=path, reason=f"its file {output.path.name} is {came}")
+            got = "gone" if size is None else f"{size} bytes long"
+            return Problem(path=path, reason=f"its file {output.path.name} is {got}")
         return output
 
     # --- removing --------------------------------------------------------------------------------------

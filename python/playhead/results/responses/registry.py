@@ -114,13 +114,13 @@ def _check_finite(value: object, key: str) -> None:
                 raise _wrong(f"$.{key}", "numbers that fit a double", "a larger one")
 
 
-def _wrong(path: str, expected: str, came: str) -> ResponseError:
+def _wrong(path: str, expected: str, got: str) -> ResponseError:
     return ResponseError(
-        f"expected {expected} at {path} of a structured response, got {came}",
+        f"expected {expected} at {path} of a structured response, got {got}",
         code="INVALID_FIELD",
         path=path,
         expected=expected,
-        came=came,
+        got=got,
     )
 
 
@@ -252,13 +252,13 @@ def _reader_of(cls: type[StructuredResponse]) -> Reader:
             path = "$" + "".join(
                 f".{part}" if isinstance(part, str) else f"[{part}]" for part in first["loc"]
             )
-            came = "nothing" if first["type"] == "missing" else kind_of(first["input"])
+            got = "nothing" if first["type"] == "missing" else kind_of(first["input"])
             raise ResponseError(
-                f"{path} of a structured response of type {cls.type!r}: {first['msg']}, got {came}",
+                f"{path} of a structured response of type {cls.type!r}: {first['msg']}, got {got}",
                 code="INVALID_FIELD",
                 path=path,
                 expected=first["msg"],
-                came=came,
+                got=got,
             ) from error
 
     return read
@@ -304,7 +304,7 @@ def parse_response(text: str, registry: ResponseRegistry = DEFAULT_REGISTRY) -> 
             code="INVALID_JSON",
             path="$",
             expected="a JSON object",
-            came="invalid JSON",
+            got="invalid JSON",
         ) from error
     if not isinstance(raw, dict):
         raise ResponseError(
@@ -312,7 +312,7 @@ def parse_response(text: str, registry: ResponseRegistry = DEFAULT_REGISTRY) -> 
             code="INVALID_JSON",
             path="$",
             expected="a JSON object",
-            came=kind_of(raw),
+            got=kind_of(raw),
         )
     return read_response(raw, registry)
 
@@ -332,14 +332,14 @@ def read_response(raw: Mapping[str, object], registry: ResponseRegistry) -> Stru
     reader = registry.reader(name) if isinstance(name, str) else None
     if reader is not None:
         return reader(raw)
-    came = (
+    got = (
         repr(name[:_LONGEST_NAME]) if isinstance(name, str) else "nothing" if name is None else kind_of(name)
     )
     known = ", ".join(sorted(registry.types))
     raise ResponseTypeError(
-        f"unknown type {came} at $.type of a structured response: expected one of {known}",
+        f"unknown type {got} at $.type of a structured response: expected one of {known}",
         code="INVALID_TYPE",
         path="$.type",
         expected=f"one of {known}",
-        came=came,
+        got=got,
     )

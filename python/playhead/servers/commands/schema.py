@@ -56,7 +56,7 @@ def validate(
                     "label": finding.label,
                     "path": finding.finding.path,
                     "expected": finding.finding.expected,
-                    "came": finding.finding.came,
+                    "got": finding.finding.got,
                 }
                 for finding in findings
             ],

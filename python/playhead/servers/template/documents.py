@@ -195,7 +195,7 @@ class _Findings:
     def of(self, validator: Draft202012Validator, message: object) -> list[Finding]:
         if isinstance(message, list):
             batch = "an array (a batch, which MCP does not have)"
-            self._notes.add("$", expected="one message, which is an object", came=batch)
+            self._notes.add("$", expected="one message, which is an object", got=batch)
         else:
             self._explain(validator.iter_errors(message), "$")
         return self._notes.all()
@@ -218,20 +218,20 @@ class _Findings:
         value = error.instance
         if not branches:
             names = _either([_name(branch) for branch in error.validator_value])
-            self._notes.add(path, expected=f"exactly one of {names}", came="a value that fits several")
+            self._notes.add(path, expected=f"exactly one of {names}", got="a value that fits several")
             return
         errors = [each for branch in branches.values() for each in branch]
         wrong_types = [each.validator_value for each in errors if _wrong_type(each)]
         if len(wrong_types) == len(branches):
             kinds = [kind for each in wrong_types for kind in ([each] if isinstance(each, str) else each)]
-            self._notes.add(path, expected=_a_type(list(dict.fromkeys(kinds))), came=kind_of(value))
+            self._notes.add(path, expected=_a_type(list(dict.fromkeys(kinds))), got=kind_of(value))
             return
         tags = {index: tag for index, branch in branches.items() if (tag := _wrong_tag(branch)) is not None}
         if len(tags) == len(branches):
             tag = next(iter(tags.values()))
             wrong = [each for each in errors if _is_tag(each)]
             expected = _choice(list(dict.fromkeys(each.validator_value for each in wrong)), value[tag])
-            self._notes.add(step(path, tag), expected=expected, came=_got(value[tag]))
+            self._notes.add(step(path, tag), expected=expected, got=_got(value[tag]))
             return
         misfits = {index: _misfit(branch) for index, branch in branches.items() if index not in tags}
         nearest = [index for index, misfit in misfits.items() if misfit == min(misfits.values())]
@@ -240,7 +240,7 @@ class _Findings:
         else:
             names = _either([_name(error.validator_value[index]) for index in nearest])
             got = f"an object with {_listed(value)}" if value and isinstance(value, dict) else kind_of(value)
-            self._notes.add(path, expected=names, came=got)
+            self._notes.add(path, expected=names, got=got)
 
     def _explain_error(self, error: ValidationError, path: str) -> None:
         value, wanted, schema = error.instance, error.validator_value, error.schema
@@ -250,31 +250,31 @@ class _Findings:
                 for name in wanted if isinstance(wanted, list) else chain.from_iterable(wanted.values()):
                     if name not in value and error.message.startswith(f"{name!r} is"):
                         expected = self._described(schema.get("properties", {}).get(name, {}))
-                        self._notes.add(step(path, name), expected=expected, came="nothing")
+                        self._notes.add(step(path, name), expected=expected, got="nothing")
             case "additionalProperties":
                 known = [str(name) for name in schema["properties"]]
                 for name in _unknown(error):
                     expected = _near(f"no member but {', '.join(known)}", name, known)
-                    self._notes.add(step(path, name), expected=expected, came=kind_of(value[name]))
+                    self._notes.add(step(path, name), expected=expected, got=kind_of(value[name]))
             case "const" | "enum":
                 values = [wanted] if error.validator == "const" else wanted
-                self._notes.add(path, expected=_choice(values, value), came=_got(value))
+                self._notes.add(path, expected=_choice(values, value), got=_got(value))
             case "type":
                 self._notes.add(
                     path,
                     expected=_a_type(wanted),
-                    came=_got(value) if isinstance(value, float) else kind_of(value),
+                    got=_got(value) if isinstance(value, float) else kind_of(value),
                 )
             case "pattern":
                 expected = f"{schema.get('title', 'a string')}: {schema.get('description', wanted)}"
-                self._notes.add(path, expected=expected.partition(". ")[0].rstrip("."), came=_got(value))
+                self._notes.add(path, expected=expected.partition(". ")[0].rstrip("."), got=_got(value))
             case "minItems" | "maxItems" | "minimum" | "maximum":
                 got = f"{len(value)} items" if isinstance(value, list) else _got(value)
-                self._notes.add(path, expected=f"{_BOUNDS[error.validator]} {wanted}", came=got)
+                self._notes.add(path, expected=f"{_BOUNDS[error.validator]} {wanted}", got=got)
             case "uniqueItems":
-                self._notes.add(path, expected="items that differ", came="equal ones")
+                self._notes.add(path, expected="items that differ", got="equal ones")
             case _:
-                self._notes.add(path, expected=f"{error.validator} {wanted!r:.80}", came=_got(value))
+                self._notes.add(path, expected=f"{error.validator} {wanted!r:.80}", got=_got(value))
 
     def _described(self, schema: Mapping[str, Any]) -> str:
         """A missing member, in a few words."""

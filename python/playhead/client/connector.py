@@ -142,6 +142,7 @@ async def connect(
                 config=settings,
                 limits=limits,
                 changes=changes,
+                start_soon=nursery.start_soon,
                 elicitor=elicitor,
                 policy=policy,
                 reads=reads,

@@ -48,7 +48,7 @@ from playhead.protocol.exchange import (
     Outgoing,
     Progressed,
 )
-from playhead.protocol.faults import FaultLog, ProtocolFaults
+from playhead.protocol.faults import ProtocolFaults
 from playhead.protocol.messages import RpcError
 from playhead.protocol.revisions import SERVER_INFO_META, Revision, ToolHeaders, client_capabilities
 
@@ -565,11 +565,53 @@ class Connection:
                     self.lost(ConnectionLostError("expected an answer, but the connection was closed"))
                     nursery.cancel_scope.cancel()
 
-    async def keep(self, follow: Callable[[Connection], Awaitable[None]]) -> None:
-        """Receive the server's own stream and run `follow`, until the connection has ended."""
-        self._nursery.start_soon(self._carrier.listen)
-        self._nursery.start_soon(follow, self)
-        await self._ended.wait()
+    async def hold(
+        self,
+        *,
+        mode: str,
+        follow: Callable[[Connection], Awaitable[None]],
+        task_status: trio.TaskStatus[Connection],
+    ) -> None:
+        """Open, agree on a revision, and stay open until the connection ends or is left. Start it with
+        `nursery.start`. Meanwhile the server's own stream is received, and `follow` runs.
+
+        Raises `ConnectError` before it has started, and nothing afterwards: what breaks later reaches the
+        callers through their requests.
+        """
+        limits, started = self.limits, False
+        places = _handshake_places()
+        await places.acquire()
+        step, limit, allowed = "accept the connection", "connect_seconds", limits.connect_seconds
+        try:
+            with trio.CancelScope(deadline=trio.current_time() + allowed) as scope:
+                async with self.opened():
+                    step, limit, allowed = (
+                        "finish the handshake",
+                        "handshake_seconds",
+                        limits.handshake_seconds,
+                    )
+                    scope.deadline = trio.current_time() + allowed
+                    await negotiate(self, mode=mode, seconds=allowed)
+                    scope.deadline = math.inf
+                    started = True
+                    places.release()
+                    task_status.started(self)
+                    self._nursery.start_soon(self._carrier.listen)
+                    self._nursery.start_soon(follow, self)
+                    await self._ended.wait()
+        except PlayheadError as error:
+            if started:
+                raise
+            raise connect_error(error, self.server, self.diagnosis()) from error
+        finally:
+            if not started:
+                places.release()
+            self.leave()
+        if scope.cancelled_caught:
+            raise ConnectError(
+                f"{self.server} did not {step} in {allowed:g} s (Limits.{limit}): check that it is the right"
+                f" server and speaks MCP{self.diagnosis()}"
+            ) from DeadlineError(f"{limit} have passed")
 
 
 @asynccontextmanager
@@ -591,55 +633,6 @@ async def reporting(on_progress: OnProgress) -> AsyncIterator[Broadcast[Progress
             nursery.start_soon(deliver, reports.subscribe(), on_progress)
             yield reports
             reports.close()
-
-
-async def hold_open(
-    connection: Connection,
-    *,
-    limits: Limits,
-    mode: str,
-    fault_log: FaultLog,
-    follow: Callable[[Connection], Awaitable[None]],
-    task_status: trio.TaskStatus[Connection],
-) -> None:
-    """Keep one connection open until it ends or is left. Start it with `nursery.start`.
-
-    `fault_log` receives the server's protocol faults; `follow` runs as long as the connection.
-
-    Raises `ConnectError` before it has started, and nothing afterwards: what breaks later reaches the callers
-    through their requests.
-    """
-    server = connection.server
-    started = False
-    places = _handshake_places()
-    await places.acquire()
-    fault_log.opened(connection.faults)
-    step, limit, allowed = "accept the connection", "connect_seconds", limits.connect_seconds
-    try:
-        with trio.CancelScope(deadline=trio.current_time() + allowed) as scope:
-            async with connection.opened():
-                step, limit, allowed = "finish the handshake", "handshake_seconds", limits.handshake_seconds
-                scope.deadline = trio.current_time() + allowed
-                await negotiate(connection, mode=mode, seconds=allowed)
-                scope.deadline = math.inf
-                started = True
-                places.release()
-                task_status.started(connection)
-                await connection.keep(follow)
-    except PlayheadError as error:
-        if started:
-            raise
-        raise connect_error(error, server, connection.diagnosis()) from error
-    finally:
-        if not started:
-            places.release()
-        connection.leave()
-        fault_log.ended(connection.faults)
-    if scope.cancelled_caught:
-        raise ConnectError(
-            f"{server} did not {step} in {allowed:g} s (Limits.{limit}): check that it is the right server"
-            f" and speaks MCP{connection.diagnosis()}"
-        ) from DeadlineError(f"{limit} have passed")
 
 
 def _handshake_places() -> trio.Semaphore:

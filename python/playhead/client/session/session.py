@@ -8,7 +8,7 @@ of tools are in tool_calls.py.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -88,9 +88,11 @@ class Session:
         limits: Limits,
         changes: ToolListChanges,
         policy: Policy,
+        start_soon: Callable[..., None],
         elicitor: Elicitor | None = None,
         reads: SessionReads | None = None,
     ) -> None:
+        """`start_soon` starts a task that ends with the session."""
         self._supervisor = supervisor
         self.handshake: Mapping[str, Any] | None = connection.handshake
         """The raw result of `initialize` or `server/discover`; None if the revision was given."""
@@ -100,6 +102,7 @@ class Session:
         self._config = config
         self._limits = limits
         self._changes = changes
+        self._start_soon = start_soon
         self.policy = policy
         """The default policy for classifying results."""
         self.name = name
@@ -152,7 +155,7 @@ class Session:
 
     def protocol_faults(self) -> ProtocolFaults:
         """Protocol faults of the server so far, on all connections."""
-        return self._supervisor.fault_log.faults()
+        return self._supervisor.faults()
 
     # --- liveness ----------------------------------------------------------------------------------
 
@@ -425,7 +428,7 @@ class Session:
             server_info=self._server_info,
             list_raw=self._list,
             reads=self._reads,
-            start_soon=self._supervisor.start_soon,
+            start_soon=self._start_soon,
             stack=stack,
         )
 

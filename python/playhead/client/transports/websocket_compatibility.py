@@ -1,14 +1,12 @@
 """Handle what WebSocket servers in the field do differently.
 
 MCP never had a WebSocket transport; the servers that offer one were written against revision 2024-11-05 and
-against each other. What is tolerated, on this transport alone (the words are in the error's message or, of
-the Go template, in its data):
+against each other. What is tolerated, on this transport alone:
 
-* `initialize` refused with "unsupported protocol version" instead of a counter-offer: sent once more on the
-  same connection, for 2024-11-05.
 * Requests refused with "handler not initialized", because the server waits for a notification `initialized`
   instead of `notifications/initialized`: the short name is sent once per connection, and each refused request
-  once more. The server has said that nothing was run, so nothing is run twice.
+  once more. The server has said that nothing was run, so nothing is run twice. The words are in the error's
+  message or, of the Go template, in its data.
 * Errors without an id, for what the server could not read (-32700, -32600; other codes may be about a
   notification). Such an error belongs to one of the requests in flight when it arrived. It is assigned to
   that one as soon as the others have been answered: at once if only one was in flight. Until then no request
@@ -31,7 +29,6 @@ from playhead.protocol import messages
 from playhead.protocol.exchange import Answered, Event, Exchange, Faulted, Outgoing
 from playhead.protocol.faults import ProtocolFaults
 from playhead.protocol.messages import RpcError
-from playhead.protocol.revisions import OLDEST
 
 NAMELESS_ERRORS: Final = 64
 """Errors without an id held at once; each holds the keys that were awaited when it arrived."""
@@ -39,9 +36,6 @@ _REMEMBERED: Final = 64
 """Requests remembered beyond those in flight before the others are forgotten."""
 _SEARCHED_CHARS: Final = 500
 
-_REVISION_REFUSED: Final = re.compile(
-    r"(unsupported|invalid)( mcp| protocol)+ version|version .{0,40}not supported", re.IGNORECASE
-)
 _NOT_INITIALIZED: Final = re.compile(
     r"(^|\b(handler|server|session|connection|client) )((is|was|has) )?not (yet )?(been )?initiali[sz]ed",
     re.IGNORECASE,
@@ -69,11 +63,10 @@ class Compatibility:
         self._greeted = False
         self._repeated: set[str] = set()
         self._nameless: list[_Nameless] = []
-        self._revisions_refused = 0
 
     def faults(self) -> ProtocolFaults:
         """The deviations that were worked around and that the exchange does not count."""
-        return ProtocolFaults(revisions_refused=self._revisions_refused, bare_initialized=int(self._greeted))
+        return ProtocolFaults(bare_initialized=int(self._greeted))
 
     def sending(self, outgoing: Outgoing) -> None:
         """Remember a request: it may have to be sent once more."""
@@ -115,16 +108,9 @@ class Compatibility:
         error = event.error
         if not isinstance(error, RpcError) or key in self._repeated:
             return False
-        if request.method == "initialize":
-            if request.params.get("protocolVersion") == OLDEST.name or not _says(error, _REVISION_REFUSED):
-                return False
-            self._revisions_refused += 1
-            params = {**request.params, "protocolVersion": OLDEST.name}
-            message = {"jsonrpc": "2.0", "id": request.id, "method": request.method, "params": params}
-            request = Outgoing(request.id, request.method, params, messages.encode(message))
-        elif error.code != messages.INTERNAL_ERROR or not _says(error, _NOT_INITIALIZED):
+        if error.code != messages.INTERNAL_ERROR or not _says(error, _NOT_INITIALIZED):
             return False
-        elif not self._greeted:
+        if not self._greeted:
             self._greeted = True
             self._unsent.append((None, self._exchange.notify("initialized")))
         self._repeated.add(key)

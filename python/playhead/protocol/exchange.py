@@ -3,6 +3,8 @@
     request, notify, answer, refuse, cancel → bytes to send
     receive(bytes) → Answered | Progressed | Asked | Notified | Faulted
 
+Its events, and `SignOfLife`, reach the driver by way of an `Inbox`, which finds the messages in a stream.
+
 An answer belongs to its id. One with the id of no request in flight, a second one, or one on a POST that it
 does not answer is a fault: counted, and handed to nobody. Ids compare by value: 1.0 is 1, and "7" answers 7
 (counted as `retyped`). Answers to nothing are dropped by their id, before they are parsed.
@@ -67,6 +69,14 @@ class Progressed:
 
 
 @dataclass(frozen=True, slots=True)
+class SignOfLife:
+    """Bytes of an answer have arrived (`inbox` has the rule)."""
+
+    id: int | str | None
+    """None: of a request in flight, and the stream does not tell which."""
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """A request of the server's. Answer it with `Exchange.answer` or `refuse`, or `forget` it."""
 
@@ -94,7 +104,7 @@ class Faulted:
     """A `PlayheadError` if `id` is set. An `RpcError` for an error answer that names no request."""
 
 
-Event = Answered | Progressed | Asked | Notified | Faulted
+Event = Answered | Progressed | SignOfLife | Asked | Notified | Faulted
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +154,7 @@ class Exchange:
 
     @property
     def in_flight(self) -> Collection[str]:
-        """The keys of the requests in flight (`messages.key_of`)."""
+        """The keys of the requests in flight as strings."""
         return self._in_flight.keys()
 
     def awaits(self, key: str) -> bool:

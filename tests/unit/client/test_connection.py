@@ -91,7 +91,7 @@ async def test_a_deadline_runs_from_the_last_byte_and_ends_with_the_total(
         began = trio.current_time()
         for at in bytes_at:
             await trio.sleep_until(began + at)
-            peer.receiver.touched(outgoing.id if whose == "its" else None)
+            peer.touch(outgoing.id if whose == "its" else None)
         await trio.sleep_until(began + work)
         peer.answer(outgoing)
 
@@ -172,7 +172,7 @@ async def test_bytes_of_another_answer_are_no_sign_of_life_and_progress_is(autoj
         for _ in range(3):
             await trio.sleep(4)
             peer.say(method="notifications/message", params={"data": "working"})
-            peer.receiver.touched(77)
+            peer.touch(77)
             if outgoing.method == "tools/call":
                 about = {"progressToken": outgoing.id, "progress": 1}
                 peer.say(method="notifications/progress", params=about)
@@ -195,7 +195,7 @@ async def test_no_deadline_runs_out_while_the_user_is_asked(autojump_clock: Mock
 async def test_arrivals_are_notified_of_bytes_and_of_the_answer(autojump_clock: MockClock) -> None:
     async def serve(peer: Peer, outgoing: Outgoing) -> None:
         await trio.sleep(3)
-        peer.receiver.touched(outgoing.id)
+        peer.touch(outgoing.id)
         seen.append(arrivals.last_received() - began)
         await trio.sleep(3)
         peer.answer(outgoing)
@@ -493,7 +493,7 @@ async def test_bytes_of_the_second_answer_are_a_sign_of_life_of_the_read(autojum
         if outgoing.id == 2:
             for _ in range(8):
                 await trio.sleep(5)
-                peer.receiver.touched(outgoing.id)
+                peer.touch(outgoing.id)
             peer.answer(outgoing)
 
     async with connected(Peer(serve, second_road="request")) as connection:

@@ -32,9 +32,8 @@ class Peer:
 
     def say(self, **message: object) -> list[tuple[object, str]]:
         """The id, and the error's text or `result`, as the session sees them."""
-        self._inbox.feed(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
         seen: list[tuple[object, str]] = []
-        while (event := self._inbox.next_event()) is not None:
+        for event in self._inbox.receive(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"):
             if isinstance(event, Answered):
                 seen.append((event.id, "result" if event.error is None else event.error.message))
         return seen

@@ -12,7 +12,7 @@ holding a caller for ever.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -47,6 +47,7 @@ from playhead.protocol.exchange import (
     Notified,
     Outgoing,
     Progressed,
+    SignOfLife,
 )
 from playhead.protocol.faults import ProtocolFaults
 from playhead.protocol.messages import RpcError
@@ -285,7 +286,8 @@ class Connection:
             with waiting.scope:
                 await self._carrier.request(outgoing, anew=repeats is not None)
                 waiting.is_sent = True
-                await waiting.answered.wait()
+                if not waiting.answered.is_set():
+                    await waiting.answered.wait()
         except PlayheadError:
             if not waiting.answered.is_set():
                 self.exchange.cancel(outgoing.id)  # given up by the carrier: there is nothing to tell
@@ -320,7 +322,7 @@ class Connection:
             return
         if self._carrier.closing_cancels:
             return
-        self._nursery.start_soon(self._send, data, outgoing)
+        self._nursery.start_soon(self._tell_cancelled, data, outgoing)
 
     def _overdue(self, waiting: _Waiting) -> DeadlineError:
         seconds = waiting.spent_seconds
@@ -345,20 +347,22 @@ class Connection:
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification. A failure is not reported."""
-        await self._carrier.send(self.exchange.notify(method, params))
+        await self._carrier.tell(self.exchange.notify(method, params))
 
-    async def _send(self, data: bytes, outgoing: Outgoing | None = None) -> None:
+    async def _tell_cancelled(self, data: bytes, outgoing: Outgoing) -> None:
         with trio.move_on_after(COURTESY_SECONDS):
-            await self._carrier.send(data, outgoing=outgoing)
+            await self._carrier.tell(data, given_up=outgoing)
 
     # --- what arrives (the carrier's `Receiver`) ------------------------------------------------------
 
-    def received(self, data: bytes, *, only: int | str | None = None) -> None:
-        for event in self.exchange.receive(data, only=only):
-            self.dispatch(event, is_on_post=only is not None)
+    def take(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._take(event)
 
-    def dispatch(self, event: Event, *, is_on_post: bool = False) -> None:
+    def _take(self, event: Event) -> None:
         match event:
+            case SignOfLife():
+                self._touch(event.id)
             case Answered():
                 waiting = self._waiting[event.id]
                 waiting.answer = event
@@ -366,11 +370,11 @@ class Connection:
                 if waiting.arrivals is not None:
                     waiting.arrivals.note(now)
                 waiting.answered.set()
-                if not (waiting.is_sent or is_on_post):
+                if not waiting.is_sent:
                     # The carrier does not know: it still writes the request, or waits on its POST.
                     waiting.scope.cancel()
             case Progressed():
-                self.touched(event.id)
+                self._touch(event.id)
                 if (report := self._waiting[event.id].report) is not None:
                     report((event.progress, event.total, event.message))
             case Asked():
@@ -384,7 +388,7 @@ class Connection:
                     assert isinstance(event.error, PlayheadError)
                     self._fail(self._waiting[event.id], event.error)
 
-    def touched(self, id: int | str | None) -> None:
+    def _touch(self, id: int | str | None) -> None:
         self._heard = now = trio.current_time()
         for waiting in self._waiting.values() if id is None else (self._waiting.get(id),):
             if waiting is not None:
@@ -393,10 +397,6 @@ class Connection:
                     waiting.first.touched = now
                 if waiting.arrivals is not None:
                     waiting.arrivals.note(now)
-
-    def is_answered(self, id: int | str) -> bool:
-        waiting = self._waiting.get(id)
-        return waiting is None or waiting.answered.is_set() or waiting.failure is not None
 
     def lost(self, error: PlayheadError) -> None:
         if self._failure is None:
@@ -451,7 +451,7 @@ class Connection:
                 self.exchange.forget(question.id)
                 self._open_questions -= 1
                 return
-        await self._carrier.send(reply)
+        await self._carrier.tell(reply)
         self._open_questions -= 1
 
     def _on_cancelled(self, id: object) -> None:

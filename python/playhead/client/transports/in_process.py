@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 import trio
@@ -16,10 +16,9 @@ from mcp.client._memory import InMemoryTransport
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from playhead.client.transports.carrier import Receiver
+from playhead.client.transports.carrier import Carrier, Receiver
 from playhead.errors import ConnectionLostError
 from playhead.protocol.exchange import Outgoing
-from playhead.protocol.faults import ProtocolFaults
 
 if TYPE_CHECKING:
     from mcp.server import Server
@@ -30,11 +29,8 @@ class _Writes(Protocol):
     async def send(self, item: SessionMessage, /) -> None: ...
 
 
-class InProcessCarrier:
+class InProcessCarrier(Carrier):
     """The two streams of a server object."""
-
-    closing_cancels: Final = False
-    second_road: Final = "none"
 
     def __init__(self, server: Server[Any] | MCPServer) -> None:
         self._server = server
@@ -48,7 +44,7 @@ class InProcessCarrier:
                 async for item in read:
                     if isinstance(item, SessionMessage):
                         message = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-                        receiver.received(message.encode())
+                        receiver.take(receiver.exchange.receive(message.encode()))
                 receiver.lost(self._ended())
 
             nursery.start_soon(receive)
@@ -66,7 +62,7 @@ class InProcessCarrier:
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
             raise self._ended() from error
 
-    async def send(self, data: bytes, *, outgoing: Outgoing | None = None) -> None:
+    async def tell(self, data: bytes, *, given_up: Outgoing | None = None) -> None:
         try:
             await self._put(data)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -74,16 +70,3 @@ class InProcessCarrier:
 
     async def _put(self, data: bytes) -> None:
         await self._write.send(SessionMessage(jsonrpc_message_adapter.validate_json(data, by_name=False)))
-
-    async def listen(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-    async def ping(self) -> bool:
-        await trio.lowlevel.checkpoint()
-        return False
-
-    def diagnosis(self) -> str:
-        return ""
-
-    def faults(self) -> ProtocolFaults:
-        return ProtocolFaults()

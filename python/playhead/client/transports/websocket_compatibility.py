@@ -73,7 +73,7 @@ class Compatibility:
         if len(self._sent) >= 2 * len(self._exchange.in_flight) + _REMEMBERED:
             self._sent = {key: sent for key, sent in self._sent.items() if self._exchange.awaits(key)}
             self._repeated &= self._sent.keys()
-        self._sent[messages.key_of(outgoing.id)] = outgoing
+        self._sent[str(outgoing.id)] = outgoing
 
     @property
     def has_unsent(self) -> bool:
@@ -88,13 +88,16 @@ class Compatibility:
                 return data
         return None
 
-    def judge(self, event: Answered | Faulted) -> Iterable[Event]:
+    def judge(self, event: Event) -> Iterable[Event]:
         """The events that take the place of `event`."""
+        if not isinstance(event, Answered | Faulted):
+            yield event
+            return
         if event.id is None:
             if isinstance(event.error, RpcError):
                 self._on_nameless(event.error)
         else:
-            key = messages.key_of(event.id)
+            key = str(event.id)
             request = self._sent.pop(key, None)
             if request is not None and self._is_sent_again(key, request, event):
                 return

@@ -23,6 +23,7 @@ from playhead.client.session.connection import Connection
 from playhead.client.session.elicitation import Handler, RefusedError
 from playhead.client.session.list_changed import ToolListChanges
 from playhead.client.session.supervisor import Supervisor
+from playhead.client.transports.carrier import CarrierFactory
 from playhead.errors import (
     ConnectionLostError,
     DeadlineError,
@@ -561,16 +562,12 @@ async def test_a_call_is_never_sent_twice(autojump_clock: MockClock) -> None:
 
 
 class Peers:
-    """A server behind a factory of carriers: the first one falls silent after the handshake."""
-
-    server = "s"
-    is_process = False
-    authorize = None
+    """A server and its carriers: the first one falls silent after the handshake."""
 
     def __init__(self) -> None:
         self.made: list[Peer] = []
 
-    def __call__(self) -> Peer:
+    def new(self) -> Peer:
         self.made.append(Peer(self.serve, second_road="connection"))
         return self.made[-1]
 
@@ -587,7 +584,12 @@ async def supervised(peers: Peers) -> AsyncIterator[Supervisor]:
     async with trio.open_nursery() as nursery:
         changes = ToolListChanges(DEFAULT_LIMITS)
         supervisor = Supervisor(
-            peers, nursery=nursery, limits=DEFAULT_LIMITS, mode="legacy", restart="once", changes=changes
+            CarrierFactory(server="s", new=peers.new),
+            nursery=nursery,
+            limits=DEFAULT_LIMITS,
+            mode="legacy",
+            restart="once",
+            changes=changes,
         )
         await supervisor.connect()
         yield supervisor

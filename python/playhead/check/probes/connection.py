@@ -353,7 +353,7 @@ async def _offered(connection: Connection) -> Mapping[str, Any] | RpcError | Non
 async def _probe_negotiation(target: SessionTarget, found: Callable[[TestResult], None]) -> None:
     """Ask for an unknown revision over a second connection."""
     factory = carrier_factory(target.server, limits=target.limits, auth=None)
-    connection = Connection(factory(), server=factory.server, limits=target.limits)
+    connection = Connection(factory.new(), server=factory.server, limits=target.limits)
     answer: Mapping[str, Any] | RpcError | None = None
     failure: PlayheadError | None = None
     try:

@@ -15,7 +15,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import trio
 
@@ -71,25 +71,6 @@ _NOT_OFFERED: Final = {
 """The answers to requests that the program does not answer, in the words of the SDK."""
 
 _PLACES: Final = trio.lowlevel.RunVar[trio.Semaphore]("playhead_handshake_places")
-
-
-class CarrierFactory(Protocol):
-    """Makes a carrier for the first connection and for each one after it."""
-
-    @property
-    def server(self) -> str:
-        """The server's name and address for messages, without secrets."""
-        ...
-
-    @property
-    def is_process(self) -> bool: ...
-
-    @property
-    def authorize(self) -> Callable[[], Awaitable[None]] | None:
-        """Ask a person for access; None if no person is needed. Raises a `PlayheadError`."""
-        ...
-
-    def __call__(self) -> Carrier: ...
 
 
 @dataclass(slots=True, eq=False)

@@ -13,9 +13,10 @@ from functools import partial
 
 import trio
 
-from playhead.client.session.connection import CarrierFactory, Connection, connect_error
+from playhead.client.session.connection import Connection, connect_error
 from playhead.client.session.elicitation import Elicitor, handlers
 from playhead.client.session.list_changed import ToolListChanges
+from playhead.client.transports.carrier import CarrierFactory
 from playhead.errors import (
     AuthorizationNeededError,
     ClosedError,
@@ -105,7 +106,7 @@ class Supervisor:
     async def _open(self) -> Connection:
         elicitor, renewed = self._elicitor, self.reconnects > 0
         opening = Connection(
-            self._factory(),
+            self._factory.new(),
             server=self._factory.server,
             limits=self._limits,
             handlers=handlers(elicitor),

@@ -8,8 +8,9 @@ given, turns what arrives into the events of the receiver's exchange, and hands 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import trio
@@ -96,3 +97,15 @@ class Carrier(ABC):
     def faults(self) -> ProtocolFaults:
         """Faults that `exchange` does not count."""
         return ProtocolFaults()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarrierFactory:
+    """Makes the carrier of the first connection, and of each one after it."""
+
+    server: str
+    """The server's name and address for messages, without secrets."""
+    new: Callable[[], Carrier]
+    is_process: bool = False
+    authorize: Callable[[], Awaitable[None]] | None = None
+    """Ask a person for access; None if no person is needed. Raises a `PlayheadError`."""

@@ -257,17 +257,14 @@ class Exchange:
 
     # --- in ------------------------------------------------------------------------------------------
 
-    def receive(
-        self, data: bytes, *, only: int | str | None = None, frame: Frame | None = None
-    ) -> list[Event]:
+    def receive(self, data: bytes, *, only: int | str | None = None) -> list[Event]:
         """Take one message. A batch, in a revision that has them, gives several events.
 
         Args:
             only: the one id that an answer here may have: that of the POST on which it arrived. An error
                 without an id is this request's.
-            frame: `Frame(data)`, if it is at hand.
         """
-        frame = frame or Frame(data)
+        frame = Frame(data)
         if frame.kind in _ANSWERS and frame.id is not None and str(frame.id) not in self._in_flight:
             return [self.unclaimed(str(frame.id), is_result=frame.kind == "result")]
         try:

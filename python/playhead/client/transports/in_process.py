@@ -1,18 +1,18 @@
-"""A server object of the SDK in this process, as a carrier over the SDK's memory streams.
+"""A server object of the SDK in this process, as a carrier over two memory streams.
 
-The SDK runs an `MCPServer` over streams in one place only, which it does not document: imported here and
-nowhere else, until there is a public one.
+A lowlevel `Server` runs over them by its public `run`. The SDK runs an `MCPServer` over streams in one place
+only, which it does not document: imported here and nowhere else, until there is a public one.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 import trio
-from mcp.client._memory import InMemoryTransport
+from mcp.server import Server
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
@@ -21,8 +21,10 @@ from playhead.errors import ConnectionLostError
 from playhead.protocol.exchange import Outgoing
 
 if TYPE_CHECKING:
-    from mcp.server import Server
     from mcp.server.mcpserver import MCPServer
+
+GRACE_SECONDS: Final = 2.0
+"""Time for a server to end by itself once its input has ended, as in the SDK."""
 
 
 class _Writes(Protocol):
@@ -38,7 +40,7 @@ class InProcessCarrier(Carrier):
 
     @asynccontextmanager
     async def open(self, receiver: Receiver) -> AsyncIterator[None]:
-        async with InMemoryTransport(self._server) as (read, self._write), trio.open_nursery() as nursery:
+        async with _streams_of(self._server) as (read, self._write), trio.open_nursery() as nursery:
 
             async def receive() -> None:
                 async for item in read:
@@ -70,3 +72,30 @@ class InProcessCarrier(Carrier):
 
     async def _put(self, data: bytes) -> None:
         await self._write.send(SessionMessage(jsonrpc_message_adapter.validate_json(data, by_name=False)))
+
+
+@asynccontextmanager
+async def _streams_of(server: Server[Any] | MCPServer) -> AsyncIterator[tuple[Any, Any]]:
+    """The streams of a running server: to read from, and to write to."""
+    if not isinstance(server, Server):
+        from mcp.client._memory import InMemoryTransport
+
+        async with InMemoryTransport(server) as streams:
+            yield streams
+        return
+    writing, server_reads = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    server_writes, reading = anyio.create_memory_object_stream[SessionMessage](0)
+    ended = trio.Event()
+
+    async def run() -> None:
+        async with server_reads, server_writes:
+            await server.run(server_reads, server_writes, server.create_initialization_options())
+        ended.set()
+
+    async with reading, writing, trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        yield reading, writing
+        writing.close()
+        with trio.move_on_after(GRACE_SECONDS):
+            await ended.wait()
+        nursery.cancel_scope.cancel()

@@ -140,7 +140,6 @@ async def connect(
                 config=settings,
                 limits=limits,
                 changes=changes,
-                start_soon=nursery.start_soon,
                 elicitor=elicitor,
                 policy=policy,
                 reads=reads,
@@ -290,10 +289,11 @@ def _http(
         auth, authorize = access.auth, access.authorize
 
     def new() -> Carrier:
-        from playhead.client.transports.http import HttpCarrier, HttpOptions
+        from playhead.client.transports.http import HttpCarrier
 
-        options = HttpOptions(headers=config.headers, auth=auth, tls=tls, wait_for_stream=wait_for_stream)
-        return HttpCarrier(url, limits=limits, options=options)
+        return HttpCarrier(
+            url, limits=limits, headers=config.headers, auth=auth, tls=tls, wait_for_stream=wait_for_stream
+        )
 
     return CarrierFactory(server=_name_and_place(config, url), new=new, authorize=authorize)
 

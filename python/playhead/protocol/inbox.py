@@ -66,26 +66,21 @@ class Inbox:
         events: list[Event] = []
         is_alive = False
         while self.failure is None and (line := self._framer.next_event()) is not None:
-            for event in self._events_of(line):
+            if not isinstance(line, framing.Line):
+                found = self._on_long(line)
+            elif line.data.startswith(b"{"):
+                found = self._exchange.receive(line.data, only=self._only)
+            else:
+                found = self._on_odd_line(line.data)
+            if self._leniency is not None:
+                found = [judged for event in found for judged in self._leniency.judge(event)]
+            for event in found:
                 is_alive = is_alive or (self._only is None and isinstance(event, Answered | Progressed))
                 events.append(event)
         # Not every chunk continues the message: a WebSocket's may be a ping within it.
         if is_alive or (self._framer.length_bytes != begun_bytes and self._may_answer(self._framer.head)):
             events.append(SignOfLife(self._only))
         return events
-
-    def _events_of(self, line: framing.LineEvent) -> Iterable[Event]:
-        if isinstance(line, framing.Line):
-            data = line.data
-            if data.startswith(b"{"):
-                events: Iterable[Event] = self._exchange.receive(data, only=self._only)
-            else:
-                events = self._on_odd_line(data)
-        else:
-            events = self._on_long(line)
-        if self._leniency is None:
-            return events
-        return [judged for event in events for judged in self._leniency.judge(event)]
 
     def _on_odd_line(self, line: bytes) -> list[Event]:
         """A line that does not begin as an object: blanks lead it, or it is a batch, or a log line."""

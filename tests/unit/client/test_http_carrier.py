@@ -17,7 +17,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from playhead.client.transports.http import HttpCarrier, HttpOptions
+from playhead.client.transports.http import HttpCarrier
 from playhead.errors import (
     AccessDeniedError,
     ConnectionLostError,
@@ -87,9 +87,9 @@ async def talking(
     *,
     revision: str = "2026-07-28",
     limits: Limits = DEFAULT_LIMITS,
-    options: HttpOptions | None = None,
+    **options: Any,
 ) -> AsyncIterator[Talk]:
-    carrier = HttpCarrier(url, limits=limits, options=options)
+    carrier = HttpCarrier(url, limits=limits, **options)
     notes = Notes(Exchange(limits))
     notes.exchange.revision = REVISIONS[revision]
     async with carrier.open(notes):
@@ -697,10 +697,9 @@ async def test_15_the_first_call_waits_for_the_stream_a_second_at_most_if_told_t
         else:
             await asked.body(b"")
 
-    options = HttpOptions(wait_for_stream=True)
     async with (
         served(handle, session="s") as server,
-        talking(server.url, revision="2025-11-25", options=options) as talk,
+        talking(server.url, revision="2025-11-25", wait_for_stream=True) as talk,
         trio.open_nursery() as nursery,
     ):
         await talk.initialize()
@@ -734,10 +733,9 @@ async def test_24_requests_of_2026_carry_their_method_name_and_mirrored_argument
 async def test_22_the_user_in_the_url_is_sent_as_basic_and_shown_nowhere() -> None:
     async with served(echo) as server:
         url = server.url.replace("http://", "http://me:hush%2042@") + "?key=hush-42"
-        options = HttpOptions(headers={"X-Key": "hush-42"})
-        async with talking(url, options=options) as talk:
+        async with talking(url, headers={"X-Key": "hush-42"}) as talk:
             await talk.result()
-            assert "hush" not in f"{talk.notes.failure} {talk.carrier!r} {options!r}"
+            assert "hush" not in f"{talk.notes.failure} {talk.carrier!r}"
         assert server.headers[0]["authorization"] == "Basic bWU6aHVzaCA0Mg=="
         assert server.headers[0]["x-key"] == "hush-42"
 

@@ -51,7 +51,7 @@ from playhead.protocol.exchange import (
 )
 from playhead.protocol.faults import ProtocolFaults
 from playhead.protocol.messages import RpcError
-from playhead.protocol.revisions import SERVER_INFO_META, Revision, ToolHeaders, client_capabilities
+from playhead.protocol.revisions import SERVER_INFO_META, client_capabilities
 
 ProgressReport = tuple[float, float | None, str | None]
 """Progress, total and message of a report."""
@@ -149,10 +149,6 @@ class Connection:
     # --- what was agreed on ---------------------------------------------------------------------------
 
     @property
-    def revision(self) -> Revision:
-        return self.exchange.revision
-
-    @property
     def protocol_version(self) -> str:
         return self.exchange.revision.name
 
@@ -169,15 +165,6 @@ class Connection:
         meta = handshake.get("_meta")
         raw = handshake.get("serverInfo") or (meta.get(SERVER_INFO_META) if isinstance(meta, dict) else None)
         return raw if isinstance(raw, dict) else None
-
-    @property
-    def tool_headers(self) -> ToolHeaders:
-        """The arguments of tools that HTTP sends as headers too, by tool."""
-        return self.exchange.tool_headers
-
-    @tool_headers.setter
-    def tool_headers(self, headers: ToolHeaders) -> None:
-        self.exchange.tool_headers = headers
 
     # --- its end --------------------------------------------------------------------------------------
 
@@ -338,36 +325,33 @@ class Connection:
 
     def take(self, events: Iterable[Event]) -> None:
         for event in events:
-            self._take(event)
-
-    def _take(self, event: Event) -> None:
-        match event:
-            case SignOfLife():
-                self._touch(event.id)
-            case Answered():
-                waiting = self._waiting[event.id]
-                waiting.answer = event
-                self._heard = now = trio.current_time()
-                if waiting.arrivals is not None:
-                    waiting.arrivals.note(now)
-                waiting.answered.set()
-                if not waiting.is_sent:
-                    # The carrier does not know: it still writes the request, or waits on its POST.
-                    waiting.scope.cancel()
-            case Progressed():
-                self._touch(event.id)
-                if (report := self._waiting[event.id].report) is not None:
-                    report((event.progress, event.total, event.message))
-            case Asked():
-                self._on_question(event)
-            case Notified():
-                if event.method == "notifications/cancelled":
-                    self._on_cancelled(event.params.get("requestId"))
-                self._on_notification(event.method, event.params)
-            case Faulted():
-                if event.id is not None:
-                    assert isinstance(event.error, PlayheadError)
-                    self._fail(self._waiting[event.id], event.error)
+            match event:
+                case SignOfLife():
+                    self._touch(event.id)
+                case Answered():
+                    waiting = self._waiting[event.id]
+                    waiting.answer = event
+                    self._heard = now = trio.current_time()
+                    if waiting.arrivals is not None:
+                        waiting.arrivals.note(now)
+                    waiting.answered.set()
+                    if not waiting.is_sent:
+                        # The carrier does not know: it still writes the request, or waits on its POST.
+                        waiting.scope.cancel()
+                case Progressed():
+                    self._touch(event.id)
+                    if (report := self._waiting[event.id].report) is not None:
+                        report((event.progress, event.total, event.message))
+                case Asked():
+                    self._on_question(event)
+                case Notified():
+                    if event.method == "notifications/cancelled":
+                        self._on_cancelled(event.params.get("requestId"))
+                    self._on_notification(event.method, event.params)
+                case Faulted():
+                    if event.id is not None:
+                        assert isinstance(event.error, PlayheadError)
+                        self._fail(self._waiting[event.id], event.error)
 
     def _touch(self, id: int | str | None) -> None:
         self._heard = now = trio.current_time()

@@ -55,7 +55,8 @@ class Supervisor:
         elicitor: Elicitor | None = None,
     ) -> None:
         self._factory = factory
-        self._nursery = nursery
+        self.nursery = nursery
+        """Of the session: its tasks live as long."""
         self._limits = limits
         self._mode = mode
         self._restart = restart
@@ -124,7 +125,7 @@ class Supervisor:
                 self._opened.remove(opening)
                 self._past_faults += opening.faults()
 
-        connection: Connection = await self._nursery.start(run)
+        connection: Connection = await self.nursery.start(run)
         return connection
 
     async def connection(self) -> Connection:
@@ -179,7 +180,7 @@ class Supervisor:
                 )
             self.reconnects += 1
             self._renewal = _Renewal()
-            self._nursery.start_soon(self._renew, self._renewal, current)
+            self.nursery.start_soon(self._renew, self._renewal, current)
         renewal = self._renewal
         await renewal.over.wait()
         if renewal.error is not None:

@@ -19,7 +19,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -68,42 +68,46 @@ _POSTED: Final = [(b"accept", b"application/json, text/event-stream"), (b"conten
 _STREAMED: Final = [(b"accept", b"text/event-stream"), (b"cache-control", b"no-store")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpOptions:
-    """Settings of an endpoint. None of them is ever shown."""
-
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    auth: httpx2.Auth | None = field(default=None, repr=False)
-    """Any `httpx2.Auth`, such as the SDK's OAuth providers."""
-    tls: ssl.SSLContext | None = None
-    """May have authorities and a client certificate of its own, or accept any certificate."""
-    wait_for_stream: bool = False
-    """Make the first call wait, at most `STREAM_SECONDS`, until the server's own stream is open. Without it
-    some servers drop their questions to the user, and the call waits for an answer in vain."""
-
-
 class HttpCarrier(Carrier):
     """A Streamable HTTP endpoint."""
 
     second_road = "request"
 
-    def __init__(self, url: str, *, limits: Limits, options: HttpOptions | None = None) -> None:
-        """Raises `ConfigError` for a proxy of the environment that cannot be used."""
-        options = options or HttpOptions()
+    def __init__(
+        self,
+        url: str,
+        *,
+        limits: Limits,
+        headers: Mapping[str, str] | None = None,
+        auth: httpx2.Auth | None = None,
+        tls: ssl.SSLContext | None = None,
+        wait_for_stream: bool = False,
+    ) -> None:
+        """
+        Args:
+            headers: never shown, like `auth`.
+            auth: any `httpx2.Auth`, such as the SDK's OAuth providers.
+            tls: may have authorities and a client certificate of its own, or accept any certificate.
+            wait_for_stream: make the first call wait, at most `STREAM_SECONDS`, until the server's own stream
+                is open. Without it some servers drop their questions to the user, and the call waits for an
+                answer in vain.
+
+        Raises `ConfigError` for a proxy of the environment that cannot be used.
+        """
         address = WebAddress.parse(url)
         self._url = replace(address, userinfo="", fragment=None)
         self._place = place_of(url)
         self._limits = limits
         self._headers: Headers = [
-            (name.lower().encode(), value.encode()) for name, value in options.headers.items()
+            (name.lower().encode(), value.encode()) for name, value in (headers or {}).items()
         ]
-        if options.auth is None and address.credentials is not None:
+        if auth is None and address.credentials is not None:
             credentials = base64.b64encode(":".join(address.credentials).encode())
             self._headers = [pair for pair in self._headers if pair[0] != b"authorization"]
             self._headers.append((b"authorization", b"Basic " + credentials))
         self._client = HttpClient(
-            tls=options.tls,
-            auth=options.auth,
+            tls=tls,
+            auth=auth,
             proxies=environment_proxies(),
             time_limits={"connect": limits.connect_seconds},
             body_bytes=limits.message_bytes,
@@ -111,7 +115,7 @@ class HttpCarrier(Carrier):
         self._session_id: bytes | None = None
         self._stream_tried = trio.Event()
         """Set once the server's own stream is open or refused."""
-        if not options.wait_for_stream:
+        if not wait_for_stream:
             self._stream_tried.set()
         self._receiver: Receiver
         self._nursery: trio.Nursery

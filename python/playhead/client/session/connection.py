@@ -356,7 +356,7 @@ class Connection:
     def _touch(self, id: int | str | None) -> None:
         self._heard = now = trio.current_time()
         for waiting in self._waiting.values() if id is None else (self._waiting.get(id),):
-            if waiting is not None:
+            if waiting is not None and waiting.answer is None:
                 waiting.touched = now
                 if waiting.first is not None:
                     waiting.first.touched = now

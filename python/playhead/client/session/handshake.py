@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 
 import trio
 
+from playhead.client.transports.rpc_errors import texts_of
 from playhead.errors import (
     AccessDeniedError,
     HttpStatusError,
@@ -26,7 +27,7 @@ from playhead.errors import (
     UsageError,
 )
 from playhead.protocol.exchange import Exchange
-from playhead.protocol.messages import UNSUPPORTED_PROTOCOL_VERSION
+from playhead.protocol.messages import UNSUPPORTED_PROTOCOL_VERSION, RpcError
 from playhead.protocol.revisions import CLIENT_INFO, NEWEST, NEWEST_INITIALIZED, OLDEST, REVISIONS
 
 PROBE_SHARE: Final = 1 / 3
@@ -158,8 +159,8 @@ async def _request(connection: Negotiating, method: str, params: Mapping[str, An
 
 
 def _refuses_revision(error: ServerError) -> bool:
-    """True for the words of servers in the field; the Go template has them in the error's data."""
-    texts = (error.said, error.data) if isinstance(error.data, str) else (error.said,)
+    """True for the words of servers in the field."""
+    texts = texts_of(RpcError(error.code, error.said, error.data))
     return any(_REVISION_REFUSED.search(text[:_SEARCHED_CHARS]) for text in texts)
 
 

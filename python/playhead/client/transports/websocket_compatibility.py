@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from playhead.client.transports.rpc_errors import texts_of
 from playhead.protocol import messages
 from playhead.protocol.exchange import Answered, Event, Exchange, Faulted, Outgoing
 from playhead.protocol.faults import ProtocolFaults
@@ -144,5 +145,4 @@ class Compatibility:
 
 
 def _says(error: RpcError, words: re.Pattern[str]) -> bool:
-    texts = (error.message, error.data) if isinstance(error.data, str) else (error.message,)
-    return any(words.search(text[:_SEARCHED_CHARS]) for text in texts)
+    return any(words.search(text[:_SEARCHED_CHARS]) for text in texts_of(error))

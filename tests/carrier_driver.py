@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import trio
@@ -11,7 +11,7 @@ import trio
 from playhead.client.transports.carrier import Carrier
 from playhead.errors import PlayheadError
 from playhead.limits import DEFAULT_LIMITS, Limits
-from playhead.protocol.exchange import Answered, Event, Exchange, Faulted, Notified, Outgoing
+from playhead.protocol.exchange import Answered, Event, Exchange, Faulted, Notified, Outgoing, SignOfLife
 from playhead.protocol.revisions import NEWEST_INITIALIZED, Revision
 
 
@@ -23,24 +23,17 @@ class Driver:
         self.exchange.revision = revision
         self.carrier: Carrier
         self.failure: PlayheadError | None = None
-        self.touches = 0
+        self.signs_of_life = 0
         self._send, self._receive = trio.open_memory_channel[Event](math.inf)
 
     # --- as a receiver -------------------------------------------------------------------------------
 
-    def received(self, data: bytes, *, only: int | str | None = None) -> None:
-        for event in self.exchange.receive(data, only=only):
-            self.dispatch(event)
-
-    def dispatch(self, event: Event) -> None:
-        if not isinstance(event, Faulted) or event.id is not None:
-            self._send.send_nowait(event)
-
-    def touched(self, id: int | str | None) -> None:
-        self.touches += 1
-
-    def is_answered(self, id: int | str) -> bool:
-        return not self.exchange.awaits(str(id))
+    def take(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event, SignOfLife):
+                self.signs_of_life += 1
+            elif not isinstance(event, Faulted) or event.id is not None:
+                self._send.send_nowait(event)
 
     def lost(self, error: PlayheadError) -> None:
         assert self.failure is None, "expected one loss to be reported"

@@ -108,6 +108,25 @@ fn bytes_of_an_answer_in_flight_hold_the_end_of_patience_up_until_it_fails() {
 }
 
 #[test]
+fn the_allowed_wait_is_the_patience_or_the_timeout_of_an_answer_that_has_begun() {
+    let mut planner = planner(|settings| settings.patience_seconds = 2.0);
+    planner.set_demand(0.0, Demand::Waiting);
+    let request = ask(&mut planner, 0.0, 0)[0];
+    assert_eq!(planner.allowed_seconds(), 2.0);
+    planner.heard(1.0);
+    assert_eq!(
+        planner.allowed_seconds(),
+        31.0,
+        "30 s from the byte at 1 s"
+    );
+    ask(&mut planner, 30.9, 0);
+    assert_eq!(planner.broken(), None);
+    planner.on_error(request.id, 31.0, LOST);
+    assert_eq!(planner.broken(), Some((0, Broken::Patience)));
+    assert_eq!(planner.allowed_seconds(), 2.0);
+}
+
+#[test]
 fn a_request_expires_when_no_byte_of_any_answer_arrived_for_the_timeout() {
     let mut planner = serial();
     let request = ask_one(&mut planner, 0.0);

@@ -9,15 +9,14 @@ from typing import Any
 
 import trio
 
-from playhead.client.transports.carrier import Receiver, SecondRoad
-from playhead.protocol.exchange import Outgoing
-from playhead.protocol.faults import ProtocolFaults
+from playhead.client.transports.carrier import Carrier, Receiver, SecondRoad
+from playhead.protocol.exchange import Outgoing, SignOfLife
 
 PAGE: dict[str, Any] = {"contents": []}
 Serve = Callable[["Peer", Outgoing], Awaitable[None]]
 
 
-class Peer:
+class Peer(Carrier):
     """A carrier whose server is `serve`, run in a task per request as over HTTP, or to the end of a write."""
 
     def __init__(
@@ -31,12 +30,16 @@ class Peer:
         self._serve = serve
         self.second_road: SecondRoad = second_road
         self._pongs = pongs
-        self.closing_cancels = closing_cancels
+        self._closing_cancels = closing_cancels
         self.receiver: Receiver
         self.requests: list[tuple[float, Outgoing, bool]] = []
         self.sent: list[dict[str, Any]] = []
         self.pings: list[float] = []
         self._nursery: trio.Nursery
+
+    @property
+    def closing_cancels(self) -> bool:
+        return self._closing_cancels
 
     @asynccontextmanager
     async def open(self, receiver: Receiver) -> AsyncIterator[None]:
@@ -52,7 +55,7 @@ class Peer:
         if self._serve is not None:
             self._nursery.start_soon(self._serve, self, outgoing)
 
-    async def send(self, data: bytes, *, outgoing: Outgoing | None = None) -> None:
+    async def tell(self, data: bytes, *, given_up: Outgoing | None = None) -> None:
         self.sent.append(json.loads(data))
 
     async def listen(self) -> None: ...
@@ -63,16 +66,15 @@ class Peer:
             await trio.sleep_forever()
         return True
 
-    def diagnosis(self) -> str:
-        return ""
-
-    def faults(self) -> ProtocolFaults:
-        return ProtocolFaults()
-
     # --- what it says --------------------------------------------------------------------------------
 
     def say(self, **members: Any) -> None:
-        self.receiver.received(json.dumps({"jsonrpc": "2.0", **members}).encode())
+        data = json.dumps({"jsonrpc": "2.0", **members}).encode()
+        self.receiver.take(self.receiver.exchange.receive(data))
+
+    def touch(self, id: int | str | None) -> None:
+        """Bytes of an answer arrive."""
+        self.receiver.take([SignOfLife(id)])
 
     def answer(self, outgoing: Outgoing, result: Mapping[str, Any] = PAGE) -> None:
         self.say(id=outgoing.id, result=result)

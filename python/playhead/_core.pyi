@@ -884,6 +884,10 @@ class Planner:
     def waited_seconds(self, now: float) -> float:
         """Return how long the reader has waited since the last progress."""
 
+    def allowed_seconds(self) -> float:
+        """Return the wait after which the stream breaks, if nothing more arrives: the reader's patience, or
+        more if an answer has begun to arrive, which has its own timeout."""
+
     def can_play(
         self, now: float, in_hand_bytes: int, bytes_per_second: float, left_bytes: int | None
     ) -> bool:

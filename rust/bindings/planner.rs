@@ -309,6 +309,10 @@ impl Planner {
         self.lock().waited_seconds(now)
     }
 
+    fn allowed_seconds(&self) -> f64 {
+        self.lock().allowed_seconds()
+    }
+
     #[getter]
     fn end(&self) -> Option<(u64, &'static str)> {
         self.lock().end().map(|end| (end.at, name_of(end.by)))

@@ -472,6 +472,18 @@ impl Planner {
     pub fn waited_seconds(&self, now: f64) -> f64 {
         self.patience.waited_seconds(now.max(self.now))
     }
+
+    /// The seconds of waiting after which the stream breaks, if nothing more arrives: the reader's patience, or more
+    /// if an answer has begun to arrive, which has its own timeout.
+    pub fn allowed_seconds(&self) -> f64 {
+        let late = match self.patience.over_at() {
+            Some(over_at) if self.is_receiving() => {
+                self.heard_at + self.settings.timeout_seconds - over_at
+            }
+            _ => 0.0,
+        };
+        self.settings.patience_seconds + late.max(0.0)
+    }
 }
 
 impl Planner {

@@ -13,6 +13,7 @@ import trio
 import trio.testing
 
 from playhead.errors import HttpStatusError, PlayheadError, ServerError, StreamBrokenError
+from playhead.stream.answer import Page
 from playhead.stream.options import StreamOptions, StreamResumed, StreamStatistics, StreamWaiting
 from playhead.stream.reader import RangeStream, open_stream
 from playhead.stream.source import Demand
@@ -422,3 +423,33 @@ async def test_a_short_wait_is_not_reported(autojump_clock: trio.testing.MockClo
     stall = Stall(at_seconds=AT_OUTAGE_SECONDS, seconds=2.0)
     heard = await listen(MoodyResource(Mood(size_bytes=LONG, delay_seconds=LATENCY_SECONDS, stall=stall)))
     assert heard.events == []
+
+
+@pytest.mark.parametrize("begins", [False, True])
+async def test_a_first_read_without_an_end_breaks_when_it_was_said_to(
+    begins: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    heard, events = 0.0, list[StreamWaiting | StreamResumed]()
+
+    async def read(start: int, end: int) -> Page:
+        nonlocal heard
+        await trio.sleep(1)
+        heard = trio.current_time() if begins else 0.0
+        await trio.sleep_forever()
+        raise AssertionError("woken")
+
+    options = StreamOptions(patience_seconds=2.0, timeout=30.0, on_event=events.append)
+    began = trio.current_time()
+    with pytest.raises(StreamBrokenError):
+        async with open_stream(read, options=options, last_received=lambda: heard) as stream:
+            await stream.receive_some()
+    waited = trio.current_time() - began
+    if not begins:
+        assert waited == pytest.approx(2.0, abs=0.1)
+        assert events == []
+        return
+    (event,) = events
+    assert isinstance(event, StreamWaiting)
+    assert event.ended_by == "timeout"
+    assert event.patience_seconds == pytest.approx(31.0, abs=0.1)
+    assert waited == pytest.approx(31.0, abs=0.1)

@@ -407,7 +407,7 @@ async def test_a_server_is_asked_again_and_again_and_lives_however_long_it_takes
     async with raw_websocket(ponging) as url, connected(url, options=options) as client:
         await client.ask()
         assert await client.result(1) == {}
-        assert client.touches == 1, "a pong is not a part of an answer"
+        assert client.signs_of_life == 1, "a pong is not a part of an answer"
 
 
 async def test_a_sign_of_life_is_the_answer_to_our_own_ping() -> None:

@@ -21,7 +21,7 @@ with atheris.instrument_imports(include=["playhead"]):
     from playhead.protocol.event_stream import EventStream
     from playhead.protocol.exchange import Answered, Asked, Exchange, Faulted, Notified, Progressed
     from playhead.protocol.frame_stream import FrameStream
-    from playhead.protocol.framing import FrameEvent, Line, LineFramer, LongLine
+    from playhead.protocol.framing import Line, LineEvent, LineFramer, LongLine
     from playhead.protocol.revisions import NEWEST, REVISIONS
     from playhead.servers.messages import decode as read_by_server
     from playhead.strict_json import parse_json
@@ -82,10 +82,10 @@ FRAME_BYTES = 40
 
 def of_frames(
     role: ConnectionType, chunks: list[bytes], max_bytes: int
-) -> tuple[list[FrameEvent], int, bytes | None, int | None]:
+) -> tuple[list[LineEvent], int, bytes | None, int | None]:
     """The events of the messages, the number of binary ones, the newest ping, and the code at the end."""
     stream = FrameStream(role, max_bytes=max_bytes, allowed_bytes=4 * max_bytes, head_bytes=8)
-    events: list[FrameEvent] = []
+    events: list[LineEvent] = []
     for chunk in chunks:
         stream.feed(chunk)
         while (event := stream.next_event()) is not None or stream.has_more:
@@ -166,7 +166,10 @@ def events(data: bytes) -> None:
 
     def received(chunks: list[bytes]) -> tuple[object, ...]:
         parser = EventStream(max_bytes=40)
-        found = [event for chunk in chunks for event in parser.feed(chunk)]
+        found: list[object] = []
+        for chunk in chunks:
+            parser.feed(chunk)
+            found += iter(parser.next_event, None)
         return found, parser.last_event_id, parser.retry_seconds, parser.head
 
     assert received(pieces) == received([whole])

@@ -7,7 +7,8 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from playhead.protocol.event_stream import FIELD_BYTES, EventData, EventStream, OverlongEvent
+from playhead.protocol.event_stream import FIELD_BYTES, EventStream
+from playhead.protocol.framing import ENDLESS_FACTOR, Line, OverlongLine
 
 MAX_BYTES = 40
 
@@ -61,11 +62,11 @@ streams = st.tuples(
     lines,
 ).map(b"".join)
 
-Outcome = tuple[list[EventData | OverlongEvent], bytes, float | None]
+Outcome = tuple[list[Line | OverlongLine], bytes, float | None]
 
 
 def expected(stream: bytes) -> Outcome:
-    found: list[EventData | OverlongEvent] = []
+    found: list[Line | OverlongLine] = []
     last_id, kept_id, retry = b"", b"", None
     data: list[bytes] | None = None
     kind = b""
@@ -76,7 +77,7 @@ def expected(stream: bytes) -> Outcome:
             kept_id = last_id
             text = b"\n".join(data or [])
             if text and not is_overlong and kind in (b"", b"message"):
-                found.append(EventData(text))
+                found.append(Line(data=text))
             data, kind, is_overlong = None, b"", False
             continue
         name, _, value = line.partition(b":")
@@ -91,16 +92,22 @@ def expected(stream: bytes) -> Outcome:
             kind = value
         elif name == b"retry" and re.fullmatch(rb"[0-9]+", value):
             retry = min(int(value), 60_000) / 1000
-        if not is_overlong and len(b"\n".join(data or [])) > MAX_BYTES:
+        length = len(b"\n".join(data or []))
+        if not is_overlong and length > MAX_BYTES:
             is_overlong = True
             if kind in (b"", b"message"):
-                found.append(OverlongEvent(b"\n".join(data or [])[:MAX_BYTES]))
+                found.append(OverlongLine(head=b"\n".join(data or [])[:MAX_BYTES]))
+        if length > ENDLESS_FACTOR * MAX_BYTES:
+            break
     return found, kept_id, retry
 
 
 def received(chunks: list[bytes]) -> Outcome:
     parser = EventStream(max_bytes=MAX_BYTES)
-    found = [event for chunk in chunks for event in parser.feed(chunk)]
+    found: list[Line | OverlongLine] = []
+    for chunk in chunks:
+        parser.feed(chunk)
+        found += (event for event in iter(parser.next_event, None) if isinstance(event, Line | OverlongLine))
     return found, parser.last_event_id, parser.retry_seconds
 
 
@@ -115,7 +122,7 @@ def test_the_messages_are_those_of_the_standard_in_any_chunking(stream: bytes) -
     tail = b"" if stream.endswith((b"\n", b"\r")) else b"\n"
     if tail:
         with_end = expected(stream + tail)
-        if len(with_end[0]) > len(found[0]) and isinstance(with_end[0][-1], OverlongEvent):
+        if len(with_end[0]) > len(found[0]) and isinstance(with_end[0][-1], OverlongLine):
             found = (with_end[0], *found[1:])
     assert received([stream]) == found
     assert received([bytes([byte]) for byte in stream]) == found

@@ -12,7 +12,7 @@ from wsproto.connection import Connection, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, TextMessage
 
 from playhead.protocol.frame_stream import End, FrameStream
-from playhead.protocol.framing import HEAD_BYTES, FrameEvent, Line, LongLine
+from playhead.protocol.framing import HEAD_BYTES, Line, LineEvent, LongLine
 
 CLIENT, SERVER = ConnectionType.CLIENT, ConnectionType.SERVER
 ENDLESS = 1 << 62
@@ -139,7 +139,7 @@ def test_limits_fall_at_the_same_places_whatever_the_chunking(
         for at, piece in enumerate(pieces)
     )
 
-    def events(chunks: Iterable[bytes]) -> list[FrameEvent | int]:
+    def events(chunks: Iterable[bytes]) -> list[LineEvent | int]:
         frames, found = FrameStream(CLIENT, max_bytes=30, allowed_bytes=90, head_bytes=8), []
         for chunk in chunks:
             frames.feed(chunk)

@@ -247,7 +247,7 @@ def waiting_lines(terminal: Terminal, server: str) -> Callable[[StreamEvent], No
                 why = "" if event.last_error is None else f": {first_line(str(event.last_error))}"
                 terminal.say(
                     f"waiting for {escape_line(server)}, no data for {event.seconds:.0f} s{why};"
-                    f" giving up after {event.patience_seconds:g} s (--patience)",
+                    f" giving up after {round(event.patience_seconds, 1):g} s (--{event.ended_by})",
                     style="yellow",
                     whole=True,
                 )

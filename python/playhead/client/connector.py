@@ -7,25 +7,23 @@ carriers, because a session outlives its connections: `carrier_factory`.
 from __future__ import annotations
 
 import socket
-import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Union
+from typing import TYPE_CHECKING, Any, Union
 
 import trio
 
 from playhead.cache import PageCache, open_cache
 from playhead.client.oauth import ShowUrl
-from playhead.client.session.connection import CarrierFactory
 from playhead.client.session.elicitation import Elicitor, OnElicitation
 from playhead.client.session.handshake import check_mode
 from playhead.client.session.list_changed import ToolListChanges
 from playhead.client.session.session import Session
 from playhead.client.session.shared_reads import SessionReads, credentials_name
 from playhead.client.session.supervisor import Supervisor
-from playhead.client.transports.carrier import Carrier
+from playhead.client.transports.carrier import Carrier, CarrierFactory
 from playhead.client.transports.server_process import ServerProcess, StartedServer
 from playhead.concurrency import require_trio, unwrap_exception_group
 from playhead.config.auth import ClientCredentials, OAuthLogin
@@ -184,105 +182,7 @@ async def _learn_templates(scope: trio.CancelScope, session: Session) -> None:
 # --- the kinds of server ------------------------------------------------------------------------------------
 
 
-# Each imports its carrier, and with it the libraries that it needs, when it is called.
-
-
-@dataclass(frozen=True, slots=True)
-class InProcessTarget:
-    """A server object in this process, over memory streams."""
-
-    target: SdkServer
-    is_process: ClassVar = False
-    authorize: ClassVar = None
-
-    @property
-    def server(self) -> str:
-        return f"{self.target.name} (in process)"
-
-    def __call__(self) -> Carrier:
-        from playhead.client.transports.in_process import InProcessCarrier
-
-        return InProcessCarrier(self.target)
-
-
-@dataclass(frozen=True, slots=True)
-class HttpTarget:
-    config: ServerConfig
-    limits: Limits
-    auth: httpx2.Auth | None
-    tls: ssl.SSLContext
-    authorize: Callable[[], Awaitable[None]] | None = None
-    wait_for_stream: bool = False
-    is_process: ClassVar = False
-
-    @property
-    def server(self) -> str:
-        return _name_and_place(self.config)
-
-    def __call__(self) -> Carrier:
-        from playhead.client.transports.http import HttpCarrier, HttpOptions
-
-        assert self.config.url is not None
-        options = HttpOptions(
-            headers=self.config.headers,
-            auth=self.auth,
-            tls=self.tls,
-            wait_for_stream=self.wait_for_stream,
-        )
-        return HttpCarrier(self.config.url, limits=self.limits, options=options)
-
-
-@dataclass(frozen=True, slots=True)
-class WebSocketTarget:
-    config: ServerConfig
-    limits: Limits
-    auth: httpx2.Auth | None
-    tls: ssl.SSLContext
-    is_process: ClassVar = False
-    authorize: ClassVar = None
-
-    @property
-    def server(self) -> str:
-        return _name_and_place(self.config)
-
-    def __call__(self) -> Carrier:
-        from playhead.client.transports.websocket import WebSocketCarrier
-        from playhead.client.transports.websocket_opening import WebSocketOptions
-
-        assert self.config.url is not None
-        options = WebSocketOptions(headers=self.config.headers, auth=self.auth, verify=self.tls)
-        return WebSocketCarrier(self.config.url, limits=self.limits, options=options)
-
-
-def _name_and_place(config: ServerConfig) -> str:
-    place = redacted_url(config.url or "", config.secrets)
-    return place if config.name in ("", place, place.partition("?")[0]) else f"{config.name} ({place})"
-
-
-@dataclass(frozen=True, slots=True)
-class StdioTarget:
-    config: ServerConfig
-    limits: Limits
-    started: ServerProcess | None = None
-    """The process of the first connection, if it already runs."""
-    is_process: ClassVar = True
-    authorize: ClassVar = None
-
-    @property
-    def server(self) -> str:
-        return self.config.name or (self.config.command or ("",))[0]
-
-    def __call__(self) -> Carrier:
-        from playhead.client.transports.stdio import StdioCarrier
-
-        assert self.config.command is not None
-        return StdioCarrier(
-            self.config.command,
-            env=self.config.env,
-            cwd=self.config.cwd,
-            limits=self.limits,
-            started=self.started if self.started is not None and self.started.claim() else None,
-        )
+# Each imports its carrier, and with it the libraries that it needs, when the carrier is made.
 
 
 def carrier_factory(
@@ -296,20 +196,49 @@ def carrier_factory(
     """The factory for `target`. Raises `ConfigError` for unusable TLS files and for OAuth over a
     WebSocket."""
     if isinstance(target, StartedServer):
-        return StdioTarget(target.config, limits, target.process)
+        return _process(target.config, limits, target.process)
     if not isinstance(target, ServerConfig):
-        return InProcessTarget(target)
-    if target.url is not None and is_websocket(target.url):
-        return _websocket_target(target, limits=limits, auth=auth or target.auth)
-    if target.url is not None:
-        factory = _http_target(target, target.url, limits=limits, auth=auth or target.auth, show_url=show_url)
-        return replace(factory, wait_for_stream=wait_for_stream)
-    return StdioTarget(target, limits)
+        return _in_process(target)
+    if target.url is None:
+        return _process(target, limits, None)
+    if is_websocket(target.url):
+        return _websocket(target, target.url, limits, auth or target.auth)
+    return _http(
+        target,
+        target.url,
+        limits=limits,
+        auth=auth or target.auth,
+        show_url=show_url,
+        wait_for_stream=wait_for_stream,
+    )
 
 
-def _websocket_target(
-    config: ServerConfig, *, limits: Limits, auth: httpx2.Auth | OAuthLogin | ClientCredentials | None
-) -> WebSocketTarget:
+def _process(config: ServerConfig, limits: Limits, started: ServerProcess | None) -> CarrierFactory:
+    """`started`: the process of the first connection, if it already runs."""
+
+    def new() -> Carrier:
+        from playhead.client.transports.stdio import StdioCarrier
+
+        assert config.command is not None
+        process = started if started is not None and started.claim() else None
+        return StdioCarrier(config.command, env=config.env, cwd=config.cwd, limits=limits, started=process)
+
+    server = config.name or (config.command or ("",))[0]
+    return CarrierFactory(server=server, new=new, is_process=True)
+
+
+def _in_process(server: SdkServer) -> CarrierFactory:
+    def new() -> Carrier:
+        from playhead.client.transports.in_process import InProcessCarrier
+
+        return InProcessCarrier(server)
+
+    return CarrierFactory(server=f"{server.name} (in process)", new=new)
+
+
+def _websocket(
+    config: ServerConfig, url: str, limits: Limits, auth: httpx2.Auth | OAuthLogin | ClientCredentials | None
+) -> CarrierFactory:
     if isinstance(auth, OAuthLogin | ClientCredentials):
         raise ConfigError(
             f"server {config.name!r}: expected a bearer token or `headers` for a WebSocket, got OAuth, which"
@@ -317,34 +246,58 @@ def _websocket_target(
         )
     from playhead.client.transports.tls import tls_context
 
-    return WebSocketTarget(config, limits, auth, tls_context(config))
+    tls = tls_context(config)
+
+    def new() -> Carrier:
+        from playhead.client.transports.websocket import WebSocketCarrier
+        from playhead.client.transports.websocket_opening import WebSocketOptions
+
+        options = WebSocketOptions(headers=config.headers, auth=auth, verify=tls)
+        return WebSocketCarrier(url, limits=limits, options=options)
+
+    return CarrierFactory(server=_name_and_place(config, url), new=new)
 
 
-def _http_target(
+def _http(
     config: ServerConfig,
     url: str,
     *,
     limits: Limits,
     auth: httpx2.Auth | OAuthLogin | ClientCredentials | None,
     show_url: ShowUrl | None,
-) -> HttpTarget:
+    wait_for_stream: bool,
+) -> CarrierFactory:
     from playhead.client.transports.tls import tls_context
 
     tls = tls_context(config)
-    if not isinstance(auth, OAuthLogin | ClientCredentials):
-        return HttpTarget(config, limits, auth, tls)
-    # The SDK's OAuth and its dependencies are loaded for servers that ask for it only.
-    from playhead.client.oauth.build import build_oauth
-    from playhead.client.transports.http_errors import place_of
+    authorize = None
+    if isinstance(auth, OAuthLogin | ClientCredentials):
+        # The SDK's OAuth and its dependencies are loaded for servers that ask for it only.
+        from playhead.client.oauth.build import build_oauth
+        from playhead.client.transports.http_errors import place_of
 
-    access = build_oauth(
-        auth,
-        url=url,
-        place=place_of(url),
-        headers=config.headers,
-        verify=tls,
-        allow_origins=config.allow_origins,
-        limits=limits,
-        show_url=show_url,
-    )
-    return HttpTarget(config, limits, access.auth, tls, access.authorize)
+        access = build_oauth(
+            auth,
+            url=url,
+            place=place_of(url),
+            headers=config.headers,
+            verify=tls,
+            allow_origins=config.allow_origins,
+            limits=limits,
+            show_url=show_url,
+        )
+        auth, authorize = access.auth, access.authorize
+
+    def new() -> Carrier:
+        from playhead.client.transports.http import HttpCarrier
+
+        return HttpCarrier(
+            url, limits=limits, headers=config.headers, auth=auth, tls=tls, wait_for_stream=wait_for_stream
+        )
+
+    return CarrierFactory(server=_name_and_place(config, url), new=new, authorize=authorize)
+
+
+def _name_and_place(config: ServerConfig, url: str) -> str:
+    place = redacted_url(url, config.secrets)
+    return place if config.name in ("", place, place.partition("?")[0]) else f"{config.name} ({place})"

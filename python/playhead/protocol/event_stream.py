@@ -1,27 +1,27 @@
 """Split a `text/event-stream` body (HTML standard, section 9.2) into the messages in it.
 
-Theory of operation. Bytes go in with `feed`, which returns the messages that are complete. Any chunking of
-the same bytes gives the same messages. No clock, no connection, no JSON: an event's data is bytes, so an
-invalid one spoils its own event only.
+Theory of operation. Bytes go in with `feed`, and `next_event` gives the data of events as lines (`framing`),
+until it returns None: "not yet". Any chunking of the same bytes gives the same events. No clock, no
+connection, no JSON: an event's data is bytes, so an invalid one spoils its own event only.
 
 * A line ends with CR, LF or both, a byte order mark at the start of the stream is skipped, and the data of an
   unfinished event at the end of the stream is nobody's.
 * Only events of the type `message`, the default, are delivered, unless `every_type` is set; one without data
   only names an id.
-* The data of one event is at most `max_bytes`. A longer event is reported once and skipped up to its end. A
-  line of another field is at most `FIELD_BYTES`; a longer one is ignored.
+* The data of one event is at most `max_bytes`. A longer event is reported once and skipped up to its end; one
+  that has no end ends the stream, as it does for lines. A line of another field is at most `FIELD_BYTES`; a
+  longer one is ignored.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from playhead._core import MessageBuffer
 from playhead.limits import KIB
+from playhead.protocol.framing import ENDLESS_FACTOR, Assembly, EndlessLine, LineEvent
 
 HEAD_BYTES: Final = 256
-"""Bytes saved of the beginning of an unfinished event's data: servers put the id in the first 60."""
+"""Bytes of an event after which its owner may skip it: servers put the id in the first 60."""
 FIELD_BYTES: Final = 4 * KIB
 """Length of the value of `id`, `event` or `retry` from which the line is ignored."""
 RETRY_MS_MAX: Final = 60_000
@@ -35,20 +35,6 @@ _NAME_BYTES: Final = 5
 _IGNORED: Final = b""
 
 
-@dataclass(frozen=True, slots=True)
-class EventData:
-    """The data of one event."""
-
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class OverlongEvent:
-    """An event has more data than `max_bytes`. It is skipped."""
-
-    head: bytes
-
-
 class EventStream:
     """The parser of a stream, and of the streams that resume it (`restart`).
 
@@ -58,20 +44,23 @@ class EventStream:
     """
 
     def __init__(self, *, max_bytes: int, every_type: bool = False) -> None:
-        self._max_bytes = max_bytes
         self._every_type = every_type
-        self._head_bytes = min(HEAD_BYTES, max_bytes)
+        self._message = Assembly(
+            max_bytes=max_bytes, allowed_bytes=ENDLESS_FACTOR * max_bytes, head_bytes=HEAD_BYTES
+        )
         self.last_event_id = b""
         """The id of the last complete event, for `Last-Event-ID`; empty without one."""
         self.retry_seconds: float | None = None
         """The wait before the stream is opened again, if the server named one."""
-        self._complete: list[EventData | OverlongEvent] = []
         self.restart()
 
     def restart(self) -> None:
         """Begin another stream. What was unfinished of the last one is dropped."""
-        self.head = b""
-        """The beginning of the unfinished event's data, at most `HEAD_BYTES`; empty between two events."""
+        self._message.drop()
+        self._message.is_endless = False
+        self._chunk, self._at = b"", 0
+        self._lf = self._cr = -1
+        """The next ends of lines in the chunk; its end if there is none."""
         self._opening: bytes | None = b""
         """Bytes that may become a byte order mark; None after the first bytes."""
         self._after_cr = False
@@ -83,46 +72,67 @@ class EventStream:
         # The unfinished event.
         self._id = self.last_event_id
         self._type = b""
-        self._data: MessageBuffer | None = None
-        self._is_overlong = False
+        self._has_data = False
 
     @property
-    def data_bytes(self) -> int:
-        """Data received of the unfinished event."""
-        return 0 if self._data is None else len(self._data)
+    def head(self) -> bytes:
+        """The beginning of the unfinished event's data, at most `HEAD_BYTES`; empty between two events."""
+        return self._message.head
 
-    def feed(self, chunk: bytes) -> list[EventData | OverlongEvent]:
-        """Add received bytes and return what they complete, in order."""
+    @property
+    def length_bytes(self) -> int:
+        """Data received of the unfinished event."""
+        return self._message.length_bytes
+
+    def feed(self, chunk: bytes | bytearray | memoryview) -> None:
+        """Add received bytes. Drain `next_event` after each call."""
+        data = bytes(chunk)
         if self._opening is not None:
-            chunk = self._opening + chunk
-            if len(chunk) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(chunk):
-                self._opening = chunk
-                return []
+            data = self._opening + data
+            if len(data) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(data):
+                self._opening = data
+                return
             self._opening = None
-            chunk = chunk.removeprefix(_BYTE_ORDER_MARK)
-        at, end = 0, len(chunk)
-        lf = cr = -1
-        view = memoryview(chunk)
-        while at < end:
-            if self._after_cr:
-                self._after_cr = False
-                if chunk[at] == _LF:
-                    at += 1
-                    continue
-            # Each is searched for once in the chunk, not once in each line.
-            if lf < at and (lf := chunk.find(b"\n", at)) < 0:
-                lf = end
-            if cr < at and (cr := chunk.find(b"\r", at)) < 0:
-                cr = end
-            stop = min(lf, cr)
-            if stop > at:
-                self._add(view[at:stop])
-            if stop < end:
-                self._end_line()
-                self._after_cr = stop == cr
-            at = stop + 1
-        events, self._complete = self._complete, []
-        return events
+            data = data.removeprefix(_BYTE_ORDER_MARK)
+        self._chunk, self._at, self._lf, self._cr = data, 0, -1, -1
+
+    def next_event(self) -> LineEvent | None:
+        """The next event, or None if more bytes are needed."""
+        while True:
+            event = self._message.next_event()
+            if event is not None:
+                if self._is_delivered() or isinstance(event, EndlessLine):
+                    return event
+            elif self._at >= len(self._chunk) or self._message.is_endless:
+                self._chunk, self._at = b"", 0  # not held until the next one
+                return None
+            else:
+                self._advance()
+
+    def skip_line(self) -> None:
+        """Skip the rest of the event that the last `LongLine` announced; a `SkippedLine` marks its end."""
+        self._message.skip()
+
+    def _advance(self) -> None:
+        """Read up to the end of the line, or of the chunk."""
+        chunk, at, end = self._chunk, self._at, len(self._chunk)
+        if self._after_cr:
+            self._after_cr = False
+            if chunk[at] == _LF:
+                self._at = at + 1
+                return
+        # Each is searched for once in the chunk, not once in each line.
+        if self._lf < at:
+            self._lf = _find(chunk, b"\n", at)
+        if self._cr < at:
+            self._cr = _find(chunk, b"\r", at)
+        stop = min(self._lf, self._cr)
+        if stop > at:
+            self._add(memoryview(chunk)[at:stop])
+        if stop < end:
+            self._end_line()
+            self._after_cr = stop == self._cr
+        self._at = stop + 1
 
     # --- lines ---------------------------------------------------------------------------------------
 
@@ -149,7 +159,7 @@ class EventStream:
             if piece[0] == _BLANK:
                 piece = piece[1:]
         if self._name == b"data":
-            self._add_data(piece)
+            self._message.write(piece, ends=False)
         elif self._name in (b"id", b"event", b"retry"):
             self._value += bytes(piece[: FIELD_BYTES + 1 - len(self._value)])
 
@@ -174,29 +184,22 @@ class EventStream:
 
     def _begin_data(self) -> None:
         """Begin a line of data; it continues the lines before it after a newline."""
-        if self._data is not None:
-            self._add_data(memoryview(b"\n"))
-        elif not self._is_overlong:
-            self._data = MessageBuffer()
-
-    def _add_data(self, piece: memoryview) -> None:
-        if self._data is None:  # overlong
-            return
-        if (missing := self._head_bytes - len(self.head)) > 0:
-            self.head += bytes(piece[:missing])
-        if len(self._data) + len(piece) <= self._max_bytes:
-            self._data.write(piece)
-            return
-        self._is_overlong = True
-        self._data = None
-        if self._is_delivered():
-            self._complete.append(OverlongEvent(self.head))
+        if self._has_data:
+            self._message.write(b"\n", ends=False)
+        self._has_data = True
 
     def _is_delivered(self) -> bool:
         return self._every_type or self._type in (b"", b"message")
 
     def _end_event(self) -> None:
         self.last_event_id = self._id
-        if self._data and self._is_delivered():
-            self._complete.append(EventData(self._data.take()))
-        self._type, self._data, self._is_overlong, self.head = b"", None, False, b""
+        if self._message.length_bytes and self._is_delivered():
+            self._message.write(b"", ends=True)
+        else:
+            self._message.drop()
+        self._type, self._has_data = b"", False
+
+
+def _find(chunk: bytes, end: bytes, at: int) -> int:
+    found = chunk.find(end, at)
+    return len(chunk) if found < 0 else found

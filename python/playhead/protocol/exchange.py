@@ -3,6 +3,8 @@
     request, notify, answer, refuse, cancel → bytes to send
     receive(bytes) → Answered | Progressed | Asked | Notified | Faulted
 
+Its events, and `SignOfLife`, reach the driver by way of an `Inbox`, which finds the messages in a stream.
+
 An answer belongs to its id. One with the id of no request in flight, a second one, or one on a POST that it
 does not answer is a fault: counted, and handed to nobody. Ids compare by value: 1.0 is 1, and "7" answers 7
 (counted as `retyped`). Answers to nothing are dropped by their id, before they are parsed.
@@ -14,6 +16,7 @@ answer to it. A call of this class that cannot happen raises `RuntimeError`, bec
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -66,6 +69,14 @@ class Progressed:
 
 
 @dataclass(frozen=True, slots=True)
+class SignOfLife:
+    """Bytes of an answer have arrived (`inbox` has the rule)."""
+
+    id: int | str | None
+    """None: of a request in flight, and the stream does not tell which."""
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """A request of the server's. Answer it with `Exchange.answer` or `refuse`, or `forget` it."""
 
@@ -93,7 +104,7 @@ class Faulted:
     """A `PlayheadError` if `id` is set. An `RpcError` for an error answer that names no request."""
 
 
-Event = Answered | Progressed | Asked | Notified | Faulted
+Event = Answered | Progressed | SignOfLife | Asked | Notified | Faulted
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +133,8 @@ class Exchange:
         self._over: dict[str, bool] = {}
         """The newest requests that ended: True if they were answered, False if they were given up."""
         self._last_id = 0
-        self._not_messages = 0
+        self._faults = Counter[str]()
         self._first: str | None = None
-        self._repeated = 0
-        self._unasked = 0
-        self._retyped = 0
-        self._late = 0
-        self._late_results = 0
-        self._nameless_errors = 0
 
     @property
     def revision(self) -> Revision:
@@ -149,7 +154,7 @@ class Exchange:
 
     @property
     def in_flight(self) -> Collection[str]:
-        """The keys of the requests in flight (`messages.key_of`)."""
+        """The keys of the requests in flight as strings."""
         return self._in_flight.keys()
 
     def awaits(self, key: str) -> bool:
@@ -252,17 +257,14 @@ class Exchange:
 
     # --- in ------------------------------------------------------------------------------------------
 
-    def receive(
-        self, data: bytes, *, only: int | str | None = None, frame: Frame | None = None
-    ) -> list[Event]:
+    def receive(self, data: bytes, *, only: int | str | None = None) -> list[Event]:
         """Take one message. A batch, in a revision that has them, gives several events.
 
         Args:
             only: the one id that an answer here may have: that of the POST on which it arrived. An error
                 without an id is this request's.
-            frame: `Frame(data)`, if it is at hand.
         """
-        frame = frame or Frame(data)
+        frame = Frame(data)
         if frame.kind in _ANSWERS and frame.id is not None and str(frame.id) not in self._in_flight:
             return [self.unclaimed(str(frame.id), is_result=frame.kind == "result")]
         try:
@@ -314,7 +316,8 @@ class Exchange:
             return self.unclaimed(key, is_result=error is None)
         request = self._leave(key, answered=True)
         assert request is not None
-        self._retyped += type(id) is not type(request.id)
+        if type(id) is not type(request.id):
+            self.count("retyped")
         return Answered(request.id, result, error)
 
     def _on_call(self, value: dict[str, Any]) -> Event:
@@ -354,7 +357,7 @@ class Exchange:
 
     def ignore(self, data: bytes, reason: str) -> Faulted:
         """Count bytes that are not a message."""
-        self._not_messages += 1
+        self.count("not_messages")
         if self._first is None:
             begin = bytes(data[:_SHOWN_BYTES]).decode("utf-8", "replace")
             self._first = f"{begin!r} ({reason})"
@@ -375,7 +378,7 @@ class Exchange:
         request = self._leave(key, answered=True)
         if request is None:
             raise RuntimeError(f"expected a request in flight, got {key!r}")
-        self._nameless_errors += 1
+        self.count("nameless_errors")
         return Answered(request.id, None, error)
 
     def unclaimed(self, key: str | None, *, is_result: bool) -> Faulted:
@@ -383,31 +386,27 @@ class Exchange:
         if key is None:
             return Faulted("an answer that nobody awaits")
         if self._over.get(key):
-            self._repeated += 1
+            self.count("repeated")
             return Faulted("a second answer")
         # A peer's id may be longer than what `int` reads; ours have few digits.
         is_short = len(key) <= len(str(self._last_id))
         if key in self._over or (
             key not in self._in_flight and is_short and key.isdecimal() and 0 < int(key) <= self._last_id
         ):
-            self._late += 1
-            self._late_results += is_result
+            self.count("late")
+            if is_result:
+                self.count("late_results")
             return Faulted("an answer to a request that was given up")
-        self._unasked += 1
+        self.count("unasked")
         return Faulted("an answer to another request, or to none")
+
+    def count(self, fault: str) -> None:
+        """Count a fault of the server's, a field of `ProtocolFaults`."""
+        self._faults[fault] += 1
 
     def faults(self) -> ProtocolFaults:
         """Protocol faults received so far."""
-        return ProtocolFaults(
-            not_messages=self._not_messages,
-            repeated=self._repeated,
-            unasked=self._unasked,
-            retyped=self._retyped,
-            late=self._late,
-            late_results=self._late_results,
-            first=self._first,
-            nameless_errors=self._nameless_errors,
-        )
+        return ProtocolFaults(first=self._first, **self._faults)
 
     def _on_broken(self, data: bytes, error: ProtocolError | LimitError, only: int | str | None) -> Faulted:
         ignored = self.ignore(data, str(error))

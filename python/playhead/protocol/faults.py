@@ -5,8 +5,7 @@ Sessions tolerate them. Tests of servers read the counts in `Session.protocol_fa
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,39 +36,8 @@ class ProtocolFaults:
     """Connections that the unknown method `server/discover` ended, and that were opened again without it."""
 
     def __add__(self, other: ProtocolFaults) -> ProtocolFaults:
-        return ProtocolFaults(
-            not_messages=self.not_messages + other.not_messages,
-            repeated=self.repeated + other.repeated,
-            unasked=self.unasked + other.unasked,
-            retyped=self.retyped + other.retyped,
-            late=self.late + other.late,
-            late_results=self.late_results + other.late_results,
-            first=self.first if self.first is not None else other.first,
-            revisions_refused=self.revisions_refused + other.revisions_refused,
-            bare_initialized=self.bare_initialized + other.bare_initialized,
-            nameless_errors=self.nameless_errors + other.nameless_errors,
-            ended_by_discovery=self.ended_by_discovery + other.ended_by_discovery,
-        )
+        counts = {name: value + getattr(other, name) for name, value in self._counts().items()}
+        return ProtocolFaults(first=self.first if self.first is not None else other.first, **counts)
 
-
-class FaultLog:
-    """The faults of one session: of its earlier connections and the current one."""
-
-    def __init__(self) -> None:
-        self._before = ProtocolFaults()
-        self._now: list[Callable[[], ProtocolFaults]] = []
-
-    def opened(self, faults: Callable[[], ProtocolFaults]) -> None:
-        self._now.append(faults)
-
-    def note(self, faults: ProtocolFaults) -> None:
-        """Add what no open connection counts."""
-        self._before += faults
-
-    def ended(self, faults: Callable[[], ProtocolFaults]) -> None:
-        """The connection that was `opened` with `faults` has ended; only its counts remain."""
-        self._now.remove(faults)
-        self._before += faults()
-
-    def faults(self) -> ProtocolFaults:
-        return sum((now() for now in self._now), start=self._before)
+    def _counts(self) -> dict[str, int]:
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "first"}

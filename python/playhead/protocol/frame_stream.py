@@ -31,7 +31,7 @@ from wsproto.connection import Connection, ConnectionState, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, TextMessage
 from wsproto.frame_protocol import CloseReason
 
-from playhead.protocol.framing import HEAD_BYTES, Assembly, FrameEvent
+from playhead.protocol.framing import HEAD_BYTES, Assembly, LineEvent
 
 FRAMES_PER_TURN: Final = 256
 """Frames read before other tasks may run: one read of 64 KiB holds up to 32,768 empty frames."""
@@ -199,7 +199,7 @@ class FrameStream:
         """End the connection at what was received. `control` gives the closing frame."""
         self._close(End.REFUSED, code, reason)
 
-    def next_event(self) -> FrameEvent | None:
+    def next_event(self) -> LineEvent | None:
         """The next event; None if more bytes are needed, or after `FRAMES_PER_TURN` frames (`has_more`)."""
         while (event := self._message.next_event()) is None and self.closed is None:
             if (frame := next(self._events, None)) is not None:

@@ -73,7 +73,7 @@ class EndlessLine:
     allowed_bytes: int
 
 
-FrameEvent = Line | LongLine | OverlongLine | SkippedLine | EndlessLine
+LineEvent = Line | LongLine | OverlongLine | SkippedLine | EndlessLine
 
 
 class Framer(Protocol):
@@ -85,7 +85,7 @@ class Framer(Protocol):
     def length_bytes(self) -> int: ...
 
     def feed(self, chunk: bytes | bytearray | memoryview) -> None: ...
-    def next_event(self) -> FrameEvent | None: ...
+    def next_event(self) -> LineEvent | None: ...
     def skip_line(self) -> None: ...
 
 
@@ -160,7 +160,7 @@ class Assembly:
         self.drop()
         return event
 
-    def next_event(self) -> FrameEvent | None:
+    def next_event(self) -> LineEvent | None:
         """The next event, or None if more pieces are needed."""
         if self._long is not None and not self._announced:
             self._announced = True
@@ -173,7 +173,7 @@ class Assembly:
             return self.end()
         if not self._ended:
             return None
-        event: FrameEvent
+        event: LineEvent
         if self._tail is None:
             event = Line(data=bytes(self._short) if self._long is None else self._long.take())
         else:
@@ -221,7 +221,7 @@ class LineFramer:
         rest = self._chunk[self._start :]
         self._chunk, self._start = rest + chunk if rest else bytes(chunk), 0
 
-    def next_event(self) -> FrameEvent | None:
+    def next_event(self) -> LineEvent | None:
         """The next event, or None if more bytes are needed."""
         newline: int | None = None
         if not self._line.length_bytes and not self._line.is_endless:

@@ -1,111 +1,86 @@
-"""Turn the bytes of a stream of messages into events, whatever ends a message: a newline or a frame.
+"""Turn the bytes of a stream of messages into events, whatever ends a message: a newline, a frame, an event.
 
-A line that is not a message is counted and dropped, except for the beginning of the first. A long line that
-nobody awaits is skipped while it arrives. No clock and no stream: chunks go in with `feed`, events come out
-of `next_event` until it returns None ("not yet").
+Every message of every transport passes here, but for the JSON body of an HTTP answer, which is one message.
+
+* A line that is not a message is counted and dropped, except for the beginning of the first. A long line that
+  nobody awaits is skipped while it arrives.
+* **A sign of life** is bytes of an answer that is awaited, or a report of progress. Log lines, comments,
+  pings, notifications and foreign answers are none, so that chatter cannot keep a request alive. Where one
+  stream carries all answers, bytes of any of them are a sign of life of all requests.
+
+No clock and no stream: any chunking of the same bytes gives the same events, but for the signs of life.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from playhead.errors import LimitError, PlayheadError
 from playhead.limits import Limits
 from playhead.protocol import framing, messages
-from playhead.protocol.exchange import Answered, Event, Exchange, Faulted, Progressed
+from playhead.protocol.exchange import Answered, Event, Exchange, Faulted, Progressed, SignOfLife
 
 UNDECIDED_BYTES: Final = 256
 """The length at which the beginning of an answer has shown that it is one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InboxStatistics:
-    """Counts of what was received."""
-
-    received_bytes: int
-    lines: int
-    messages: int
-
-
 class Leniency(Protocol):
     """The deviations that a transport tolerates (`websocket_compatibility.Compatibility`)."""
 
-    def judge(self, event: Answered | Faulted) -> Iterable[Event]:
+    def judge(self, event: Event) -> Iterable[Event]:
         """The events that take the place of an answer or a fault: it, none if its request is sent again
-        (`Exchange.repeat`), or it and others (`Exchange.attribute`)."""
+        (`Exchange.repeat`), or it and others (`Exchange.attribute`). Other events stay."""
         ...
 
 
 class Inbox:
-    """Turns received bytes into the events of one `Exchange`.
-
-    `failure` is set when the peer has done something that ends the connection; no event follows. `is_active`
-    is True if the last chunk may belong to the answer to a request in flight, or to its progress: log lines,
-    foreign answers and plain notifications do not count, so that chatter cannot keep a request alive.
-    """
+    """Turns received bytes into the events of one `Exchange`."""
 
     def __init__(
         self,
         exchange: Exchange,
         limits: Limits,
         framer: framing.Framer | None = None,
+        *,
+        only: int | str | None = None,
         leniency: Leniency | None = None,
     ) -> None:
-        """`framer` finds the end of each message; the default is a newline."""
+        """
+        Args:
+            framer: finds the end of each message; the default is a newline.
+            only: the request on whose POST the bytes arrive: no other may be answered by them.
+        """
         self._exchange = exchange
         self._limits = limits
         self._framer = framer or framing.LineFramer(max_bytes=limits.message_bytes)
+        self._only = only
         self._leniency = leniency
-        self._ready = deque[Event]()
-        """The rest of the events of the last message."""
         self.failure: PlayheadError | None = None
-        self.is_active = False
-        self._begun_bytes = 0
-        """Received before the last chunk of the message that it continues."""
-        self._received_bytes = 0
-        self._lines = 0
-        self._messages = 0
+        """Set when the peer has done something that ends the connection; no event follows."""
 
-    def feed(self, chunk: bytes | bytearray | memoryview) -> None:
-        """Take received bytes. Drain `next_event` after each call."""
-        self._received_bytes += len(chunk)
-        self.is_active = False
-        self._begun_bytes = self._framer.length_bytes
+    def receive(self, chunk: bytes | bytearray | memoryview) -> list[Event]:
+        """Take received bytes, and return the events of the messages that are complete."""
+        begun_bytes = self._framer.length_bytes
         self._framer.feed(chunk)
-
-    def next_event(self) -> Event | None:
-        """The next event, or None if more bytes are needed or `failure` is set."""
-        while not self._ready:
-            if self.failure is not None:
-                return None
-            frame = self._framer.next_event()
-            if frame is None:
-                # Not every chunk continues the message: a WebSocket's may be a ping within it.
-                is_longer = self._framer.length_bytes != self._begun_bytes
-                self.is_active = self.is_active or (is_longer and self._is_answer(self._framer.head))
-                return None
-            if isinstance(frame, framing.Line):
-                self._lines += 1
-                line = frame.data
-                events = self._exchange.receive(line) if line.startswith(b"{") else self._on_odd_line(line)
-                if self._leniency is not None:
-                    events = [judged for event in events for judged in self._judged(event)]
-                self._ready.extend(events)
+        events: list[Event] = []
+        is_alive = False
+        while self.failure is None and (line := self._framer.next_event()) is not None:
+            if not isinstance(line, framing.Line):
+                found = self._on_long(line)
+            elif line.data.startswith(b"{"):
+                found = self._exchange.receive(line.data, only=self._only)
             else:
-                self._ready.extend(self._on_long(frame))
-        event = self._ready.popleft()
-        self._messages += not isinstance(event, Faulted)
-        self.is_active = self.is_active or isinstance(event, Answered | Progressed)
-        return event
-
-    def statistics(self) -> InboxStatistics:
-        """A snapshot."""
-        return InboxStatistics(
-            received_bytes=self._received_bytes, lines=self._lines, messages=self._messages
-        )
+                found = self._on_odd_line(line.data)
+            if self._leniency is not None:
+                found = [judged for event in found for judged in self._leniency.judge(event)]
+            for event in found:
+                is_alive = is_alive or (self._only is None and isinstance(event, Answered | Progressed))
+                events.append(event)
+        # Not every chunk continues the message: a WebSocket's may be a ping within it.
+        if is_alive or (self._framer.length_bytes != begun_bytes and self._may_answer(self._framer.head)):
+            events.append(SignOfLife(self._only))
+        return events
 
     def _on_odd_line(self, line: bytes) -> list[Event]:
         """A line that does not begin as an object: blanks lead it, or it is a batch, or a log line."""
@@ -114,57 +89,60 @@ class Inbox:
             return []
         if not self._exchange.may_begin(line):  # recognized before anything more expensive is tried
             return [self._exchange.ignore(line, "it does not begin as a JSON object")]
-        return self._exchange.receive(line)
+        return self._exchange.receive(line, only=self._only)
 
-    def _on_long(self, frame: framing.FrameEvent) -> Iterable[Event]:
-        match frame:
+    def _on_long(self, line: framing.LineEvent) -> list[Event]:
+        event: Event | None = None
+        match line:
             case framing.LongLine():
-                if not (frame.head.isspace() or self._is_awaited(frame.head)):
+                if not (line.head.isspace() or self._is_awaited(line.head)):
                     self._framer.skip_line()
             case framing.OverlongLine():
-                return self._judged(self._overlong_answer(messages.answered_id(frame.head)))
+                event = self._overlong_answer(self._answered(line.head))
             case framing.SkippedLine():
-                self._lines += 1
-                return self._judged(self._on_skipped(frame))
+                event = self._on_skipped(line)
             case framing.EndlessLine():
-                self.failure = self._overlong(f"a line without an end after {frame.allowed_bytes} bytes")
-        return ()
+                self.failure = self._overlong(f"a line without an end after {line.allowed_bytes} bytes")
+        return [] if event is None else [event]
 
-    def _judged(self, event: Event | None) -> Iterable[Event]:
-        if event is None:
-            return ()
-        if self._leniency is None or not isinstance(event, Answered | Faulted):
-            return (event,)
-        return self._leniency.judge(event)
-
-    def _on_skipped(self, frame: framing.SkippedLine) -> Event | None:
-        if not messages.is_answer(frame.head):
+    def _on_skipped(self, line: framing.SkippedLine) -> Event:
+        if not messages.is_answer(line.head):
             return self._exchange.ignore(
-                frame.head, f"{frame.length_bytes} bytes that are not a JSON-RPC message, or too many for one"
+                line.head, f"{line.length_bytes} bytes that are not a JSON-RPC message, or too many for one"
             )
-        key = messages.answered_id(frame.head, frame.tail)
-        failed = self._overlong_answer(key) if frame.overlong else None
-        return failed or self._exchange.unclaimed(key, is_result=messages.is_result(frame.head))
+        key = self._answered(line.head, line.tail)
+        failed = self._overlong_answer(key) if line.overlong else None
+        return failed or self._exchange.unclaimed(key, is_result=messages.is_result(line.head))
 
-    def _is_answer(self, head: bytes) -> bool:
+    def _answered(self, head: bytes, tail: bytes = b"") -> str | None:
+        """The key of the request that a message answers; None for no answer, or if its ends don't show it."""
+        key = messages.answered_id(head, tail)
+        if key is None and self._only is not None and messages.is_answer(head):
+            return str(self._only)  # which has its id last, and may answer no other
+        return key
+
+    def _is_awaited(self, head: bytes) -> bool:
+        """True if a message that begins with `head` may be wanted: an answer to a request in flight, or
+        something else than an answer."""
+        if not self._exchange.may_begin(head.lstrip()):
+            return False
+        key = self._answered(head)
+        if key is not None:
+            return self._may_be_for(key)
+        return bool(self._exchange.in_flight) or not messages.is_answer(head)
+
+    def _may_be_for(self, key: str) -> bool:
+        return self._exchange.awaits(key) and (self._only is None or key == str(self._only))
+
+    def _may_answer(self, head: bytes) -> bool:
         """True if an unfinished message is the answer to a request in flight, or has not shown what it is."""
         is_open = len(head) < UNDECIDED_BYTES and b'"method"' not in head
         return (is_open or messages.is_answer(head)) and self._is_awaited(head)
 
-    def _is_awaited(self, head: bytes) -> bool:
-        """True if a line that begins with `head` may be the answer to a request in flight."""
-        if not self._exchange.may_begin(head.lstrip()):
-            return False
-        key = messages.answered_id(head)
-        if key is not None:
-            return self._exchange.awaits(key)
-        return bool(self._exchange.in_flight) or not messages.is_answer(head)
-
     def _overlong_answer(self, key: str | None) -> Faulted | None:
-        method = None if key is None else self._exchange.method_of(key)
-        if key is None or method is None:
+        if key is None or not self._may_be_for(key):
             return None
-        return self._exchange.fail(key, self._overlong(f"a longer answer to {method}"))
+        return self._exchange.fail(key, self._overlong(f"a longer answer to {self._exchange.method_of(key)}"))
 
     def _overlong(self, what: str) -> LimitError:
         allowed = self._limits.message_bytes

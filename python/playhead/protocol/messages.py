@@ -189,7 +189,7 @@ def answered_id(head: bytes | bytearray, tail: bytes | bytearray = b"") -> str |
 
 def answered_plainly(frame: Frame) -> str | None:
     """The key of the request that a whole message answers; None for no answer, or if its id needs parsing."""
-    return key_of(frame.id) if frame.id is not None and frame.kind in ("result", "error") else None
+    return str(frame.id) if frame.id is not None and frame.kind in ("result", "error") else None
 
 
 def is_answer(head: bytes | bytearray) -> bool:
@@ -216,11 +216,6 @@ def broken_answer_id(data: bytes | bytearray) -> str | None:
         return None
     match = _ID_FIRST.match(head) or _ID_LAST.search(tail) or _FIRST_ID.search(head)
     return None if match is None or match[1] is None else _key_of_text(match[1])
-
-
-def key_of(request_id: int | str) -> str:
-    """The key that matches an answer to its request: servers may echo 7 as "7" (the SDK accepts that too)."""
-    return str(request_id)
 
 
 def _key_of_text(text: bytes) -> str:

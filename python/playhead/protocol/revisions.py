@@ -62,8 +62,6 @@ class Revision:
     """A list of messages is a message."""
     has_listen: bool = False
     """Notifications of changes are asked for with `subscriptions/listen`; otherwise they come unasked."""
-    has_sessions: bool = True
-    """HTTP: `Mcp-Session-Id`, the server's own stream (GET), DELETE."""
     has_resumption: bool = False
     """HTTP: a broken stream is continued with `Last-Event-ID`."""
     closing_cancels: bool = False
@@ -120,7 +118,6 @@ REVISIONS: Final[Mapping[str, Revision]] = {
             name="2026-07-28",
             has_initialize=False,
             has_listen=True,
-            has_sessions=False,
             closing_cancels=True,
             has_routing_headers=True,
         ),

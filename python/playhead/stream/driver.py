@@ -244,7 +244,8 @@ class Driver:
         while True:
             self.writer.news = trio.Event()
             now = trio.current_time()
-            self._planner.heard(self._last_received())
+            if (heard := self._last_received()) > 0.0:  # 0.0 is never
+                self._planner.heard(heard)
             for request_id in self._planner.expired(now):
                 self._expire(request_id, now)
             if self._handler.refusal is not None:
@@ -463,11 +464,13 @@ class Driver:
         event: StreamEvent
         if self._waiting_since is None:
             self._waiting_since = now - waited
+            allowed = self._planner.allowed_seconds()
             event = StreamWaiting(
                 seconds=waited,
                 offset=self.pipe.tail,
                 last_error=self._handler.last_error,
-                patience_seconds=self._options.patience_seconds,
+                patience_seconds=allowed,
+                ended_by="timeout" if allowed > self._options.patience_seconds else "patience",
             )
         else:
             event = StreamResumed(seconds=now - self._waiting_since)

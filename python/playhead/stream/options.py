@@ -31,7 +31,10 @@ class StreamWaiting:
     last_error: PlayheadError | None
     """The error of the newest failed read, if any."""
     patience_seconds: float
-    """The stream breaks once the reader has waited this long."""
+    """The stream breaks once the reader has waited this long, if nothing more arrives: its patience, or more
+    if an answer has begun to arrive, which has its own timeout."""
+    ended_by: Literal["patience", "timeout"] = "patience"
+    """The option that decides about it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -296,12 +296,16 @@ impl Planner {
         if self.broken.is_some() || self.finished() {
             return;
         }
-        let is_receiving = self.heard_at > self.settled_at && self.flights.len() > 0;
         if let Some(seconds) = self.patience.hopeless_wait(self.now) {
             self.broken = Some(Broken::RetryAfter(seconds));
-        } else if self.patience.is_over(self.now) && !is_receiving {
+        } else if self.patience.is_over(self.now) && !self.is_receiving() {
             self.broken = Some(Broken::Patience);
         }
+    }
+
+    /// Returns whether an answer has begun to arrive: the clock of patience then stands still.
+    pub(super) fn is_receiving(&self) -> bool {
+        self.heard_at > self.settled_at && self.flights.len() > 0
     }
 
     fn end_if(&mut self, end: Option<End>) {

@@ -34,7 +34,8 @@ from playhead.agent.models.http_reply import ReplyDecoder
 from playhead.agent.models.json_fields import parse_arguments
 from playhead.errors import ModelError, UsageError
 from playhead.limits import MIB
-from playhead.protocol.event_stream import EventData, EventStream
+from playhead.protocol.event_stream import EventStream
+from playhead.protocol.framing import Line
 from tests.loop_kit import user
 from tests.servers.providers.models import frames_of
 from tests.servers.providers.script import Ask, ProviderName, Reply, Say, Think
@@ -80,8 +81,8 @@ def decode(provider: ProviderName, events: Iterable[Json]) -> tuple[list[ReplyPi
 def read(provider: ProviderName, *parts: Say | Think | Ask) -> tuple[list[ReplyPiece], ReplyEnd]:
     """A reply as its provider sends it, decoded."""
     stream = EventStream(max_bytes=MIB, every_type=True)
-    events = stream.feed(b"".join(frames_of(provider, Reply(*parts))))
-    texts = [event.data for event in events if isinstance(event, EventData)]
+    stream.feed(b"".join(frames_of(provider, Reply(*parts))))
+    texts = [event.data for event in iter(stream.next_event, None) if isinstance(event, Line)]
     return decode(provider, [json.loads(text) for text in texts if text != b"[DONE]"])
 
 

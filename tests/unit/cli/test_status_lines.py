@@ -43,6 +43,12 @@ def test_waiting_is_one_line_with_the_reason_and_what_decides(capsys: pytest.Cap
     assert line == ("waiting for radio\\x1b, no data for 3 s: it ended…; giving up after 60 s (--patience)")
 
 
+def test_an_answer_that_has_begun_is_given_up_after_its_timeout(capsys: pytest.CaptureFixture[str]) -> None:
+    begun = StreamWaiting(seconds=3.2, offset=7, last_error=None, patience_seconds=31.04, ended_by="timeout")
+    (line,) = said(capsys, begun)
+    assert line == "waiting for radio\\x1b, no data for 3 s; giving up after 31 s (--timeout)"
+
+
 def test_a_long_reason_is_cut_and_none_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     (line,) = said(capsys, waiting(ConnectionLostError("x" * 5000)))
     assert len(line) < 400

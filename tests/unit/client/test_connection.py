@@ -23,6 +23,7 @@ from playhead.client.session.connection import Connection
 from playhead.client.session.elicitation import Handler, RefusedError
 from playhead.client.session.list_changed import ToolListChanges
 from playhead.client.session.supervisor import Supervisor
+from playhead.client.transports.carrier import CarrierFactory
 from playhead.errors import (
     ConnectionLostError,
     DeadlineError,
@@ -91,7 +92,7 @@ async def test_a_deadline_runs_from_the_last_byte_and_ends_with_the_total(
         began = trio.current_time()
         for at in bytes_at:
             await trio.sleep_until(began + at)
-            peer.receiver.touched(outgoing.id if whose == "its" else None)
+            peer.touch(outgoing.id if whose == "its" else None)
         await trio.sleep_until(began + work)
         peer.answer(outgoing)
 
@@ -172,7 +173,7 @@ async def test_bytes_of_another_answer_are_no_sign_of_life_and_progress_is(autoj
         for _ in range(3):
             await trio.sleep(4)
             peer.say(method="notifications/message", params={"data": "working"})
-            peer.receiver.touched(77)
+            peer.touch(77)
             if outgoing.method == "tools/call":
                 about = {"progressToken": outgoing.id, "progress": 1}
                 peer.say(method="notifications/progress", params=about)
@@ -195,7 +196,7 @@ async def test_no_deadline_runs_out_while_the_user_is_asked(autojump_clock: Mock
 async def test_arrivals_are_notified_of_bytes_and_of_the_answer(autojump_clock: MockClock) -> None:
     async def serve(peer: Peer, outgoing: Outgoing) -> None:
         await trio.sleep(3)
-        peer.receiver.touched(outgoing.id)
+        peer.touch(outgoing.id)
         seen.append(arrivals.last_received() - began)
         await trio.sleep(3)
         peer.answer(outgoing)
@@ -493,7 +494,7 @@ async def test_bytes_of_the_second_answer_are_a_sign_of_life_of_the_read(autojum
         if outgoing.id == 2:
             for _ in range(8):
                 await trio.sleep(5)
-                peer.receiver.touched(outgoing.id)
+                peer.touch(outgoing.id)
             peer.answer(outgoing)
 
     async with connected(Peer(serve, second_road="request")) as connection:
@@ -561,16 +562,12 @@ async def test_a_call_is_never_sent_twice(autojump_clock: MockClock) -> None:
 
 
 class Peers:
-    """A server behind a factory of carriers: the first one falls silent after the handshake."""
-
-    server = "s"
-    is_process = False
-    authorize = None
+    """A server and its carriers: the first one falls silent after the handshake."""
 
     def __init__(self) -> None:
         self.made: list[Peer] = []
 
-    def __call__(self) -> Peer:
+    def new(self) -> Peer:
         self.made.append(Peer(self.serve, second_road="connection"))
         return self.made[-1]
 
@@ -587,7 +584,12 @@ async def supervised(peers: Peers) -> AsyncIterator[Supervisor]:
     async with trio.open_nursery() as nursery:
         changes = ToolListChanges(DEFAULT_LIMITS)
         supervisor = Supervisor(
-            peers, nursery=nursery, limits=DEFAULT_LIMITS, mode="legacy", restart="once", changes=changes
+            CarrierFactory(server="s", new=peers.new),
+            nursery=nursery,
+            limits=DEFAULT_LIMITS,
+            mode="legacy",
+            restart="once",
+            changes=changes,
         )
         await supervisor.connect()
         yield supervisor

@@ -26,9 +26,9 @@ def result(value: dict[str, Any]) -> Answer:
     return lambda peer, outgoing: peer.answer(outgoing, value)
 
 
-def error(code: int, data: object = None) -> Answer:
+def error(code: int, data: object = None, message: str = "no") -> Answer:
     return lambda peer, outgoing: peer.say(
-        id=outgoing.id, error={"code": code, "message": "no", "data": data}
+        id=outgoing.id, error={"code": code, "message": message, "data": data}
     )
 
 
@@ -115,6 +115,26 @@ async def test_behaviour_8_a_server_that_was_late_and_has_switched_is_asked_agai
     )
     assert connection.protocol_version == "2026-07-28"
     assert methods(peer) == ["server/discover", "initialize", "server/discover"]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        error(-32603, message="unsupported protocol version: 2025-11-25"),
+        error(-32602, message="Unsupported protocol version"),
+        error(-32000, message="Invalid MCP version"),
+        error(-32603, "unsupported protocol version: 2025-11-25", "initialization failed"),
+    ],
+)
+async def test_a_revision_refused_in_words_is_followed_once_by_the_oldest(refusal: Answer) -> None:
+    old = {**INITIALIZED, "protocolVersion": "2024-11-05"}
+    connection, peer = await negotiated([UNKNOWN], [refusal, result(old)])
+    assert connection.protocol_version == "2024-11-05"
+    proposed = [outgoing.params.get("protocolVersion") for _, outgoing, _ in peer.requests]
+    assert proposed == [None, "2025-11-25", "2024-11-05"]
+    assert connection.faults().revisions_refused == 1
+    with pytest.raises(ServerError):
+        await negotiated([], [refusal, refusal], mode="legacy")
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,7 +17,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from playhead.client.transports.http import HttpCarrier, HttpOptions
+from playhead.client.transports.http import HttpCarrier
 from playhead.errors import (
     AccessDeniedError,
     ConnectionLostError,
@@ -30,7 +30,7 @@ from playhead.errors import (
     SessionLostError,
 )
 from playhead.limits import DEFAULT_LIMITS, Limits
-from playhead.protocol.exchange import Answered, Event, Exchange, Faulted, Notified
+from playhead.protocol.exchange import Answered, Event, Exchange, Faulted, Notified, SignOfLife
 from playhead.protocol.revisions import REVISIONS
 from tests.servers.raw_http import Exchange as Asked
 from tests.servers.raw_http import RawServer, raw_http
@@ -48,17 +48,12 @@ class Notes:
     signs_of_life: list[int | str | None] = field(default_factory=list)
     failure: PlayheadError | None = None
 
-    def received(self, data: bytes, *, only: int | str | None = None) -> None:
-        self.events += self.exchange.receive(data, only=only)
-
-    def dispatch(self, event: Event) -> None:
-        self.events.append(event)
-
-    def touched(self, id: int | str | None) -> None:
-        self.signs_of_life.append(id)
-
-    def is_answered(self, id: int | str) -> bool:
-        return not self.exchange.awaits(str(id))
+    def take(self, events: Iterable[Event]) -> None:
+        for each in events:
+            if isinstance(each, SignOfLife):
+                self.signs_of_life.append(each.id)
+            else:
+                self.events.append(each)
 
     def lost(self, error: PlayheadError) -> None:
         self.failure = self.failure or error
@@ -92,9 +87,9 @@ async def talking(
     *,
     revision: str = "2026-07-28",
     limits: Limits = DEFAULT_LIMITS,
-    options: HttpOptions | None = None,
+    **options: Any,
 ) -> AsyncIterator[Talk]:
-    carrier = HttpCarrier(url, limits=limits, options=options)
+    carrier = HttpCarrier(url, limits=limits, **options)
     notes = Notes(Exchange(limits))
     notes.exchange.revision = REVISIONS[revision]
     async with carrier.open(notes):
@@ -462,9 +457,10 @@ async def test_an_event_past_the_limit_is_cut_and_a_notification_past_it_is_a_fa
 
     limits = Limits(message_bytes=2000)
     async with served(handle) as server, talking(server.url, limits=limits) as talk:
-        with pytest.raises(LimitError) as caught:
-            await talk.ask("big")
-        assert caught.value.limit == "message_bytes"
+        cut = await talk.ask("big")
+        assert isinstance(cut, Faulted)
+        assert isinstance(cut.error, LimitError)
+        assert cut.error.limit == "message_bytes"
         assert await talk.result() == {"a": 1}
         assert talk.notes.exchange.faults().not_messages == 1
 
@@ -575,7 +571,7 @@ async def test_14_the_session_of_initialize_is_named_from_then_on_and_ended_at_t
     async with served(echo, session="s") as server:
         async with talking(server.url, revision="2025-11-25") as talk:
             await talk.initialize()
-            await talk.carrier.send(talk.notes.exchange.notify("notifications/initialized"))
+            await talk.carrier.tell(talk.notes.exchange.notify("notifications/initialized"))
             await talk.carrier.listen()
             await talk.result()
         sessions = [headers.get("mcp-session-id") for headers in server.headers]
@@ -701,10 +697,9 @@ async def test_15_the_first_call_waits_for_the_stream_a_second_at_most_if_told_t
         else:
             await asked.body(b"")
 
-    options = HttpOptions(wait_for_stream=True)
     async with (
         served(handle, session="s") as server,
-        talking(server.url, revision="2025-11-25", options=options) as talk,
+        talking(server.url, revision="2025-11-25", wait_for_stream=True) as talk,
         trio.open_nursery() as nursery,
     ):
         await talk.initialize()
@@ -738,10 +733,9 @@ async def test_24_requests_of_2026_carry_their_method_name_and_mirrored_argument
 async def test_22_the_user_in_the_url_is_sent_as_basic_and_shown_nowhere() -> None:
     async with served(echo) as server:
         url = server.url.replace("http://", "http://me:hush%2042@") + "?key=hush-42"
-        options = HttpOptions(headers={"X-Key": "hush-42"})
-        async with talking(url, options=options) as talk:
+        async with talking(url, headers={"X-Key": "hush-42"}) as talk:
             await talk.result()
-            assert "hush" not in f"{talk.notes.failure} {talk.carrier!r} {options!r}"
+            assert "hush" not in f"{talk.notes.failure} {talk.carrier!r}"
         assert server.headers[0]["authorization"] == "Basic bWU6aHVzaCA0Mg=="
         assert server.headers[0]["x-key"] == "hush-42"
 
@@ -778,5 +772,5 @@ async def test_a_server_that_does_not_take_a_notification_keeps_nobody_for_ever(
         server.greet = silent
         async with talking(server.url) as talk:
             began = trio.current_time()
-            await talk.carrier.send(talk.notes.exchange.notify("n"))
+            await talk.carrier.tell(talk.notes.exchange.notify("n"))
             assert trio.current_time() - began == pytest.approx(10.0)

@@ -14,12 +14,14 @@ import pytest
 import trustme
 from mcp.server.mcpserver import MCPServer
 
-from playhead.client import connect, connector
+from playhead.client import connect
 from playhead.client.transports import tls
+from playhead.client.transports.http_client import HttpClient, HttpRequest
+from playhead.client.transports.http_errors import tls_reason
 from playhead.config.servers import ServerConfig, load_servers
 from playhead.errors import ConfigError, ConnectError
-from playhead.limits import DEFAULT_LIMITS
 from playhead.servers.http import tls_context
+from playhead.web_address import WebAddress
 from tests.servers.counted_http import CountedServer, counted_http
 
 
@@ -210,15 +212,13 @@ async def test_sessions_over_https_share_one_context(
     assert len(loads) == 1
 
 
-def test_a_redirect_from_http_to_https_is_verified_all_the_same(
-    loads: list[ssl.SSLContext], tmp_path: Path
+async def test_what_a_server_without_tls_redirects_to_is_verified_all_the_same(
+    files: Files, loads: list[ssl.SSLContext], tmp_path: Path
 ) -> None:
-    factory = connector.carrier_factory(
-        entry(tmp_path, "http://example.org/mcp", {}), limits=DEFAULT_LIMITS, auth=None
-    )
-    assert isinstance(factory, connector.HttpTarget)
+    context = tls.tls_context(entry(tmp_path, "http://example.org/mcp", {}))
     assert loads == []
-    stream = factory.tls.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="example.org")
-    assert stream.context is loads[0]
-    assert stream.context.verify_mode is ssl.CERT_REQUIRED
-    assert stream.context.check_hostname
+    async with tls_server(files) as server, HttpClient(tls=context) as client:
+        with pytest.raises(httpcore2.ConnectError) as caught:
+            await client.send(HttpRequest(method="GET", url=WebAddress.parse(server.url)))
+    assert "certificate" in (tls_reason(caught.value) or "")
+    assert len(loads) == 1

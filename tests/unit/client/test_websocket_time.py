@@ -166,7 +166,7 @@ async def test_a_request_that_is_cancelled_before_its_first_byte_is_not_sent_and
             cancellation = client.exchange.cancel(request.id)
             assert cancellation is not None
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(lambda: carrier.send(cancellation, outgoing=request))  # noqa: B023
+                nursery.start_soon(lambda: carrier.tell(cancellation, given_up=request))  # noqa: B023
                 await trio.testing.wait_all_tasks_blocked()
                 room.set()
         await trio.testing.wait_all_tasks_blocked()
@@ -214,7 +214,7 @@ async def test_a_server_that_works_on_a_request_and_answers_no_ping_is_not_cut_o
         assert [at - began for at in pinged] == [pytest.approx(20 * number) for number in range(1, 51)]
         assert await client.result(1) == {}
         await trio.sleep_until(began + 1079)
-        assert client.touches == 1
+        assert client.signs_of_life == 1
         with pytest.raises(trio.TooSlowError), trio.fail_after(1):
             await client.end()
         await trio.sleep_until(began + 1081)

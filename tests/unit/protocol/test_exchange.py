@@ -21,6 +21,7 @@ from playhead.protocol.exchange import (
     Notified,
     Outgoing,
     Progressed,
+    SignOfLife,
 )
 from playhead.protocol.inbox import Inbox
 from playhead.protocol.messages import RpcError
@@ -381,9 +382,7 @@ def events_of(lines: bytes, cuts: list[int]) -> tuple[list[Event], Exchange]:
     events: list[Event] = []
     edges = sorted({0, len(lines), *(cut % (len(lines) + 1) for cut in cuts)})
     for start, end in pairwise(edges):
-        inbox.feed(lines[start:end])
-        while (event := inbox.next_event()) is not None:
-            events.append(event)
+        events += (each for each in inbox.receive(lines[start:end]) if not isinstance(each, SignOfLife))
     return events, exchange
 
 

@@ -17,8 +17,8 @@ from wsproto.utilities import LocalProtocolError
 from playhead.protocol.frame_stream import FRAMES_PER_TURN, Closed, End, FrameStream
 from playhead.protocol.framing import (
     EndlessLine,
-    FrameEvent,
     Line,
+    LineEvent,
     LongLine,
     OverlongLine,
     SkippedLine,
@@ -35,9 +35,9 @@ def frame(payload: bytes, *, first: bool = True, final: bool = True) -> bytes:
     return bytes([0x80 * final | first, len(payload)]) + payload
 
 
-def events(frames: FrameStream, data: bytes) -> list[FrameEvent]:
+def events(frames: FrameStream, data: bytes) -> list[LineEvent]:
     frames.feed(data)
-    found: list[FrameEvent] = []
+    found: list[LineEvent] = []
     while (event := frames.next_event()) is not None or frames.has_more:
         if event is not None:
             found.append(event)

@@ -14,7 +14,7 @@ from playhead import _core
 from playhead.errors import LimitError, ProtocolError
 from playhead.limits import DEFAULT_LIMITS, Limits
 from playhead.protocol import framing, messages
-from playhead.protocol.exchange import Answered, Event, Exchange, Faulted
+from playhead.protocol.exchange import Answered, Event, Exchange, Faulted, SignOfLife
 from playhead.protocol.frame_stream import FrameStream
 from playhead.protocol.inbox import Inbox
 from playhead.protocol.revisions import NEWEST_INITIALIZED
@@ -39,7 +39,7 @@ def at_random(data: bytes) -> list[bytes]:
 CHUNKINGS: tuple[Callable[[bytes], list[bytes]], ...] = (whole, byte_by_byte, at_random)
 
 
-def events_of(framer: framing.LineFramer, chunks: Iterable[bytes]) -> list[framing.FrameEvent]:
+def events_of(framer: framing.LineFramer, chunks: Iterable[bytes]) -> list[framing.LineEvent]:
     found = []
     for chunk in chunks:
         framer.feed(chunk)
@@ -102,7 +102,7 @@ def test_a_line_that_never_ends_is_given_up_at_four_times_the_limit(
 @pytest.mark.parametrize("cut", CHUNKINGS)
 def test_an_unwanted_line_is_not_kept(cut: Callable[[bytes], list[bytes]]) -> None:
     framer = framing.LineFramer(max_bytes=1000, head_bytes=4)
-    found: list[framing.FrameEvent] = []
+    found: list[framing.LineEvent] = []
     for chunk in cut(b"unwanted line\nnext\n"):
         framer.feed(chunk)
         while (event := framer.next_event()) is not None:
@@ -291,12 +291,9 @@ def inbox_awaiting(
 
 
 def receive(inbox: Inbox, chunks: Iterable[bytes]) -> list[Event]:
-    found = []
-    for chunk in chunks:
-        inbox.feed(chunk)
-        while (event := inbox.next_event()) is not None:
-            found.append(event)
-    return found
+    """The events, but for the signs of life."""
+    events = [event for chunk in chunks for event in inbox.receive(chunk)]
+    return [event for event in events if not isinstance(event, SignOfLife)]
 
 
 @pytest.mark.parametrize(("others", "stays"), [(0, True), (38_000, True), (40_000, False)])
@@ -398,8 +395,7 @@ PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progr
 )
 def test_only_what_may_be_awaited_counts_as_activity(chunk: bytes, is_active: bool) -> None:
     inbox, _ = inbox_awaiting(1)
-    receive(inbox, [chunk])
-    assert inbox.is_active is is_active
+    assert any(isinstance(event, SignOfLife) for event in inbox.receive(chunk)) is is_active
 
 
 def test_a_ping_within_a_fragmented_answer_is_no_activity_and_the_next_fragment_is() -> None:
@@ -415,6 +411,5 @@ def test_a_ping_within_a_fragmented_answer_is_no_activity_and_the_next_fragment_
         TextMessage(data=rest[3:]),
         Ping(),
     ):
-        receive(inbox, [peer.send(frame)])
-        activity.append(inbox.is_active)
+        activity.append(any(isinstance(event, SignOfLife) for event in inbox.receive(peer.send(frame))))
     assert activity == [True, False] * 3

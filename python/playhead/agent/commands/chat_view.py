@@ -172,7 +172,7 @@ def waiting_text(title: str, seconds: float, last_error: object, patience_second
     why = "" if last_error is None else f": {first_line(str(last_error))}"
     return (
         f"{escape_line(title or 'audio')}: no data for {seconds:.0f} s{why};"
-        f" giving up after {patience_seconds:g} s"
+        f" giving up after {round(patience_seconds, 1):g} s"
     )
 
 

@@ -27,7 +27,8 @@ from playhead.errors import (
     TransportError,
 )
 from playhead.limits import KIB, Limits
-from playhead.protocol.event_stream import EventData, EventStream
+from playhead.protocol.event_stream import EventStream
+from playhead.protocol.framing import Line
 from playhead.retry import retry_after_seconds
 
 _KEYS: Final = re.compile(
@@ -187,8 +188,10 @@ async def read_reply(
                     allowed=limits.message_bytes,
                     got=got,
                 )
-            for event in events.feed(chunk):
-                assert isinstance(event, EventData), "no event is longer than the reply"
+            events.feed(chunk)
+            while (event := events.next_event()) is not None:
+                if not isinstance(event, Line):
+                    continue  # a long event is announced; none is longer than the reply
                 # An invalid byte becomes U+FFFD, as the standard says: the JSON around it can still be read.
                 data = event.data.decode("utf-8", errors="replace")
                 done = data.strip() == "[DONE]"

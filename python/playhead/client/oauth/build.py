@@ -194,7 +194,7 @@ def build_oauth(
     url: str,
     place: str,
     headers: Mapping[str, str],
-    verify: ssl.SSLContext,
+    verify: ssl.SSLContext | None,
     allow_origins: tuple[str, ...],
     limits: Limits,
     show_url: ShowUrl | None,

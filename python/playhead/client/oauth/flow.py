@@ -97,7 +97,7 @@ class ProtectedServer:
     url: httpx2.URL
     place: str
     """`url` for messages, without secrets."""
-    verify: ssl.SSLContext
+    verify: ssl.SSLContext | None
     allow_origins: tuple[str, ...]
     limits: Limits
     scopes_are_fixed: bool

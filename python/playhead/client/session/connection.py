@@ -12,10 +12,10 @@ holding a caller for ever.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import trio
 
@@ -47,10 +47,11 @@ from playhead.protocol.exchange import (
     Notified,
     Outgoing,
     Progressed,
+    SignOfLife,
 )
-from playhead.protocol.faults import FaultLog, ProtocolFaults
+from playhead.protocol.faults import ProtocolFaults
 from playhead.protocol.messages import RpcError
-from playhead.protocol.revisions import SERVER_INFO_META, Revision, ToolHeaders, client_capabilities
+from playhead.protocol.revisions import SERVER_INFO_META, client_capabilities
 
 ProgressReport = tuple[float, float | None, str | None]
 """Progress, total and message of a report."""
@@ -70,25 +71,6 @@ _NOT_OFFERED: Final = {
 """The answers to requests that the program does not answer, in the words of the SDK."""
 
 _PLACES: Final = trio.lowlevel.RunVar[trio.Semaphore]("playhead_handshake_places")
-
-
-class CarrierFactory(Protocol):
-    """Makes a carrier for the first connection and for each one after it."""
-
-    @property
-    def server(self) -> str:
-        """The server's name and address for messages, without secrets."""
-        ...
-
-    @property
-    def is_process(self) -> bool: ...
-
-    @property
-    def authorize(self) -> Callable[[], Awaitable[None]] | None:
-        """Ask a person for access; None if no person is needed. Raises a `PlayheadError`."""
-        ...
-
-    def __call__(self) -> Carrier: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -167,10 +149,6 @@ class Connection:
     # --- what was agreed on ---------------------------------------------------------------------------
 
     @property
-    def revision(self) -> Revision:
-        return self.exchange.revision
-
-    @property
     def protocol_version(self) -> str:
         return self.exchange.revision.name
 
@@ -187,15 +165,6 @@ class Connection:
         meta = handshake.get("_meta")
         raw = handshake.get("serverInfo") or (meta.get(SERVER_INFO_META) if isinstance(meta, dict) else None)
         return raw if isinstance(raw, dict) else None
-
-    @property
-    def tool_headers(self) -> ToolHeaders:
-        """The arguments of tools that HTTP sends as headers too, by tool."""
-        return self.exchange.tool_headers
-
-    @tool_headers.setter
-    def tool_headers(self, headers: ToolHeaders) -> None:
-        self.exchange.tool_headers = headers
 
     # --- its end --------------------------------------------------------------------------------------
 
@@ -285,7 +254,8 @@ class Connection:
             with waiting.scope:
                 await self._carrier.request(outgoing, anew=repeats is not None)
                 waiting.is_sent = True
-                await waiting.answered.wait()
+                if not waiting.answered.is_set():
+                    await waiting.answered.wait()
         except PlayheadError:
             if not waiting.answered.is_set():
                 self.exchange.cancel(outgoing.id)  # given up by the carrier: there is nothing to tell
@@ -320,7 +290,7 @@ class Connection:
             return
         if self._carrier.closing_cancels:
             return
-        self._nursery.start_soon(self._send, data, outgoing)
+        self._nursery.start_soon(self._tell_cancelled, data, outgoing)
 
     def _overdue(self, waiting: _Waiting) -> DeadlineError:
         seconds = waiting.spent_seconds
@@ -345,58 +315,53 @@ class Connection:
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification. A failure is not reported."""
-        await self._carrier.send(self.exchange.notify(method, params))
+        await self._carrier.tell(self.exchange.notify(method, params))
 
-    async def _send(self, data: bytes, outgoing: Outgoing | None = None) -> None:
+    async def _tell_cancelled(self, data: bytes, outgoing: Outgoing) -> None:
         with trio.move_on_after(COURTESY_SECONDS):
-            await self._carrier.send(data, outgoing=outgoing)
+            await self._carrier.tell(data, given_up=outgoing)
 
     # --- what arrives (the carrier's `Receiver`) ------------------------------------------------------
 
-    def received(self, data: bytes, *, only: int | str | None = None) -> None:
-        for event in self.exchange.receive(data, only=only):
-            self.dispatch(event, is_on_post=only is not None)
+    def take(self, events: Iterable[Event]) -> None:
+        for event in events:
+            match event:
+                case SignOfLife():
+                    self._touch(event.id)
+                case Answered():
+                    waiting = self._waiting[event.id]
+                    waiting.answer = event
+                    self._heard = now = trio.current_time()
+                    if waiting.arrivals is not None:
+                        waiting.arrivals.note(now)
+                    waiting.answered.set()
+                    if not waiting.is_sent:
+                        # The carrier does not know: it still writes the request, or waits on its POST.
+                        waiting.scope.cancel()
+                case Progressed():
+                    self._touch(event.id)
+                    if (report := self._waiting[event.id].report) is not None:
+                        report((event.progress, event.total, event.message))
+                case Asked():
+                    self._on_question(event)
+                case Notified():
+                    if event.method == "notifications/cancelled":
+                        self._on_cancelled(event.params.get("requestId"))
+                    self._on_notification(event.method, event.params)
+                case Faulted():
+                    if event.id is not None:
+                        assert isinstance(event.error, PlayheadError)
+                        self._fail(self._waiting[event.id], event.error)
 
-    def dispatch(self, event: Event, *, is_on_post: bool = False) -> None:
-        match event:
-            case Answered():
-                waiting = self._waiting[event.id]
-                waiting.answer = event
-                self._heard = now = trio.current_time()
-                if waiting.arrivals is not None:
-                    waiting.arrivals.note(now)
-                waiting.answered.set()
-                if not (waiting.is_sent or is_on_post):
-                    # The carrier does not know: it still writes the request, or waits on its POST.
-                    waiting.scope.cancel()
-            case Progressed():
-                self.touched(event.id)
-                if (report := self._waiting[event.id].report) is not None:
-                    report((event.progress, event.total, event.message))
-            case Asked():
-                self._on_question(event)
-            case Notified():
-                if event.method == "notifications/cancelled":
-                    self._on_cancelled(event.params.get("requestId"))
-                self._on_notification(event.method, event.params)
-            case Faulted():
-                if event.id is not None:
-                    assert isinstance(event.error, PlayheadError)
-                    self._fail(self._waiting[event.id], event.error)
-
-    def touched(self, id: int | str | None) -> None:
+    def _touch(self, id: int | str | None) -> None:
         self._heard = now = trio.current_time()
         for waiting in self._waiting.values() if id is None else (self._waiting.get(id),):
-            if waiting is not None:
+            if waiting is not None and waiting.answer is None:
                 waiting.touched = now
                 if waiting.first is not None:
                     waiting.first.touched = now
                 if waiting.arrivals is not None:
                     waiting.arrivals.note(now)
-
-    def is_answered(self, id: int | str) -> bool:
-        waiting = self._waiting.get(id)
-        return waiting is None or waiting.answered.is_set() or waiting.failure is not None
 
     def lost(self, error: PlayheadError) -> None:
         if self._failure is None:
@@ -451,7 +416,7 @@ class Connection:
                 self.exchange.forget(question.id)
                 self._open_questions -= 1
                 return
-        await self._carrier.send(reply)
+        await self._carrier.tell(reply)
         self._open_questions -= 1
 
     def _on_cancelled(self, id: object) -> None:
@@ -565,11 +530,53 @@ class Connection:
                     self.lost(ConnectionLostError("expected an answer, but the connection was closed"))
                     nursery.cancel_scope.cancel()
 
-    async def keep(self, follow: Callable[[Connection], Awaitable[None]]) -> None:
-        """Receive the server's own stream and run `follow`, until the connection has ended."""
-        self._nursery.start_soon(self._carrier.listen)
-        self._nursery.start_soon(follow, self)
-        await self._ended.wait()
+    async def hold(
+        self,
+        *,
+        mode: str,
+        follow: Callable[[Connection], Awaitable[None]],
+        task_status: trio.TaskStatus[Connection],
+    ) -> None:
+        """Open, agree on a revision, and stay open until the connection ends or is left. Start it with
+        `nursery.start`. Meanwhile the server's own stream is received, and `follow` runs.
+
+        Raises `ConnectError` before it has started, and nothing afterwards: what breaks later reaches the
+        callers through their requests.
+        """
+        limits, started = self.limits, False
+        places = _handshake_places()
+        await places.acquire()
+        step, limit, allowed = "accept the connection", "connect_seconds", limits.connect_seconds
+        try:
+            with trio.CancelScope(deadline=trio.current_time() + allowed) as scope:
+                async with self.opened():
+                    step, limit, allowed = (
+                        "finish the handshake",
+                        "handshake_seconds",
+                        limits.handshake_seconds,
+                    )
+                    scope.deadline = trio.current_time() + allowed
+                    await negotiate(self, mode=mode, seconds=allowed)
+                    scope.deadline = math.inf
+                    started = True
+                    places.release()
+                    task_status.started(self)
+                    self._nursery.start_soon(self._carrier.listen)
+                    self._nursery.start_soon(follow, self)
+                    await self._ended.wait()
+        except PlayheadError as error:
+            if started:
+                raise
+            raise connect_error(error, self.server, self.diagnosis()) from error
+        finally:
+            if not started:
+                places.release()
+            self.leave()
+        if scope.cancelled_caught:
+            raise ConnectError(
+                f"{self.server} did not {step} in {allowed:g} s (Limits.{limit}): check that it is the right"
+                f" server and speaks MCP{self.diagnosis()}"
+            ) from DeadlineError(f"{limit} have passed")
 
 
 @asynccontextmanager
@@ -591,55 +598,6 @@ async def reporting(on_progress: OnProgress) -> AsyncIterator[Broadcast[Progress
             nursery.start_soon(deliver, reports.subscribe(), on_progress)
             yield reports
             reports.close()
-
-
-async def hold_open(
-    connection: Connection,
-    *,
-    limits: Limits,
-    mode: str,
-    fault_log: FaultLog,
-    follow: Callable[[Connection], Awaitable[None]],
-    task_status: trio.TaskStatus[Connection],
-) -> None:
-    """Keep one connection open until it ends or is left. Start it with `nursery.start`.
-
-    `fault_log` receives the server's protocol faults; `follow` runs as long as the connection.
-
-    Raises `ConnectError` before it has started, and nothing afterwards: what breaks later reaches the callers
-    through their requests.
-    """
-    server = connection.server
-    started = False
-    places = _handshake_places()
-    await places.acquire()
-    fault_log.opened(connection.faults)
-    step, limit, allowed = "accept the connection", "connect_seconds", limits.connect_seconds
-    try:
-        with trio.CancelScope(deadline=trio.current_time() + allowed) as scope:
-            async with connection.opened():
-                step, limit, allowed = "finish the handshake", "handshake_seconds", limits.handshake_seconds
-                scope.deadline = trio.current_time() + allowed
-                await negotiate(connection, mode=mode, seconds=allowed)
-                scope.deadline = math.inf
-                started = True
-                places.release()
-                task_status.started(connection)
-                await connection.keep(follow)
-    except PlayheadError as error:
-        if started:
-            raise
-        raise connect_error(error, server, connection.diagnosis()) from error
-    finally:
-        if not started:
-            places.release()
-        connection.leave()
-        fault_log.ended(connection.faults)
-    if scope.cancelled_caught:
-        raise ConnectError(
-            f"{server} did not {step} in {allowed:g} s (Limits.{limit}): check that it is the right server"
-            f" and speaks MCP{connection.diagnosis()}"
-        ) from DeadlineError(f"{limit} have passed")
 
 
 def _handshake_places() -> trio.Semaphore:

@@ -18,6 +18,7 @@ import trio
 
 from playhead.errors import LimitError, ProtocolError, UsageError
 from playhead.limits import Limits
+from playhead.protocol.messages import INVALID_PARAMS
 
 METHOD: Final = "elicitation/create"
 WITH_INPUT: Final = frozenset(["tools/call", "prompts/get", "resources/read"])
@@ -182,8 +183,6 @@ class RefusedError(Exception):
 
 Handler = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 """Answers a request of the server's, by its parameters. Raises `RefusedError`."""
-
-INVALID_PARAMS: Final = -32602
 
 
 def handlers(elicitor: Elicitor | None) -> dict[str, Handler]:

@@ -4,17 +4,20 @@
 a third of the handshake's time: an old server that ignores it must have enough left to start. A server that
 answers late is not lost: it answers `initialize`, or, having switched to the new revision on the late probe,
 refuses it with -32022 and is asked once more. A server that *exits* on the unknown method is started again
-and sent only `initialize` (supervisor.py).
+and sent only `initialize` (supervisor.py). One that refuses the revision of `initialize` in words, where the
+specification has it offer another, is asked once more for the oldest.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 import trio
 
+from playhead.client.transports.rpc_errors import texts_of
 from playhead.errors import (
     AccessDeniedError,
     HttpStatusError,
@@ -24,13 +27,18 @@ from playhead.errors import (
     UsageError,
 )
 from playhead.protocol.exchange import Exchange
-from playhead.protocol.messages import UNSUPPORTED_PROTOCOL_VERSION
-from playhead.protocol.revisions import CLIENT_INFO, NEWEST, NEWEST_INITIALIZED, REVISIONS
+from playhead.protocol.messages import UNSUPPORTED_PROTOCOL_VERSION, RpcError
+from playhead.protocol.revisions import CLIENT_INFO, NEWEST, NEWEST_INITIALIZED, OLDEST, REVISIONS
 
 PROBE_SHARE: Final = 1 / 3
 """The probe's share of the handshake allowance. The rest is enough for an old server to start."""
 
 _WITHOUT_INITIALIZE: Final = tuple(name for name, row in REVISIONS.items() if not row.has_initialize)
+
+_REVISION_REFUSED: Final = re.compile(
+    r"(unsupported|invalid)( mcp| protocol)+ version|version .{0,40}not supported", re.IGNORECASE
+)
+_SEARCHED_CHARS: Final = 500
 
 
 def check_mode(mode: str) -> None:
@@ -119,7 +127,13 @@ async def _initialize(connection: Negotiating) -> None:
         "capabilities": connection.exchange.capabilities,
         "clientInfo": CLIENT_INFO,
     }
-    result = await _request(connection, "initialize", params)
+    try:
+        result = await _request(connection, "initialize", params)
+    except ServerError as error:
+        if not _refuses_revision(error):
+            raise
+        connection.exchange.count("revisions_refused")
+        result = await _request(connection, "initialize", {**params, "protocolVersion": OLDEST.name})
     _check(connection, "initialize", result, "capabilities", "protocolVersion", "serverInfo")
     version: str = result["protocolVersion"]
     if not _has_initialize(version):
@@ -142,6 +156,12 @@ async def _request(connection: Negotiating, method: str, params: Mapping[str, An
             f" {', '.join(names or ['(none named)'])}",
             supported=names,
         ) from None
+
+
+def _refuses_revision(error: ServerError) -> bool:
+    """True for the words of servers in the field."""
+    texts = texts_of(RpcError(error.code, error.said, error.data))
+    return any(_REVISION_REFUSED.search(text[:_SEARCHED_CHARS]) for text in texts)
 
 
 def _check(connection: Negotiating, method: str, result: Mapping[str, Any], *fields: str) -> None:

@@ -22,12 +22,12 @@ import trio
 from playhead.concurrency import Broadcast
 from playhead.errors import PlayheadError, ServerError
 from playhead.limits import Limits
+from playhead.protocol.messages import METHOD_NOT_FOUND
 from playhead.protocol.revisions import REVISIONS, SUBSCRIPTION_META
 
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 CANCELLED: Final = "notifications/cancelled"
-METHOD_NOT_FOUND: Final = -32601
 RETRY_SECONDS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Waits before another subscription. After the last the server is left alone until there is a new
 connection."""

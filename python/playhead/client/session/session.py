@@ -45,7 +45,7 @@ from playhead.errors import ProtocolError, SessionLostError, UsageError
 from playhead.limits import Limits
 from playhead.protocol import messages
 from playhead.protocol.faults import ProtocolFaults
-from playhead.protocol.revisions import REVISIONS, ToolHeaders
+from playhead.protocol.revisions import ToolHeaders
 from playhead.protocol.tool_headers import usable_tools
 from playhead.results.plan import Policy
 from playhead.results.responses import DEFAULT_REGISTRY, ResponseRegistry
@@ -94,7 +94,7 @@ class Session:
         self._supervisor = supervisor
         self.handshake: Mapping[str, Any] | None = connection.handshake
         """The raw result of `initialize` or `server/discover`; None if the revision was given."""
-        self._revision = REVISIONS[connection.protocol_version]
+        self._revision = connection.exchange.revision
         self._server_info = connection.server_info
         self._capabilities = connection.capabilities
         self._config = config
@@ -106,7 +106,6 @@ class Session:
         """The server in messages: its name in the servers file, and its address."""
         self._requests = 0
         self._reads = reads or SessionReads(cache=None, server=None, credentials=None)
-        self._forms = ServerForms()
         self._elicitor = elicitor
         self._tool_headers: ToolHeaders = {}
         self._caller = ToolCaller(
@@ -117,6 +116,20 @@ class Session:
             list_tools=self.list_tool_fields,
             config=config,
             limits=limits,
+        )
+        self._forms = ServerForms(
+            name=name,
+            handshake=self.handshake,
+            capabilities=self._capabilities,
+            server_info=self._server_info,
+            config=config,
+            limits=limits,
+            send=self._request,
+            caller=self._caller,
+            list_tools=self.list_tools,
+            list_raw=self._list,
+            reads=self._reads,
+            start_soon=supervisor.nursery.start_soon,
         )
 
     # --- identity ----------------------------------------------------------------------------------
@@ -152,7 +165,7 @@ class Session:
 
     def protocol_faults(self) -> ProtocolFaults:
         """Protocol faults of the server so far, on all connections."""
-        return self._supervisor.fault_log.faults()
+        return self._supervisor.faults()
 
     # --- liveness ----------------------------------------------------------------------------------
 
@@ -381,7 +394,7 @@ class Session:
         media = self.media(what)
         options = options or self.default_options()
         async with AsyncExitStack() as stack:
-            forms = self._stream_forms(media, options, stack)
+            forms = StreamForms(media, options, self._forms, stack)
             yield await stack.enter_async_context(
                 open_forms(
                     await forms.find(),
@@ -405,34 +418,8 @@ class Session:
         Sends the listings that decide about them, and reads nothing. Raises what listing raises.
         """
         async with AsyncExitStack() as stack:
-            forms = self._stream_forms(self.media(what), options or self.default_options(), stack)
-            return await forms.explain()
-
-    def _stream_forms(
-        self, media: ResourceMedia, options: StreamOptions, stack: AsyncExitStack
-    ) -> StreamForms:
-        return StreamForms(
-            media,
-            options,
-            server=self,
-            send=self._request,
-            caller=self._caller,
-            known=self._forms,
-            config=self._config,
-            limits=self._limits,
-            may_have_resources=self._may_have_resources,
-            capabilities=self._capabilities,
-            server_info=self._server_info,
-            list_raw=self._list,
-            reads=self._reads,
-            start_soon=self._supervisor.start_soon,
-            stack=stack,
-        )
-
-    @property
-    def _may_have_resources(self) -> bool:
-        # Empty capabilities mean nothing: a server connected without a handshake has them.
-        return self._capabilities.get("resources") is not None or not self._capabilities
+            options = options or self.default_options()
+            return await StreamForms(self.media(what), options, self._forms, stack).explain()
 
     def default_options(self) -> StreamOptions:
         """The default options of streams: the server's settings over the general defaults."""
@@ -443,7 +430,7 @@ class Session:
 
         A server that declares its capabilities without resources isn't asked.
         """
-        await self._forms.templates.learn(self._template_uris if self._may_have_resources else None)
+        await self._forms.templates.learn(self._template_uris if self._forms.may_have_resources else None)
 
     async def _template_uris(self) -> list[str]:
         listed = await self._list("resources/templates/list")
@@ -490,7 +477,7 @@ class Session:
             raise UsageError(f"expected a timeout above 0 seconds, got {options['silent_seconds']}")
         connection = await self._supervisor.connection()
         if method == "tools/call":
-            connection.tool_headers = self._tool_headers
+            connection.exchange.tool_headers = self._tool_headers
         self._requests += 1
         try:
             result = await connection.request(method, params, **options)

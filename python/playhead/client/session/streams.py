@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 import trio
 
@@ -130,23 +130,6 @@ def stream_options(config: ServerConfig, limits: Limits) -> StreamOptions:
     )
 
 
-class ResourceServer(Protocol):
-    """The part of a session that the forms need."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def handshake(self) -> Mapping[str, Any] | None: ...
-    async def request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109 - as in Session.request
-    ) -> dict[str, Any]: ...
-    async def list_tools(self) -> list[Tool]: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormExplanation:
     """A form of a ranged read, and why it applies to a resource or does not."""
@@ -159,10 +142,25 @@ class FormExplanation:
     offered."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class ServerForms:
-    """Knowledge about the forms of one server, for the life of its session."""
+    """The means of a session to read in any form, and what it has learned about its server's forms."""
 
+    name: str
+    """The server's name in messages."""
+    handshake: Mapping[str, Any] | None
+    capabilities: Mapping[str, Any]
+    server_info: Mapping[str, Any] | None
+    config: ServerConfig
+    limits: Limits
+    send: SendRequest
+    caller: ToolCaller
+    list_tools: Callable[[], Awaitable[Sequence[Tool]]]
+    list_raw: Callable[[str], Awaitable[Sequence[Mapping[str, Any]]]]
+    """Lists by the method's name."""
+    reads: SessionReads
+    start_soon: Callable[..., None]
+    """Starts a task that lives as long as the session."""
     templates: Templates = field(default_factory=Templates)
     worked: dict[str, tuple[str, str]] = field(default_factory=dict)
     """The form that delivered and why it applied, by the reason of the first template's match, or by the
@@ -172,50 +170,28 @@ class ServerForms:
     tools: Sequence[Tool] | None = None
     """The listed tools, once somebody has listed them."""
 
+    @property
+    def may_have_resources(self) -> bool:
+        # Empty capabilities mean nothing: a server connected without a handshake has them.
+        return self.capabilities.get("resources") is not None or not self.capabilities
+
 
 class StreamForms:
     """The forms of one stream, with what reads them."""
 
     def __init__(
-        self,
-        media: ResourceMedia,
-        options: StreamOptions,
-        *,
-        server: ResourceServer,
-        send: SendRequest,
-        caller: ToolCaller,
-        known: ServerForms,
-        config: ServerConfig,
-        limits: Limits,
-        may_have_resources: bool,
-        capabilities: Mapping[str, Any],
-        server_info: Mapping[str, Any] | None,
-        list_raw: Callable[[str], Awaitable[Sequence[Mapping[str, Any]]]],
-        reads: SessionReads,
-        start_soon: Callable[..., None],
-        stack: AsyncExitStack,
+        self, media: ResourceMedia, options: StreamOptions, server: ServerForms, stack: AsyncExitStack
     ) -> None:
-        """`start_soon` starts a task that lives as long as the session. `list_raw` lists by the method's
-        name. `stack` is left when the stream is closed: it owns what a form opens."""
+        """`stack` is left when the stream is closed: it owns what a form opens."""
         self._media = media
         self._options = options
         self._server = server
-        self._send_request = send
-        self._caller = caller
-        self._known = known
-        self._config = config
-        self._limits = limits
-        self._may_have_resources = may_have_resources
-        self._capabilities = capabilities
-        self._server_info = server_info
-        self._list_raw = list_raw
-        self._reads = reads
-        self._start_soon = start_soon
+        self._limits = server.limits
         self._stack = stack
         self._key = _directory(media.uri)
         self._forced_by = ""
         size_bytes = media.size_bytes if options.size_bytes is None else options.size_bytes
-        self._prober = Prober(size_bytes=size_bytes, limits=limits, server_name=server.name)
+        self._prober = Prober(size_bytes=size_bytes, limits=server.limits, server_name=server.name)
         self.facts = ResourceFacts(uri=media.uri)
         self.arrivals = Arrivals()
         self.counts = ReadCounts()
@@ -258,7 +234,7 @@ class StreamForms:
                 recognise(self.facts)  # the forced form: raises why it does not apply
         if isinstance(whole := forms[-1], RangeForm):
             forms[-1:-1] = [self._trial(each, await self._form(each), whole) for each in trials]
-        worked, _ = self._known.worked.get(self._key, ("", ""))
+        worked, _ = self._server.worked.get(self._key, ("", ""))
         if worked == forms[-1].name:
             forms.insert(0, forms[-1])  # the last form stays one that is known
         else:
@@ -301,7 +277,7 @@ class StreamForms:
 
     async def _first_facts(self) -> ResourceFacts:
         """The facts that need no request of their own."""
-        media, options, config = self._media, self._options, self._config
+        media, options, config = self._media, self._options, self._server.config
         forced = options.strategy or config.range_strategy
         self._forced_by = "" if forced is None else "--strategy" if options.strategy else "range_strategy"
         is_file = media.file is not None and options.strategy is None
@@ -312,11 +288,11 @@ class StreamForms:
             forced, self._forced_by = "poll", ""  # nor that of a queue
         offered: tuple[str, ...] | None = None if forced == "file" else ()
         if forced == "uri-template":
-            offered = await self._known.templates.listed()
+            offered = await self._server.templates.listed()
         elif forced is None:
             within_seconds = DESCRIBED_WAIT_SECONDS if is_token(media.description) else WAIT_SECONDS
-            offered = await self._known.templates.known(within_seconds=within_seconds)
-        capabilities, tools = self._capabilities, self._known.tools
+            offered = await self._server.templates.known(within_seconds=within_seconds)
+        capabilities, tools = self._server.capabilities, self._server.tools
         has_tools = capabilities.get("tools") is not None
         if tools is not None:
             tools = self._allowed(tools)
@@ -326,7 +302,7 @@ class StreamForms:
             tool=media.tool,
             templates=offered,
             tools=tools if has_tools else (),
-            is_listed=None if self._may_have_resources and is_url(media.uri) else False,
+            is_listed=None if self._server.may_have_resources and is_url(media.uri) else False,
             chunk_bytes_max=chunk_bytes_max(capabilities),
             offers_files=offers_downloads(self._server.handshake),
             is_file=is_file,
@@ -356,7 +332,7 @@ class StreamForms:
         """Return the form of `strategy`, and those of other templates that fit."""
         if not isinstance(strategy, TemplateStrategy):
             return [await self._form(strategy)]
-        _, worked = self._known.worked.get(self._key, ("", ""))
+        _, worked = self._server.worked.get(self._key, ("", ""))
         fitting = [strategy, *strategy.others]
         fitting.sort(key=lambda each: -len(each.reason) if worked.startswith(each.reason) else 0)
         return [
@@ -373,10 +349,10 @@ class StreamForms:
 
     def _probed(self, strategy: TemplateStrategy) -> LateForm:
         """The form of a template of which only probes tell what its variables mean."""
-        match, known = strategy.match, self._known.bounds
+        match, known = strategy.match, self._server.bounds
 
         async def read(first: int, second: int) -> Page:
-            result = await self._send(strategy.raw(first, second))
+            result = await self._send_read(strategy.raw(first, second))
             return strategy.page(result, start=0, limits=self._limits, server=self._server.name)
 
         async def find() -> Sequence[RangeForm] | Refusal:
@@ -400,7 +376,7 @@ class StreamForms:
     async def _learn(self, fact: Fact) -> None:
         match fact:
             case "templates":
-                self.facts = replace(self.facts, templates=await self._known.templates.listed())
+                self.facts = replace(self.facts, templates=await self._server.templates.listed())
             case "tools":
                 tools: Sequence[Tool] = ()
                 seconds = WAIT_SECONDS if self.facts.forced is None else math.inf
@@ -409,26 +385,26 @@ class StreamForms:
                         tools = await self._server.list_tools()
                     except ServerError:
                         tools = ()
-                    self._known.tools = tools
+                    self._server.tools = tools
                 self.facts = replace(self.facts, tools=self._allowed(tools))
             case "resources":
                 listed: Sequence[Mapping[str, Any]] = ()
                 with suppress(ServerError):
-                    listed = await self._list_raw("resources/list")
+                    listed = await self._server.list_raw("resources/list")
                 is_listed = any(resource.get("uri") == self.facts.uri for resource in listed)
                 self.facts = replace(self.facts, is_listed=is_listed)
             case _:
                 assert_never(fact)
 
     def _allowed(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
-        allowed = self._config.allowed_tools
+        allowed = self._server.config.allowed_tools
         return tuple(tool for tool in tools if allowed is None or tool.name in allowed)
 
     # --- reading ---------------------------------------------------------------------------------------
 
     async def _form(self, strategy: RangeStrategy, read: ReadRange | None = None) -> RangeForm:
         reason = f"set by {self._forced_by}" if self._forced_by else strategy.reason
-        if self._known.worked.get(self._key, ("", ""))[0] == strategy.name:
+        if self._server.worked.get(self._key, ("", ""))[0] == strategy.name:
             reason += "; it has worked before"
         read = read or await self._reader(strategy)
         cached = self._cached(strategy, read)
@@ -437,34 +413,36 @@ class StreamForms:
             read=cached or read,
             on_stored=None if cached is None else cached.stored,
             on_end=None if cached is None else cached.ended,
-            start_soon=self._start_soon if isinstance(read, SharedReads) else None,
+            start_soon=self._server.start_soon if isinstance(read, SharedReads) else None,
             waits_for_others=lambda: cached is not None and cached.waits_for_others,
             reason=reason,
             is_queue=isinstance(strategy, CursorStrategy | PollStrategy),
-            on_delivered=partial(self._known.worked.__setitem__, self._key, (strategy.name, strategy.reason)),
+            on_delivered=partial(
+                self._server.worked.__setitem__, self._key, (strategy.name, strategy.reason)
+            ),
         )
 
     def _cached(self, strategy: RangeStrategy, read: ReadRange) -> CachedReads | None:
         """Let `read` look into the page cache first; None without one, and for a form whose reads are not of
         ranges, or may have effects."""
         queues = CursorStrategy | PollStrategy | WholeStrategy
-        if self._reads.cache is None or isinstance(strategy, queues) or isinstance(read, OnceReader):
+        if self._server.reads.cache is None or isinstance(strategy, queues) or isinstance(read, OnceReader):
             return None
-        media, info, facts = self._media, self._server_info, self.facts
+        media, info, facts = self._media, self._server.server_info, self.facts
         resource: object = _identity(strategy)
         if isinstance(strategy, ReadStrategy):
             # Not the form: a busy server lists its templates late, and is then read in another one.
             resource = ["read", media.uri, facts.token, dict(facts.extra_arguments), media.tool]
         cached = CachedReads(
             read,
-            session=self._reads,
+            session=self._server.reads,
             server=None if info is None else [info.get("name"), info.get("version")],
             resource=resource,
             validator=media.validator,
             size_bytes=media.size_bytes if self._options.size_bytes is None else self._options.size_bytes,
             mime_type=media.mime_type,
             counts=self.counts,
-            start_soon=self._start_soon,
+            start_soon=self._server.start_soon,
             server_name=self._server.name,
         )
         self._stack.push_async_callback(cached.aclose)
@@ -475,7 +453,7 @@ class StreamForms:
         match strategy:
             case CursorStrategy():
                 return CursorReader(
-                    lambda cursor: self._send(strategy.request(cursor)),
+                    lambda cursor: self._send_read(strategy.request(cursor)),
                     first=strategy.first,
                     is_repeatable=strategy.is_repeatable,
                     tool=strategy.tool,
@@ -485,7 +463,7 @@ class StreamForms:
             case PollStrategy():
                 request = ToolRequest(name=strategy.tool, arguments=dict(strategy.arguments))
                 return QueueReader(
-                    partial(self._send, request),
+                    partial(self._send_read, request),
                     tool=strategy.tool,
                     limits=self._limits,
                     server=self._server.name,
@@ -496,7 +474,7 @@ class StreamForms:
                 read = partial(self._read, strategy)
                 return OnceReader(read, timeout_seconds=self._options.timeout)
             case FileStrategy():
-                config = self._config
+                config = self._server.config
                 origins = parse_origins(config.allow_origins) | own_origin(config.url)
                 authorize = partial(self._authorize, strategy.uri)
                 self._file_reader = await self._origin_reader(authorize, origins)
@@ -506,22 +484,22 @@ class StreamForms:
             case _:
                 return SharedReads(
                     partial(self._read, strategy),
-                    session=self._reads,
+                    session=self._server.reads,
                     resource=_identity(strategy),
                     arrivals=self.arrivals,
                 )
 
-    def _send(
+    def _send_read(
         self, request: ResourceRequest | ToolRequest, arrivals: Arrivals | None = None
     ) -> Awaitable[dict[str, Any]]:
         """Send a read; its patience decides for how long it is awaited, as long as bytes arrive."""
         seconds, arrivals = self._options.timeout, arrivals or self.arrivals
         if isinstance(request, ToolRequest):
-            return self._caller.call(
+            return self._server.caller.call(
                 request.name, request.arguments, seconds=seconds, on_progress=None, arrivals=arrivals
             )
         self.counts.server_reads += 1
-        return self._send_request(
+        return self._server.send(
             "resources/read",
             request.params(),
             silent_seconds=seconds,
@@ -532,16 +510,20 @@ class StreamForms:
     async def _read(
         self, strategy: RequestStrategy, start: int, end: int, arrivals: Arrivals | None = None
     ) -> Page:
-        result = await self._send(strategy.request(start, end), arrivals)
+        result = await self._send_read(strategy.request(start, end), arrivals)
         return strategy.page(result, start=start, limits=self._limits, server=self._server.name)
 
     async def _authorize(self, uri: str) -> Download:
-        result = await self._server.request(AUTHORIZE_METHOD, {"uri": uri}, timeout=self._options.timeout)
+        seconds = self._options.timeout
+        total_seconds = max(self._limits.tool_total_seconds, seconds)
+        result = await self._server.send(
+            AUTHORIZE_METHOD, {"uri": uri}, silent_seconds=seconds, total_seconds=total_seconds
+        )
         return download_from(result, uri=uri, server=self._server.name)
 
     async def _web_reader(self, url: str) -> ReadRange:
         """Raises `BlockedAddressError` for a URL that may not be fetched."""
-        return await self._origin_reader(url, parse_origins(self._config.allow_origins))
+        return await self._origin_reader(url, parse_origins(self._server.config.allow_origins))
 
     async def _origin_reader(
         self, authorize: str | Callable[[], Awaitable[Download]], origins: frozenset[Origin]

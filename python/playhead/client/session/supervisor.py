@@ -13,9 +13,10 @@ from functools import partial
 
 import trio
 
-from playhead.client.session.connection import CarrierFactory, Connection, connect_error, hold_open
+from playhead.client.session.connection import Connection, connect_error
 from playhead.client.session.elicitation import Elicitor, handlers
 from playhead.client.session.list_changed import ToolListChanges
+from playhead.client.transports.carrier import CarrierFactory
 from playhead.errors import (
     AuthorizationNeededError,
     ClosedError,
@@ -26,7 +27,7 @@ from playhead.errors import (
     WebSocketClosedError,
 )
 from playhead.limits import Limits
-from playhead.protocol.faults import FaultLog, ProtocolFaults
+from playhead.protocol.faults import ProtocolFaults
 
 
 @dataclass(slots=True, eq=False)
@@ -54,24 +55,26 @@ class Supervisor:
         elicitor: Elicitor | None = None,
     ) -> None:
         self._factory = factory
-        self._nursery = nursery
+        self.nursery = nursery
+        """Of the session: its tasks live as long."""
         self._limits = limits
         self._mode = mode
         self._restart = restart
         self._changes = changes
         self._elicitor = elicitor
         self._current: Connection | None = None
-        self._opened: set[Connection] = set()
+        self._opened: list[Connection] = []
         """The current one, and those that are left when their last requests have ended."""
+        self._past_faults = ProtocolFaults()
+        """Faults of the server on connections that have ended."""
         self._renewal: _Renewal | None = None
         self._renewed = trio.Event()
         self._closed = False
         self.reconnects = 0
-        self.fault_log = FaultLog()
 
-    def start_soon(self, task: Callable[..., Awaitable[None]], *given: object) -> None:
-        """Run a task for as long as the session lives."""
-        self._nursery.start_soon(task, *given)
+    def faults(self) -> ProtocolFaults:
+        """Protocol faults of the server so far, on all connections."""
+        return sum((each.faults() for each in self._opened), start=self._past_faults)
 
     async def connect(self) -> Connection:
         """Make the first connection. Raises `ConnectError`.
@@ -92,7 +95,7 @@ class Supervisor:
                 raise
             self._mode = "legacy"
             self._current = await self._open()
-            self.fault_log.note(ProtocolFaults(ended_by_discovery=1))
+            self._past_faults += ProtocolFaults(ended_by_discovery=1)
         return self._current
 
     async def _authorize(self, authorize: Callable[[], Awaitable[None]]) -> None:
@@ -104,7 +107,7 @@ class Supervisor:
     async def _open(self) -> Connection:
         elicitor, renewed = self._elicitor, self.reconnects > 0
         opening = Connection(
-            self._factory(),
+            self._factory.new(),
             server=self._factory.server,
             limits=self._limits,
             handlers=handlers(elicitor),
@@ -114,20 +117,15 @@ class Supervisor:
         )
 
         async def run(*, task_status: trio.TaskStatus[Connection]) -> None:
-            self._opened.add(opening)
+            self._opened.append(opening)
             try:
-                await hold_open(
-                    opening,
-                    limits=self._limits,
-                    mode=self._mode,
-                    fault_log=self.fault_log,
-                    follow=partial(self._changes.follow, renewed=renewed),
-                    task_status=task_status,
-                )
+                follow = partial(self._changes.follow, renewed=renewed)
+                await opening.hold(mode=self._mode, follow=follow, task_status=task_status)
             finally:
-                self._opened.discard(opening)
+                self._opened.remove(opening)
+                self._past_faults += opening.faults()
 
-        connection: Connection = await self._nursery.start(run)
+        connection: Connection = await self.nursery.start(run)
         return connection
 
     async def connection(self) -> Connection:
@@ -182,7 +180,7 @@ class Supervisor:
                 )
             self.reconnects += 1
             self._renewal = _Renewal()
-            self._nursery.start_soon(self._renew, self._renewal, current)
+            self.nursery.start_soon(self._renew, self._renewal, current)
         renewal = self._renewal
         await renewal.over.wait()
         if renewal.error is not None:

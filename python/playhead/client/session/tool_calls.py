@@ -29,6 +29,7 @@ from playhead.errors import (
     UsageError,
 )
 from playhead.limits import Limits
+from playhead.protocol.messages import HEADER_MISMATCH
 from playhead.protocol.revisions import Revision
 
 if TYPE_CHECKING:
@@ -41,9 +42,6 @@ POLL_MOST_SECONDS: Final = 10.0
 """Bounds of a server's suggestion: neither a busy loop nor a result that nobody fetches."""
 CANCEL_SECONDS: Final = 0.5
 """Limit for telling the server that a task is cancelled."""
-
-HEADER_MISMATCH: Final = -32020
-"""MCP 2026-07-28: a header is missing, or differs from the argument that it repeats."""
 
 
 def offers_tasks(capabilities: Mapping[str, Any]) -> bool:
@@ -243,8 +241,8 @@ class ToolCaller:
         except ServerError as error:
             if error.code != HEADER_MISMATCH or not self._revision.has_routing_headers:
                 raise
-            # Some of the tool's arguments belong in headers as well; its schema says which. The call was
-            # refused before it ran.
+            # A header is missing, or differs from the argument that it repeats; the tool's schema says which
+            # arguments are sent so. The call was refused before it ran.
             await self._learn_headers()
         except (ConnectionLostError, HttpStatusError):
             # Known from the last `list_tools`. A deadline is not spent twice.

@@ -1,15 +1,15 @@
 """Streamable HTTP: a POST per message, answered with JSON or with a stream of events.
 
     request ──POST──▶  JSON: the answer          events: messages of the server's, and the answer among them
-    send    ──POST──▶  202
+    tell    ──POST──▶  202
     listen  ──GET───▶  events: messages of the server's own accord (revisions with sessions)
 
 A message that arrives on the POST of a request may answer that request and no other. If the body has ended
 without the answer, the request fails at once, unless the revision lets the stream be resumed and an event
 named an id. What a revision changes is in its row (`protocol.revisions`).
 
-A sign of life of a request is bytes of its answer: of its body, or of the event that answers it. Comments and
-other messages are none. No time limit for reading or writing: deadlines are the session's.
+Every byte of a JSON body is a sign of life; of events, those that `protocol.inbox` says, and none of the
+server's own stream. No time limit for reading or writing: deadlines are the session's.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from playhead.client.transports.carrier import Receiver
+from playhead.client.transports.carrier import Carrier, Receiver
 from playhead.client.transports.http_client import (
     TRANSPORT_ERRORS,
     Headers,
@@ -43,10 +43,9 @@ from playhead.client.transports.http_errors import (
 from playhead.client.transports.http_proxies import environment_proxies
 from playhead.errors import ConnectionLostError, LimitError, PlayheadError, ProtocolError
 from playhead.limits import KIB, Limits
-from playhead.protocol import messages
-from playhead.protocol.event_stream import EventStream, OverlongEvent
-from playhead.protocol.exchange import Outgoing
-from playhead.protocol.faults import ProtocolFaults
+from playhead.protocol.event_stream import EventStream
+from playhead.protocol.exchange import Outgoing, SignOfLife
+from playhead.protocol.inbox import Inbox
 from playhead.web_address import WebAddress
 
 if TYPE_CHECKING:
@@ -69,42 +68,46 @@ _POSTED: Final = [(b"accept", b"application/json, text/event-stream"), (b"conten
 _STREAMED: Final = [(b"accept", b"text/event-stream"), (b"cache-control", b"no-store")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpOptions:
-    """Settings of an endpoint. None of them is ever shown."""
+class HttpCarrier(Carrier):
+    """A Streamable HTTP endpoint."""
 
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    auth: httpx2.Auth | None = field(default=None, repr=False)
-    """Any `httpx2.Auth`, such as the SDK's OAuth providers."""
-    tls: ssl.SSLContext | None = None
-    """May have authorities and a client certificate of its own, or accept any certificate."""
-    wait_for_stream: bool = False
-    """Make the first call wait, at most `STREAM_SECONDS`, until the server's own stream is open. Without it
-    some servers drop their questions to the user, and the call waits for an answer in vain."""
+    second_road = "request"
 
+    def __init__(
+        self,
+        url: str,
+        *,
+        limits: Limits,
+        headers: Mapping[str, str] | None = None,
+        auth: httpx2.Auth | None = None,
+        tls: ssl.SSLContext | None = None,
+        wait_for_stream: bool = False,
+    ) -> None:
+        """
+        Args:
+            headers: never shown, like `auth`.
+            auth: any `httpx2.Auth`, such as the SDK's OAuth providers.
+            tls: may have authorities and a client certificate of its own, or accept any certificate.
+            wait_for_stream: make the first call wait, at most `STREAM_SECONDS`, until the server's own stream
+                is open. Without it some servers drop their questions to the user, and the call waits for an
+                answer in vain.
 
-class HttpCarrier:
-    """The `Carrier` of a Streamable HTTP endpoint."""
-
-    second_road: Final = "request"
-
-    def __init__(self, url: str, *, limits: Limits, options: HttpOptions | None = None) -> None:
-        """Raises `ConfigError` for a proxy of the environment that cannot be used."""
-        options = options or HttpOptions()
+        Raises `ConfigError` for a proxy of the environment that cannot be used.
+        """
         address = WebAddress.parse(url)
         self._url = replace(address, userinfo="", fragment=None)
         self._place = place_of(url)
         self._limits = limits
         self._headers: Headers = [
-            (name.lower().encode(), value.encode()) for name, value in options.headers.items()
+            (name.lower().encode(), value.encode()) for name, value in (headers or {}).items()
         ]
-        if options.auth is None and address.credentials is not None:
+        if auth is None and address.credentials is not None:
             credentials = base64.b64encode(":".join(address.credentials).encode())
             self._headers = [pair for pair in self._headers if pair[0] != b"authorization"]
             self._headers.append((b"authorization", b"Basic " + credentials))
         self._client = HttpClient(
-            tls=options.tls,
-            auth=options.auth,
+            tls=tls,
+            auth=auth,
             proxies=environment_proxies(),
             time_limits={"connect": limits.connect_seconds},
             body_bytes=limits.message_bytes,
@@ -112,7 +115,7 @@ class HttpCarrier:
         self._session_id: bytes | None = None
         self._stream_tried = trio.Event()
         """Set once the server's own stream is open or refused."""
-        if not options.wait_for_stream:
+        if not wait_for_stream:
             self._stream_tried.set()
         self._receiver: Receiver
         self._nursery: trio.Nursery
@@ -150,7 +153,7 @@ class HttpCarrier:
         except (*TRANSPORT_ERRORS, OSError) as error:
             raise connection_error(error, str(self._url)) from error
 
-    async def send(self, data: bytes, *, outgoing: Outgoing | None = None) -> None:
+    async def tell(self, data: bytes, *, given_up: Outgoing | None = None) -> None:
         await self._send_unawaited(self._message(data, None), seconds=NOTIFICATION_SECONDS)
 
     async def listen(self) -> None:
@@ -172,16 +175,6 @@ class HttpCarrier:
             self._stream_tried.set()
             await trio.sleep(_pause(events))
         self._stream_tried.set()
-
-    async def ping(self) -> bool:
-        await trio.lowlevel.checkpoint()
-        return False
-
-    def diagnosis(self) -> str:
-        return ""
-
-    def faults(self) -> ProtocolFaults:
-        return ProtocolFaults()
 
     # --- requests ------------------------------------------------------------------------------------
 
@@ -235,14 +228,17 @@ class HttpCarrier:
                 f"{self._place} answered {outgoing.method} with HTTP {response.status} and"
                 f" {kind or 'no content type'} instead of JSON: is it an MCP endpoint?"
             )
-        receiver, id = self._receiver, outgoing.id
-        content = await response.read(self._limits.message_bytes, touched=lambda: receiver.touched(id))
+        sign, take = [SignOfLife(outgoing.id)], self._receiver.take
+        content = await response.read(self._limits.message_bytes, touched=lambda: take(sign))
         await response.aclose()
-        self._take_body(content, id)
+        self._take_body(content, outgoing.id)
+
+    def _is_answered(self, id: int | str) -> bool:
+        return not self._receiver.exchange.awaits(str(id))
 
     def _take_body(self, content: bytes, id: int | str) -> None:
-        self._receiver.received(content, only=id)
-        if not self._receiver.is_answered(id):
+        self._receiver.take(self._receiver.exchange.receive(content, only=id))
+        if not self._is_answered(id):
             raise wrong_answer(content, id, self._limits, place=self._place)
 
     async def _take_refusal(self, response: HttpResponse, outgoing: Outgoing) -> None:
@@ -285,7 +281,7 @@ class HttpCarrier:
             except BaseException:
                 await following.aclose()
                 raise
-            if self._receiver.is_answered(outgoing.id):
+            if self._is_answered(outgoing.id):
                 # Only the end of the body is left, and nobody has to wait for it.
                 self._nursery.start_soon(following.drain)
                 return
@@ -315,36 +311,18 @@ class HttpCarrier:
         self, response: HttpResponse, events: EventStream, outgoing: Outgoing | None
     ) -> None:
         """Hand on the messages of one stream, until it ends or `outgoing` is answered."""
-        receiver, id = self._receiver, None if outgoing is None else outgoing.id
+        only = None if outgoing is None else outgoing.id
         events.restart()
+        inbox = Inbox(self._receiver.exchange, self._limits, events, only=only)
         while chunk := await response.receive():
-            before = events.data_bytes
-            for event in events.feed(chunk):
-                if isinstance(event, OverlongEvent):
-                    self._take_overlong(event, outgoing)
-                else:
-                    receiver.received(event.data, only=id)
-            if id is not None:
-                if receiver.is_answered(id):
-                    return
-                # A comment may stand within an event.
-                if events.data_bytes != before and _may_answer(events.head, id):
-                    receiver.touched(id)
-
-    def _take_overlong(self, event: OverlongEvent, outgoing: Outgoing | None) -> None:
-        """Fail the request that an event past the limit may answer; count any other as a fault."""
-        allowed = self._limits.message_bytes
-        expected = f"an event of at most {allowed} bytes (limit message_bytes)"
-        if outgoing is None or _is_another(event.head, outgoing.id):
-            self._receiver.exchange.ignore(event.head, f"expected {expected}, got more")
-            return
-        raise LimitError(
-            f"expected {self._place} to answer {outgoing.method} with {expected}, got more; ask for smaller"
-            " pages, or raise the limit",
-            limit="message_bytes",
-            allowed=allowed,
-            got=allowed + 1,
-        )
+            if only is None:
+                self._receiver.take(each for each in inbox.receive(chunk) if not isinstance(each, SignOfLife))
+            else:
+                self._receiver.take(inbox.receive(chunk))
+            if inbox.failure is not None:
+                raise inbox.failure
+            if only is not None and self._is_answered(only):
+                return
 
 
 def _is_event_stream(response: HttpResponse) -> bool:
@@ -353,15 +331,3 @@ def _is_event_stream(response: HttpResponse) -> bool:
 
 def _pause(events: EventStream) -> float:
     return RECONNECT_SECONDS if events.retry_seconds is None else events.retry_seconds
-
-
-def _is_another(head: bytes, id: int | str) -> bool:
-    """True if an event that begins with `head` is visibly not the answer to `id`."""
-    key = messages.answered_id(head)
-    return b'"method"' in head if key is None else key != messages.key_of(id)
-
-
-def _may_answer(head: bytes, id: int | str) -> bool:
-    """True if an event that begins with `head` may be the answer to `id`: some servers write the id last."""
-    key = messages.answered_id(head)
-    return messages.is_answer(head) if key is None else key == messages.key_of(id)

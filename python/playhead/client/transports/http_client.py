@@ -9,7 +9,7 @@ and hands back the head of the answer, with the body still arriving; deadlines f
 * A pool of our own, because that of the library asks every connection several times per request, and keeps
   one for ever whose request is cancelled as it opens.
 * `accept-encoding: identity`: base64 of compressed audio does not compress further. A server that compresses
-  all the same is understood (`http_bodies.Decoder`).
+  all the same is understood (`content_encoding.Decoder`).
 
 Its errors are those of `httpcore2` (`TRANSPORT_ERRORS`); what they mean depends on the request.
 """
@@ -24,17 +24,20 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import httpcore2
 import trio
 
-from playhead.client.transports.http_bodies import Decoder, decoder_for, gather_body
-from playhead.client.transports.http_cookies import Cookies
+from playhead._core import MessageBuffer
+from playhead.client.transports.content_encoding import Decoder, decoder_for
 from playhead.client.transports.http_network import NetworkFor, guarded_network, open_network
 from playhead.client.transports.http_proxies import NO_PROXIES, Proxies
 from playhead.client.transports.tls import default_tls_context
+from playhead.errors import LimitError
 from playhead.limits import DEFAULT_LIMITS, KIB, Limits
 from playhead.net_guard import Origin
 from playhead.web_address import WebAddress
 
 if TYPE_CHECKING:
     import httpx2
+
+    from playhead.client.transports.http_cookies import Cookies
 
 KEEP_ALIVE_SECONDS: Final = 300.0
 CONNECTIONS: Final = 64
@@ -137,17 +140,35 @@ class HttpResponse:
             decoder.feed(chunk)
         return piece
 
-    @property
-    def raw_bytes(self) -> int:
-        """Bytes of an encoded body that were received; 0 for one that is not encoded."""
-        return 0 if self._decoder is None else self._decoder.raw_bytes
-
     async def read(self, allowed: int, *, touched: Callable[[], None] = lambda: None) -> bytes:
-        """The rest of the body. `touched` is called for each piece.
+        """The rest of the body. `touched` is called for each piece. A long one is never held twice.
 
-        Raises `LimitError` once more than `allowed` bytes are announced or received, and as `receive`.
+        Raises `LimitError` once more than `allowed` bytes are announced or received, encoded or not, and as
+        `receive`.
         """
-        return await gather_body(self, allowed, touched=touched)
+        announced = self.headers.get("content-length", "")
+        expected = int(announced) if announced.isdecimal() else 0
+        if expected > allowed:
+            raise _too_big(allowed, expected)
+        whole = b""
+        buffer: MessageBuffer | None = None
+        got = 0
+        while chunk := await self.receive():
+            touched()
+            got += len(chunk)
+            encoded = 0 if self._decoder is None else self._decoder.raw_bytes
+            if max(got, encoded) > allowed:
+                raise _too_big(allowed, max(got, encoded))
+            if buffer is not None:
+                buffer.write(chunk)
+            elif not whole:
+                whole = chunk
+            else:
+                buffer = MessageBuffer(expected)
+                buffer.write(whole)
+                buffer.write(chunk)
+                whole = b""
+        return whole if buffer is None else buffer.take()
 
     async def read_ahead(self, allowed: int) -> bytes:
         """Read the rest of the body for somebody else: `receive` returns it again. Raises as `read`."""
@@ -248,7 +269,8 @@ class HttpClient:
         self._slots = trio.Semaphore(connections)
         self._idle: list[httpcore2.AsyncConnectionInterface] = []
         """The newest last."""
-        self._cookies = Cookies()
+        self._cookies: Cookies | None = None
+        """None until a server sets one."""
         self._is_closed = False
 
     async def __aenter__(self) -> HttpClient:
@@ -306,7 +328,7 @@ class HttpClient:
             (b"host", url.host_and_port.encode("ascii")),
             *(pair for pair in _DEFAULT_HEADERS if pair[0] not in given),
             *request.headers,
-            *self._cookies.headers_for(url, request.headers),
+            *(() if self._cookies is None else self._cookies.headers_for(url, request.headers)),
         ]
         if request.content or request.method == "POST":
             headers.append((b"content-length", b"%d" % len(request.content)))
@@ -330,7 +352,8 @@ class HttpClient:
             connection = connection or self._new(url, sent.url.origin, network)
             received = await connection.handle_async_request(sent)
             response = HttpResponse(request, received, connection=connection, give_back=self._give_back)
-            self._cookies.extract(url, response.raw_headers)
+            if "set-cookie" in response.headers:
+                self._take_cookies(response)
         except BaseException:
             # Not left to the connection: it keeps what is cancelled as it opens.
             if connection is not None:
@@ -339,6 +362,14 @@ class HttpClient:
             self._slots.release()
             raise
         return response
+
+    def _take_cookies(self, response: HttpResponse) -> None:
+        if self._cookies is None:
+            # The standard library's jar is loaded with the first cookie.
+            from playhead.client.transports.http_cookies import Cookies
+
+            self._cookies = Cookies()
+        self._cookies.extract(response.request.url, response.raw_headers)
 
     async def _reusable(self, origin: httpcore2.Origin) -> httpcore2.AsyncConnectionInterface | None:
         """The newest idle connection to `origin`, taken out of the pool."""
@@ -393,4 +424,14 @@ def guarded_client(
         tls=tls,
         network_for=guarded_network(allow_origins),
         time_limits={"connect": limits.connect_seconds, "write": seconds, "read": seconds},
+    )
+
+
+def _too_big(allowed: int, got: int) -> LimitError:
+    return LimitError(
+        f"expected an HTTP answer of at most {allowed} bytes, got at least {got}; ask for smaller pages, or"
+        " raise Limits.message_bytes",
+        limit="message_bytes",
+        allowed=allowed,
+        got=got,
     )

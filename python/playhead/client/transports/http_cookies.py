@@ -1,16 +1,14 @@
-"""The cookies of one HTTP client: balancers keep a session on one machine with them.
-
-The jar is the standard library's, loaded with the first cookie.
-"""
+"""The cookies of one HTTP client: balancers keep a session on one machine with them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from email.message import Message
+from http.cookiejar import CookieJar
+from typing import TYPE_CHECKING
+from urllib.request import Request
 
 if TYPE_CHECKING:
-    from http.cookiejar import CookieJar
-
     from playhead.web_address import WebAddress
 
 Headers = Iterable[tuple[bytes, bytes]]
@@ -20,23 +18,17 @@ class Cookies:
     """The cookies that servers have set, by the rules of browsers (RFC 6265)."""
 
     def __init__(self) -> None:
-        self._jar: CookieJar | None = None
+        self._jar = CookieJar()
 
     def extract(self, url: WebAddress, headers: Headers) -> None:
         """Take the cookies that an answer from `url` sets with these headers."""
-        if not any(name.lower() == b"set-cookie" for name, _value in headers):
-            return
-        from http.cookiejar import CookieJar
-
-        if self._jar is None:
-            self._jar = CookieJar()
-        self._jar.extract_cookies(_Answer(headers), _urllib_request(url))  # type: ignore[arg-type]  # all that it uses
+        self._jar.extract_cookies(_Answer(headers), Request(str(url)))  # type: ignore[arg-type]  # all that it uses
 
     def headers_for(self, url: WebAddress, headers: Headers) -> list[tuple[bytes, bytes]]:
         """The header with the cookies for a request of `url`, unless it has one already."""
-        if self._jar is None or any(name.lower() == b"cookie" for name, _value in headers):
+        if any(name.lower() == b"cookie" for name, _value in headers):
             return []
-        asking = _urllib_request(url)
+        asking = Request(str(url))
         self._jar.add_cookie_header(asking)
         value = asking.get_header("Cookie")
         return [] if value is None else [(b"cookie", value.encode("latin-1"))]
@@ -48,16 +40,8 @@ class _Answer:
     def __init__(self, headers: Headers) -> None:
         self._headers = headers
 
-    def info(self) -> Any:
-        from email.message import Message
-
+    def info(self) -> Message:
         message = Message()
         for name, value in self._headers:
             message[name.decode("latin-1")] = value.decode("latin-1")
         return message
-
-
-def _urllib_request(url: WebAddress) -> Any:
-    from urllib.request import Request
-
-    return Request(str(url))

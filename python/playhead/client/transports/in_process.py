@@ -1,7 +1,7 @@
-"""A server object of the SDK in this process, as a carrier over the SDK's memory streams.
+"""A server object of the SDK in this process, as a carrier over two memory streams.
 
-The SDK runs an `MCPServer` over streams in one place only, which it does not document: imported here and
-nowhere else, until there is a public one.
+A lowlevel `Server` runs over them by its public `run`. The SDK runs an `MCPServer` over streams in one place
+only, which it does not document: imported here and nowhere else, until there is a public one.
 """
 
 from __future__ import annotations
@@ -12,29 +12,27 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 import trio
-from mcp.client._memory import InMemoryTransport
+from mcp.server import Server
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from playhead.client.transports.carrier import Receiver
+from playhead.client.transports.carrier import Carrier, Receiver
 from playhead.errors import ConnectionLostError
 from playhead.protocol.exchange import Outgoing
-from playhead.protocol.faults import ProtocolFaults
 
 if TYPE_CHECKING:
-    from mcp.server import Server
     from mcp.server.mcpserver import MCPServer
+
+GRACE_SECONDS: Final = 2.0
+"""Time for a server to end by itself once its input has ended, as in the SDK."""
 
 
 class _Writes(Protocol):
     async def send(self, item: SessionMessage, /) -> None: ...
 
 
-class InProcessCarrier:
+class InProcessCarrier(Carrier):
     """The two streams of a server object."""
-
-    closing_cancels: Final = False
-    second_road: Final = "none"
 
     def __init__(self, server: Server[Any] | MCPServer) -> None:
         self._server = server
@@ -42,13 +40,13 @@ class InProcessCarrier:
 
     @asynccontextmanager
     async def open(self, receiver: Receiver) -> AsyncIterator[None]:
-        async with InMemoryTransport(self._server) as (read, self._write), trio.open_nursery() as nursery:
+        async with _streams_of(self._server) as (read, self._write), trio.open_nursery() as nursery:
 
             async def receive() -> None:
                 async for item in read:
                     if isinstance(item, SessionMessage):
                         message = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-                        receiver.received(message.encode())
+                        receiver.take(receiver.exchange.receive(message.encode()))
                 receiver.lost(self._ended())
 
             nursery.start_soon(receive)
@@ -66,7 +64,7 @@ class InProcessCarrier:
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
             raise self._ended() from error
 
-    async def send(self, data: bytes, *, outgoing: Outgoing | None = None) -> None:
+    async def tell(self, data: bytes, *, given_up: Outgoing | None = None) -> None:
         try:
             await self._put(data)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -75,15 +73,29 @@ class InProcessCarrier:
     async def _put(self, data: bytes) -> None:
         await self._write.send(SessionMessage(jsonrpc_message_adapter.validate_json(data, by_name=False)))
 
-    async def listen(self) -> None:
-        await trio.lowlevel.checkpoint()
 
-    async def ping(self) -> bool:
-        await trio.lowlevel.checkpoint()
-        return False
+@asynccontextmanager
+async def _streams_of(server: Server[Any] | MCPServer) -> AsyncIterator[tuple[Any, Any]]:
+    """The streams of a running server: to read from, and to write to."""
+    if not isinstance(server, Server):
+        from mcp.client._memory import InMemoryTransport
 
-    def diagnosis(self) -> str:
-        return ""
+        async with InMemoryTransport(server) as streams:
+            yield streams
+        return
+    writing, server_reads = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    server_writes, reading = anyio.create_memory_object_stream[SessionMessage](0)
+    ended = trio.Event()
 
-    def faults(self) -> ProtocolFaults:
-        return ProtocolFaults()
+    async def run() -> None:
+        async with server_reads, server_writes:
+            await server.run(server_reads, server_writes, server.create_initialization_options())
+        ended.set()
+
+    async with reading, writing, trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        yield reading, writing
+        writing.close()
+        with trio.move_on_after(GRACE_SECONDS):
+            await ended.wait()
+        nursery.cancel_scope.cancel()

@@ -14,12 +14,11 @@ from typing import Final
 
 import trio
 
-from playhead.client.transports.carrier import Receiver
+from playhead.client.transports.carrier import Carrier, Receiver
 from playhead.client.transports.server_process import ServerProcess, open_server
 from playhead.errors import ConnectionLostError
 from playhead.limits import KIB, Limits
 from playhead.protocol.exchange import Exchange, Outgoing
-from playhead.protocol.faults import ProtocolFaults
 from playhead.protocol.inbox import Inbox
 
 CHUNK_BYTES: Final = 256 * KIB
@@ -37,11 +36,8 @@ _SECRET_LENGTH: Final = 8
 """Shorter values of environment variables (`1`, `en_US`) are words, not secrets."""
 
 
-class StdioCarrier:
+class StdioCarrier(Carrier):
     """The pipes of a child process. `diagnosis()` stays readable afterwards."""
-
-    closing_cancels: Final = False
-    second_road: Final = "none"
 
     def __init__(
         self,
@@ -119,9 +115,6 @@ class StdioCarrier:
             parts.append("the end of its stderr:\n" + "\n".join(f"  {line[:500]}" for line in last_words))
         return "; ".join(parts)
 
-    def faults(self) -> ProtocolFaults:
-        return ProtocolFaults()
-
     @asynccontextmanager
     async def open(self, receiver: Receiver) -> AsyncIterator[None]:
         self._exchange = receiver.exchange
@@ -171,10 +164,10 @@ class StdioCarrier:
         self._unwritten.add(outgoing.id)
         await self._write(server, line, outgoing)
 
-    async def send(self, data: bytes, *, outgoing: Outgoing | None = None) -> None:
+    async def tell(self, data: bytes, *, given_up: Outgoing | None = None) -> None:
         assert self._server is not None
-        if outgoing is not None and outgoing.id in self._unwritten:
-            self._unwritten.discard(outgoing.id)
+        if given_up is not None and given_up.id in self._unwritten:
+            self._unwritten.discard(given_up.id)
             return
         await self._write(self._server, data + b"\n")
 
@@ -204,13 +197,6 @@ class StdioCarrier:
                 self._lose("closed its stdin")
                 await trio.sleep_forever()  # until the loss is reported, which fails every request
 
-    async def listen(self) -> None:
-        await trio.lowlevel.checkpoint()  # stdout is the server's own stream
-
-    async def ping(self) -> bool:
-        await trio.lowlevel.checkpoint()
-        return False
-
     # --- the tasks -----------------------------------------------------------------------------------
 
     async def _read(self, server: ServerProcess, receiver: Receiver) -> None:
@@ -219,12 +205,8 @@ class StdioCarrier:
             while chunk := await server.stdout.receive_some(CHUNK_BYTES):
                 if self._is_closing or inbox.failure is not None:
                     continue
-                inbox.feed(chunk)
+                receiver.take(inbox.receive(chunk))
                 del chunk  # while the next one is awaited
-                while (event := inbox.next_event()) is not None:
-                    receiver.dispatch(event)
-                if inbox.is_active:
-                    receiver.touched(None)
                 if inbox.failure is not None:
                     receiver.lost(inbox.failure)
         except (trio.BrokenResourceError, trio.ClosedResourceError):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from playhead.errors import ConfigError
@@ -31,22 +31,13 @@ def _load_authorities(_file: str | None, _directory: str | None) -> ssl.SSLConte
     return httpcore2.default_ssl_context()  # reads the two variables itself
 
 
-class _DeferredContext(ssl.SSLContext):
-    """The default context for an `http:` URL: loaded only if the server redirects to its `https:` origin."""
-
-    def set_alpn_protocols(self, alpn_protocols: Iterable[str]) -> None:
-        default_tls_context().set_alpn_protocols(alpn_protocols)
-
-    def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
-        return default_tls_context().wrap_bio(*args, **kwargs)
-
-
-def tls_context(config: ServerConfig) -> ssl.SSLContext:
-    """The context for a server. Raises `ConfigError` for an unusable file."""
+def tls_context(config: ServerConfig) -> ssl.SSLContext | None:
+    """The context for a server; None for the default one, which a URL without TLS needs only if the server
+    redirects to its `https:` origin. Raises `ConfigError` for an unusable file."""
     if config.tls_verify and config.tls_authorities is None and config.tls_certificate is None:
         if urlsplit(config.url or "").scheme.lower() in ("https", "wss"):
             return default_tls_context()
-        return _DeferredContext(ssl.PROTOCOL_TLS_CLIENT)
+        return None
     with _naming(config, "authorities", config.tls_authorities):
         if config.tls_verify:
             context = ssl.create_default_context(cafile=config.tls_authorities)

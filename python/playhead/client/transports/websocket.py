@@ -23,7 +23,7 @@ import trio
 from wsproto.connection import ConnectionType
 from wsproto.frame_protocol import CloseReason
 
-from playhead.client.transports.carrier import Receiver
+from playhead.client.transports.carrier import Carrier, Receiver
 from playhead.client.transports.http_errors import place_of
 from playhead.client.transports.websocket_compatibility import Compatibility
 from playhead.client.transports.websocket_opening import (
@@ -56,11 +56,10 @@ class _Unsent:
     """Set when it was sent, or never will be."""
 
 
-class WebSocketCarrier:
+class WebSocketCarrier(Carrier):
     """One connection to the MCP server at a `ws:` or `wss:` URL. `diagnosis()` stays readable afterwards."""
 
-    closing_cancels: Final = False
-    second_road: Final = "connection"
+    second_road = "connection"
 
     def __init__(
         self, url: str, *, limits: Limits = DEFAULT_LIMITS, options: WebSocketOptions | None = None
@@ -154,15 +153,12 @@ class WebSocketCarrier:
         self._compatibility.sending(outgoing)
         await self._send(outgoing.data, outgoing)
 
-    async def send(self, data: bytes, *, outgoing: Outgoing | None = None) -> None:
-        if outgoing is not None and outgoing.id in self._withdrawn:
-            self._withdrawn.discard(outgoing.id)
+    async def tell(self, data: bytes, *, given_up: Outgoing | None = None) -> None:
+        if given_up is not None and given_up.id in self._withdrawn:
+            self._withdrawn.discard(given_up.id)
             return
         with suppress(PlayheadError):
             await self._send(data)
-
-    async def listen(self) -> None:
-        await trio.lowlevel.checkpoint()  # the connection is the server's own stream too
 
     async def ping(self) -> bool:
         """Send a ping. True when it is answered; False if the connection has ended instead."""
@@ -220,14 +216,16 @@ class WebSocketCarrier:
 
     async def _read(self, receiver: Receiver, frames: FrameStream, chunk: bytes | None) -> None:
         """Read until the connection has ended. `chunk` are the first bytes, if there are any."""
-        inbox = Inbox(receiver.exchange, self._limits, frames, self._compatibility)
+        inbox = Inbox(receiver.exchange, self._limits, frames, leniency=self._compatibility)
         while True:
             if chunk is None:
                 if any(key.isdecimal() for key in receiver.exchange.in_flight):  # not a subscription
                     frames.excuse(trio.current_time())
             elif chunk:
-                inbox.feed(chunk)
-                await self._dispatch(receiver, inbox, frames)
+                receiver.take(inbox.receive(chunk))
+                while frames.has_more:
+                    await trio.lowlevel.checkpoint()
+                    receiver.take(inbox.receive(b""))
             else:
                 frames.end()
             frames.on_time(trio.current_time())
@@ -250,16 +248,6 @@ class WebSocketCarrier:
             return bytes(await self._stream.receive_some(RECEIVE_BYTES))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return b""
-
-    async def _dispatch(self, receiver: Receiver, inbox: Inbox, frames: FrameStream) -> None:
-        while True:
-            while (event := inbox.next_event()) is not None:
-                receiver.dispatch(event)
-            if inbox.is_active:
-                receiver.touched(None)
-            if not frames.has_more:
-                return
-            await trio.lowlevel.checkpoint()
 
     async def _write(self, frames: FrameStream) -> None:
         try:

@@ -1,14 +1,12 @@
 """Handle what WebSocket servers in the field do differently.
 
 MCP never had a WebSocket transport; the servers that offer one were written against revision 2024-11-05 and
-against each other. What is tolerated, on this transport alone (the words are in the error's message or, of
-the Go template, in its data):
+against each other. What is tolerated, on this transport alone:
 
-* `initialize` refused with "unsupported protocol version" instead of a counter-offer: sent once more on the
-  same connection, for 2024-11-05.
 * Requests refused with "handler not initialized", because the server waits for a notification `initialized`
   instead of `notifications/initialized`: the short name is sent once per connection, and each refused request
-  once more. The server has said that nothing was run, so nothing is run twice.
+  once more. The server has said that nothing was run, so nothing is run twice. The words are in the error's
+  message or, of the Go template, in its data.
 * Errors without an id, for what the server could not read (-32700, -32600; other codes may be about a
   notification). Such an error belongs to one of the requests in flight when it arrived. It is assigned to
   that one as soon as the others have been answered: at once if only one was in flight. Until then no request
@@ -27,11 +25,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from playhead.client.transports.rpc_errors import texts_of
 from playhead.protocol import messages
 from playhead.protocol.exchange import Answered, Event, Exchange, Faulted, Outgoing
 from playhead.protocol.faults import ProtocolFaults
 from playhead.protocol.messages import RpcError
-from playhead.protocol.revisions import OLDEST
 
 NAMELESS_ERRORS: Final = 64
 """Errors without an id held at once; each holds the keys that were awaited when it arrived."""
@@ -39,9 +37,6 @@ _REMEMBERED: Final = 64
 """Requests remembered beyond those in flight before the others are forgotten."""
 _SEARCHED_CHARS: Final = 500
 
-_REVISION_REFUSED: Final = re.compile(
-    r"(unsupported|invalid)( mcp| protocol)+ version|version .{0,40}not supported", re.IGNORECASE
-)
 _NOT_INITIALIZED: Final = re.compile(
     r"(^|\b(handler|server|session|connection|client) )((is|was|has) )?not (yet )?(been )?initiali[sz]ed",
     re.IGNORECASE,
@@ -69,18 +64,17 @@ class Compatibility:
         self._greeted = False
         self._repeated: set[str] = set()
         self._nameless: list[_Nameless] = []
-        self._revisions_refused = 0
 
     def faults(self) -> ProtocolFaults:
         """The deviations that were worked around and that the exchange does not count."""
-        return ProtocolFaults(revisions_refused=self._revisions_refused, bare_initialized=int(self._greeted))
+        return ProtocolFaults(bare_initialized=int(self._greeted))
 
     def sending(self, outgoing: Outgoing) -> None:
         """Remember a request: it may have to be sent once more."""
         if len(self._sent) >= 2 * len(self._exchange.in_flight) + _REMEMBERED:
             self._sent = {key: sent for key, sent in self._sent.items() if self._exchange.awaits(key)}
             self._repeated &= self._sent.keys()
-        self._sent[messages.key_of(outgoing.id)] = outgoing
+        self._sent[str(outgoing.id)] = outgoing
 
     @property
     def has_unsent(self) -> bool:
@@ -95,13 +89,16 @@ class Compatibility:
                 return data
         return None
 
-    def judge(self, event: Answered | Faulted) -> Iterable[Event]:
+    def judge(self, event: Event) -> Iterable[Event]:
         """The events that take the place of `event`."""
+        if not isinstance(event, Answered | Faulted):
+            yield event
+            return
         if event.id is None:
             if isinstance(event.error, RpcError):
                 self._on_nameless(event.error)
         else:
-            key = messages.key_of(event.id)
+            key = str(event.id)
             request = self._sent.pop(key, None)
             if request is not None and self._is_sent_again(key, request, event):
                 return
@@ -115,16 +112,9 @@ class Compatibility:
         error = event.error
         if not isinstance(error, RpcError) or key in self._repeated:
             return False
-        if request.method == "initialize":
-            if request.params.get("protocolVersion") == OLDEST.name or not _says(error, _REVISION_REFUSED):
-                return False
-            self._revisions_refused += 1
-            params = {**request.params, "protocolVersion": OLDEST.name}
-            message = {"jsonrpc": "2.0", "id": request.id, "method": request.method, "params": params}
-            request = Outgoing(request.id, request.method, params, messages.encode(message))
-        elif error.code != messages.INTERNAL_ERROR or not _says(error, _NOT_INITIALIZED):
+        if error.code != messages.INTERNAL_ERROR or not _says(error, _NOT_INITIALIZED):
             return False
-        elif not self._greeted:
+        if not self._greeted:
             self._greeted = True
             self._unsent.append((None, self._exchange.notify("initialized")))
         self._repeated.add(key)
@@ -155,5 +145,4 @@ class Compatibility:
 
 
 def _says(error: RpcError, words: re.Pattern[str]) -> bool:
-    texts = (error.message, error.data) if isinstance(error.data, str) else (error.message,)
-    return any(words.search(text[:_SEARCHED_CHARS]) for text in texts)
+    return any(words.search(text[:_SEARCHED_CHARS]) for text in texts_of(error))

@@ -1,15 +1,12 @@
-"""Bodies of HTTP answers, read whole within a limit, and decoded if the server has compressed them."""
+"""Decode the body of an HTTP answer that the server has compressed."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import httpcore2
 
-from playhead._core import MessageBuffer
-from playhead.errors import LimitError
 from playhead.limits import MIB
 
 PIECE_BYTES: Final = MIB
@@ -57,53 +54,3 @@ def decoder_for(encoding: str) -> Decoder | None:
     """The decoder for a `Content-Encoding`; None for one that is left as it is."""
     name = encoding.strip().lower().removeprefix("x-")
     return Decoder(name) if name in ("gzip", "deflate") else None
-
-
-class ArrivingBody(Protocol):
-    """An answer of which the head has arrived."""
-
-    headers: dict[str, str]
-
-    @property
-    def raw_bytes(self) -> int: ...
-
-    async def receive(self) -> bytes: ...
-
-
-async def gather_body(response: ArrivingBody, allowed: int, *, touched: Callable[[], None]) -> bytes:
-    """Read the whole body. A long one is never held twice.
-
-    Raises `LimitError` once more than `allowed` bytes are announced or received, encoded or not.
-    """
-    announced = response.headers.get("content-length", "")
-    expected = int(announced) if announced.isdecimal() else 0
-    if expected > allowed:
-        raise _too_big(allowed, expected)
-    whole = b""
-    buffer: MessageBuffer | None = None
-    got = 0
-    while chunk := await response.receive():
-        touched()
-        got += len(chunk)
-        if max(got, response.raw_bytes) > allowed:
-            raise _too_big(allowed, max(got, response.raw_bytes))
-        if buffer is not None:
-            buffer.write(chunk)
-        elif not whole:
-            whole = chunk
-        else:
-            buffer = MessageBuffer(expected)
-            buffer.write(whole)
-            buffer.write(chunk)
-            whole = b""
-    return whole if buffer is None else buffer.take()
-
-
-def _too_big(allowed: int, got: int) -> LimitError:
-    return LimitError(
-        f"expected an HTTP answer of at most {allowed} bytes, got at least {got}; ask for smaller pages, or"
-        " raise Limits.message_bytes",
-        limit="message_bytes",
-        allowed=allowed,
-        got=got,
-    )

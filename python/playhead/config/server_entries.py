@@ -13,8 +13,8 @@ from playhead.config.auth import (
     AuthSettings,
     ClientCredentials,
     OAuthLogin,
-    token_folder,
 )
+from playhead.config.directories import data_directory
 from playhead.config.document import place
 from playhead.config.servers import RangeStrategyName, Restart, ServerConfig, from_url, is_websocket
 from playhead.config.tables import EXPANDED, PositiveFloat, PositiveInt, Table, Text, validate
@@ -33,7 +33,7 @@ def read_entries(
     values: object, path: Path, *, environment: Mapping[str, str], expanded: Mapping[str, str]
 ) -> dict[str, ServerConfig]:
     """The servers of a parsed file; `${NAME}` has its value from `expanded`. Raises `ConfigError`."""
-    tokens = token_folder(environment)
+    tokens = data_directory(environment) / "oauth"
     return {
         name: _server(name, entry, path=path, tokens=tokens, environment=expanded)
         for name, entry in validate(_File, values, path=path, environment=expanded).mcpServers.items()

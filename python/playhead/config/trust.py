@@ -26,6 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn
 
+from playhead.config.directories import user_directory
 from playhead.config.document import VARIABLE, parse_document, read_document, read_file, strings_in
 from playhead.errors import ConfigError
 from playhead.limits import MIB
@@ -132,18 +133,6 @@ class ProjectFile:
             f"{self.path.parent}: expected at most {MOST_FILES:,} files and {MOST_BYTES // MIB} MiB below a"
             " directory to trust, got more; use --trust for one command, or name the file by an option"
         )
-
-
-def user_directory(environment: Mapping[str, str]) -> Path:
-    """`playhead` in the user's configuration directory (XDG base directory specification)."""
-    base = Path(environment.get("XDG_CONFIG_HOME", ""))
-    return (base if base.is_absolute() else Path("~/.config").expanduser()) / "playhead"
-
-
-def state_directory(environment: Mapping[str, str]) -> Path:
-    """`playhead` in the user's state directory (the same specification); it may begin with `~`."""
-    base = Path(environment.get("XDG_STATE_HOME", ""))
-    return (base if base.is_absolute() else Path("~/.local/state")) / "playhead"
 
 
 def project_files(names: Sequence[str], directory: Path = Path()) -> tuple[ProjectFile, ...]:

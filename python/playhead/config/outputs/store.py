@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, assert_never
 
 from playhead._core import decode_base64
+from playhead.config.directories import data_directory
 from playhead.config.outputs.record import (
     ANY_BYTES,
     RECORD_ID,
@@ -114,13 +115,8 @@ def default_output_folder(environment: Mapping[str, str] | None = None) -> Path:
     """Return the user's output directory: `$XDG_DATA_HOME/playhead/outputs`, else under `~/.local/share`.
 
     `environment` is this process's by default.
-
-    A relative `XDG_DATA_HOME` is ignored, as the XDG base directory specification says.
     """
-    data = Path((os.environ if environment is None else environment).get("XDG_DATA_HOME", ""))
-    if not data.is_absolute():
-        data = Path("~/.local/share").expanduser()
-    return data / "playhead" / "outputs"
+    return data_directory(os.environ if environment is None else environment) / "outputs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

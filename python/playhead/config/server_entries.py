@@ -96,7 +96,7 @@ def _server(
     name: str, entry: _Entry, *, path: Path, tokens: Path, environment: Mapping[str, str]
 ) -> ServerConfig:
     at = ("mcpServers", name)
-    url, tls, own = entry.url, entry.tls, entry.playhead
+    url, tls, own = entry.url, entry.tls, entry.playhead  # its settings are named as in `ServerConfig`
 
     def wrong(problem: str, *keys: str) -> ConfigError:
         return ConfigError(f"{place(path, (*at, *keys))}: {problem}")
@@ -145,20 +145,7 @@ def _server(
         tls_authorities=tls.authorities,
         tls_certificate=tls.certificate,
         tls_key=tls.key,
-        mode=own.mode or "auto",
-        range_strategy=own.range_strategy,
-        page_size_bytes=own.page_size_bytes,
-        in_flight=own.in_flight,
-        restart=own.restart or "once",
-        meta_key=own.meta_key,
-        range_tool=own.range_tool,
-        poll_tool=own.poll_tool,
-        extra_arguments=own.extra_arguments,
-        send_result_to_ai=own.send_result_to_ai,
-        allowed_tools=own.allowed_tools,
-        trust_structured=own.trust_structured,
-        allow_origins=own.allow_origins or (),
-        cache=own.cache,
+        **{name: value for name, value in own if value is not None},
     )
 
 

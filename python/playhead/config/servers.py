@@ -142,7 +142,7 @@ def find_servers(
     if servers is None:
         raise ConfigError(
             f"no servers file: neither ./{DEFAULT_FILE} nor {user_directory(environment) / DEFAULT_FILE}"
-            " exists; create one, or name it"
+            " exists; create one, or name it (--config FILE)"
         )
     return servers
 

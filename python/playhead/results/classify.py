@@ -23,7 +23,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from playhead._core import check_base64
 from playhead.content import ABSENT, Block, UnknownBlock
@@ -56,6 +56,19 @@ _FILMS: Final = frozenset({AudioFormat.MP4, AudioFormat.WEBM})
 """Containers used for video as often as audio: a signature alone is not enough to play them."""
 
 
+class _Place(TypedDict):
+    """The block of a part, which is None for a part of a structured response."""
+
+    index: int
+    block: Block | None
+
+
+class _About(TypedDict):
+    title: str
+    mime_type: str | None
+    size_bytes: int | None
+
+
 @dataclass(slots=True, kw_only=True)
 class PartMaker:
     """Build the parts of one plan, and collect findings and unsettled links."""
@@ -72,37 +85,30 @@ class PartMaker:
     ) -> Part:
         """Route the block with these fields. `block` is None for a part of a structured response, and
         `failed` is True if that response reports a failure."""
+        place: _Place = {"index": index, "block": block}
         kind = fields["type"]
         if kind == "text":
-            return self._text(index, block, fields, fields["text"], failed=failed)
+            return self._text(place, fields, fields["text"], failed=failed)
         if kind == "audio":
-            return self._audio(index, block, fields["data"], fields["mimeType"])
+            return self._audio(place, fields["data"], fields["mimeType"])
         if kind == "image":
-            return self._image(index, block, fields)
+            return self._image(place, fields["data"], fields["mimeType"])
         if kind == "resource_link":
-            return self._link(index, block, fields, title=fields.get("title") or fields["name"])
+            return self._link(place, fields, title=fields.get("title") or fields["name"])
         if kind == "file":
             file = fields["file"]
             title = file.get("name") or _last_segment(file["uri"])
-            return self._link(index, block, file, title=title, named=file.get("name"))
+            return self._link(place, file, title=title, named=file.get("name"))
         contents = fields["resource"]
         if "blob" in contents:
-            return self._blob(index, block, contents)
-        return self._text(index, block, fields, contents["text"], failed=failed, uri=contents["uri"])
+            return self._blob(place, contents)
+        return self._text(place, fields, contents["text"], failed=failed, uri=contents["uri"])
 
     def _text(
-        self,
-        index: int,
-        block: Block | None,
-        fields: Mapping[str, Any],
-        text: str,
-        *,
-        failed: bool,
-        uri: str | None = None,
+        self, place: _Place, fields: Mapping[str, Any], text: str, *, failed: bool, uri: str | None = None
     ) -> SendText:
         return SendText(
-            index=index,
-            block=block,
+            **place,
             reason="text" if uri is None else "embedded text",
             text=text,
             to_user="user" in ((fields.get("annotations") or {}).get("audience") or ()),
@@ -110,161 +116,91 @@ class PartMaker:
             uri=uri,
         )
 
-    def _image(self, index: int, block: Block | None, fields: Mapping[str, Any]) -> Part:
-        data, mime_type = fields["data"], fields["mimeType"]
+    def _image(self, place: _Place, data: Base64Text, mime_type: str) -> Part:
         size = decoded_bytes(data)
-        fault = self._fault(index, block, "data", data)
+        fault = self._fault(place, "data", data)
         if fault is not None:
-            return _kept(index, block, fault, mime_type=mime_type, size_bytes=size)
+            return KeepReference(**place, reason=fault, mime_type=mime_type, size_bytes=size)
         return ShowImage(
-            index=index,
-            block=block,
-            reason="an image",
-            mime_type=mime_type,
-            base64=as_string(data),
-            size_bytes=size,
+            **place, reason="an image", mime_type=mime_type, base64=as_string(data), size_bytes=size
         )
 
     def _audio(
-        self,
-        index: int,
-        block: Block | None,
-        data: Base64Text,
-        mime_type: str,
-        *,
-        title: str = "",
-        key: str = "data",
+        self, place: _Place, data: Base64Text, mime_type: str, *, title: str = "", key: str = "data"
     ) -> Part:
-        size = decoded_bytes(data)
-        fault = self._fault(index, block, key, data)
+        about: _About = {"title": title, "mime_type": mime_type, "size_bytes": decoded_bytes(data)}
+        fault = self._fault(place, key, data)
         if fault is not None or self.is_error:
-            reason = fault or _SILENT
-            return _kept(index, block, reason, title=title, mime_type=mime_type, size_bytes=size)
-        return PlayAudio(
-            index=index,
-            block=block,
-            reason="audio",
-            source="audio",
-            title=title,
-            mime_type=mime_type,
-            uri=None,
-            base64=as_string(data),
-            size_bytes=size,
-        )
+            return KeepReference(**place, **about, reason=fault or _SILENT)
+        return PlayAudio(**place, **about, reason="audio", source="audio", uri=None, base64=as_string(data))
 
-    def _blob(self, index: int, block: Block | None, contents: Mapping[str, Any]) -> Part:
+    def _blob(self, place: _Place, contents: Mapping[str, Any]) -> Part:
         uri, mime_type, blob = contents["uri"], contents.get("mimeType"), contents["blob"]
-        title = _last_segment(uri)
-        size = decoded_bytes(blob)
+        about: _About = {
+            "title": _last_segment(uri),
+            "mime_type": mime_type,
+            "size_bytes": decoded_bytes(blob),
+        }
         audio = is_audio(mime_type, uri)
         if audio is None:
             audio = _has_audio_signature(head_of_base64(blob))
-        fault = self._fault(index, block, "resource.blob", blob)
+        fault = self._fault(place, "resource.blob", blob)
         if fault is not None or not audio or self.is_error:
             reason = fault or (_SILENT if audio else "a blob that is not audio")
-            return _kept(index, block, reason, title=title, mime_type=mime_type, uri=uri, size_bytes=size)
-        return PlayAudio(
-            index=index,
-            block=block,
-            reason="a blob with an audio type",
-            source="blob",
-            title=title,
-            mime_type=mime_type,
-            uri=uri,
-            base64=as_string(blob),
-            size_bytes=size,
-        )
+            return KeepReference(**place, **about, reason=reason, uri=uri)
+        reason = "a blob with an audio type"
+        return PlayAudio(**place, **about, reason=reason, source="blob", uri=uri, base64=as_string(blob))
 
-    def _link(
-        self,
-        index: int,
-        block: Block | None,
-        link: Mapping[str, Any],
-        *,
-        title: str,
-        named: str | None = None,
-    ) -> Part:
-        mime_type, uri, size = link.get("mimeType"), link["uri"], link.get("size")
+    def _link(self, place: _Place, link: Mapping[str, Any], *, title: str, named: str | None = None) -> Part:
+        mime_type, uri = link.get("mimeType"), link["uri"]
         if uri[:5].lower() == "data:":
-            return self._inline(index, block, link, title)
+            return self._inline(place, link, title)
         audio = is_audio(mime_type, uri)
         if audio is None and named is not None:
             audio = is_audio(mime_type, named)  # the URI of a file is a handle, its name has the suffix
         reason = "a link that is not audio"
-        if audio is None and block is not None:
-            audio = self.sniffed.get(index)
+        if audio is None and place["block"] is not None:
+            audio = self.sniffed.get(place["index"])
             if audio is None and self.policy.sniff_links and not self.is_error:
-                self.unsettled.append(index)
+                self.unsettled.append(place["index"])
                 reason = "a link whose type and suffix are unknown"
+        about: _About = {"title": title, "mime_type": mime_type, "size_bytes": link.get("size")}
         if audio and not self.is_error:
-            return PlayAudio(
-                index=index,
-                block=block,
-                reason="a link with an audio type",
-                source="link",
-                title=title,
-                mime_type=mime_type,
-                uri=uri,
-                base64=None,
-                size_bytes=size,
-            )
-        if audio:
-            reason = _SILENT
-        return _kept(index, block, reason, title=title, mime_type=mime_type, uri=uri, size_bytes=size)
+            reason = "a link with an audio type"
+            return PlayAudio(**place, **about, reason=reason, source="link", uri=uri, base64=None)
+        return KeepReference(**place, **about, reason=_SILENT if audio else reason, uri=uri)
 
-    def _inline(self, index: int, block: Block | None, link: Mapping[str, Any], title: str) -> Part:
+    def _inline(self, place: _Place, link: Mapping[str, Any], title: str) -> Part:
         """Route a `data:` URI (RFC 2397), which needs no read or sniffing."""
         header, _, data = link["uri"][5:].partition(",")
         mime_type = link.get("mimeType") or split_mime(header)[0]
         if is_audio(mime_type, None) and header.lower().endswith(";base64"):
-            return self._audio(index, block, data, mime_type, title=title, key="uri")
-        reason = "a link with inline data"
-        uri, size = link["uri"], link.get("size")
-        return _kept(index, block, reason, title=title, mime_type=mime_type, uri=uri, size_bytes=size)
+            return self._audio(place, data, mime_type, title=title, key="uri")
+        about: _About = {"title": title, "mime_type": mime_type, "size_bytes": link.get("size")}
+        return KeepReference(**place, **about, reason="a link with inline data", uri=link["uri"])
 
-    def _fault(self, index: int, block: Block | None, key: str, data: Base64Text) -> str | None:
+    def _fault(self, place: _Place, key: str, data: Base64Text) -> str | None:
         """Return the defect of base64 data, and record it as a finding; None if valid."""
         size = decoded_bytes(data)
         if size > self.limits.block_bytes:
             allowed = self.limits.block_bytes
             expected = f"base64 of at most {allowed} bytes (Limits.block_bytes)"
-            self._find(index, block, key, expected=expected, came=f"{size} bytes")
+            self._find(place, key, expected=expected, came=f"{size} bytes")
             return f"its {size} bytes exceed Limits.block_bytes ({allowed})"
         if not data:
-            self._find(index, block, key, expected="base64", came="an empty string")
+            self._find(place, key, expected="base64", came="an empty string")
             return "it holds no bytes"
         try:
             check_base64(data)
         except Base64Error as error:
-            self._find(index, block, key, expected="base64", came=f"an invalid character at {error.index}")
+            self._find(place, key, expected="base64", came=f"an invalid character at {error.index}")
             return f"invalid base64 at character {error.index}"
         return None
 
-    def _find(self, index: int, block: Block | None, key: str, *, expected: str, came: str) -> None:
+    def _find(self, place: _Place, key: str, *, expected: str, came: str) -> None:
         # The blocks of a structured response are inside its text.
-        path = f"$.content[{index}].{key if block is not None else 'text'}"
+        path = f"$.content[{place['index']}].{key if place['block'] is not None else 'text'}"
         self.findings.append(Finding(path=path, expected=expected, came=came))
-
-
-def _kept(
-    index: int,
-    block: Block | None,
-    reason: str,
-    *,
-    mime_type: str | None,
-    title: str = "",
-    uri: str | None = None,
-    size_bytes: int | None,
-) -> KeepReference:
-    return KeepReference(
-        index=index,
-        block=block,
-        reason=reason,
-        title=title,
-        mime_type=mime_type,
-        uri=uri,
-        size_bytes=size_bytes,
-    )
 
 
 def _has_audio_signature(head: bytes) -> bool:

@@ -70,10 +70,10 @@ class KeepReference(_Disposition):
     """Content neither played nor shown, for the caller to read: a link or an embedded blob other than audio,
     audio in an error result, or an image or audio with invalid base64."""
 
-    title: str
+    title: str = ""
     """Empty where the server gave none."""
     mime_type: str | None
-    uri: str | None
+    uri: str | None = None
     """None for a block with inline data and no URI."""
     size_bytes: int | None = None
     """Decoded; for a link what the server announces, if it does."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Final, assert_never, get_args
 
-from playhead.content.audio import AudioFormat, sniff
+from playhead.content.audio import MIME_OF, sniff, split_mime
 from playhead.content.formats import head_of_base64
 from playhead.errors import UsageError
 
@@ -82,20 +82,6 @@ class StructuredResponse(ABC):
         return _dump(wire, compat=compat)
 
 
-_MIME: Final[Mapping[AudioFormat, str]] = {
-    AudioFormat.MP3: "audio/mpeg",
-    AudioFormat.FLAC: "audio/flac",
-    AudioFormat.WAV: "audio/wav",
-    AudioFormat.VORBIS: "audio/ogg",
-    AudioFormat.OPUS: "audio/ogg",
-    AudioFormat.OGG_FLAC: "audio/ogg",
-    AudioFormat.OGG: "audio/ogg",
-    AudioFormat.AAC: "audio/aac",
-    AudioFormat.MP4: "audio/mp4",
-    AudioFormat.WEBM: "audio/webm",
-    AudioFormat.AIFF: "audio/aiff",
-    AudioFormat.MIDI: "audio/midi",
-}
 UNKNOWN_MIME: Final = "application/octet-stream"
 """Fallback: an audio response carries no MIME type, and its first bytes may not identify one."""
 
@@ -210,8 +196,8 @@ def _blocks(response: BuiltIn) -> tuple[Mapping[str, Any], ...]:
             if not data:
                 return (text_block,)
             found = sniff(head_of_base64(data))
-            mime_type = UNKNOWN_MIME if found is None else _MIME.get(found, UNKNOWN_MIME)
-            return text_block, {"type": "audio", "data": data, "mimeType": mime_type}
+            mime_type = UNKNOWN_MIME if found is None else MIME_OF.get(found, UNKNOWN_MIME)
+            return text_block, {"type": "audio", "data": data, "mimeType": split_mime(mime_type)[0]}
         case _:
             assert_never(response)
 

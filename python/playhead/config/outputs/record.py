@@ -175,9 +175,9 @@ def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
         raise UsageError(f"tags: expected a list of strings, got the string {tags!r}; write [{tags!r}]")
     found = tuple(dict.fromkeys(tags))
     for tag in found:
-        came: object = tag
-        if not isinstance(came, str):
-            raise UsageError(f"tags: expected strings, got a {type(came).__name__}")
+        got: object = tag
+        if not isinstance(got, str):
+            raise UsageError(f"tags: expected strings, got a {type(got).__name__}")
     return found
 
 

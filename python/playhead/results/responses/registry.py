@@ -134,7 +134,7 @@ _GETTERS: Final[Mapping[str, Callable[[Fields, Field[Any]], object]]] = {
     "object": lambda found, own: found.json(own.name),
     "object | None": lambda found, own: found.json(own.name),
 }
-"""By the annotation of the field, as written."""
+"""Readers of fields by their annotations, as written."""
 
 
 def _reader_of_built_in(cls: type[BuiltIn]) -> Reader:
